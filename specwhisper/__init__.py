@@ -6,14 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from specwhisper.api.results import Stats, Transcription
     from specwhisper.api.speculative import SpeculativeWhisper
     from specwhisper.api.speculative_config import SpeculativeConfig
     from specwhisper.errors import RecordingsFailed, SpecWhisperError
     from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task
+    from specwhisper.speculation.statistics import SpeculationStatistics
     from specwhisper.text.speculative import Completion, SpeculativeLM
-    from specwhisper.transcription.formats import to_srt, to_tsv, to_txt, to_verbose_json, to_vtt
     from specwhisper.transcription.subtitles import Layout
+    from specwhisper.transcription.transcription import ModelInfo, Transcription
     from specwhisper.types import Segment, Word
 
 __version__ = "0.1.0"
@@ -23,31 +23,27 @@ __all__ = [
     "CompressionRatio",
     "DecodingOptions",
     "Layout",
+    "ModelInfo",
     "RecordingsFailed",
     "Segment",
     "SpecWhisperError",
+    "SpeculationStatistics",
     "SpeculativeConfig",
     "SpeculativeLM",
     "SpeculativeWhisper",
-    "Stats",
     "Task",
     "Transcription",
     "Word",
-    "to_srt",
-    "to_tsv",
-    "to_txt",
-    "to_verbose_json",
-    "to_vtt",
 ]
 # Loaded when first used: a client has no torch.
 _HOMES = {
     "specwhisper.errors": ("RecordingsFailed", "SpecWhisperError"),
     "specwhisper.options": ("Acceptance", "CompressionRatio", "DecodingOptions", "Task"),
     "specwhisper.text.speculative": ("Completion", "SpeculativeLM"),
-    "specwhisper.transcription.formats": ("to_srt", "to_tsv", "to_txt", "to_verbose_json", "to_vtt"),
+    "specwhisper.speculation.statistics": ("SpeculationStatistics",),
     "specwhisper.transcription.subtitles": ("Layout",),
+    "specwhisper.transcription.transcription": ("ModelInfo", "Transcription"),
     "specwhisper.types": ("Segment", "Word"),
-    "specwhisper.api.results": ("Stats", "Transcription"),
     "specwhisper.api.speculative": ("SpeculativeWhisper",),
     "specwhisper.api.speculative_config": ("SpeculativeConfig",),
 }

@@ -60,6 +60,13 @@ OPENAI_THRESHOLDS: Mapping[str, Any] = MappingProxyType(
     }
 )
 
+# Options of other Whisper programs that have another name here.
+OTHER_NAMES = {
+    "temperature": "temperatures",
+    "max_initial_timestamp": "max_initial_timestamp_s",
+    "without_timestamps": "timestamps",
+}
+
 
 class Acceptance(StrEnum):
     """Which candidates are kept."""
@@ -174,33 +181,49 @@ class DecodingOptions:
         return self.acceptance_threshold is not None
 
 
-def options_from(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> DecodingOptions:
+def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[str, Any]) -> DecodingOptions:
     """Read options from keywords; ``given`` ones override ``defaults``.
 
-    A given ``None`` overrides a default too, with the option's own. As in other Whisper programs,
-    ``temperature`` may be one or several, and ``beam_size`` and ``num_beams`` may be 1.
+    A given ``None`` overrides a default too, with the option's own. Other names that are taken, as in other
+    Whisper programs: ``temperature`` (one or several), ``temperature_increment_on_fallback``,
+    ``max_initial_timestamp``, ``without_timestamps``, and ``beam_size`` and ``num_beams`` if they are 1.
 
     Raises
     ------
     UnsupportedOption : for more than one beam.
     InvalidRequest : for an unknown option, and as :class:`DecodingOptions` does.
     """
+    if isinstance(defaults, DecodingOptions):
+        defaults = {option.name: getattr(defaults, option.name) for option in fields(defaults)}
     wanted = dict(given)
     for name in ("beam_size", "num_beams"):
         if wanted.pop(name, None) not in (None, 1):
             raise UnsupportedOption(NO_BEAMS)
-    if "temperature" in wanted:
-        temperature = wanted.pop("temperature")
-        if wanted.get("temperatures") is None:
-            wanted["temperatures"] = temperature
-        elif temperature is not None:
-            raise InvalidRequest("Both temperature and temperatures are given: leave one out.")
+    if isinstance(without := wanted.get("without_timestamps"), bool):
+        wanted["without_timestamps"] = not without
+    for other, name in OTHER_NAMES.items():
+        if other in wanted:
+            value = wanted.pop(other)
+            if wanted.get(name) is None:
+                wanted[name] = value
+            elif value is not None:
+                raise InvalidRequest(f"Both {other} and {name} are given: leave one out.")
+    increment = wanted.pop("temperature_increment_on_fallback", None)
+    if increment is not None:
+        wanted["temperatures"] = fallback_temperatures(wanted.get("temperatures") or 0.0, increment)
     known = {option.name for option in fields(DecodingOptions)}
     # Other Whispers' options may be passed as None: they are left out.
     wanted = {name: value for name, value in wanted.items() if value is not None or name in known}
     if unknown := wanted.keys() - known:
         raise InvalidRequest(f"There is no option '{min(unknown)}'; there are {', '.join(sorted(known))}.")
-    return DecodingOptions(**{**defaults, **wanted})
+    options = DecodingOptions(**{**defaults, **wanted})
+    thresholds = (options.compression_ratio_threshold, options.logprob_threshold)
+    if increment is not None and thresholds == (None, None):
+        raise InvalidRequest(
+            "No window fails without a threshold: give temperature_increment_on_fallback together with "
+            "compression_ratio_threshold or logprob_threshold (OpenAI's are 2.4 and -1)."
+        )
+    return options
 
 
 def fallback_temperatures(temperature: float, increment: float | None) -> tuple[float, ...]:

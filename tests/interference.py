@@ -1,4 +1,4 @@
-"""What a bad network or a hostile draft may do to candidate blocks on their way to the target."""
+"""Changes that a bad network or a hostile draft makes to blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draft and target of live audio in one process, fed by hand, and a model that hears words in noise."""
+"""Draft and target of live audio in one process, step by step."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from specwhisper.types import (
 
 @dataclass(eq=False)
 class LiveSession:
-    """What came of a session.
+    """The results of a session.
 
     Attributes
     ----------
     windows : each that was opened, and its tokens.
-    positions : where another session would go on, with each segment.
+    positions : where another session would resume, with each segment.
     """
 
     transcript: LiveTranscript
@@ -57,12 +57,12 @@ class LiveSession:
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """Where the windows lie, in frames."""
+        """The windows' frames."""
         return [(window.start_frame, window.start_frame + window.num_frames) for window, _ in self.windows]
 
 
 class LivePair:
-    """Both engines, wired to each other; time passes only where everybody waits."""
+    """Both engines, connected; time passes only while both wait."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class LivePair:
         *,
         mode: Mode = Mode.FULL,
         gamma: int = 4,
-        runs_ahead: bool = True,
+        drafts_next_window: bool = True,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
         aligner: Executor | None = None,
     ) -> None:
@@ -82,7 +82,10 @@ class LivePair:
         executor = InlineExecutor()
         self.verifier = Verifier(target, executor=executor, aligner=aligner, clock=lambda: self._now_ns)
         self.drafter = Drafter(
-            draft or target, executor=executor, clock=lambda: self._now_ns, runs_ahead=runs_ahead
+            draft or target,
+            executor=executor,
+            clock=lambda: self._now_ns,
+            drafts_next_window=drafts_next_window,
         )
         self.sessions: dict[str, LiveSession] = {}
 
@@ -99,7 +102,7 @@ class LivePair:
         return self.sessions[name]
 
     def append_audio(self, name: str, pcm: bytes, *marks: VoiceMark, is_last: bool = False) -> None:
-        """Give both a piece of audio, the draft first."""
+        """Submit a piece of audio to both, the draft first."""
         transcript = self.sessions[name].transcript
         chunk = AudioChunk(transcript.num_samples, pcm, is_last, marks)
         transcript.num_samples += len(pcm) // 2
@@ -108,7 +111,7 @@ class LivePair:
         self.verifier.submit(name, chunk)
 
     def advance(self) -> bool:
-        """Let the draft go as far as it may, and the target make a step; tell whether anything was done."""
+        """Step the draft as far as it may, and the target once; return whether anything was done."""
         has_drafted = self.drafter.has_work
         while self.drafter.has_work:
             for name, drafted in self.drafter.step():
@@ -122,7 +125,7 @@ class LivePair:
         return has_drafted or has_worked
 
     def settle(self) -> None:
-        """Go on until everybody waits for audio."""
+        """Step until both wait for audio."""
         while self.advance():
             pass
 

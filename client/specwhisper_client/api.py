@@ -1,8 +1,8 @@
 """Transcribe recordings with a draft server from Python.
 
 async with TranscriptionClient("127.0.0.1:50051") as client:
-    transcript = await client.transcribe_file("talk.mp3")
-    print(transcript.text, transcript.statistics.acceptance_rate)
+    result = await client.transcribe_file("talk.mp3", language="en")
+    print(result, result.stats.acceptance_rate)
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from typing import Any, Self
 import grpc.aio
 
 from specwhisper.errors import RETRY_ELSEWHERE
-from specwhisper.options import DecodingOptions
+from specwhisper.options import DecodingOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Mode
 from specwhisper.wire.codec import statistics_from_proto
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper.wire.versions import CLIENT, Protocols, check_protocol
+from specwhisper_client.file_transcription import RESUME_TIMEOUT_S, FileTranscription
 from specwhisper_client.messages import (
     config_to_proto,
     model_from_proto,
@@ -28,27 +30,29 @@ from specwhisper_client.messages import (
     segments_from_proto,
     server_from_proto,
 )
+from specwhisper_client.replies import PathLike, ServerInfo
 from specwhisper_client.servers import Servers
-from specwhisper_client.transcript import PathLike, ServerInfo, Transcript
-from specwhisper_client.transcription import RESUME_TIMEOUT_S, Transcription
 
 DEFAULT_SERVER = "127.0.0.1:50051"
 GET_MODEL_DEADLINE_S = 10.0
 
 
 class TranscriptionClient:
-    """Connections to draft servers; they open on first use and carry many transcriptions at once.
+    """Transcribes recordings on draft servers, many at once.
+
+    Connections open on first use. Methods take decoding options as an object, by name, or both: a name then
+    replaces the object's value. Names and meanings are those of ``SpeculativeWhisper.transcribe``.
 
     Parameters
     ----------
     server : ``HOST:PORT`` of a draft server, or several with commas between. Sessions are spread over all
-        addresses of all names, and go on at another server where one is lost.
-    credentials : how it is reached, and who asks.
-    resume_timeout_s : for how long a recording whose server is lost looks for another one.
+        addresses of all names. If a server is lost, its sessions resume at another one.
+    credentials : encryption, and the token that identifies the caller.
+    resume_timeout_s : seconds for which a recording that lost its server looks for another one.
 
     Attributes
     ----------
-    servers : the connections, which live streams may use too.
+    servers : the connections; live streams can share them.
     """
 
     def __init__(
@@ -68,15 +72,15 @@ class TranscriptionClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection; calls that still run are cancelled."""
+        """Close the connections and cancel the calls that still run."""
         await self.servers.close()
 
     async def get_model(self) -> ServerInfo:
-        """Ask which models write the text, and what a request may ask of them."""
+        """Return the server's models and the limits of a request."""
         reply, address = await self._ask("GetModel", pb.GetModelRequest(), GET_MODEL_DEADLINE_S)
         peer = f"The draft server at {address}"
         theirs = Protocols(reply.protocol_version, reply.oldest_protocol_version)
-        if theirs.version:  # else it does not say
+        if theirs.version:  # empty from a server of an older version
             check_protocol(peer, theirs, reply.software_version, here="this client", own=CLIENT)
         return server_from_proto(reply)
 
@@ -87,12 +91,21 @@ class TranscriptionClient:
         *,
         mode: Mode | None = None,
         gamma: int | None = None,
-    ) -> Transcript:
-        """Transcribe a file of any length and format; ``mode`` and ``gamma`` default to the server's own."""
-        transcription = self.stream_file(path, options, mode=mode, gamma=gamma, interim_results=False)
+        **named: Any,
+    ) -> Transcription:
+        """Transcribe a file of any length and format.
+
+        Parameters
+        ----------
+        options, named : decoding options, such as ``language="en"`` or ``word_timestamps=True``.
+        mode, gamma : how draft and target work together; by default the server's own.
+        """
+        transcription = self.stream_file(
+            path, options, mode=mode, gamma=gamma, interim_results=False, **named
+        )
         async for _ in transcription:
             pass
-        return transcription.transcript
+        return transcription.result
 
     def stream_file(
         self,
@@ -103,15 +116,19 @@ class TranscriptionClient:
         gamma: int | None = None,
         interim_results: bool = True,
         max_duration_s: float | None = None,
-    ) -> Transcription:
-        """Transcribe a file and tell what is known meanwhile: iterate over what this returns.
+        **named: Any,
+    ) -> FileTranscription:
+        """Transcribe a file and return its updates: iterate over them.
 
-        Without interim results, updates only come with final segments. A recording that is longer than
-        ``max_duration_s`` seconds is refused.
+        Parameters
+        ----------
+        options, named, mode, gamma : as :meth:`transcribe_file` takes them.
+        interim_results : whether updates come with text that may still change, or with final segments only.
+        max_duration_s : a longer recording is refused.
         """
-        return Transcription(
+        return FileTranscription(
             path,
-            options or DecodingOptions(),
+            options_from(options or DecodingOptions(), named),
             mode=mode,
             gamma=gamma,
             interim_results=interim_results,
@@ -127,21 +144,23 @@ class TranscriptionClient:
         *,
         mode: Mode | None = None,
         gamma: int | None = None,
-    ) -> Transcript:
-        """Transcribe a short recording, sent whole: the bytes of a WAV, FLAC, MP3, ... file."""
-        options = options or DecodingOptions()
+        **named: Any,
+    ) -> Transcription:
+        """Transcribe a short recording in one message: the bytes of a WAV, FLAC or MP3 file."""
+        options = options_from(options or DecodingOptions(), named)
         started_s = time.perf_counter()
         config = config_to_proto(options, mode, gamma, is_container=True)
         reply, _ = await self._ask("Recognize", pb.RecognizeRequest(config=config, audio=audio))
-        return Transcript(
+        return Transcription(
             segments=segments_from_proto(reply.results),
             language=reply.language.code,
             language_name=reply.language.name,
-            model=model_from_proto(reply.model),
-            statistics=statistics_from_proto(reply.statistics),
-            duration_s=seconds(reply.audio_duration),
-            elapsed_s=time.perf_counter() - started_s,
             language_probs=dict(reply.language.probabilities),
+            duration_s=seconds(reply.audio_duration),
+            stats=statistics_from_proto(reply.statistics),
+            model=model_from_proto(reply.model),
+            options=options,
+            elapsed_s=time.perf_counter() - started_s,
         )
 
     async def _ask(self, method: str, request: Any, timeout_s: float | None = None) -> tuple[Any, str]:

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.rpc.following import Following
+from specwhisper.rpc.next_item import NextItem
 from specwhisper.wire import SILENCE_S, WELCOME_S
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
@@ -33,13 +33,13 @@ async def exchange(
     """
     config.with_heartbeats = config.with_statistics = True
     call = with_true_status(call)
-    gives_signs, patience_s = False, WELCOME_S
+    gives_signs, silence_s = False, WELCOME_S
     sender = asyncio.create_task(_send(call, config, audio))
     try:
         responses = aiter(call)
-        while (response := await _next(responses, patience_s)) is not None:
+        while (response := await _next(responses, silence_s)) is not None:
             gives_signs |= response.heartbeat  # a server of an older version never does
-            patience_s = SILENCE_S if gives_signs else inf
+            silence_s = SILENCE_S if gives_signs else inf
             if response != HEARTBEAT:
                 yield response
     except asyncio.CancelledError:
@@ -53,19 +53,19 @@ async def exchange(
 
 
 async def _next(
-    responses: AsyncIterator[pb.StreamingRecognizeResponse], patience_s: float
+    responses: AsyncIterator[pb.StreamingRecognizeResponse], silence_s: float
 ) -> pb.StreamingRecognizeResponse | None:
     """Give the server's next word, ``None`` behind the last."""
-    async with Following(responses) as following:
+    async with NextItem(responses) as pending:
         # In parts: where this process itself stood still, only one of them has passed.
         for _ in range(NUM_PARTS):
-            if await following.is_there(within_s=patience_s / NUM_PARTS):
-                return following.item
+            if await pending.wait(timeout_s=silence_s / NUM_PARTS):
+                return pending.item
     raise grpc.aio.AioRpcError(
         grpc.StatusCode.UNAVAILABLE,
         grpc.aio.Metadata(),
         grpc.aio.Metadata(),
-        details=f"nothing has come for {patience_s:g} s",
+        details=f"nothing has come for {silence_s:g} s",
     )
 
 

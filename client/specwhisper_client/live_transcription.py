@@ -1,4 +1,4 @@
-"""Live audio on its way through a stream: iterate over its updates, then take the transcript."""
+"""Live audio that is sent through a stream: updates while it runs, and the result."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from dataclasses import replace
 
 from specwhisper.audio.canonical import Samples
 from specwhisper.errors import SpecWhisperError
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
+from specwhisper_client.replies import Update
 from specwhisper_client.streaming import StreamingClient
-from specwhisper_client.transcript import Transcript, Update
 from specwhisper_client.utterances import Utterances
 
 
 class LiveTranscription:
-    """Sends audio while its text is read; once only.
+    """Sends audio while its text is read: iterate over the updates once, then read ``result``.
 
     Parameters
     ----------
     stream : an open stream.
-    audio : what ``stream`` takes, in pieces, at the pace at which it is spoken or any other.
-    keeps_segments : whether the transcript will have them; hours of speech need not be kept.
+    audio : pieces of audio as ``stream`` takes them, at any pace.
+    keeps_segments : whether the result has segments; ``False`` saves memory over hours of speech.
     """
 
     def __init__(
@@ -38,20 +39,21 @@ class LiveTranscription:
         self._is_stopped = asyncio.Event()
 
     @property
-    def transcript(self) -> Transcript:
-        """The whole transcript, a segment per utterance, once every update was taken."""
+    def result(self) -> Transcription:
+        """The transcription with a segment per utterance, after the last update."""
         stream = self._stream
         if stream.model is None:
             raise SpecWhisperError("The stream has not ended: take its updates first.")
-        return Transcript(
+        return Transcription(
             segments=tuple(self._segments),
             language=stream.language,
             language_name=stream.language_name,
-            model=stream.model,
-            statistics=stream.statistics,
-            duration_s=stream.received_s,
-            elapsed_s=self._elapsed_s,
             language_probs=stream.language_probs,
+            duration_s=stream.received_s,
+            stats=stream.statistics,
+            model=stream.model,
+            options=stream.options,
+            elapsed_s=self._elapsed_s,
         )
 
     def stop(self) -> None:

@@ -8,6 +8,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from specwhisper import __version__
 from specwhisper.options import DecodingOptions
+from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, Segment, VoiceEvent, Word
 from specwhisper.wire.codec import (
     decoding_options_to_proto,
@@ -18,7 +19,7 @@ from specwhisper.wire.codec import (
 from specwhisper.wire.stability import is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.versions import CLIENT
-from specwhisper_client.transcript import ModelInfo, ServerInfo, Update
+from specwhisper_client.replies import ServerInfo, Update
 
 SPEECH_EVENTS = {
     int(pb.SPEECH_EVENT_BEGIN): VoiceEvent.BEGIN,

@@ -28,10 +28,11 @@ from specwhisper.errors import (
 )
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.observe import request_id
-from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions
+from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions, options_from
 from specwhisper.rpc.backoff import Backoff
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire import codec
 from specwhisper.wire.status import error_from_rpc
@@ -40,8 +41,8 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper_client.exchange import exchange
 from specwhisper_client.messages import config_to_proto, model_from_proto, update_from_proto
+from specwhisper_client.replies import Update
 from specwhisper_client.servers import Connection, Servers
-from specwhisper_client.transcript import ModelInfo, Update
 from specwhisper_client.utterances import in_order
 
 logger = logging.getLogger(__name__)
@@ -61,7 +62,8 @@ class StreamingClient:
     ----------
     server : ``HOST:PORT`` of a draft server, or several with commas between. The stream takes any of their
         addresses, and goes on at another one where one is lost.
-    options : what is asked of the target; by default openai/whisper's thresholds against noise.
+    options, named : decoding options as an object, by name, or both: a name then replaces the object's value.
+        The default object has openai/whisper's thresholds against noise (``LIVE_DECODING``).
     live : how live audio is decoded.
     endpointing : when utterances begin and end; ``None`` takes everything for one.
     mode, gamma : how draft and target work together; by default as the server is set.
@@ -99,8 +101,9 @@ class StreamingClient:
         reconnect_s: float = 30.0,
         credentials: Credentials = OPEN,
         servers: Servers | None = None,
+        **named: Any,
     ) -> None:
-        self._options = replace(options or LIVE_DECODING, live=live or LiveOptions())
+        self.options = replace(options_from(options or LIVE_DECODING, named), live=live or LiveOptions())
         self._endpointing = endpointing
         self._mode = mode
         self._gamma = gamma
@@ -151,7 +154,7 @@ class StreamingClient:
 
     @property
     def _live(self) -> LiveOptions:
-        return self._options.live or LiveOptions()
+        return self.options.live or LiveOptions()
 
     def change(
         self, *, mode: Mode | None = None, gamma: int | None = None, added_latency_ms: int = 0
@@ -219,7 +222,7 @@ class StreamingClient:
     async def _updates(self, connection: Connection) -> AsyncGenerator[Update]:
         """Run one call, from where the last one ended."""
         config = pb.StreamingRecognitionConfig(
-            config=config_to_proto(self._options, self._mode, self._gamma, is_container=False),
+            config=config_to_proto(self.options, self._mode, self._gamma, is_container=False),
             interim_results=self._interim_results,
             endpointing=codec.endpointing_to_proto(self._endpointing),
             continue_unverified=self._continue_unverified,
@@ -275,5 +278,5 @@ class StreamingClient:
     def _move_to(self, message: decoding_pb2.LivePosition) -> None:
         """Note where another call would go on."""
         position = codec.live_position_from_proto(message)
-        self._options = replace(self._options, live=replace(self._live, position=position))
+        self.options = replace(self.options, live=replace(self._live, position=position))
         self._audio.forget_before(position.start_sample)

@@ -42,7 +42,7 @@ class Drafting:
 
     Parameters
     ----------
-    runs_ahead : as :class:`Drafter` takes it.
+    drafts_next_window : as :class:`Drafter` takes it.
     timeout_s : how long the engine may take to place the model, to open a session, or for one step or
         encoding. After that it hangs: sessions run without drafts until it answers.
     on_failure : called when a session's draft fails.
@@ -61,7 +61,7 @@ class Drafting:
         checkpoint: Checkpoint,
         place: PlaceDraft,
         *,
-        runs_ahead: bool = True,
+        drafts_next_window: bool = True,
         timeout_s: float = 15.0,
         on_failure: Callable[[], None] = lambda: None,
         check_pair: CheckPair = lambda _: None,
@@ -72,7 +72,7 @@ class Drafting:
         self.num_mel_bins = checkpoint.num_mel_bins
         self.hangs = False
         self._place = place
-        self._runs_ahead = runs_ahead
+        self._drafts_next_window = drafts_next_window
         self._timeout_s = timeout_s
         self._thread = EngineThread[Drafted | Failed]("drafter", leave_process)
         self._encoder = TimedExecutor("draft-encoder")
@@ -215,7 +215,7 @@ class Drafting:
         self._not_placed = ""
         logger.info("paired", extra={"draft": self.name, "target": target.model})
         self._drafter = Drafter(
-            model, executor=self._encoder, wake=self._thread.wake, runs_ahead=self._runs_ahead
+            model, executor=self._encoder, wake=self._thread.wake, drafts_next_window=self._drafts_next_window
         )
         self._thread.start(self._drafter)
         return self._drafter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from specwhisper.rpc.following import Following
+from specwhisper.rpc.next_item import NextItem
 from specwhisper.wire import HEARTBEAT_S
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
@@ -19,9 +19,9 @@ async def with_heartbeats(
     """
     async with aclosing(responses):
         while True:
-            async with Following(responses) as following:
-                while not await following.is_there(within_s=HEARTBEAT_S):
+            async with NextItem(responses) as pending:
+                while not await pending.wait(timeout_s=HEARTBEAT_S):
                     yield pb.StreamingRecognizeResponse(heartbeat=True)
-                if (response := following.item) is None:
+                if (response := pending.item) is None:
                     return
             yield response

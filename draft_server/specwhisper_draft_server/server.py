@@ -55,7 +55,7 @@ async def running_service(
         drafting = Drafting(
             checkpoint,
             place if failpoints is None else lambda to: failpoints.wrap_model(place(to), "draft"),
-            runs_ahead=config.next_window,
+            drafts_next_window=config.next_window,
             timeout_s=config.draft_timeout_s,
             on_failure=metrics.fallbacks.inc,
             check_pair=check_pair,

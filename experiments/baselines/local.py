@@ -125,7 +125,7 @@ class InOneProcess:
         (transcript,) = self._engine.transcribe([sample.pcm], options)
         wall_s = time.perf_counter() - started_s
         ids = (token for segment in transcript.segments for token in segment.tokens)
-        statistics = transcript.statistics
+        statistics = transcript.stats
         return Measurement(keep_text(ids, *self._special), wall_s, statistics.encode_ns / 1e9, statistics)
 
     def special(self) -> tuple[int, int]:

@@ -147,7 +147,7 @@ def measure(
         model = pair.without_draft() if is_alone else pair
         elapsed_s, texts[is_alone] = run(model, recordings, row.batch_size, max_tokens)
         (row.alone_s if is_alone else row.pair_s).append(elapsed_s)
-    counts = [text.stats.counts for text in texts[False] if text.stats]
+    counts = [text.stats for text in texts[False] if text.stats]
     for more in counts[1:]:
         counts[0].add(more)
     row.tokens_per_forward, row.acceptance_rate = counts[0].tokens_per_forward, counts[0].acceptance_rate

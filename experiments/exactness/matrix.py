@@ -9,7 +9,7 @@ from typing import Any
 from experiments.exactness.oracle import OracleText, TooManyWindows, differences
 from experiments.exactness.prepared import Prepared
 from specwhisper.engine.one_process import OneProcess
-from specwhisper.transcription.transcript import Transcript
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Mode
 
 # How the pair works in each row: every mode and its gamma, each with another draft.
@@ -61,16 +61,16 @@ def run_row(name: str, made: Prepared, num_slots: int) -> Result:
         result.split_differences += [f"{mode} with {draft}: {line}" for line in unlike(texts, alone)]
         result.oracle_differences += differences(texts, batch.oracles, made.tokenizer)
         if mode is SPLITS[0][0]:
-            verified = sum(text.statistics.num_verified for text in texts)
-            accepted = sum(text.statistics.num_accepted for text in texts)
-            result.num_reused = sum(text.statistics.num_reused for text in texts)
+            verified = sum(text.stats.num_verified for text in texts)
+            accepted = sum(text.stats.num_accepted for text in texts)
+            result.num_reused = sum(text.stats.num_reused for text in texts)
     result.acceptance_rate = accepted / verified if verified else 0.0
     if made.assisted:
         result.assisted = run_assisted(made, batch.oracles)
     return result
 
 
-def unlike(texts: Sequence[Transcript], expected: Sequence[Transcript]) -> list[str]:
+def unlike(texts: Sequence[Transcription], expected: Sequence[Transcription]) -> list[str]:
     """Say where two decodings of the same recordings part, words and their times included."""
     found = []
     for i, (ours, theirs) in enumerate(zip(texts, expected, strict=True)):
@@ -101,7 +101,7 @@ def facts(result: Result) -> dict[str, Any]:
     return {**result.__dict__}
 
 
-def _without_probabilities(text: Transcript) -> list[tuple[Any, ...]]:
+def _without_probabilities(text: Transcription) -> list[tuple[Any, ...]]:
     """Leave out what a wider pass may round differently in its last digits."""
     return [
         (s.start_s, s.end_s, s.tokens, [(w.start_s, w.end_s, w.text) for w in s.words]) for s in text.segments

@@ -25,7 +25,7 @@ from specwhisper.model.sampling import gumbel
 from specwhisper.options import CompressionRatio, DecodingOptions
 from specwhisper.speculation.noise import position_key, window_key
 from specwhisper.transcription.fallback import text_compression_ratio
-from specwhisper.transcription.transcript import Transcript
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_SAMPLES, Segment
 
 TIE_MARGIN = 1e-4  # below it two float32 programs may rightly choose differently
@@ -88,9 +88,9 @@ class OracleText:
     language_probs: dict[str, float] = field(default_factory=dict)
 
     @property
-    def window_tokens(self) -> list[tuple[int, ...]]:
-        """Each window's tokens, as ``Transcript.window_tokens`` has them."""
-        return [window.tokens for window in self.windows]
+    def window_tokens(self) -> tuple[tuple[int, ...], ...]:
+        """Each window's tokens, as ``Transcription.window_tokens`` has them."""
+        return tuple(window.tokens for window in self.windows)
 
 
 class TooManyWindows(Exception):
@@ -267,7 +267,7 @@ def transcribe(
 
 
 def differences(
-    texts: Sequence[Transcript],
+    texts: Sequence[Transcription],
     oracles: Sequence[OracleText],
     tokenizer: WhisperTokenizer | None = None,
 ) -> list[str]:
@@ -282,7 +282,7 @@ def differences(
         if [segment.tokens for segment in text.segments] != [segment.tokens for segment in spoken]:
             found.append("the same windows, but other segments")
             continue
-        end_s = text.num_samples / SAMPLE_RATE  # where ours are cut off
+        end_s = text.duration_s  # where ours are cut off
         for ours, theirs in zip(text.segments, spoken, strict=True):
             times = (min(theirs.start_s, end_s), min(theirs.end_s, end_s))
             if max(abs(ours.start_s - times[0]), abs(ours.end_s - times[1])) > HALF_STEP_S:
@@ -292,7 +292,7 @@ def differences(
     return found
 
 
-def _unlike_probabilities(text: Transcript, expected: OracleText) -> Iterator[str]:
+def _unlike_probabilities(text: Transcription, expected: OracleText) -> Iterator[str]:
     """Compare what transformers tells of a language and judges windows by."""
     theirs = expected.language_probs
     if theirs.keys() != text.language_probs.keys() or any(
@@ -335,7 +335,7 @@ def _said(tokenizer: WhisperTokenizer, segment: OracleSegment, places: Sequence[
 
 
 def assert_equal(
-    texts: Sequence[Transcript],
+    texts: Sequence[Transcription],
     oracles: Sequence[OracleText],
     tokenizer: WhisperTokenizer | None = None,
 ) -> None:

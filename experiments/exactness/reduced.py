@@ -19,7 +19,7 @@ from specwhisper.engine.one_process import OneProcess
 from specwhisper.model.checkpoint import checkpoint_from_model, rounded
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model, WhisperModel
-from specwhisper.transcription.transcript import Transcript
+from specwhisper.transcription.transcription import Transcription
 
 Place = tuple[int, int, tuple[int, ...]]  # samples of the recording, first frame of the window, prefix
 
@@ -92,8 +92,8 @@ def run_reduced(name: str, made: Prepared, num_slots: int, dtype: str) -> Reduce
 
 
 def _compare(
-    ours: Transcript,
-    theirs: Transcript,
+    ours: Transcription,
+    theirs: Transcription,
     num_samples: int,
     frames: dict[int, list[int]],
     margins: dict[Place, float],

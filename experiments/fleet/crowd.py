@@ -93,7 +93,7 @@ class Client:
                 if update.statistics is not None and update.statistics.num_committed:
                     first_s = first_s or monotonic()
                     self.has_begun.set()
-            mode = transcription.transcript.model.mode
+            mode = transcription.result.model.mode
         except SpecWhisperError as failure:
             error = f"{type(failure).__name__}: {failure}"
         finally:

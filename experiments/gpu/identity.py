@@ -97,8 +97,8 @@ def _text_is_the_targets(weights: Weights) -> Iterator[Check]:
         alone = OneProcess(target, mode=Mode.TARGET_ONLY).transcribe(recordings, options)
         drafted = OneProcess(target, draft, gamma=GAMMA).transcribe(recordings, options)
         same = [a.window_tokens == b.window_tokens for a, b in zip(alone, drafted, strict=True)]
-        accepted = sum(text.statistics.num_accepted for text in drafted)
-        tried = sum(text.statistics.num_verified for text in drafted)
+        accepted = sum(text.stats.num_accepted for text in drafted)
+        tried = sum(text.stats.num_verified for text in drafted)
         found = f"{sum(same)} of {len(same)} texts are equal, {accepted} of {tried} candidates accepted"
         yield Check(f"{weights.name}: text with a draft, {dtype}", all(same) or dtype != "float32", found)
 

@@ -169,7 +169,7 @@ async def through_servers(address: str, path: Path, mode: Mode, note: Callable[[
         async for update in transcription:
             if update.segments:
                 note(update.segments[-1].end_s)
-        return [token for segment in transcription.transcript.segments for token in segment.tokens]
+        return [token for segment in transcription.result.segments for token in segment.tokens]
 
 
 def in_one_process(target: str, draft: str, path: Path, note: Callable[[float], None]) -> list[int]:

@@ -46,7 +46,7 @@ class Ours:
         wall_s = time.perf_counter() - started_s
         total = SpeculationStatistics()
         for transcript in transcripts:
-            total.add(transcript.statistics)
+            total.add(transcript.stats)
         tokens = [tuple(t for s in transcript.segments for t in s.tokens) for transcript in transcripts]
         return Run(wall_s, tuple(tokens), total)
 

@@ -26,7 +26,7 @@ from experiments.steps.floor import Machine, floor_s, measure_machine
 from experiments.steps.loop import Loop
 from experiments.steps.subjects import Ours, Subject, Transformers
 from specwhisper.model.checkpoint import rounded
-from specwhisper.model.kernels.linear import HAS_INT8_SUMS
+from specwhisper.model.compat import HAS_INT8_SUMS
 
 HELD = 60  # tokens in each slot: the middle of a window of speech
 ALONE = ((1, 1), (1, 5), (1, 17))

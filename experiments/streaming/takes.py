@@ -14,7 +14,7 @@ from specwhisper.engine.one_process import OneProcess
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.transcript import Transcript
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, Mode
 
 SNR_DB = 15.0
@@ -90,7 +90,7 @@ class Recorder:
         )
         return Take(name, pcm, tuple(words))
 
-    def _transcribe(self, pcm: bytes) -> Transcript:
+    def _transcribe(self, pcm: bytes) -> Transcription:
         maxima = log_mel_max([pcm]) if len(pcm) > WINDOW_SAMPLES * BYTES_PER_SAMPLE else {}
         options = DecodingOptions(language="en", word_timestamps=True, log_mel_max=maxima)
         return self._engine.transcribe([pcm], options)[0]

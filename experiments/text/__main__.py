@@ -119,9 +119,9 @@ def measure(
                 elapsed_s, written = timed(pair, max_new_tokens)
                 speed_ups.append(expected_s / elapsed_s)
                 is_identical &= [one.tokens for one in written] == [one.tokens for one in expected]
-            counts = written[0].stats.counts
+            counts = written[0].stats
             for completion in written[1:]:
-                counts.add(completion.stats.counts)
+                counts.add(completion.stats)
             rate, tokens_per_forward = counts.acceptance_rate, counts.tokens_per_forward
             rows.append(Row(gamma, top_k, rate, tokens_per_forward, speed_ups, is_identical))
     return rows

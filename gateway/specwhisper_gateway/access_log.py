@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specwhisper.observe.request_id import KEY, received_request_id, request_id
 from specwhisper.observe.tracing import describe_request, server_span
-from specwhisper.rpc.access import ANYBODY
+from specwhisper.rpc.access import ANONYMOUS
 from specwhisper_gateway.metrics import GatewayMetrics
 from specwhisper_gateway.status import CLIENT_GONE, answer_to
 
@@ -42,7 +42,7 @@ def caller_of(connection: HTTPConnection) -> str:
 
     One name for all callers where no keys are needed.
     """
-    return str(connection.scope["state"].get(CALLER, ANYBODY))
+    return str(connection.scope["state"].get(CALLER, ANONYMOUS))
 
 
 def has_key(connection: HTTPConnection) -> bool:

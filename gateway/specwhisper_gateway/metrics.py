@@ -10,7 +10,7 @@ from prometheus_client.exposition import choose_encoder
 from specwhisper.observe.metrics.registry import Registry
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper_client.transcript import Transcript
+from specwhisper.transcription.transcription import Transcription
 
 # From a list of models to a long recording.
 SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -80,9 +80,9 @@ class GatewayMetrics(Registry):
         """Count an error by its class."""
         self._errors.labels(type(error).__name__).inc()
 
-    def count_transcript(self, transcript: Transcript) -> None:
+    def count_transcript(self, transcript: Transcription) -> None:
         """Count a completed transcription and its statistics."""
-        self.count(transcript.statistics, transcript.duration_s)
+        self.count(transcript.stats or SpeculationStatistics(), transcript.duration_s)
 
     def count(self, statistics: SpeculationStatistics, audio_s: float) -> None:
         """Count audio and the statistics of its transcription."""

@@ -11,7 +11,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.shared_pair import Prepared
 from specwhisper.model.chunked import Chunk, join
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.transcript import Transcript
+from specwhisper.transcription.transcription import Transcription
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class _Recording:
 
     place: int
     chunks: list[Chunk]
-    transcripts: dict[int, Transcript] = field(default_factory=dict)
+    transcripts: dict[int, Transcription] = field(default_factory=dict)
     has_failed: bool = False
 
 
@@ -64,8 +64,8 @@ class ChunkedRecordings:
                 yield Prepared(piece, self._options)
 
     def take(
-        self, number: int, outcome: Transcript | Exception
-    ) -> tuple[int, float, Transcript | Exception | None]:
+        self, number: int, outcome: Transcription | Exception
+    ) -> tuple[int, float, Transcription | Exception | None]:
         """Note the outcome of a chunk.
 
         Returns

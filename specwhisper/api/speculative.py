@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,6 @@ from transformers import WhisperTokenizer
 from specwhisper.api.chunked_recordings import ChunkedRecordings
 from specwhisper.api.pairing import draft_ids
 from specwhisper.api.progress import ProgressBar
-from specwhisper.api.results import Stats, Transcription
 from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.api.transcribe_call import TranscribeCall, Watch, check_batch_size
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
@@ -24,13 +24,15 @@ from specwhisper.audio.source import pcm_if_short
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import RecordingsFailed
 from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.languages import language_name
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.sharing import SharedEncoder, share_encoder
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
+from specwhisper.transcription.transcript import TranscriptBuilder
+from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import SAMPLE_RATE, Mode
 
-Outcome = Transcript | Exception
+Outcome = Transcription | Exception
 
 
 class SpeculativeWhisper:
@@ -70,6 +72,7 @@ class SpeculativeWhisper:
         self.config = config or SpeculativeConfig()
         load = partial(load_checkpoint, dtype=dtype, device=device)
         target, draft = load(final_model), load(draft_model) if draft_model else None
+        self._models = ModelInfo(target.name, draft.name if draft else "", target.weights_digest)
         ids = None
         if draft is not None:
             names = {"draft_name": draft.name, "target_name": target.name}
@@ -239,7 +242,7 @@ class SpeculativeWhisper:
         with ProgressBar(call.num_recordings, call.progress) as bar:
             for place, outcome in self._chunked(call, bar) if call.chunk_length_s else self._whole(call, bar):
                 bar.finish(place)
-                yield place, self._result(outcome, call) if isinstance(outcome, Transcript) else outcome
+                yield place, outcome if isinstance(outcome, Exception) else self._result(outcome, call)
 
     def _whole(self, call: TranscribeCall, bar: ProgressBar) -> Iterator[tuple[int, Outcome]]:
         """Transcribe recordings window after window."""
@@ -265,7 +268,7 @@ class SpeculativeWhisper:
 
     def _chunked(
         self, call: TranscribeCall, bar: ProgressBar
-    ) -> Iterator[tuple[int, Transcript | Exception]]:
+    ) -> Iterator[tuple[int, Transcription | Exception]]:
         """Transcribe the chunks of all recordings side by side."""
         pcms = (_decoded(source) for source in call.sources)
         recordings = ChunkedRecordings(pcms, call.cut, call.decoding, self._tokenizer)
@@ -299,14 +302,22 @@ class SpeculativeWhisper:
         except Exception as error:
             return error
 
-    def _result(self, transcript: Transcript, call: TranscribeCall) -> Transcription:
-        return Transcription(
-            segments=tuple(transcript.segments),
-            language=transcript.language,
-            duration_s=transcript.num_samples / SAMPLE_RATE,
-            language_probs=transcript.language_probs,
-            is_lossy=call.decoding.is_lossy and self.draft_model is not None,
-            stats=Stats(transcript.statistics) if call.return_stats else None,
+    def _result(self, transcribed: Transcription, call: TranscribeCall) -> Transcription:
+        length, draft = call.draft_length, self.draft_model
+        model = replace(
+            self._models,
+            draft="" if draft is None else self._models.draft,
+            mode=length.mode,
+            gamma=0 if draft is None or length.is_adaptive else length.gamma,
+            is_lossy=call.decoding.is_lossy and draft is not None,
+        )
+        return replace(
+            transcribed,
+            language_name=language_name(transcribed.language),
+            stats=transcribed.stats if call.return_stats else None,
+            model=model,
+            options=call.decoding,
+            elapsed_s=time.perf_counter() - call.started_s,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -47,6 +48,7 @@ class TranscribeCall:
     sources : what decodes each recording, or the error in the place of one that cannot be read.
     is_one : whether ``audio`` is a single recording.
     decoding : all decoding options.
+    started_s : time of the call, by :func:`time.perf_counter`.
     """
 
     audio: Audio | Iterable[Audio]
@@ -65,6 +67,7 @@ class TranscribeCall:
     sources: Iterable[Source | InvalidAudio] = field(init=False)
     is_one: bool = field(init=False)
     decoding: DecodingOptions = field(init=False)
+    started_s: float = field(default_factory=time.perf_counter, init=False)
 
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "return"):

@@ -1,1 +1,1 @@
-"""Schedulers that run models for many sessions at once: verifier, drafter, and both as a pair."""
+"""Engines that run models for many sessions: verifier, drafter, and a pair."""

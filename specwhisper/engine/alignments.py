@@ -1,7 +1,7 @@
-"""Where the decoder looked: one more pass over a window that is complete, for AlignAtt or for word times.
+"""Find where the decoder attended in a window, for AlignAtt or word times.
 
-The engine's thread feeds the slot, like in any forward pass. What follows, and takes longer, runs on an
-executor: commits are generators that yield what they wait for.
+The engine's thread runs one more forward pass over the window. The slower rest runs on an executor: commits
+are generators that yield the futures they wait for.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
+from specwhisper.engine.target_window import TargetWindow
 from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.model.model import Model
 from specwhisper.speculation.acceptance import Verdict
-from specwhisper.types import Commit, Outcome, Window, WordAlignment
+from specwhisper.types import Commit, Outcome, WordAlignment
 
 T = TypeVar("T")
 
@@ -21,11 +22,11 @@ Waiting = Generator[Future[Any], None, T]  # yields futures to wait for, returns
 
 
 class Alignments:
-    """The passes of one commit that look at attention; they append nothing, and are counted apart.
+    """The alignments of one commit; they append nothing and are counted apart.
 
     Attributes
     ----------
-    num_forwards, align_ns : how many there were, and what they took, in the engine and on the executor.
+    num_forwards, align_ns : their forward passes, and their time in the engine and on the executor.
     """
 
     def __init__(self, model: Model, executor: Executor, clock: Callable[[], int]) -> None:
@@ -34,45 +35,46 @@ class Alignments:
         self._clock = clock
         self.num_forwards = self.align_ns = 0
 
-    def attended_ms(self, session: VerifierState, verdict: Verdict) -> Waiting[tuple[float, ...]]:
-        """Find where the decoder looked for each text token of a window that ends, where that matters."""
+    def attended_ms(
+        self, session: VerifierState, opened: TargetWindow, verdict: Verdict
+    ) -> Waiting[tuple[float, ...]]:
+        """Find the attended time of each text token of a window that ends, for AlignAtt."""
         if not (verdict.is_final and session.windows.attends):
             return ()
-        window = session.open_window
-        tokens = [*session.ledger.committed, *verdict.tokens]
+        window, tokens = opened.window, [*opened.ledger.committed, *verdict.tokens]
         return (
-            yield from self._aligned(
+            yield from self._align(
                 lambda: self._model.attended_ms(session.slot, window, tokens, window.num_frames)
             )
         )
 
     def words(
-        self, session: VerifierState, window: Window, commit: Commit
+        self, session: VerifierState, opened: TargetWindow, commit: Commit
     ) -> Waiting[tuple[WordAlignment, ...]]:
-        """Find the words of the window that was just closed that are of the transcript, where asked for."""
+        """Find the words of a window that has just closed, if word times are requested."""
+        closed, window = session.closed, opened.window
         is_kept = commit.is_final and commit.outcome is Outcome.KEPT
-        if session.closed is None or not (is_kept and session.options.word_timestamps):
+        if closed is None or not (is_kept and session.options.word_timestamps):
             return ()
-        step = session.closed.step
-        start, end = 0, sum(len(segment.tokens) for segment in session.closed.segments)
-        if step is not None:
-            start, end = step.final_start, step.final_end
+        start, end = 0, sum(len(segment.tokens) for segment in closed.segments)
+        if closed.step is not None:
+            start, end = closed.step.final_start, closed.step.final_end
         if start == end:
             return ()
         num_frames = min(window.num_frames, session.recording.audio_frames - window.start_frame)
-        tokens = session.ledger.committed
-        words = yield from self._aligned(lambda: self._model.align(session.slot, window, tokens, num_frames))
+        tokens = opened.ledger.committed
+        words = yield from self._align(lambda: self._model.align(session.slot, window, tokens, num_frames))
         return tuple(word for word in words if start <= word.base < end)
 
-    def _aligned(self, begin: Callable[[], Callable[[], T]]) -> Waiting[T]:
-        """Begin here, end on the executor."""
+    def _align(self, begin: Callable[[], Callable[[], T]]) -> Waiting[T]:
+        """Begin an alignment in this thread and finish it on the executor."""
         started_ns = self._clock()
-        end = begin()
+        finish = begin()
         self.align_ns += self._clock() - started_ns
 
         def run() -> tuple[T, int]:
             started_ns = self._clock()
-            return end(), self._clock() - started_ns
+            return finish(), self._clock() - started_ns
 
         future = self._executor.submit(run)
         yield future

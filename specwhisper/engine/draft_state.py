@@ -1,37 +1,50 @@
-"""One transcription as the draft sees it: the open window, the expected one, and what was not told yet."""
+"""A session on the draft: its windows, and when it drafts and sends."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from math import exp
 
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.window_draft import WindowDraft
 from specwhisper.options import DecodingOptions
+from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.controller import Choice, Controller
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.windows import Windows
-from specwhisper.types import Believed, Candidates
+from specwhisper.types import UNKNOWN_AGE_NS, Believed, Candidates, Commit
 
-NOTHING = DraftReport()
+NO_REPORT = DraftReport()
 
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A block to send, if there is one, what the draft has to report, and all it believes of the window."""
+    """The output of a draft step.
+
+    Attributes
+    ----------
+    candidates : a block to send, if there is one.
+    report : the draft's work since the last report.
+    belief : all believed tokens of the block's window.
+    """
 
     candidates: Candidates | None
-    report: DraftReport = NOTHING
+    report: DraftReport = NO_REPORT
     belief: Believed | None = None
 
 
 @dataclass(slots=True, eq=False)
 class DraftState:
-    """One transcription as the draft sees it.
+    """The state of a session; it decides when to draft and when to send.
 
     Attributes
     ----------
-    current : the open window; ``ahead`` is what is expected to follow, where the draft runs ahead.
+    ends, max_positions : of the model: tokens that end a window, and most tokens with the prompt.
+    current, predicted : the open window, and the one that the target will open next, if it has a slot.
+    report, reported_choice : what was not reported yet, and the last reported choice.
+    num_blocks : blocks sent, by window id, of the open and the predicted window.
     """
 
     length: DraftLength
@@ -39,28 +52,131 @@ class DraftState:
     options: DecodingOptions
     recording: Recording
     windows: Windows
+    ends: Collection[int]
+    max_positions: int
     current: WindowDraft
-    ahead: WindowDraft | None = None
-    report: DraftReport = NOTHING  # what was not told yet
-    told_choice: Choice | None = None
-    num_blocks: dict[int, int] = field(default_factory=dict)  # sent, by window; of the open one and the next
+    predicted: WindowDraft | None = None
+    report: DraftReport = NO_REPORT
+    reported_choice: Choice | None = None
+    num_blocks: dict[int, int] = field(default_factory=dict)
 
     @property
     def drafts(self) -> list[WindowDraft]:
-        """The windows there are, the open one first."""
-        return [
-            draft for draft in (self.current, self.ahead) if draft is not None and draft.window is not None
-        ]
+        """The slots that have a window, the open one first."""
+        slots = (self.current, self.predicted)
+        return [draft for draft in slots if draft is not None and draft.window is not None]
 
     @property
     def has_paused(self) -> bool:
-        """Whether nothing was told of a choice that lets no block follow."""
+        """Whether the draft pauses and has not reported that."""
         choice = self.controller.choice
-        return choice is not self.told_choice and not choice.max_ahead
+        return choice is not self.reported_choice and not choice.max_ahead
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the session has something to draft, to send or to report."""
+        return self.has_paused or any(
+            self.can_draft(draft) or self.block_is_due(draft) for draft in self.drafts
+        )
 
     def take_report(self) -> DraftReport:
-        """Give what was not told yet."""
+        """Return the work since the last report."""
         controller = self.controller
-        report, self.report = self.report, NOTHING
-        self.told_choice = controller.choice
+        report, self.report = self.report, NO_REPORT
+        self.reported_choice = controller.choice
         return replace(report, choice=controller.choice, estimates=controller.estimates)
+
+    def can_draft(self, draft: WindowDraft) -> bool:
+        """Return whether a window may have one more drafted token."""
+        if draft.window is None or not draft.is_ready:
+            return False
+        tokens = draft.belief.tokens
+        if tokens and tokens[-1] in self.ends:
+            return False
+        room = min(draft.window.max_new_tokens, self.max_positions - len(draft.window.prompt))
+        if len(tokens) >= min(self._limit(draft.belief), room):
+            return False
+        min_confidence = self.controller.choice.min_confidence
+        return not min_confidence or draft.confidence >= min_confidence
+
+    def _limit(self, belief: Belief) -> int:
+        """Return the position up to which (exclusive) a belief may be extended now."""
+        choice = self.controller.choice
+        if not self.length.mode.drafts:
+            return belief.num_committed
+        if not self.length.mode.is_lock_step:
+            return min(belief.credit, belief.num_committed + choice.max_ahead)
+        if belief.blocks_in_flight:
+            return len(belief.tokens)
+        return min(belief.credit, belief.num_sent + choice.gamma)
+
+    def block_is_due(self, draft: WindowDraft) -> bool:
+        """Return whether to send a block: it is full, or nothing can be added to it.
+
+        An empty block lets a target that waits for candidates decode one token by itself.
+        """
+        if not draft.is_ready:
+            return False
+        belief, mode = draft.belief, self.length.mode
+        if mode.is_lock_step and belief.blocks_in_flight:
+            return False
+        if draft.num_unsent >= self.controller.choice.gamma:
+            return True
+        if self.can_draft(draft):
+            return False
+        if draft.num_unsent or draft.is_predicted:
+            return draft.num_unsent > 0
+        has_nothing = belief.num_committed == len(belief.tokens) and not belief.blocks_in_flight
+        return has_nothing and not draft.has_sent_empty and mode.drafts and not mode.self_decodes
+
+    def observe_step(self, forward_ns: int) -> None:
+        """Count a draft step."""
+        self.report += DraftReport(forward_ns=forward_ns)
+        self.controller.observe_step(forward_ns)
+
+    def observe_times(self, commit: Commit, now_ns: int) -> None:
+        """Measure the round trip of a commit's answer, and its forward pass."""
+        timing = commit.timing
+        sent_ns = self.current.pop_answered_ns(commit)
+        if sent_ns is not None and timing.block_age_ns != UNKNOWN_AGE_NS:
+            round_trip_ns = max(0, now_ns - sent_ns - timing.block_age_ns)
+            self.report += DraftReport(network_ns=round_trip_ns, num_answers=1)
+            self.controller.observe_answer(round_trip_ns)
+        if commit.tokens and not commit.num_reused:
+            self.controller.observe_forward(1 + commit.num_verified, timing.forward_ns, timing.batch_size)
+
+    def apply(self, commit: Commit) -> int:
+        """Apply a commit to the open window's belief.
+
+        Returns
+        -------
+        The position up to which the old belief agrees with the commit.
+        """
+        draft, belief = self.current, self.current.belief
+        num_known, num_drafted = belief.num_committed, len(belief.tokens)
+        agreed = belief.apply(
+            commit.base,
+            commit.tokens,
+            held=commit.held,
+            blocks_answered=commit.candidates_received,
+            credit=commit.credit,
+            lost_all=not self.length.mode.self_decodes and _has_waited_in_vain(commit),
+        )
+        draft.has_sent_empty = False
+        end = min(agreed + 1, num_drafted, belief.num_committed)
+        judged = [position for position in range(num_known, end) if position in draft.distances]
+        self.controller.observe_tokens(
+            [draft.distances[position] for position in judged],
+            [exp(draft.log_probs[position]) for position in judged],
+            num_right=sum(position < agreed for position in judged),
+            num_committed=belief.num_committed - num_known,
+        )
+        return agreed
+
+
+def _has_waited_in_vain(commit: Commit) -> bool:
+    """Return whether a target decoded by itself for lack of candidates.
+
+    It also does so when the tokens of a forward pass are used up: then it holds candidates.
+    """
+    return commit.num_self_decoded > 0 and commit.held == commit.base + len(commit.tokens)

@@ -1,8 +1,8 @@
-"""Threads that are stopped, and waited for, before the interpreter ends.
+"""Threads that are stopped and joined before the interpreter ends.
 
 A thread that computes with torch while the interpreter ends aborts the process. Threads of
-``concurrent.futures`` are waited for too, but before any exit hook and while other threads still work: an
-engine would then fail at the next thing that it submits. These end last, in ``atexit``, after all that are no
+``concurrent.futures`` are joined too, but before any exit hook and while other threads still work: an
+engine's next submit would fail. The threads here end last, in ``atexit``, after all threads that are no
 daemons.
 """
 
@@ -28,7 +28,7 @@ class EndingThread(Thread):
 
     Parameters
     ----------
-    request_stop : asks it to end after what it is doing; called in any thread.
+    request_stop : asks the thread to end after its current work; called in any thread.
     """
 
     def __init__(self, target: Callable[[], object], name: str, request_stop: Callable[[], object]) -> None:
@@ -39,7 +39,7 @@ class EndingThread(Thread):
 
 @atexit.register
 def _end_all() -> None:
-    """Stop the threads; one that hangs is waited for no longer than an engine is."""
+    """Stop and join the threads, for at most :data:`ENDS_WITHIN_S`."""
     alive = [thread for thread in _threads if thread.is_alive()]  # none in a forked process
     for thread in alive:
         thread.request_stop()
@@ -49,7 +49,9 @@ def _end_all() -> None:
 
 
 class EndingPool(Executor):
-    """Runs calls in a few threads, all started at once: none can be once the main thread has ended.
+    """Runs calls in threads that are all started at once.
+
+    None could be started after the main thread has ended.
 
     Attributes
     ----------
@@ -73,7 +75,7 @@ class EndingPool(Executor):
         return future
 
     def stop(self) -> None:
-        """End the threads after the calls that they are in; what is queued never ends."""
+        """End the threads after their current calls; queued calls never end."""
         self._is_stopping = True
         for _ in self._threads:
             self._calls.put(None)

@@ -1,8 +1,8 @@
 """Run an engine in a thread of its own, so that the event loop never computes.
 
-The thread owns the engine: everything that touches it is an action that the thread carries out between two
-steps, so the engine needs no lock. A server's events go to its event loop in one call per step; without an
-event loop (:mod:`specwhisper.engine.shared_pair`) sessions receive theirs in the engine's thread.
+The thread owns the engine: other threads post actions, which run between two steps, so the engine needs no
+lock. A server's events go to its event loop in one call per step. Without an event loop
+(:mod:`specwhisper.engine.shared_pair`), sessions receive their events in the engine's thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Engine(Protocol[Event_co]):
-    """What the thread runs."""
+    """The interface of an engine that a thread runs."""
 
     @property
     def has_work(self) -> bool:
@@ -36,22 +36,22 @@ class Engine(Protocol[Event_co]):
 
     @property
     def wake_after_s(self) -> float:
-        """For how long there may be nothing to do only because more is worth waiting for; 0 if not so."""
+        """Seconds until a step has work by itself; 0 if it never has."""
 
     def step(self) -> Sequence[tuple[str, Event_co]]:
-        """Do one piece of work and give each session's events."""
+        """Do one piece of work and return events, each with its session id."""
 
 
 class EngineThread(Generic[Event]):
-    """Steps an engine for as long as it has work and hands its events to their sessions.
+    """Steps an engine while it has work, and delivers its events to their sessions.
 
     Every method may be called from the event loop; :meth:`wake` and :meth:`post` from any thread.
 
     Parameters
     ----------
-    on_fault : called with the fault that ends the thread: no step follows. A thread that has not ended
-        long after :meth:`stop` is such a fault.
-    observe : sees the events of each step, in the event loop.
+    on_fault : called with the fault that ends the thread; no step follows. A thread that does not end after
+        :meth:`stop` is such a fault.
+    observe : called with the events of each step, in the event loop.
 
     Attributes
     ----------
@@ -76,19 +76,19 @@ class EngineThread(Generic[Event]):
         self._call_soon: Callable[..., object] | None = None
 
     def start(self, engine: Engine[Event], call_soon: Callable[..., object] | None = None) -> None:
-        """Begin to run ``engine``.
+        """Start the thread with an engine.
 
         Parameters
         ----------
-        call_soon : delivers events: called in the engine's thread with a function and its arguments. By
-            default the running event loop's ``call_soon_threadsafe``.
+        call_soon : delivers events: it is called in the engine's thread with a function and its arguments.
+            By default, the running event loop's ``call_soon_threadsafe``.
         """
         self._engine = engine
         self._call_soon = call_soon or asyncio.get_running_loop().call_soon_threadsafe
         self._thread.start()
 
     async def stop(self) -> None:
-        """End the thread after the step it is in; what was posted before is still carried out."""
+        """End the thread after its current step and all posted actions."""
         self.stop_soon()
         if not self._thread.is_alive():
             return
@@ -97,28 +97,31 @@ class EngineThread(Generic[Event]):
             self._on_fault(DeviceFault(f"The engine has not ended within {ENDS_WITHIN_S:g} s: it hangs."))
 
     def stop_soon(self) -> None:
-        """Do the same without waiting for the end."""
+        """Ask the thread to end, without waiting for it."""
         with self._condition:
             self._is_stopping = True
             self._condition.notify()
 
     def leave_to_parent(self, error: Exception) -> None:
-        """Fail the sessions and take no more actions: in a forked process, which lacks the thread."""
+        """Fail the sessions and refuse actions, in a forked process without the thread."""
         self._condition = threading.Condition()  # the thread may have held it
         self._is_stopping = True
         self._deliver_to_all(Failed(error))
 
     def subscribe(self, session_id: str, receive: Callable[[Event | Failed], None]) -> None:
-        """Have a session's events given to ``receive``, in order, in the event loop.
+        """Call ``receive`` with a session's events, in order, in the event loop.
 
-        Raises :class:`InvalidRequest` while another session has that id: its events stay its own.
+        Raises
+        ------
+        InvalidRequest
+            if another session has that id.
         """
         if session_id in self._receivers:
             raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
         self._receivers[session_id] = receive
 
     def unsubscribe(self, session_id: str) -> None:
-        """Drop what a session may still be sent."""
+        """Stop delivering a session's events."""
         self._receivers.pop(session_id, None)
 
     def fail_sessions(self, error: Exception) -> None:
@@ -126,12 +129,12 @@ class EngineThread(Generic[Event]):
         self._deliver_to_all(Failed(error))
 
     def wake(self) -> None:
-        """Let the thread see that its engine has work."""
+        """Let the thread check whether its engine has work."""
         with self._condition:
             self._condition.notify()
 
     def post(self, action: Callable[[], object]) -> bool:
-        """Have ``action`` carried out in the thread, before its next step; ``False`` once it is stopping."""
+        """Run ``action`` in the thread before its next step; ``False`` once it stops."""
         with self._condition:
             if self._is_stopping:
                 return False
@@ -140,9 +143,9 @@ class EngineThread(Generic[Event]):
             return True
 
     async def call(self, action: Callable[[], T]) -> T:
-        """Carry out ``action`` in the thread and give its result, or raise its error.
+        """Run ``action`` in the thread; return its result or raise its error.
 
-        A cancelled call may have been carried out all the same.
+        A cancelled call may still run.
         """
         future: Future[T] = Future()
 
@@ -168,29 +171,29 @@ class EngineThread(Generic[Event]):
                 return engine.has_work
             except Exception as error:  # a bug; sessions that end wake the thread again
                 self._fail_all(call_soon, error)
-                return bool(self._actions)  # what receivers posted just now
+                return bool(self._actions)  # that receivers posted just now
 
         def may_step() -> bool:
             return bool(self._actions) or self._is_stopping or has_work()
 
-        def rest_s() -> float | None:
+        def wait_s() -> float | None:
             try:
                 return engine.wake_after_s or None
-            except Exception:  # the bug that has_work told of
+            except Exception:  # the same bug as in has_work
                 return None
 
         while True:
             with self._condition:
                 while True:
-                    rest = rest_s()  # asked first: if it is over by the next line, there is work
+                    timeout_s = wait_s()  # first: if it is over by the next line, there is work
                     if may_step():
                         break
-                    self._condition.wait(rest)
+                    self._condition.wait(timeout_s)
                 actions, self._actions = self._actions, deque()
                 is_stopping = self._is_stopping
             try:
                 for action in actions:
-                    self._carry_out(action)
+                    self._run_action(action)
                 if is_stopping:
                     return
                 with self.busy:
@@ -206,17 +209,17 @@ class EngineThread(Generic[Event]):
             if events:
                 call_soon(self._deliver, events)
 
-    def _carry_out(self, action: Callable[[], object]) -> None:
+    def _run_action(self, action: Callable[[], object]) -> None:
         try:
             with self.busy:
                 action()
         except DeviceFault:
             raise
-        except Exception:  # a bug; engines hand a session's own errors to that session
+        except Exception:  # a bug: engines send a session's own errors to that session
             logger.exception("action failed")
 
     def _fail_all(self, call_soon: Callable[..., object], error: Exception) -> None:
-        """End the sessions that a bug may have touched, and keep serving."""
+        """Fail all open sessions after a bug; the thread continues."""
         logger.exception("engine failed")
         call_soon(self._deliver_to_all, Failed(error))
 

@@ -1,4 +1,4 @@
-"""A target in this process: the engine in its thread, and sessions on it."""
+"""A target in this process: the engine in its thread, and its sessions."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ logger = logging.getLogger(__name__)
 class TargetEngine:
     """A verifier in a thread, and executors that encode and align beside it.
 
-    It is made in the event loop that it answers to.
+    Create it in the event loop that receives its events.
 
-    ``observe`` sees the events of each step, in that loop.
+    Parameters
+    ----------
+    observe : called with the events of each step, in that loop.
     """
 
     def __init__(
@@ -78,20 +80,25 @@ class TargetEngine:
         )
 
     async def check_health(self) -> None:
-        """Return once the engine has done what was asked of it before.
+        """Return when the engine has run all earlier actions.
 
-        Where its thread hangs, this hangs too. It raises :class:`TargetUnavailable` where an executor does.
+        If the engine's thread hangs, this hangs too.
+
+        Raises
+        ------
+        TargetUnavailable
+            if an executor hangs.
         """
         self._check_hanging()
         await self.thread.call(lambda: None)
 
     async def check_room(self) -> int:
-        """Return how many sessions can still be opened, in the order of what else the engine is asked.
+        """Return how many sessions can still be opened, after all earlier actions.
 
         Raises
         ------
         ServerFull
-            where none can be opened now.
+            if none can be opened now.
         TargetUnavailable
             while the engine hangs.
         """
@@ -106,10 +113,14 @@ class TargetEngine:
         options: DecodingOptions,
         events: asyncio.Queue[Any] | None = None,
     ) -> AsyncIterator[asyncio.Queue[Any]]:
-        """Open a session; its events arrive in the queue, which others may put things into as well.
+        """Open a session, whose events are put into the queue.
 
-        Raises :class:`InvalidRequest` where an open session has that id already; it goes on. Raises
-        :class:`TargetUnavailable` while the engine hangs.
+        Raises
+        ------
+        InvalidRequest
+            if an open session has that id.
+        TargetUnavailable
+            while the engine hangs.
         """
         self._check_hanging()
         events = asyncio.Queue() if events is None else events
@@ -129,7 +140,7 @@ class TargetEngine:
             raise _hanging()
 
     def _note_hanging(self) -> None:
-        """End sessions that would wait for an engine that hangs: they resume at another target."""
+        """End all sessions of an engine that hangs: they resume at another target."""
         self._hangs = True
         error = _hanging()
         logger.error("engine hangs", extra={"error": str(error)})
@@ -151,7 +162,7 @@ def _hanging() -> TargetUnavailable:
 
 
 class LocalTargetStream:
-    """One session on a target in this process; see :class:`TargetStream`."""
+    """A session's stream to a target in this process; see :class:`TargetStream`."""
 
     min_round_trip_ns = 0
 
@@ -171,17 +182,17 @@ class LocalTargetStream:
         self._events = events
 
     def propose(self, block: Candidates) -> None:
-        """Hand candidates over."""
+        """Send candidates."""
         self._note(block)
         self._engine.thread.post(partial(self._engine.verifier.submit, self._id, block, perf_counter_ns()))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
-        """Hand audio over and wait until the engine has it."""
+        """Send audio and wait until the engine has it."""
         self._note(chunk)
         await self._engine.thread.call(partial(self._engine.verifier.submit, self._id, chunk))
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Give what the target says, until the transcript is whole."""
+        """Yield the target's events until the transcript is complete."""
         while not isinstance(event := await self._events.get(), Finished):
             if isinstance(event, Failed):
                 raise event.error
@@ -191,7 +202,9 @@ class LocalTargetStream:
 class LocalTranscriber:
     """A target in this process; see :class:`Transcriber`.
 
-    ``note`` sees what sessions send to it.
+    Parameters
+    ----------
+    note : called with each message to the target.
     """
 
     address = "in this process"
@@ -209,13 +222,13 @@ class LocalTranscriber:
     def known(
         self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
     ) -> TargetDescription | None:
-        """Return nothing: to ask costs no round trip."""
+        """Return ``None``: :meth:`describe` needs no round trip."""
         return None
 
     async def describe(
         self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
     ) -> TargetDescription:
-        """Return what it is, which never changes."""
+        """Return the target's description, which never changes."""
         if (reason := unusable.get(self._checkpoint.vocabulary.digest)) is not None:
             raise PairMismatch(reason)
         return TargetDescription(
@@ -239,7 +252,7 @@ class LocalTranscriber:
         avoid: str = "",
         resume: Resume | None = None,
     ) -> AsyncIterator[LocalTargetStream]:
-        """Open a session; no other target could have taken this one's place meanwhile."""
+        """Open a session on the target."""
         async with self._engine.session(session_id, mode, options) as events:
             if resume is not None:
                 self._engine.thread.post(partial(self._engine.verifier.submit, session_id, resume))
@@ -248,12 +261,12 @@ class LocalTranscriber:
     async def find_room(
         self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""
     ) -> LocalTranscriber:
-        """Ask the engine."""
+        """Return this target; raise :class:`ServerFull` if it has no room."""
         await self._engine.check_room()
         return self
 
     async def check_health(self) -> None:
-        """Return once the engine has done what was asked of it before; see :class:`TargetEngine`."""
+        """Check the engine; see :meth:`TargetEngine.check_health`."""
         await self._engine.check_health()
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Target and draft in the caller's thread: deterministic, for tests, experiments and single calls."""
+"""Target and draft in the caller's thread: repeatable, for tests, experiments."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import FIRST_GAMMA, DraftLength
-from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
+from specwhisper.transcription.transcript import TranscriptBuilder
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import DEFAULT_MAX_WIDTH, Candidates, Mode
 
 
 class InlineExecutor(Executor):
-    """Runs what is submitted at once, in the caller's thread."""
+    """Runs submitted calls at once, in the caller's thread."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run ``fn`` and give its outcome as a future that is done."""
+        """Run ``fn`` and return its result or error as a future that is done."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -34,22 +35,20 @@ class InlineExecutor(Executor):
 
 
 class OneProcess:
-    """Transcribes recordings with a target and, optionally, a draft that speaks the target's vocabulary.
+    """Transcribes with a target and, optionally, a draft in the target's vocabulary.
 
-    Everything runs in the caller's thread, encodings included, so that a run repeats step by step. Each call
-    has engines of its own over the models' slots: two calls at once would mix their texts. For several
-    threads there is :class:`specwhisper.engine.shared_pair.SharedPair`.
+    Everything runs in the caller's thread, encodings included, so that runs are repeatable. Each call has
+    engines of its own over the models' slots, so two calls at once would mix their texts. Use
+    :class:`specwhisper.engine.shared_pair.SharedPair` for several threads.
 
     Parameters
     ----------
     mode : ``one-process`` drafts a block, verifies it, and so on; the other modes behave as over a network
         without delay.
-    gamma, depth, is_adaptive, min_confidence : as :class:`DraftLength` has them; without a gamma each session
-        chooses for itself.
-    max_sessions : recordings that are transcribed side by side; by default as many as the target has slots.
-    max_num_batched_tokens : as :class:`Verifier` takes it.
-    runs_ahead : as :class:`Drafter` takes it.
-    plan : as :class:`Verifier` takes it.
+    gamma, depth, is_adaptive, min_confidence : see :class:`DraftLength`; without a gamma it is adaptive.
+    max_sessions : recordings that are transcribed concurrently; by default one for each slot of the target.
+    max_num_batched_tokens, max_new_tokens, plan : see :class:`Verifier`.
+    drafts_next_window : see :class:`Drafter`.
     edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
     """
 
@@ -66,7 +65,7 @@ class OneProcess:
         max_new_tokens: int | None = None,
         max_sessions: int | None = None,
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
-        runs_ahead: bool = False,
+        drafts_next_window: bool = False,
         plan: Callable[[DecodingOptions], Windows] | None = None,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
     ) -> None:
@@ -80,7 +79,7 @@ class OneProcess:
         if self._max_sessions < 1:
             raise InvalidRequest(f"max_sessions is {self._max_sessions}: it must be at least 1.")
         self._max_num_batched_tokens = max_num_batched_tokens
-        self._runs_ahead = runs_ahead
+        self._drafts_next_window = drafts_next_window
         self._plan = plan
         self._edit_block = edit_block
 
@@ -90,15 +89,14 @@ class OneProcess:
         options: DecodingOptions | Sequence[DecodingOptions] | None = None,
         *,
         watch: Callable[[int, TranscriptBuilder], None] = lambda place, builder: None,
-    ) -> list[Transcript]:
-        """Transcribe side by side, as many as there are slots; the next begins when one has ended.
+    ) -> list[Transcription]:
+        """Transcribe recordings concurrently; the next begins when one has ended.
 
         Parameters
         ----------
-        recordings : canonical PCM (s16le, 16 kHz, mono), whole or in pieces; of what comes in pieces no more
-            is held than the open window needs.
+        recordings : canonical PCM (s16le, 16 kHz, mono), whole or in pieces, which are read as needed.
         options : for all, or for each.
-        watch : called with a recording's place and transcript so far whenever that has changed.
+        watch : called with a recording's index and its transcript so far, whenever that has changed.
         """
         if options is None or isinstance(options, DecodingOptions):
             options = [options or DecodingOptions()] * len(recordings)
@@ -114,7 +112,7 @@ class OneProcess:
             max_num_batched_tokens=self._max_num_batched_tokens,
             max_new_tokens=self._max_new_tokens,
             plan=self._plan,
-            runs_ahead=self._runs_ahead,
+            drafts_next_window=self._drafts_next_window,
             edit_block=self._edit_block,
         )
         sessions = [

@@ -1,6 +1,6 @@
-"""Target and draft as one engine: blocks go from the draft to the target, commits go back.
+"""Target and draft as one engine: blocks go to the target, commits go back.
 
-It has the shape of the two engines in it (``open``, ``step``, ``close``) and owns no thread either.
+Like the two engines in it, it has ``open``, ``step`` and ``close``, and owns no thread.
 :mod:`specwhisper.engine.one_process` steps it in the caller's thread, one call at a time;
 :mod:`specwhisper.engine.shared_pair` runs it in a thread that all callers share.
 """
@@ -30,12 +30,12 @@ from specwhisper.types import (
     WindowOpened,
 )
 
-PIECE_SAMPLES = 4 * 16_000
+PIECE_SAMPLES = 4 * 16_000  # of a recording in one chunk
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The session cannot be opened with its options, which are those of all recordings of its call."""
+    """The end of a session whose options are refused, for all of its call."""
 
     error: Exception
 
@@ -44,7 +44,7 @@ PairEvent = Drafted | WindowOpened | Commit | Finished | Failed | Refused
 
 
 class Feed:
-    """A recording on its way into the engines, read no further ahead than the open window needs.
+    """Reads a recording for the engines, no further ahead than the open window needs.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Feed:
         self.num_samples = 0
 
     def wants_audio(self, window_start_sample: int, max_ahead_samples: int) -> bool:
-        """Return whether one more piece fits in ahead of the open window."""
+        """Return whether one more piece may be read ahead of the open window."""
         room = max_ahead_samples - (self.num_samples - window_start_sample)
         return not self._is_complete and room >= PIECE_SAMPLES
 
@@ -75,8 +75,8 @@ class Feed:
 
 
 @dataclass(slots=True, eq=False)
-class _Session:
-    """One recording in both engines."""
+class _FedRecording:
+    """A recording that both engines transcribe."""
 
     id: str
     feed: Feed
@@ -87,16 +87,16 @@ class _Session:
 
 
 class PairEngine:
-    """Runs a target and, where there is one, a draft that writes the target's vocabulary.
+    """Runs a target and, if there is one, a draft in the target's vocabulary.
 
     Parameters
     ----------
-    encoder, draft_encoder : run the encodings of the target and of the draft, begun in order.
-    aligner : finds where words lie.
-    reader : runs the reading of recordings.
-    wake : called, from any thread, when an encoding or a piece of audio is there.
-    max_width, max_num_batched_tokens, max_new_tokens, plan : as :class:`Verifier` takes them.
-    runs_ahead : as :class:`Drafter` takes it.
+    encoder, draft_encoder : run the encodings of target and draft, and begin them in order.
+    aligner : aligns words.
+    reader : reads recordings.
+    wake : called, from any thread, when an encoding, an alignment or a piece of audio is done.
+    max_width, max_num_batched_tokens, max_new_tokens, plan : see :class:`Verifier`.
+    drafts_next_window : see :class:`Drafter`.
     edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
     """
 
@@ -114,7 +114,7 @@ class PairEngine:
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
         max_new_tokens: int | None = None,
         plan: Callable[[DecodingOptions], Windows] | None = None,
-        runs_ahead: bool = False,
+        drafts_next_window: bool = False,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
     ) -> None:
         self._verifier = Verifier(
@@ -127,12 +127,14 @@ class PairEngine:
             max_new_tokens=max_new_tokens,
             plan=plan,
         )
-        self._drafter = Drafter(draft or target, executor=draft_encoder, wake=wake, runs_ahead=runs_ahead)
+        self._drafter = Drafter(
+            draft or target, executor=draft_encoder, wake=wake, drafts_next_window=drafts_next_window
+        )
         self._reader = reader
         self._wake = wake
         self._edit_block = edit_block
-        self._waiting: deque[_Session] = deque()
-        self._sessions: dict[str, _Session] = {}
+        self._waiting: deque[_FedRecording] = deque()
+        self._sessions: dict[str, _FedRecording] = {}
         self._events: list[tuple[str, PairEvent]] = []
 
     @property
@@ -152,12 +154,12 @@ class PairEngine:
 
     @property
     def wake_after_s(self) -> float:
-        """How long :meth:`step` has nothing to do unless something arrives; 0 where only that helps."""
+        """Seconds until :meth:`step` has work by itself; 0 if it never has."""
         return self._verifier.wake_after_s
 
     def open(self, session_id: str, feed: Feed, length: DraftLength, options: DecodingOptions) -> None:
         """Open a session as soon as there are slots for it, in the order of the calls."""
-        self._waiting.append(_Session(session_id, feed, length, options))
+        self._waiting.append(_FedRecording(session_id, feed, length, options))
 
     def close(self, session_id: str) -> None:
         """End a session and free its slots; without effect when it has ended already."""
@@ -171,12 +173,14 @@ class PairEngine:
         self._drafter.close(session_id)
 
     def step(self) -> list[tuple[str, PairEvent]]:
-        """Draft as far as blocks allow, run one forward pass of the target, return all events."""
+        """Draft as far as possible, run one forward pass, return all events."""
         while self._waiting and self._has_room(self._waiting[0]):
             self._admit(self._waiting.popleft())
         for session in list(self._sessions.values()):
             self._read(session)
-        while self._drafter.has_work:  # a draft is cheap: it goes as far as it may before each forward pass
+        while (
+            self._drafter.has_work
+        ):  # a draft step takes little time: the target's forward pass waits for all
             for session_id, drafted in self._drafter.step():
                 self._propose(session_id, drafted)
         for session_id, event in self._verifier.step():
@@ -184,13 +188,13 @@ class PairEngine:
         events, self._events = self._events, []
         return events
 
-    def _has_room(self, session: _Session) -> bool:
+    def _has_room(self, session: _FedRecording) -> bool:
         if not self._verifier.num_free_slots:
             return False
         return self._drafter.num_free_slots > 0 or not session.length.mode.drafts
 
-    def _admit(self, session: _Session) -> None:
-        """Give a session its slots."""
+    def _admit(self, session: _FedRecording) -> None:
+        """Open a session in both engines."""
         self._sessions[session.id] = session
         try:
             self._verifier.open(session.id, session.length.mode, session.options)
@@ -200,15 +204,15 @@ class PairEngine:
         except Exception as error:
             self._end(session.id, Refused(error))
 
-    def _has_audio(self, session: _Session) -> bool:
+    def _has_audio(self, session: _FedRecording) -> bool:
         """Return whether a piece has been read, or the next one should be."""
         if session.reading is not None:
             return session.reading.done()
         limit = self._verifier.limits.max_ahead_samples
         return session.feed.wants_audio(session.window_start_sample, limit)
 
-    def _read(self, session: _Session) -> None:
-        """Hand over what has been read and have the next piece read."""
+    def _read(self, session: _FedRecording) -> None:
+        """Submit the piece that was read, and begin to read the next one."""
         while self._has_audio(session):
             if session.reading is None:
                 session.reading = self._reader.submit(session.feed.next_chunk)
@@ -224,7 +228,7 @@ class PairEngine:
             self._drafter.submit(session.id, chunk)
 
     def _propose(self, session_id: str, drafted: Drafted | Failed) -> None:
-        """Hand a block over to the target."""
+        """Submit a block to the target."""
         if isinstance(drafted, Failed):
             self._end(session_id, drafted)
             return
@@ -234,7 +238,7 @@ class PairEngine:
                 self._verifier.submit(session_id, block)
 
     def _pass_on(self, session_id: str, event: WindowOpened | Commit | Finished | Failed) -> None:
-        """Report what the target did, and let the draft follow."""
+        """Return an event of the target, and submit it to the draft."""
         session = self._sessions.get(session_id)
         if session is None:
             return
@@ -254,7 +258,7 @@ class PairEngine:
 
 
 def _pieces(recording: bytes | Iterable[bytes]) -> Iterator[bytes]:
-    """Cut a recording into pieces of at most :data:`PIECE_SAMPLES`, none of them empty."""
+    """Cut a recording into pieces of at most :data:`PIECE_SAMPLES`, none empty."""
     for pcm in (recording,) if isinstance(recording, bytes) else recording:
         for start in range(0, len(pcm), PIECE_SAMPLES * BYTES_PER_SAMPLE):
             yield pcm[start : start + PIECE_SAMPLES * BYTES_PER_SAMPLE]

@@ -1,24 +1,25 @@
-"""One recording's transcript, built from the events of a :class:`PairEngine`."""
+"""Build a recording's transcript from the events of a :class:`PairEngine`."""
 
 from __future__ import annotations
 
 from specwhisper.engine.draft_state import Drafted
 from specwhisper.engine.pair_engine import Feed, PairEvent, Refused
-from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
+from specwhisper.transcription.transcript import TranscriptBuilder
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Failed, Finished
 
 
 class PairTranscription:
-    """Follows one session of a :class:`PairEngine`; it belongs to the caller, not to the engine.
+    """The caller's side of one session of a :class:`PairEngine`.
 
     Attributes
     ----------
-    id : its name in the engine.
-    place : which of the call's recordings it is.
+    id : the session's id in the engine.
+    place : index of the recording in its call.
     builder : the transcript so far.
-    error : what ended it, if something did.
-    is_refused : whether the error is the options' and not the recording's.
+    error : the error that ended the session, if there is one.
+    is_refused : whether the options were refused, not the recording.
     has_ended : whether no event follows.
     """
 
@@ -30,17 +31,17 @@ class PairTranscription:
         self.error: Exception | None = None
         self.is_refused = False
         self.has_ended = False
-        self._transcript: Transcript | None = None
+        self._transcript: Transcription | None = None
 
     @property
-    def transcript(self) -> Transcript:
+    def transcript(self) -> Transcription:
         """The whole transcript, once the session has finished."""
         if self._transcript is None:
             raise RuntimeError(f"Session '{self.id}' has not finished.")
         return self._transcript
 
     def observe(self, event: PairEvent) -> None:
-        """Take in one event of the session."""
+        """Take an event of the session."""
         self.builder.num_samples = self.feed.num_samples
         match event:
             case Drafted():

@@ -1,4 +1,4 @@
-"""What a server process sets before it loads a model: threads, and what the libraries print."""
+"""Set up a server process before it loads a model: cores, threads and logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specwhisper.errors import InvalidRequest
 
 
 def prepare_process(device: str, num_threads: int | None, cores: Sequence[int] | None) -> None:
-    """Check the device, set cores and threads of a forward pass, have the libraries speak through our log."""
+    """Check the device, set cores and threads, redirect the libraries' logs."""
     if cores is not None:
         pin(cores)
     check_device(device, "--device")
@@ -28,7 +28,7 @@ def prepare_process(device: str, num_threads: int | None, cores: Sequence[int] |
 
 
 def pin(cores: Sequence[int]) -> None:
-    """Keep this process, and every thread it starts, on some cores."""
+    """Keep this process and its threads on some cores."""
     if not hasattr(os, "sched_setaffinity"):
         raise InvalidRequest("--cores does not work on this system: leave it out.")
     try:
@@ -39,7 +39,7 @@ def pin(cores: Sequence[int]) -> None:
 
 
 def check_device(device: str, flag: str) -> None:
-    """Try a device, before minutes are spent on loading a model for it; ``flag`` is what to change."""
+    """Try a device before a model is loaded for it; ``flag`` names it in the error."""
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:

@@ -1,7 +1,8 @@
-"""A pair in this process that any number of threads share: one engine, whose forward passes serve all calls.
+"""A pair of models in this process that any number of threads share.
 
-The engine runs in a thread of its own. A call hands its recordings over and builds its transcripts from the
-events that come back, in its own thread: what is wrong there, or interrupts it, touches no other call.
+One engine runs in a thread of its own; its forward passes serve all calls. A call submits its recordings and
+builds its transcripts from the engine's events, in its own thread: an error or interrupt there ends no other
+call.
 """
 
 from __future__ import annotations
@@ -23,28 +24,35 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
-from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
+from specwhisper.transcription.transcript import TranscriptBuilder
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import Failed
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A recording and the options for it: canonical PCM, whole or in pieces that are read as needed."""
+    """A recording and its options.
+
+    Attributes
+    ----------
+    pcm : canonical PCM (s16le, 16 kHz, mono), whole or in pieces that are read as needed.
+    num_samples : 0 if it is unknown.
+    """
 
     pcm: bytes | Iterable[bytes]
     options: DecodingOptions
-    num_samples: int = 0  # where known
+    num_samples: int = 0
 
 
 class SharedPair:
     """Transcribes for any number of threads at once; thread-safe.
 
-    Calls share the models' slots in the order in which they ask, and every forward pass.
+    Calls share every forward pass, and the models' slots in the order of the calls.
 
     Parameters
     ----------
-    max_new_tokens, plan : as :class:`specwhisper.engine.verifier.Verifier` takes them.
+    max_new_tokens, plan : see :class:`specwhisper.engine.verifier.Verifier`.
     """
 
     def __init__(
@@ -56,17 +64,18 @@ class SharedPair:
         plan: Callable[[DecodingOptions], Windows] | None = None,
     ) -> None:
         self._target = target
-        self._start = partial(_Running, target, draft, max_new_tokens, plan)
+        self._start = partial(_RunningEngine, target, draft, max_new_tokens, plan)
         self._lock = Lock()
         self._calls: set[object] = set()  # in progress
-        self._running: _Running | None = None
+        self._running: _RunningEngine | None = None
         self._was_forked_busy = False
         _pairs.add(self)
 
     def leave_to_parent(self) -> None:
-        """Begin anew in a forked process, which lacks the parent's threads.
+        """Start again in a forked process, which lacks the parent's threads.
 
-        Where they were working, torch and BLAS have locks that are never released here, and would hang.
+        If they were working, torch and BLAS hold locks that are never released here, so later calls are
+        refused.
         """
         self._lock = Lock()
         self._was_forked_busy |= bool(self._calls)
@@ -83,24 +92,24 @@ class SharedPair:
         *,
         max_sessions: int,
         watch: Callable[[int, TranscriptBuilder], None] = lambda place, builder: None,
-    ) -> Iterator[tuple[int, Transcript | Exception]]:
-        """Transcribe recordings side by side; yield each with its place as soon as it has finished.
+    ) -> Iterator[tuple[int, Transcription | Exception]]:
+        """Transcribe recordings concurrently; yield each with its index when it ends.
 
-        Recordings that have begun go on while the caller is busy. Closing the iterator frees their slots.
+        Open recordings continue while the caller is busy. Closing the iterator frees their slots.
 
         Parameters
         ----------
         recordings : read in the caller's thread, at most one ahead of ``max_sessions``. An exception stands
-            for a recording that cannot be read and is yielded in its place.
-        length : how far the draft runs ahead; mode ``target-only`` does without the draft.
+            for a recording that cannot be read; it is yielded as the result.
+        length : how far the draft runs ahead; mode ``target-only`` uses no draft.
         max_sessions : most of these recordings that hold a slot at once.
-        watch : called, in the caller's thread, with a recording's place and transcript so far whenever that
-            has changed; it may only read it.
+        watch : called, in the caller's thread, with a recording's index and its transcript so far, whenever
+            that has changed. It must not change the transcript.
 
         Raises
         ------
-        Exception : what is wrong with the options of one recording, and so of all; errors of a recording are
-            yielded instead.
+        Exception
+            if the options of one recording, and so of all, are refused. Other errors are yielded.
         """
         call = object()
         self._calls.add(call)
@@ -115,8 +124,8 @@ class SharedPair:
         length: DraftLength,
         max_sessions: int,
         watch: Callable[[int, TranscriptBuilder], None],
-    ) -> Iterator[tuple[int, Transcript | Exception]]:
-        """Do the same while the call counts as one in progress."""
+    ) -> Iterator[tuple[int, Transcription | Exception]]:
+        """Transcribe, while the call counts as one in progress."""
         running = self._engine()
         events: SimpleQueue[tuple[str, PairEvent]] = SimpleQueue()
         sessions: dict[str, PairTranscription] = {}
@@ -132,7 +141,7 @@ class SharedPair:
             while True:
                 session_id, event = events.get()
                 session = sessions.get(session_id)
-                if session is None:  # a fault of the engine also reaches those that have just ended
+                if session is None:  # a fault of the engine is also sent to sessions that have just ended
                     continue
                 session.observe(event)
                 watch(session.place, session.builder)
@@ -155,7 +164,7 @@ class SharedPair:
                     session = next_ended()
                     if session.is_refused and session.error is not None:
                         raise session.error
-                    if recording is not None:  # before the caller takes its time
+                    if recording is not None:  # before the caller continues
                         ahead = None
                         begin(place, recording)
                     yield session.place, session.error or session.transcript
@@ -165,7 +174,7 @@ class SharedPair:
             for session_id in sessions:
                 running.close(session_id)
 
-    def _engine(self) -> _Running:
+    def _engine(self) -> _RunningEngine:
         """Return the engine, started by the first call of a process."""
         if self._was_forked_busy:
             raise InvalidRequest(
@@ -180,8 +189,8 @@ class SharedPair:
             return self._running
 
 
-class _Running:
-    """The engine in its thread, with threads beside it that encode, align and read."""
+class _RunningEngine:
+    """The engine in its thread, and threads that encode, align and read."""
 
     def __init__(
         self,
@@ -228,11 +237,11 @@ class _Running:
         options: DecodingOptions,
         events: SimpleQueue[tuple[str, PairEvent]],
     ) -> None:
-        """Open a session whose events go into a queue; where the engine has stopped, the session fails."""
+        """Open a session, with a queue for its events; fail it without an engine."""
 
         def receive(event: PairEvent | Failed) -> None:
             events.put((session.id, event))
-            if isinstance(event, Failed):  # now: a caller at rest would leave a broken session to every step
+            if isinstance(event, Failed):  # now: a busy caller would leave it in every step
                 self.close(session.id)
 
         self._thread.subscribe(session.id, receive)
@@ -245,14 +254,14 @@ class _Running:
         self._thread.post(partial(self._engine.close, session_id))
 
     def stop(self) -> None:
-        """End all threads after what they are doing; what they hold is freed then."""
+        """End all threads after their current work, and free what they hold."""
         self._thread.stop_soon()
         for pool in self._pools:
             pool.stop()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a session is open, or something still computes for one that was."""
+        """Whether a session is open, or a thread still computes for a closed one."""
         return self._engine.num_sessions > 0 or any(pool.busy.seconds > 0 for pool in self._pools)
 
     def leave_to_parent(self) -> None:

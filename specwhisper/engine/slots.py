@@ -1,33 +1,38 @@
-"""Which of a model's slots are free."""
+"""Free slots of a model."""
 
 from __future__ import annotations
 
 from specwhisper.errors import ServerFull
 
 
-class Slots:
-    """Gives slots out and takes them back; ``holder`` is who is full when none is left."""
+class FreeSlots:
+    """The slots of a model that no session holds.
 
-    def __init__(self, num_slots: int, holder: str) -> None:
+    Parameters
+    ----------
+    server : names the server in the error when no slot is free.
+    """
+
+    def __init__(self, num_slots: int, server: str) -> None:
         self.num_slots = num_slots
-        self._holder = holder
+        self._server = server
         self._free = list(reversed(range(num_slots)))
 
     @property
     def num_free(self) -> int:
-        """Slots that can still be taken."""
+        """Number of free slots."""
         return len(self._free)
 
     def take(self) -> int:
-        """Take a slot; :class:`ServerFull` when there is none."""
+        """Take a slot; raise :class:`ServerFull` if none is free."""
         self.check_free()
         return self._free.pop()
 
     def check_free(self) -> None:
-        """Raise :class:`ServerFull` when no slot is left."""
+        """Raise :class:`ServerFull` if no slot is free."""
         if not self._free:
-            raise ServerFull(f"{self._holder} holds its {self.num_slots} sessions already: try again later.")
+            raise ServerFull(f"{self._server} holds its {self.num_slots} sessions already: try again later.")
 
     def give_back(self, slot: int) -> None:
-        """Let another session have a slot."""
+        """Free a slot."""
         self._free.append(slot)

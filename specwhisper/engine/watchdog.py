@@ -1,4 +1,4 @@
-"""Notice work that hangs: how long the current piece has taken, and whether that is too long."""
+"""Detect work that hangs: measure how long the current work has taken."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from threading import get_ident
 from time import monotonic
 from typing import Any
 
-HANGS_AFTER_S = 60.0  # of a target's engine: more than any forward pass or encoding takes
-ENDS_WITHIN_S = 15.0  # what an engine still does when its process stops
+HANGS_AFTER_S = 60.0  # longer than any forward pass or encoding of a target takes
+ENDS_WITHIN_S = 15.0  # time for an engine's last work when its process stops
 MAX_POLL_S = 1.0
 
 
 class Busy:
-    """Measures threads' current pieces of work; entered around each, read from any thread."""
+    """Measures the current work of threads.
+
+    Enter it around each piece of work; read it in any thread.
+    """
 
     def __init__(self) -> None:
         self._began_s: dict[int, float] = {}  # by thread
@@ -28,13 +31,13 @@ class Busy:
 
     @property
     def seconds(self) -> float:
-        """How long the oldest current piece has taken; 0 where there is none."""
-        began_s = self._began_s.copy().values()  # copied at once: threads begin and end meanwhile
+        """How long the oldest current work has taken; 0 without any."""
+        began_s = self._began_s.copy().values()  # a copy: other threads change it
         return monotonic() - min(began_s) if began_s else 0.0
 
 
 class TimedExecutor(ThreadPoolExecutor):
-    """An executor that measures its current calls; those that are queued do not count."""
+    """An executor that measures its running calls, without queued ones."""
 
     def __init__(self, name: str, num_threads: int = 1) -> None:
         super().__init__(max_workers=num_threads, thread_name_prefix=name)
@@ -55,7 +58,7 @@ async def watch(
     on_hang: Callable[[], None],
     on_return: Callable[[], None] = lambda: None,
 ) -> None:
-    """Call ``on_hang`` when work exceeds its limit and ``on_return`` once it is done, until cancelled."""
+    """Call ``on_hang`` when work exceeds its limit, ``on_return`` when it ends."""
     hangs = False
     while True:
         await asyncio.sleep(min(MAX_POLL_S, limit_s / 4))

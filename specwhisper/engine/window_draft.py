@@ -1,4 +1,4 @@
-"""What a draft believes of one window, open or expected, in a slot of its own."""
+"""The draft's side of one window, open or predicted, in a slot of its own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from math import exp
 
+from specwhisper.engine.encodings import AudioSpan
 from specwhisper.model.choosing import Scores
 from specwhisper.speculation.belief import Belief
 from specwhisper.types import Believed, Candidates, Commit, Proposal, Window
@@ -15,32 +16,33 @@ from specwhisper.types import Believed, Candidates, Commit, Proposal, Window
 
 @dataclass(slots=True, eq=False)
 class WindowDraft:
-    """A window, the belief about it, and what was sent of that.
+    """A slot, the window in it, the belief about that window, and its blocks.
 
     Attributes
     ----------
     window : ``None`` while there is none.
-    is_expected : whether the target has not opened it yet.
+    is_predicted : whether the target has not opened it yet.
     encoding : of this window, or of the last one in the slot.
-    encoded : first frame and frames of the audio in the slot.
-    proposals : what tokens were drawn from, by position.
-    distances : how far behind the known end, or the begin of its run, tokens were drafted, by position.
+    encoded : the audio in the slot.
+    proposals : the distributions that tokens were drawn from, by position.
+    distances : how many positions after the committed end, or after the last contradiction, tokens were
+        drafted, by position.
     log_probs : of drafted tokens, by position.
-    gave_way : an empty block was sent and not answered yet.
-    sent_ns : when the blocks were sent that are not answered; ``num_answered`` are.
+    has_sent_empty : whether the newest block was empty and is not answered.
+    sent_ns : when each unanswered block was sent; ``num_answered`` blocks are answered.
     """
 
     slot: int
     initial_credit: int
     belief: Belief = field(init=False)
     window: Window | None = None
-    is_expected: bool = False
+    is_predicted: bool = False
     encoding: Future[None] | None = None
-    encoded: tuple[int, int] | None = None
+    encoded: AudioSpan | None = None
     proposals: dict[int, Proposal] = field(default_factory=dict)
     distances: dict[int, int] = field(default_factory=dict)
     log_probs: dict[int, float] = field(default_factory=dict)
-    gave_way: bool = False
+    has_sent_empty: bool = False
     sent_ns: deque[int] = field(default_factory=deque)
     num_answered: int = 0
 
@@ -49,73 +51,79 @@ class WindowDraft:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the draft has heard the window."""
+        """Whether there is a window and it is encoded."""
         return self.window is not None and self.encoding is not None and self.encoding.done()
 
     @property
     def num_unsent(self) -> int:
-        """Tokens that the target has not been told."""
+        """Believed tokens that were not sent."""
         return len(self.belief.tokens) - self.belief.num_sent
 
     @property
     def believed(self) -> Believed | None:
-        """All that is believed of the window."""
+        """The window with all believed tokens."""
         return None if self.window is None else Believed(self.window, tuple(self.belief.tokens))
 
     @property
     def confidence(self) -> float:
-        """How likely all is right that is believed behind the committed end, by the draft itself."""
+        """Probability, by the draft, that all tokens after the committed ones are right."""
         drafted = range(self.belief.num_committed, len(self.belief.tokens))
         return exp(sum(self.log_probs.get(position, 0.0) for position in drafted))
 
     def begin(
-        self, window: Window, *, is_expected: bool, expected: Sequence[int] = (), num_blocks: int = 0
+        self, window: Window, *, is_predicted: bool, reused: Sequence[int] = (), num_blocks: int = 0
     ) -> None:
-        """Believe of a window what the target expects; of blocks sent before, so many, none counts."""
-        self.window, self.is_expected = window, is_expected
-        self.belief = Belief(credit=self.initial_credit, num_blocks=num_blocks, reused=expected)
+        """Begin with a window.
+
+        Parameters
+        ----------
+        reused : the target's own candidates; the belief starts with them.
+        num_blocks : blocks about this window that were sent before; none of them counts any more.
+        """
+        self.window, self.is_predicted = window, is_predicted
+        self.belief = Belief(credit=self.initial_credit, num_blocks=num_blocks, reused=reused)
         self.proposals, self.distances, self.log_probs = {}, {}, {}
-        self.gave_way = False
+        self.has_sent_empty = False
         self.sent_ns.clear()
         self.num_answered = num_blocks
 
-    def foresaw(self, window: Window) -> bool:
-        """Tell whether this is what was expected."""
-        expected = self.window
-        return expected is not None and (
-            (expected.id, expected.start_frame, expected.prompt, expected.temperature, expected.attempt)
+    def predicts(self, window: Window) -> bool:
+        """Return whether a window is the one that was predicted."""
+        predicted = self.window
+        return predicted is not None and (
+            (predicted.id, predicted.start_frame, predicted.prompt, predicted.temperature, predicted.attempt)
             == (window.id, window.start_frame, window.prompt, window.temperature, window.attempt)
-            and expected.num_frames == window.num_frames
+            and predicted.num_frames == window.num_frames
         )
 
-    def extend(self, score: Scores, *, distance_from: int) -> None:
-        """Believe one token more; its distance is counted from a position."""
+    def extend(self, score: Scores, *, known_from: int) -> None:
+        """Append a drafted token; its distance is counted from position ``known_from``."""
         position = len(self.belief.tokens)
         self.belief.tokens.append(score.tokens[0])
-        self.distances[position] = position - distance_from
+        self.distances[position] = position - known_from
         self.log_probs[position] = score.log_probs[0]
         self.proposals.update((position, proposal) for proposal in score.proposals)
 
     def take_block(self, max_tokens: int, now_ns: int) -> Candidates:
-        """Give the next block, which counts as sent from now on."""
+        """Return the next block; it counts as sent."""
         if self.window is None:
             raise RuntimeError("A draft without a window has no candidates.")
         base, tokens = self.belief.take_block(max_tokens)
         self.sent_ns.append(now_ns)
-        self.gave_way = not tokens
-        places = range(base, base + len(tokens))
+        self.has_sent_empty = not tokens
+        positions = range(base, base + len(tokens))
         return Candidates(
             self.window.id,
             base,
             self.belief.num_committed,
             tokens,
             number=self.belief.num_blocks,
-            proposals=tuple(self.proposals[i] for i in places if i in self.proposals),
-            start_frame=self.window.start_frame if self.is_expected else None,
+            proposals=tuple(self.proposals[i] for i in positions if i in self.proposals),
+            start_frame=self.window.start_frame if self.is_predicted else None,
         )
 
-    def answered_since_ns(self, commit: Commit) -> int | None:
-        """Give when the newest block was sent that a commit answers; ``None`` if it answers none."""
+    def pop_answered_ns(self, commit: Commit) -> int | None:
+        """Return when the newest block that a commit answers was sent, if any."""
         sent_ns = None
         while self.num_answered < commit.candidates_received and self.sent_ns:
             self.num_answered += 1

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from specwhisper.api.results import Transcription
 from specwhisper.api.speculative import SpeculativeWhisper
 from specwhisper.audio.given import recordings_in
 from specwhisper.errors import InvalidAudio
@@ -16,6 +15,7 @@ from specwhisper.evaluation.references import Reference
 from specwhisper.evaluation.scoring import ErrorRates, error_rates
 from specwhisper.model.languages import language_code
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.transcription import Transcription
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Arm:
             self.texts.append(result.text)
             self.tokens.append(tuple(token for segment in result.segments for token in segment.tokens))
             if result.stats is not None:
-                self.statistics.add(result.stats.counts)
+                self.statistics.add(result.stats)
 
 
 @dataclass(frozen=True, slots=True)

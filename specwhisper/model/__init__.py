@@ -1,1 +1,1 @@
-"""The models: checkpoints, decoding rules, the cached decoder and the two engines that run them."""
+"""The models: checkpoints, decoding rules and the cached decoder."""

@@ -1,4 +1,4 @@
-"""Load any Whisper checkpoint transformers can load: a hub id, a bare name or a folder; safetensors only."""
+"""Load Whisper checkpoints: a hub id, a bare name or a folder with safetensors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 from transformers import WhisperConfig, WhisperForConditionalGeneration, WhisperTokenizer
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
-from transformers.utils.hub import cached_file
 
 from specwhisper.errors import CheckpointError, UnsupportedOption
+from specwhisper.model.compat import HAS_INT8_SUMS, find_file
 from specwhisper.model.generation import check_generation, own_language, start_of_prev
-from specwhisper.model.kernels.linear import HAS_INT8_SUMS, pack_linears
+from specwhisper.model.kernels.linear import pack_linears
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import DTYPES, FRAMES_PER_TIMESTAMP, WINDOW_FRAMES
 
@@ -30,7 +30,7 @@ OPENAI_MODELS = (
     *("tiny", "tiny.en", "base", "base.en", "small", "small.en", "medium", "medium.en"),
     *("large-v1", "large-v2", "large-v3", "large-v3-turbo"),
 )
-# As openai/whisper and faster-whisper name them; on the hub "whisper-large" is the first.
+# Names of openai/whisper and faster-whisper; on the hub "whisper-large" is the first version.
 OTHER_NAMES = {"large": "large-v3", "turbo": "large-v3-turbo"}
 ADVICE = (
     "name a folder, a hub id with safetensors weights such as openai/whisper-small, distil-..., or one of "
@@ -42,20 +42,20 @@ NUM_TIMESTAMPS = WINDOW_FRAMES // FRAMES_PER_TIMESTAMP + 1
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A Whisper model ready to be placed in slots.
+    """The weights of a Whisper model, and what decoding needs to know of it.
 
     Attributes
     ----------
-    name : as the user named it.
+    name : the name that the user gave.
     state : transformers' state dict of decoder and projection, on the CPU.
-    encoder : transformers' encoder module, on the device that was asked for.
-    weights_digest : SHA-256 over the weight files, and over the dtype unless it is float32: targets that
-        differ in it write other texts, so a session does not move between them.
-    dtype : one of :data:`specwhisper.types.DTYPES`; the decoder of an int8 checkpoint is rounded when it is
+    encoder : transformers' encoder module, on the requested device.
+    weights_digest : SHA-256 of the weight files, and of the dtype unless it is float32. Targets with
+        different digests write different texts, so no session migrates between them.
+    dtype : one of :data:`specwhisper.types.DTYPES`. The decoder of an int8 checkpoint is rounded when it is
         placed.
     max_new_tokens : the checkpoint's own limit per window, or ``None``.
-    tokenizer : turns prompts into tokens and tokens into words; a draft does without.
-    alignment_heads : (layer, head) whose cross-attention follows the speech; empty where unknown.
+    tokenizer : converts prompts to tokens and tokens to words; a draft needs none.
+    alignment_heads : (layer, head) whose cross-attention follows the speech; empty if unknown.
     """
 
     name: str
@@ -71,12 +71,12 @@ class Checkpoint:
 
     @property
     def num_mel_bins(self) -> int:
-        """Mel bins the encoder takes: 80, or 128 for large-v3 and its kin."""
+        """Mel bins of the encoder: 80, or 128 for large-v3 and its variants."""
         return int(self.config.num_mel_bins)
 
 
 def resolve(name: str) -> str:
-    """Turn a bare name into what transformers understands; hub ids and folders pass through."""
+    """Return the hub id or folder of a model's name; hub ids and folders stay."""
     if name in DEMO_MODELS:
         folder = DEMO_FOLDER / name.removeprefix("demo-")
         if not folder.is_dir():
@@ -99,11 +99,19 @@ def load_checkpoint(
     dtype: str | torch.dtype = "float32",
     device: str | torch.device = "cpu",
 ) -> Checkpoint:
-    """Load a checkpoint by name; every failure is one :class:`CheckpointError` that says what to do.
+    """Load a checkpoint by name.
 
     Parameters
     ----------
-    dtype : one of :data:`specwhisper.types.DTYPES`, or torch's own name for it.
+    dtype : one of :data:`specwhisper.types.DTYPES`, or torch's name for it.
+    device : of the encoder; the decoder stays on the CPU until it is placed.
+
+    Raises
+    ------
+    CheckpointError
+        if there is no such checkpoint, or it is incomplete.
+    UnsupportedOption
+        for a dtype that this device does not have.
     """
     dtype = str(dtype).removeprefix("torch.")
     if dtype not in DTYPES:
@@ -112,7 +120,7 @@ def load_checkpoint(
     if is_int8 and torch.device(device).type != "cpu":
         raise UnsupportedOption(f"int8 weights are for CPUs: choose float16 or bfloat16 on '{device}'.")
     if is_int8 and not HAS_INT8_SUMS:
-        raise UnsupportedOption("int8 weights want a processor with VNNI: choose float32 on this one.")
+        raise UnsupportedOption("int8 weights need a processor with VNNI: choose float32 on this one.")
     source = resolve(name)
     if Path(source).is_dir():
         _check_folder(name, Path(source))
@@ -130,7 +138,7 @@ def load_checkpoint(
             revision=revision,
             dtype=torch.float32 if is_int8 else getattr(torch, dtype),
             use_safetensors=True,
-            ignore_mismatched_sizes=True,  # told below, in one sentence
+            ignore_mismatched_sizes=True,  # reported below, in one sentence
             attn_implementation="sdpa",
             output_loading_info=True,
         ),
@@ -147,7 +155,7 @@ def load_checkpoint(
     digest = _fetch(name, source, lambda: _weights_digest(source, revision))
     if dtype != "float32":
         digest = digest_in(digest, dtype)
-    # The decoder stays where it is: whoever places it knows whether it fits onto the device.
+    # The decoder stays on the CPU: a device map may place it elsewhere.
     model.model.encoder.to(device)
     checkpoint = checkpoint_from_model(model, tokens, name=name, weights_digest=digest, tokenizer=tokenizer)
     if len(tokens) < checkpoint.vocabulary.end_of_text:
@@ -156,7 +164,7 @@ def load_checkpoint(
 
 
 def rounded(checkpoint: Checkpoint) -> Checkpoint:
-    """Round a float32 checkpoint's weights to int8; its encoder is changed in place."""
+    """Round a float32 checkpoint's weights to int8, its encoder in place."""
     pack_linears(checkpoint.encoder, is_int8=True)
     return replace(checkpoint, dtype="int8")
 
@@ -167,7 +175,7 @@ def digest_in(weights_digest: str, precision: str) -> str:
 
 
 def _check_folder(name: str, folder: Path) -> None:
-    """Say what a folder lacks, before transformers says it at length."""
+    """Check that a folder holds a model, for a shorter error than transformers'."""
     if not (folder / "config.json").is_file():
         raise CheckpointError(f"Folder '{name}' holds no model: it has no config.json; name another.")
     if any(folder.glob("*.safetensors")):
@@ -180,7 +188,7 @@ def _check_folder(name: str, folder: Path) -> None:
 
 
 def _fetch(name: str, source: str, load: Callable[[], T]) -> T:
-    """Load a part; whatever transformers, the hub or the disk raise becomes one sentence."""
+    """Load a part; any error becomes a :class:`CheckpointError` of one sentence."""
     try:
         return load()
     except Exception as error:
@@ -200,7 +208,10 @@ def checkpoint_from_model(
     weights_digest: str = "",
     tokenizer: WhisperTokenizer | None = None,
 ) -> Checkpoint:
-    """Take apart a transformers model that is in memory; ``tokens`` are its token strings in id order."""
+    """Build a checkpoint of a transformers model in memory.
+
+    ``tokens`` are its token strings in id order.
+    """
     model.eval()
     check_generation(name, model)
     vocabulary = _vocabulary(tokens, model)
@@ -223,7 +234,7 @@ def checkpoint_from_model(
 
 
 def _vocabulary(tokens: list[str], model: WhisperForConditionalGeneration) -> Vocabulary:
-    """Collect what decoding needs from the tokenizer and the generation config."""
+    """Build the vocabulary from token strings and generation config."""
     config, generation = model.config, model.generation_config
     no_timestamps = getattr(generation, "no_timestamps_token_id", None)
     timestamp_begin = config.vocab_size if no_timestamps is None else no_timestamps + 1
@@ -231,7 +242,7 @@ def _vocabulary(tokens: list[str], model: WhisperForConditionalGeneration) -> Vo
         : config.vocab_size
     ]
     for i in range(timestamp_begin, min(timestamp_begin + NUM_TIMESTAMPS, config.vocab_size)):
-        strings[i] = f"<|{(i - timestamp_begin) * 0.02:.2f}|>"  # older tokenizers do not list them
+        strings[i] = f"<|{(i - timestamp_begin) * 0.02:.2f}|>"  # missing in older tokenizers
     languages = {
         token.strip("<|>"): id_ for token, id_ in (getattr(generation, "lang_to_id", None) or {}).items()
     }
@@ -258,18 +269,14 @@ def _one_id(value: int | list[int]) -> int:
 
 
 def _weights_digest(source: str, revision: str | None) -> str:
-    """Hash the safetensors files that are loaded, in name order.
+    """Return the SHA-256 of the safetensors files, in name order.
 
-    Where there is a single file, transformers loads it, whatever an index beside it names.
+    If there is a single file, transformers loads it, whatever an index beside it names.
     """
-
-    def path_of(name: str) -> str | None:
-        return cached_file(source, name, revision=revision, _raise_exceptions_for_missing_entries=False)
-
-    paths = [path_of(SAFE_WEIGHTS_NAME)]
-    if paths == [None] and (index := path_of(SAFE_WEIGHTS_INDEX_NAME)) is not None:
+    paths = [find_file(source, SAFE_WEIGHTS_NAME, revision)]
+    if paths == [None] and (index := find_file(source, SAFE_WEIGHTS_INDEX_NAME, revision)) is not None:
         names = sorted(set(json.loads(Path(index).read_text())["weight_map"].values()))
-        paths = [path_of(name) for name in names]
+        paths = [find_file(source, name, revision) for name in names]
     digest = hashlib.sha256()
     for path in paths:
         with open(str(path), "rb") as file:

@@ -1,4 +1,4 @@
-"""What a session feeds to a model in one pass, and the tokens that are chosen there."""
+"""The rows of a forward pass, and the tokens that are chosen from its logits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from specwhisper.model.classical import keep_or_redraw, propose
-from specwhisper.model.sampling import Sampling, noisy, restrict
+from specwhisper.model.sampling import Sampling, add_gumbel, filter_top_k_top_p
 from specwhisper.options import Acceptance
 from specwhisper.speculation.noise import Stream
 from specwhisper.types import Proposal
@@ -22,17 +22,17 @@ class Row:
 
     Attributes
     ----------
-    slot : where its keys and values lie.
-    tokens : what to append to the slot; the last ``num_candidates`` of them are candidates.
+    slot : of its keys and values.
+    tokens : appended to the slot; the last ``num_candidates`` of them are candidates.
     generated : tokens of the window before the candidates; the rules depend on them.
-    timestamps : whether the timestamp rules apply, ``max_initial_timestamp`` among them
+    timestamps : whether the timestamp rules apply, with ``max_initial_timestamp``
         (:meth:`specwhisper.model.rules.DecodingRules.allowed`).
     sampling : how tokens are drawn; ``None`` takes the likeliest.
-    acceptance : which candidates are kept; a draft has none and, where it is classical, tells in
-        ``Scores.proposals`` what it drew from.
-    acceptance_threshold : probability from which on a candidate is kept in any case.
-    proposals : what candidates were drawn from, by position; only where acceptance is classical.
-    probe : index in ``tokens`` of ``<|startoftranscript|>``, where silence and language show.
+    acceptance : which candidates are kept. A draft's row has none; if acceptance is classical, its proposals
+        are in ``Scores.proposals``.
+    acceptance_threshold : a candidate of at least this probability is always kept.
+    proposals : the distributions that candidates were drawn from, by position, if acceptance is classical.
+    probe : index in ``tokens`` of ``<|startoftranscript|>``, whose logits show silence and language.
     """
 
     slot: int
@@ -49,31 +49,31 @@ class Row:
 
     @property
     def candidates(self) -> Sequence[int]:
-        """The last of the tokens."""
+        """The last of the tokens, which are verified."""
         return self.tokens[len(self.tokens) - self.num_candidates :]
 
     @property
-    def keeps_what_is_equal(self) -> bool:
-        """Whether a candidate is kept where it is the choice and nowhere else."""
+    def accepts_by_equality(self) -> bool:
+        """Whether a candidate is kept if it equals the choice, and only then."""
         is_classical = self.acceptance is Acceptance.CLASSICAL and self.sampling is not None
         return self.acceptance_threshold is None and not is_classical
 
     @property
-    def proposes(self) -> bool:
+    def has_proposals(self) -> bool:
         """Whether this is a draft's row under the classical rule."""
         return (
             self.sampling is not None and self.acceptance is Acceptance.CLASSICAL and self.proposals is None
         )
 
     def key(self, index: int) -> int:
-        """Give the key of the noise behind the first ``index`` candidates; 0 without sampling."""
-        stream = Stream.DRAFT if self.proposes else Stream.CHOICE
+        """Return the key of the noise after ``index`` candidates; 0 without sampling."""
+        stream = Stream.DRAFT if self.has_proposals else Stream.CHOICE
         return self.sampling.key(len(self.generated) + index, stream) if self.sampling else 0
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What a probe tells: the probability that nothing is spoken, and of each language."""
+class ProbeResult:
+    """The probability of silence, ``None`` if unknown, and of each language."""
 
     no_speech_prob: float | None
     language_probs: dict[str, float]
@@ -81,61 +81,69 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The model's choice behind each prefix of a row's candidates: ``num_candidates + 1`` of each.
+    """The choices after each prefix of a row's candidates, one more than candidates.
 
-    ``log_probs`` are natural, after the rules and without temperature; ``margins`` are distances to the
-    second best, of logits or, when sampling, of what it chooses by. ``proposals`` are a draft's, and empty
-    unless it has to tell them.
+    Attributes
+    ----------
+    log_probs : natural, after the rules and without temperature.
+    margins : distances to the second best: of logits or, with sampling, of logits with noise.
+    probe_result : of a row with a probe.
+    proposals : of a draft's row under the classical rule, else empty.
     """
 
     tokens: list[int]
     log_probs: list[float]
     margins: list[float]
-    heard: Heard | None = None
+    probe_result: ProbeResult | None = None
     proposals: list[Proposal] = field(default_factory=list)
 
 
 def choose(rows: Sequence[Row], logits: Tensor) -> list[Scores]:
-    """Choose behind each prefix; ``logits`` (as many rows as prefixes x vocabulary) are after the rules."""
+    """Choose a token after each prefix.
+
+    Parameters
+    ----------
+    logits : all rows' prefixes x vocabulary, after the rules; changed in place.
+    """
     owners = [row for row in rows for _ in range(row.num_candidates + 1)]
     keys = [row.key(i) for row in rows for i in range(row.num_candidates + 1)]
     proposals: dict[int, Proposal] = {}
     for i, row in enumerate(owners):
         if row.sampling is not None:
-            logits[i] = restrict(logits[i], row.sampling)
-            if row.proposes:
+            logits[i] = filter_top_k_top_p(logits[i], row.sampling)
+            if row.has_proposals:
                 proposals[i] = propose(logits[i], row.sampling)
-    chosen_by = noisy(logits, [row.sampling for row in owners], keys)
+    chosen_by = add_gumbel(logits, [row.sampling for row in owners], keys)
     best = _argmax(chosen_by)
     first = chosen_by.gather(1, best)
     second = chosen_by.scatter(1, best, -torch.inf).amax(dim=-1, keepdim=True)
     total = logits.logsumexp(dim=-1, keepdim=True)
-    # All that is told, in one tensor: a GPU is waited for once. Ids are exact in float32.
-    told = torch.cat([best.float(), logits.gather(1, best) - total, first - second], dim=1)
-    ids, log_probs, margins = (list(column) for column in zip(*told.tolist(), strict=True))
+    # All results in one tensor, so that the host waits for a GPU once. Ids are exact in float32.
+    results = torch.cat([best.float(), logits.gather(1, best) - total, first - second], dim=1)
+    ids, log_probs, margins = (list(column) for column in zip(*results.tolist(), strict=True))
     tokens, scores, at = [int(i) for i in ids], [], 0
     for row in rows:
         end = at + row.num_candidates + 1
-        for i, candidate in enumerate(() if row.keeps_what_is_equal else row.candidates, start=at):
+        for i, candidate in enumerate(() if row.accepts_by_equality else row.candidates, start=at):
             kept = _kept(row, i - at, candidate, logits[i], total[i])
             if kept is not None and kept != tokens[i]:
                 tokens[i] = kept
                 log_probs[i] = float(logits[i, kept] - total[i])
-        said = [proposals[i] for i in range(at, end) if i in proposals]
-        scores.append(Scores(tokens[at:end], log_probs[at:end], margins[at:end], proposals=said))
+        of_row = [proposals[i] for i in range(at, end) if i in proposals]
+        scores.append(Scores(tokens[at:end], log_probs[at:end], margins[at:end], proposals=of_row))
         at = end
     return scores
 
 
 def _argmax(rows: Tensor) -> Tensor:
-    """Give the index of each row's largest, the lowest of equals, as rows x 1."""
-    if rows.device.type == "cpu":  # torch's own takes ten times as long there
+    """Return the index of each row's largest value, the lowest of equals: rows x 1."""
+    if rows.device.type == "cpu":  # torch's own takes ten times as long
         return torch.from_numpy(rows.numpy().argmax(axis=1, keepdims=True))
     return rows.argmax(dim=1, keepdim=True)
 
 
 def _kept(row: Row, index: int, candidate: int, logits: Tensor, total: Tensor) -> int | None:
-    """Give the token that a candidate leads to where equality does not decide; ``None`` where it does."""
+    """Return the token for a candidate; ``None`` if equality decides."""
     if row.acceptance_threshold is not None:
         is_likely = exp(float(logits[candidate] - total)) >= row.acceptance_threshold
         return candidate if is_likely else None

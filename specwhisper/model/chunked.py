@@ -1,7 +1,7 @@
-"""Chunked decoding: overlapping pieces are transcribed side by side and joined where their words agree.
+"""Chunked decoding: overlapping chunks in a batch, joined where they agree.
 
-It is what transformers' pipeline does with ``chunk_length_s``, and its own code joins: faster than window
-after window where many fit into a batch, and a little worse at the seams.
+It is transformers' pipeline with ``chunk_length_s``, whose own code joins the texts. It is faster than window
+after window if many chunks fit into a batch, and a little worse where chunks meet.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from math import isfinite
 from numbers import Real
 from statistics import fmean
 
-import torch
 from transformers import WhisperTokenizer
 
 from specwhisper.errors import InvalidRequest, within_floats
+from specwhisper.model.compat import join_chunks
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.fallback import text_compression_ratio
-from specwhisper.transcription.transcript import Transcript
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_SAMPLES, Segment
 
 TIME_STEP_S = 0.02
@@ -28,7 +28,13 @@ WINDOW_S = WINDOW_SAMPLES / SAMPLE_RATE
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Samples ``start`` to ``stop``; its neighbours have the first ``left`` and last ``right`` too."""
+    """A part of a recording, in samples.
+
+    Attributes
+    ----------
+    start, stop : its samples, ``stop`` excluded.
+    left, right : how many of its first and last samples its neighbours have too.
+    """
 
     start: int
     stop: int
@@ -37,12 +43,18 @@ class Chunk:
 
     @property
     def stride_s(self) -> tuple[float, float, float]:
-        """Length and overlaps, as transformers takes them."""
+        """Length and both overlaps in seconds, as transformers takes them."""
         return (self.stop - self.start) / SAMPLE_RATE, self.left / SAMPLE_RATE, self.right / SAMPLE_RATE
 
 
 def cut(num_samples: int, chunk_length_s: float, stride_length_s: float | None = None) -> Iterator[Chunk]:
-    """Cut a recording; by default chunks overlap by a sixth of their length on either side."""
+    """Cut a recording into overlapping chunks.
+
+    Parameters
+    ----------
+    chunk_length_s : at most 30 s.
+    stride_length_s : overlap on either side; by default a sixth of the length.
+    """
     for name, value in (("chunk_length_s", chunk_length_s), ("stride_length_s", stride_length_s)):
         if value is not None and not (isinstance(value, Real) and isfinite(within_floats(value))):
             raise InvalidRequest(f"{name} is {value!r}: it must be a number of seconds.")
@@ -67,43 +79,42 @@ def cut(num_samples: int, chunk_length_s: float, stride_length_s: float | None =
 
 def join(
     chunks: Sequence[Chunk],
-    transcripts: Sequence[Transcript],
+    transcripts: Sequence[Transcription],
     tokenizer: WhisperTokenizer,
     *,
     timestamps: bool,
-) -> Transcript:
-    """Join the chunks' texts into one; its segments carry no tokens, and without timestamps it has one.
+) -> Transcription:
+    """Join the chunks' texts into one transcript.
 
-    Its language is the one that most chunks were heard in. A segment's figures are those of the chunk that
-    heard its middle: means, and of temperatures the highest; the compression ratio is of its own text.
+    Its segments have no tokens; without timestamps there is one segment. Its language is the one of most
+    chunks. A segment's confidence and probabilities are means over the segments of the chunk at its middle,
+    and its temperature is their highest. Its compression ratio is that of its own text.
     """
-    statistics, num_samples = SpeculationStatistics(), chunks[-1].stop
+    statistics = SpeculationStatistics()
     for transcript in transcripts:
-        statistics.add(transcript.statistics)
+        if transcript.stats is not None:
+            statistics.add(transcript.stats)
     language = Counter(transcript.language for transcript in transcripts).most_common(1)[0][0]
     return replace(
         next(transcript for transcript in transcripts if transcript.language == language),
-        segments=list(_segments(chunks, transcripts, tokenizer, timestamps=timestamps)),
-        statistics=statistics,
-        num_samples=num_samples,
-        window_tokens=[tokens for transcript in transcripts for tokens in transcript.window_tokens],
+        segments=tuple(_segments(chunks, transcripts, tokenizer, timestamps=timestamps)),
+        stats=statistics,
+        duration_s=chunks[-1].stop / SAMPLE_RATE,
+        window_tokens=tuple(tokens for transcript in transcripts for tokens in transcript.window_tokens),
     )
 
 
 def _segments(
     chunks: Sequence[Chunk],
-    transcripts: Sequence[Transcript],
+    transcripts: Sequence[Transcription],
     tokenizer: WhisperTokenizer,
     *,
     timestamps: bool,
 ) -> Iterator[Segment]:
-    heard = [[token for segment in each.segments for token in segment.tokens] for each in transcripts]
-    outputs = [
-        {"tokens": torch.tensor([tokens], dtype=torch.long), "stride": chunk.stride_s}
-        for chunk, tokens in zip(chunks, heard, strict=True)
-    ]
-    text, found = tokenizer._decode_asr(
-        outputs, return_timestamps=timestamps or None, return_language=None, time_precision=TIME_STEP_S
+    texts = [[token for segment in each.segments for token in segment.tokens] for each in transcripts]
+    strides = [chunk.stride_s for chunk in chunks]
+    text, parts = join_chunks(
+        tokenizer, list(zip(texts, strides, strict=True)), timestamps=timestamps, time_step_s=TIME_STEP_S
     )
     recording_end_s = chunks[-1].stop / SAMPLE_RATE
     if not timestamps:
@@ -111,27 +122,27 @@ def _segments(
         yield _with_figures(Segment(0.0, recording_end_s, (), text), everything)
         return
     end_s = 0.0
-    for piece in found["chunks"]:
+    for part in parts:
         start_s, end_s = (
-            end_s if piece["timestamp"][0] is None else piece["timestamp"][0],
-            recording_end_s if piece["timestamp"][1] is None else piece["timestamp"][1],
+            end_s if part["timestamp"][0] is None else part["timestamp"][0],
+            recording_end_s if part["timestamp"][1] is None else part["timestamp"][1],
         )
         middle = (start_s + end_s) / 2 * SAMPLE_RATE
-        heard_by = next((i for i, c in enumerate(chunks) if middle < c.stop - c.right), len(chunks) - 1)
-        segment = Segment(start_s, end_s, (), piece["text"], seek=chunks[heard_by].start // HOP_SAMPLES)
-        yield _with_figures(segment, transcripts[heard_by].segments)
+        index = next((i for i, c in enumerate(chunks) if middle < c.stop - c.right), len(chunks) - 1)
+        segment = Segment(start_s, end_s, (), part["text"], seek=chunks[index].start // HOP_SAMPLES)
+        yield _with_figures(segment, transcripts[index].segments)
 
 
-def _with_figures(segment: Segment, heard: Sequence[Segment]) -> Segment:
-    """Say how sure a segment is, by the segments it was joined from."""
-    if not heard:
+def _with_figures(segment: Segment, sources: Sequence[Segment]) -> Segment:
+    """Return a segment with the probabilities of the segments it was joined from."""
+    if not sources:
         return segment
-    no_speech_probs = [each.no_speech_prob for each in heard if each.no_speech_prob is not None]
+    no_speech_probs = [each.no_speech_prob for each in sources if each.no_speech_prob is not None]
     return replace(
         segment,
-        confidence=fmean(each.confidence for each in heard),
-        avg_logprob=fmean(each.avg_logprob for each in heard),
+        confidence=fmean(each.confidence for each in sources),
+        avg_logprob=fmean(each.avg_logprob for each in sources),
         compression_ratio=text_compression_ratio(segment.text),
-        temperature=max(each.temperature for each in heard),
+        temperature=max(each.temperature for each in sources),
         no_speech_prob=fmean(no_speech_probs) if no_speech_probs else None,
     )

@@ -1,8 +1,7 @@
-"""The classical rule of speculative sampling (Leviathan et al., arXiv 2211.17192): accept, or draw the rest.
+"""The classical acceptance rule of speculative sampling (arXiv 2211.17192).
 
 A candidate ``x`` drawn from ``q`` is kept with probability ``min(1, p(x) / q(x))``; otherwise the target
-draws from what is left of ``p`` where it exceeds ``q``. What is written is then distributed as ``p``,
-whatever ``q`` is.
+draws from the residual ``max(0, p - q)``. The text then follows the distribution ``p``, whatever ``q`` is.
 """
 
 from __future__ import annotations
@@ -16,7 +15,10 @@ from specwhisper.types import NUM_PROPOSED, Proposal
 
 
 def propose(logits: Tensor, sampling: Sampling) -> Proposal:
-    """Give what a draft draws from: its likeliest tokens; ``logits`` lose all others in place."""
+    """Return the distribution that a draft draws from: its likeliest tokens.
+
+    All other ``logits`` become -inf, in place.
+    """
     best = logits.topk(min(NUM_PROPOSED, len(logits)))
     probs = (best.values / sampling.temperature).softmax(dim=-1)
     logits.fill_(-torch.inf)
@@ -27,9 +29,13 @@ def propose(logits: Tensor, sampling: Sampling) -> Proposal:
 def keep_or_redraw(
     logits: Tensor, sampling: Sampling, position: int, candidate: int, proposal: Proposal | None
 ) -> int:
-    """Decide a position for which there is a candidate; ``logits`` are the target's, after all rules.
+    """Return a candidate if it is kept, else a token from the residual.
 
-    A candidate that was not drawn from ``proposal``, or from none, counts as the only one it could have been.
+    Parameters
+    ----------
+    logits : the target's, after all rules.
+    proposal : the distribution of the candidate. If it is ``None`` or lacks the candidate, the candidate
+        counts as certain.
     """
     p = (logits / sampling.temperature).softmax(dim=-1)
     if proposal is None or candidate not in proposal.tokens:
@@ -40,7 +46,7 @@ def keep_or_redraw(
     rest = p.clone()
     rest[list(proposal.tokens)] -= torch.tensor(proposal.probs, device=p.device)
     rest[candidate] = 0.0
-    if float(rest.max()) <= 0:  # p and q are the same but for rounding
+    if float(rest.max()) <= 0:  # p equals q but for rounding
         return candidate
     noise = gumbel([sampling.key(position, Stream.RESIDUAL)], len(rest), rest.device)[0]
     return int((rest.clamp(min=0).log() + noise).argmax())

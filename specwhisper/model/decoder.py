@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transformers import WhisperConfig
 from transformers.activations import ACT2FN
 
+from specwhisper.model.compat import execution_device
 from specwhisper.model.kernels.graphs import CudaGraphs, uncaptured
 from specwhisper.model.kernels.layer_cache import (
     CROSS_CACHE_DTYPES,
@@ -112,7 +113,7 @@ class CachedDecoder(nn.Module):
             only with static shapes.
         """
         config, dtype = self.config, self._cache_dtype or self.embed_positions.weight.dtype
-        device, heads = _execution_device(self.embed_positions), config.decoder_attention_heads
+        device, heads = execution_device(self.embed_positions), config.decoder_attention_heads
         if has_static_shapes:
             self._runner: BatchRunner = PaddedRunner(
                 self._run_layers,
@@ -135,7 +136,7 @@ class CachedDecoder(nn.Module):
         for layer in self.layers:
             shape = (2, num_slots, heads, num_positions, config.d_model // heads)
             cross_shape = (*shape[:3], config.max_source_positions, shape[4])
-            device = _execution_device(layer)
+            device = execution_device(layer)
             self._caches.append(
                 LayerCache(
                     torch.zeros(shape, dtype=dtype, device=device),
@@ -166,7 +167,7 @@ class CachedDecoder(nn.Module):
         self.lengths[slot] = 0
 
     def rollback(self, slot: int, length: int) -> None:
-        """Forget all but the first ``length`` tokens of a slot."""
+        """Remove all but the first ``length`` tokens of a slot."""
         self.lengths[slot] = min(self.lengths[slot], length)
 
     @torch.inference_mode()
@@ -255,15 +256,6 @@ class CachedDecoder(nn.Module):
             scores = query.float() * query.shape[-1] ** -0.5 @ key.float().T
             weights.append(scores.softmax(dim=-1))
         return torch.stack([each.to(weights[-1].device) for each in weights])
-
-
-def _execution_device(layer: nn.Module) -> torch.device:
-    """Return the device that runs a layer; accelerate may offload its weights."""
-    for module in layer.modules():
-        hook = getattr(module, "_hf_hook", None)
-        if getattr(hook, "execution_device", None) is not None:
-            return torch.device(hook.execution_device)  # type: ignore[union-attr]
-    return next(layer.parameters()).device
 
 
 def load_decoder_weights(decoder: CachedDecoder, state: dict[str, Tensor]) -> None:

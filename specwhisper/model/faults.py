@@ -1,4 +1,4 @@
-"""Errors of a device: those that a smaller pass avoids, and those that only a new process gets over."""
+"""Errors of a device: out of memory, and faults that end the process."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from specwhisper.errors import DeviceFault
 
 logger = logging.getLogger(__name__)
 
-FAULT_STATUS = 70  # of a process that a device fault has ended (EX_SOFTWARE)
+FAULT_STATUS = 70  # exit status of a process after a device fault (EX_SOFTWARE)
 
-# How CUDA words errors behind which every later call fails too, whoever makes it.
+# CUDA's messages for errors after which every later call of the process fails too.
 FAULTS = re.compile(
     r"device-side assert|illegal memory access|illegal instruction|illegal address|misaligned address"
     r"|unspecified launch failure|launch timed out|hardware stack error|invalid program counter"
     r"|not supported on global/shared address space|uncorrectable",
     re.IGNORECASE,
 )
-# Torch has a kind of its own for this, but not everywhere.
+# Not every place in torch raises OutOfMemoryError.
 NO_MEMORY = re.compile(r"CUDA error: out of memory|can't allocate memory|ALLOC_FAILED")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether memory was short, on a device or on the host; what was there before is whole."""
-    is_worded_so = isinstance(error, RuntimeError) and NO_MEMORY.search(str(error)) is not None
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or is_worded_so
+    """Return whether memory was short, on a device or the host; old data is intact."""
+    is_message = isinstance(error, RuntimeError) and NO_MEMORY.search(str(error)) is not None
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or is_message
 
 
 def is_device_fault(error: BaseException) -> bool:
-    """Tell whether the device is lost to this process."""
+    """Return whether this process can no longer use the device."""
     return isinstance(error, RuntimeError) and FAULTS.search(str(error)) is not None
 
 
 def leave_process(fault: DeviceFault) -> NoReturn:
-    """End the process at once: nothing that it could still say is to be trusted.
+    """End the process at once, because its results can no longer be trusted.
 
-    Whoever watches it starts another one; sessions go on there, or elsewhere.
+    Its supervisor starts another one; sessions resume there, or at another server.
     """
     logger.critical("device fault", extra={"error": str(fault), "status": FAULT_STATUS})
     logging.shutdown()

@@ -1,4 +1,4 @@
-"""What a checkpoint's generation config asks for: read as transformers does, or said not to be followed."""
+"""Read a generation config as transformers does; warn of ignored values."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from specwhisper.model.languages import language_code
 
 logger = logging.getLogger(__name__)
 
-# What a generation config may hold that only a caller can ask for here, with what means nothing.
-CALLERS_OWN = {
+# Values that only a caller can set here, with the neutral value of each.
+CALLER_OPTIONS = {
     "num_beams": 1,
     "do_sample": False,
     "repetition_penalty": 1.0,
@@ -27,7 +27,7 @@ CALLERS_OWN = {
 
 
 def check_generation(name: str, model: WhisperForConditionalGeneration) -> None:
-    """Refuse an outdated generation config, and say what of another is not followed."""
+    """Refuse an outdated generation config; warn of values that are ignored."""
     generation = model.generation_config
     if not getattr(generation, "lang_to_id", None):
         if len(_forced(model)) > 1:  # English-only models force a single token: no timestamps
@@ -35,16 +35,16 @@ def check_generation(name: str, model: WhisperForConditionalGeneration) -> None:
                 f"Model '{name}' has an outdated generation_config.json without lang_to_id: copy that of the "
                 "model it was tuned from."
             )
-    asked = {key: getattr(generation, key, None) for key in CALLERS_OWN}
-    if asked["task"] is None:
+    values = {key: getattr(generation, key, None) for key in CALLER_OPTIONS}
+    if values["task"] is None:
         tasks = {id_: task for task, id_ in (getattr(generation, "task_to_id", None) or {}).items()}
-        asked["task"] = next((tasks[i] for i in _forced(model).values() if i in tasks), None)
-    for key, value in asked.items():
-        if value is None or value == CALLERS_OWN[key]:
+        values["task"] = next((tasks[i] for i in _forced(model).values() if i in tasks), None)
+    for key, value in values.items():
+        if value is None or value == CALLER_OPTIONS[key]:
             continue
         logger.warning(
-            "Model '%s' asks for %s=%s in its generation_config.json, which is not followed: ask for it with "
-            "each transcription, where it is offered.",
+            "The generation_config.json of model '%s' sets %s=%s, which is ignored: pass it as an option of "
+            "each transcription, if there is such an option.",
             name,
             key,
             value,
@@ -52,7 +52,7 @@ def check_generation(name: str, model: WhisperForConditionalGeneration) -> None:
 
 
 def _forced(model: WhisperForConditionalGeneration) -> dict[int, int | None]:
-    """Give the tokens that a config of old forces, by position; 1 is the language, 2 the task."""
+    """Return an old config's forced tokens, by position: 1 language, 2 task."""
     forced = getattr(model.generation_config, "forced_decoder_ids", None)
     if forced is None:
         forced = getattr(model.config, "forced_decoder_ids", None)
@@ -60,7 +60,7 @@ def _forced(model: WhisperForConditionalGeneration) -> dict[int, int | None]:
 
 
 def own_language(model: WhisperForConditionalGeneration, languages: Mapping[str, int]) -> str | None:
-    """Find the language a model was tuned to, as transformers does: in new form, else in old."""
+    """Return the language a model was tuned to, in the new or the old form."""
     generation = model.generation_config
     language, task = getattr(generation, "language", None), getattr(generation, "task", None)
     if isinstance(language, str):
@@ -73,7 +73,7 @@ def own_language(model: WhisperForConditionalGeneration, languages: Mapping[str,
 
 
 def start_of_prev(generation: GenerationConfig) -> int | None:
-    """Find ``<|startofprev|>`` as transformers does: older checkpoints tell it only by what they suppress."""
+    """Return the id of ``<|startofprev|>``; older checkpoints only suppress it."""
     named = getattr(generation, "prev_sot_token_id", None)
     if named is not None:
         return int(named)

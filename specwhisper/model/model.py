@@ -1,4 +1,4 @@
-"""A Whisper model in slots: encode a window into a slot, then score ragged rows of tokens by the rules."""
+"""A Whisper model with slots: encode windows, choose tokens for many sessions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.model.checkpoint import Checkpoint
-from specwhisper.model.choosing import Heard, Row, Scores, choose
+from specwhisper.model.choosing import ProbeResult, Row, Scores, choose
 from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.model.kernels.graphs import CAPTURING
 from specwhisper.model.kernels.layer_cache import CROSS_CACHE_DTYPES
@@ -23,20 +23,20 @@ from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.model.placement import place
 from specwhisper.model.rules import DecodingRules
 from specwhisper.model.sharing import SharedEncoder
-from specwhisper.model.words import align_words, begin_fit, most_attended_ms
+from specwhisper.model.words import align_words, begin_alignment, most_attended_ms
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import FRAMES_PER_TIMESTAMP, Window, WordAlignment
 
 EMBEDDING = "model.decoder.embed_tokens.weight"
-MAX_WINDOWS = 8  # that a GPU encodes at once; more of them keep it no busier
+MAX_WINDOWS = 8  # that a GPU encodes at once; more would not be faster
 
 
 class Model(Protocol):
-    """What both engines need of a model; Whisper is one, tests script another.
+    """The interface of a model for both engines.
 
     Attributes
     ----------
-    max_windows : most windows that it gains by being given at once, each by a thread.
+    max_windows : most windows that are encoded faster together, each by a thread.
     has_word_times : whether :meth:`align` can find words.
     """
 
@@ -48,37 +48,43 @@ class Model(Protocol):
     has_word_times: bool
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Empty a slot and give it the window of ``recording`` that starts at a mel frame."""
+        """Empty a slot and encode the window that starts at a mel frame into it."""
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Append each row's tokens to its slot and choose behind each candidate."""
+        """Append each row's tokens to its slot and choose after each candidate."""
 
     def rollback(self, slot: int, length: int) -> None:
-        """Forget all but the first ``length`` tokens of a slot."""
+        """Remove all but the first ``length`` tokens of a slot."""
 
     def length(self, slot: int) -> int:
-        """Tell how many tokens a slot holds."""
+        """Return the number of tokens in a slot."""
 
     def tokenize(self, text: str) -> tuple[int, ...]:
-        """Turn a prompt's text into tokens."""
+        """Return the tokens of a prompt's text."""
 
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[WordAlignment, ...]]:
-        """Begin to find the words of the window in a slot; ``num_frames`` of its mel frames hold audio.
+        """Begin to find the words of the window in a slot, and empty the slot.
 
-        Feeds the slot. What is returned ends it, on any thread: it touches neither slot nor model, so that
-        the slot may serve another session by then.
+        Parameters
+        ----------
+        num_frames : mel frames of the window that hold audio.
+
+        Returns
+        -------
+        A function for any thread that ends it. It uses neither slot nor model, so the slot may serve another
+        session by then.
         """
 
     def attended_ms(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[float, ...]]:
-        """Begin to find where in the window the decoder looked most for each text token, likewise."""
+        """Begin to find the most attended time of each text token, as :meth:`align`."""
 
 
 class WhisperModel:
-    """A checkpoint with ``num_slots`` slots, speaking its own vocabulary or, as a draft, its target's."""
+    """A checkpoint with ``num_slots`` slots, in its own or its target's vocabulary."""
 
     def __init__(
         self,
@@ -93,18 +99,19 @@ class WhisperModel:
         cross_cache_dtype: str | None = None,
         has_static_shapes: bool | None = None,
     ) -> None:
-        """Place a checkpoint.
+        """Place a checkpoint's decoder and allocate its slots.
 
         Parameters
         ----------
         vocabulary, ids : the target's vocabulary and this model's id of each of its tokens
-            (:func:`specwhisper.api.pairing.draft_ids`); the embedding is reordered once, so nothing is
+            (:func:`specwhisper.api.pairing.draft_ids`). The embedding is reordered once, so no id is
             translated later.
         device_map : accelerate's map from decoder module (``layers.0``, ...) to device, "cpu" or "disk".
-        is_draft : whether it only proposes: a token may get other bits in company than alone.
-        cross_cache_dtype : "int8" or "float8" halves what a slot takes and a pass over many rows reads, and
-            rounds what is heard; only with static shapes.
-        has_static_shapes : whether passes are padded to a few shapes; by default on a GPU without device map.
+        is_draft : whether it only drafts: then a token's result may depend on its batch, in the last bits.
+        cross_cache_dtype : "int8" or "float8" rounds the cross-attention cache, which halves the memory of a
+            slot; only with static shapes.
+        has_static_shapes : whether batches are padded to a few shapes; by default on a GPU without device
+            map.
         """
         self.vocabulary = vocabulary or checkpoint.vocabulary
         self.num_slots = num_slots
@@ -122,10 +129,10 @@ class WhisperModel:
             has_static_shapes = is_gpu and device_map is None
         check_static_shapes(checkpoint, device_map, has_static_shapes=has_static_shapes)
         check_cross_cache(cross_cache_dtype, has_static_shapes=has_static_shapes)
-        # What is shared is kept window by window, and for another thread's stream.
-        is_beside = is_gpu and has_static_shapes and not isinstance(self._encoder, SharedEncoder)
-        self._stream = torch.cuda.Stream(self._device) if is_beside else None
-        self.max_windows = MAX_WINDOWS if is_beside else 1
+        # A shared encoder keeps single windows, for another thread's stream.
+        is_concurrent = is_gpu and has_static_shapes and not isinstance(self._encoder, SharedEncoder)
+        self._stream = torch.cuda.Stream(self._device) if is_concurrent else None
+        self.max_windows = MAX_WINDOWS if is_concurrent else 1
         self._encoder_batcher = MicroBatcher[tuple[int, Tensor]](self._encode, self.max_windows)
         language_ids = list(self.vocabulary.languages.values())
         self._language_ids = torch.tensor(language_ids, dtype=torch.long, device=self._device)
@@ -151,25 +158,25 @@ class WhisperModel:
         self._decoder.allocate(has_static_shapes=has_static_shapes, cross_cache_dtype=cross_cache_dtype)
 
     def warm_up(self, max_width: int) -> None:
-        """Capture the passes of up to ``max_width`` candidates where a GPU would when it first meets them."""
+        """Capture the shapes of up to ``max_width`` candidates, on a GPU."""
         self._decoder.warm_up(max_width + 1)
 
     def weights(self) -> Iterator[Tensor]:
-        """Give every weight, in the form in which it is held."""
+        """Yield every weight, in its packed form if it has one."""
         for module in (self._encoder, self._decoder):
             yield from module.parameters()
             yield from module.buffers()
 
     @property
     def bytes_per_slot(self) -> int:
-        """Memory one slot takes."""
+        """Memory of one slot."""
         return self._decoder.bytes_per_slot
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Empty a slot and give it the window of ``recording`` that starts at a mel frame.
+        """Empty a slot and encode the window that starts at a mel frame into it.
 
-        On a GPU, what several threads bring at once is encoded together, beside the decoder's passes; with an
-        encoder that draft and target share, one by one and on the stream of the passes.
+        On a GPU, concurrent calls are batched and run beside the decoder's forward passes. With an encoder
+        that draft and target share, they run one by one, on the decoder's stream.
         """
         features = torch.from_numpy(recording.window_features(start_frame, self.num_mel_bins))
         self._encoder_batcher.run((slot, features))
@@ -177,25 +184,25 @@ class WhisperModel:
     @torch.inference_mode()
     def _encode(self, windows: Sequence[tuple[int, Tensor]]) -> None:
         """Encode windows, each into its slot; features are mel bins x frames."""
-        if self._stream is not None:  # what passes have read of these slots comes first
+        if self._stream is not None:  # earlier forward passes read these slots
             self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with nullcontext() if self._stream is None else CAPTURING, torch.cuda.stream(self._stream):
             features = torch.stack([features for _, features in windows]).to(self._device, self._dtype)
             for (slot, _), encoded in zip(windows, self._encoder(features).last_hidden_state, strict=True):
                 self._decoder.prefill_audio(slot, encoded)
         if self._stream is not None:
-            self._stream.synchronize()  # now any pass may read it, and none had to wait for it
+            self._stream.synchronize()  # forward passes may read the slots from now on
 
     @torch.inference_mode()
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Append each row's tokens to its slot and choose, by the rules, behind each candidate."""
+        """Append each row's tokens to its slot and choose after each candidate."""
         counts = [row.num_candidates + 1 for row in rows]
         probes = [(i, row.probe) for i, row in enumerate(rows) if row.probe is not None]
         logits = self._decoder.append(
             [row.slot for row in rows], [row.tokens for row in rows], counts, probes
         ).to(self._device)
         logits, probed = logits.split([sum(counts), len(probes)])
-        probs = self._probe(probed) if probes else None  # read below: a GPU works on meanwhile
+        probs = self._probe(probed) if probes else None  # read below, while a GPU computes
         allowed = [
             state
             for row in rows
@@ -209,29 +216,29 @@ class WhisperModel:
         self._rules.apply(logits, allowed)
         scores = choose(rows, logits)
         if probs is not None:
-            for (i, _), heard in zip(probes, probs.tolist(), strict=True):
-                scores[i] = replace(scores[i], heard=self._heard(heard))
+            for (i, _), values in zip(probes, probs.tolist(), strict=True):
+                scores[i] = replace(scores[i], probe_result=self._probe_result(values))
         return scores
 
     def _probe(self, logits: Tensor) -> Tensor:
-        """Give what raw logits tell of each probe: the probability of every language, then of silence."""
+        """Return each probe's probabilities: of every language, then of silence."""
         vocabulary = self.vocabulary
-        told = [logits[:, self._language_ids].softmax(dim=-1)]
+        probs = [logits[:, self._language_ids].softmax(dim=-1)]
         if vocabulary.no_speech is not None:
-            told.append(logits.softmax(dim=-1)[:, vocabulary.no_speech, None])
-        return torch.cat(told, dim=1)
+            probs.append(logits.softmax(dim=-1)[:, vocabulary.no_speech, None])
+        return torch.cat(probs, dim=1)
 
-    def _heard(self, probs: Sequence[float]) -> Heard:
+    def _probe_result(self, probs: Sequence[float]) -> ProbeResult:
         vocabulary = self.vocabulary
         no_speech_prob = None if vocabulary.no_speech is None else probs[-1]
-        return Heard(no_speech_prob, dict(zip(vocabulary.languages, probs, strict=False)))
+        return ProbeResult(no_speech_prob, dict(zip(vocabulary.languages, probs, strict=False)))
 
     def tokenize(self, text: str) -> tuple[int, ...]:
-        """Turn a prompt's text into tokens; text that names special tokens is refused."""
+        """Return the tokens of a prompt's text; refuse special tokens."""
         if not text.strip():
             return ()
         if self._tokenizer is None:
-            raise UnsupportedOption("This model came without its tokenizer: it takes no prompt.")
+            raise UnsupportedOption("This model has no tokenizer: leave the prompt out.")
         ids = tuple(self._tokenizer(" " + text.strip(), add_special_tokens=False).input_ids)
         if specials := [i for i in ids if i >= self.vocabulary.end_of_text]:
             raise UnsupportedOption(
@@ -243,57 +250,60 @@ class WhisperModel:
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[WordAlignment, ...]]:
-        """Begin to find the words of the window in a slot; ``num_frames`` of its mel frames hold audio."""
+        """Begin to find the words of the window in a slot; see :class:`Model`."""
         tokenizer, vocabulary, tokens = self._tokenizer, self.vocabulary, tuple(tokens)
         if not self.has_word_times or tokenizer is None:
-            raise UnsupportedOption("This model names no alignment heads: it has no word times.")
+            raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
         weights = self._attention(slot, window, tokens)
-        fit = begin_fit(weights, num_frames=num_frames, median_width=self._median_width)
-        return lambda: align_words(fit(), window, tokens, tokenizer, vocabulary)
+        finish = begin_alignment(weights, num_frames=num_frames, median_width=self._median_width)
+        return lambda: align_words(finish(), window, tokens, tokenizer, vocabulary)
 
     @torch.inference_mode()
     def attended_ms(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[float, ...]]:
-        """Begin to find where the decoder looked most for each text token, in milliseconds of the window."""
+        """Begin to find the most attended time of each text token; see :class:`Model`.
+
+        Times are milliseconds of the window.
+        """
         if not self.has_word_times:
             raise UnsupportedOption("This model names no alignment heads: choose another policy.")
         weights = self._attention(slot, window, tokens, from_prompt=True)
         num_frames = max(num_frames, FRAMES_PER_TIMESTAMP)  # one position at least
-        fit = begin_fit(weights, num_frames=num_frames, median_width=self._median_width)
+        finish = begin_alignment(weights, num_frames=num_frames, median_width=self._median_width)
         is_text = [token < self.vocabulary.end_of_text for token in tokens]
-        return lambda: tuple(compress(most_attended_ms(fit()), is_text))
+        return lambda: tuple(compress(most_attended_ms(finish()), is_text))
 
     def _attention(
         self, slot: int, window: Window, tokens: Sequence[int], *, from_prompt: bool = False
     ) -> Tensor:
-        """Look where the alignment heads do: behind each token but the last, or before each but the first.
+        """Return the cross-attention of the alignment heads.
 
         Parameters
         ----------
-        from_prompt : whether to begin behind the prompt's last token, where the first one is chosen.
+        from_prompt : return the row before each token, which chooses it, instead of the row after it.
 
         Returns
         -------
-        heads x tokens x positions.
+        heads x tokens x positions; without ``from_prompt`` the last token has no row.
         """
         fed = [*window.prompt, *tokens[:-1]]
         weights = self._decoder.cross_attention(slot, fed, self._alignment_heads)
         return weights[:, len(window.prompt) - from_prompt :]
 
     def rollback(self, slot: int, length: int) -> None:
-        """Forget all but the first ``length`` tokens of a slot."""
+        """Remove all but the first ``length`` tokens of a slot."""
         self._decoder.rollback(slot, length)
 
     def length(self, slot: int) -> int:
-        """Tell how many tokens a slot holds."""
+        """Return the number of tokens in a slot."""
         return self._decoder.lengths[slot]
 
 
 def check_static_shapes(
     checkpoint: Checkpoint, device_map: dict[str, int | str] | None, *, has_static_shapes: bool
 ) -> None:
-    """Refuse what is for models on one GPU elsewhere, and int8 weights where nothing packs them."""
+    """Refuse static shapes with a device map, and int8 weights with either."""
     if has_static_shapes and device_map is not None:
         raise UnsupportedOption("Static shapes are for a model on one device: leave the device map out.")
     if checkpoint.dtype == "int8" and (has_static_shapes or device_map is not None):
@@ -301,7 +311,7 @@ def check_static_shapes(
 
 
 def check_cross_cache(dtype: str | None, *, has_static_shapes: bool) -> None:
-    """Refuse a type of the cross-attention cache that there is not, or not here."""
+    """Refuse an unknown cross-attention cache, or one without static shapes."""
     if dtype is None:
         return
     if dtype not in CROSS_CACHE_DTYPES:

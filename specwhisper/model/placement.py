@@ -1,4 +1,4 @@
-"""Put the decoder's modules where a device map says: devices, the CPU, or disk for what fits nowhere else."""
+"""Place the decoder's modules by a device map: on devices, the CPU or disk."""
 
 from __future__ import annotations
 
@@ -18,19 +18,27 @@ def place(
     offload_folder: Path | None,
     main_device: torch.device,
 ) -> None:
-    """Dispatch the modules; those on "cpu" or "disk" run on ``main_device``, their weights brought there."""
-    from accelerate import dispatch_model  # a machine whose models fit on one device does without
+    """Dispatch the modules.
 
-    if "" in device_map:  # accelerate can park whole models, but only by their parts
+    Modules on "cpu" or "disk" run on ``main_device``: accelerate copies their weights there.
+
+    Raises
+    ------
+    InvalidRequest
+        if the map names no device for a parameter, no folder for "disk", or an unknown device.
+    """
+    from accelerate import dispatch_model  # only needed for models larger than one device
+
+    if "" in device_map:  # accelerate offloads the parts of a model only
         device_map = dict.fromkeys((name for name, _ in decoder.named_children()), device_map[""])
     for parameter, _ in decoder.named_parameters():
         if not any(parameter.startswith(f"{module}.") for module in device_map):
             raise InvalidRequest(
-                f"The device map says nothing about '{parameter}': give every part of the decoder a device "
+                f"The device map has no device for '{parameter}': name one for every part of the decoder "
                 "(embed_tokens, embed_positions, layers, norm and unembed; layers.0 and so on one by one)."
             )
     if "disk" in device_map.values() and offload_folder is None:
-        raise InvalidRequest("The device map puts weights on disk: say in which folder.")
+        raise InvalidRequest("The device map puts weights on disk: name an offload folder.")
     try:
         dispatch_model(
             decoder,

@@ -1,8 +1,8 @@
 """Whisper's decoding rules on logits, each row with its own prefix.
 
-They forbid what transformers' processors forbid: begin-suppress, suppress, timestamps
-(``WhisperTimeStampLogitsProcessor``). What may follow depends on the tokens before it, so row i of a
-candidate block sees committed + candidates[:i]. Draft and target run this same code.
+They are those of transformers' processors: begin-suppress, suppress, and timestamps
+(``WhisperTimeStampLogitsProcessor``). They depend on the tokens before, so row i of a block uses the prefix
+committed + candidates[:i]. Draft and target run the same code.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE
 
 
 class TimestampState(IntEnum):
-    """Where in the text a prefix ends; each situation forbids a fixed set of ids."""
+    """The timestamp state after a prefix; each state forbids a fixed set of ids."""
 
-    UNTIMED_START = 0  # without timestamps only the suppression rules apply
+    UNTIMED_START = 0  # without timestamps: only the suppression rules apply
     UNTIMED = 1
-    START = 2  # a time comes first
-    SEGMENT = 3  # text or time
-    PAUSE = 4  # a segment has just ended: its twin, a later time or the end of the text
+    START = 2  # a timestamp must follow
+    SEGMENT = 3  # text or a timestamp may follow
+    PAUSE = 4  # a segment has ended: the same timestamp, a later one or end-of-text may follow
 
     @property
     def is_timed(self) -> bool:
@@ -36,9 +36,9 @@ class TimestampState(IntEnum):
 
 
 class Allowed(NamedTuple):
-    """What may follow a prefix: what the situation leaves, and of the times those between two indices."""
+    """Tokens that may follow a prefix: by state, and timestamps between two indices."""
 
-    situation: TimestampState
+    state: TimestampState
     first_time: int
     last_time: int
 
@@ -57,13 +57,13 @@ class DecodingRules:
         self._vocabulary = vocabulary
         self._begin = vocabulary.timestamp_begin
         self._num_times = len(vocabulary) - self._begin
-        # Both tables are added to logits, 0 or -inf: by situation, and by how many times are left.
-        self._forbidden = self._situations(absent).to(device)
+        # Both tables hold 0 or -inf, to add to logits: by state, and by how many timestamps are left.
+        self._forbidden = self._forbidden_by_state(absent).to(device)
         step = torch.zeros(2 * self._num_times, device=device)
         step[: self._num_times] = -torch.inf
         self._too_early = step.unfold(0, self._num_times, 1)
 
-    def _situations(self, absent: Sequence[int]) -> Tensor:
+    def _forbidden_by_state(self, absent: Sequence[int]) -> Tensor:
         vocabulary = self._vocabulary
         forbidden = torch.zeros(len(TimestampState), len(vocabulary))
         forbidden[:, [*vocabulary.suppress, *absent]] = -torch.inf
@@ -83,9 +83,12 @@ class DecodingRules:
         timestamps: bool,
         max_initial_timestamp: int | None = None,
     ) -> Iterator[Allowed]:
-        """Give what may follow ``prefix``, ``prefix + following[:1]``, ... up to all of ``following``.
+        """Yield what may follow ``prefix``, ``prefix + following[:1]`` and so on.
 
-        ``max_initial_timestamp`` is the last index a window may begin with; ``None`` for the model's own.
+        Parameters
+        ----------
+        max_initial_timestamp : last timestamp index that a window may begin with; ``None`` for the model's
+            own.
         """
         begin, last_index = self._begin, self._num_times - 1
         if not timestamps:
@@ -111,36 +114,42 @@ class DecodingRules:
                 yield self._after(length, before, last, last_time)
 
     def _after(self, length: int, before: bool, last: bool, last_time: int | None) -> Allowed:
-        """Judge a prefix by whether its last two tokens are times, and by its last time."""
+        """Return what may follow, by the last two tokens' types and the last time."""
         last_index = self._num_times - 1
         if last_time is None:
             return Allowed(TimestampState.SEGMENT, 0, last_index)
-        if not last:  # within a segment: time moves on
+        if not last:  # within a segment: only later timestamps
             return Allowed(TimestampState.SEGMENT, last_time + 1, last_index)
-        if length == 1 or before:  # a segment has just begun: text must follow
+        if length == 1 or before:  # a segment has begun: text must follow
             return Allowed(TimestampState.SEGMENT, self._num_times, last_index)
         return Allowed(TimestampState.PAUSE, last_time, last_index)
 
     def apply(self, logits: Tensor, allowed: Sequence[Allowed]) -> None:
-        """Forbid in ``logits`` (rows x vocabulary, float32, changed in place) what each row may not say."""
-        situations, first_times, _ = to_device(allowed, logits.device).unbind(1)
-        logits += self._forbidden.index_select(0, situations)
-        if not any(row.situation.is_timed for row in allowed):
+        """Set forbidden logits to -inf, in place.
+
+        Parameters
+        ----------
+        logits : float32, rows x vocabulary.
+        allowed : one for each row.
+        """
+        states, first_times, _ = to_device(allowed, logits.device).unbind(1)
+        logits += self._forbidden.index_select(0, states)
+        if not any(row.state.is_timed for row in allowed):
             return
         text = logits[:, : self._begin]
         for i, row in enumerate(allowed):
-            if row.situation is TimestampState.START:
+            if row.state is TimestampState.START:
                 logits[i, self._begin + row.last_time + 1 :] = -torch.inf
-        # Added out of place: logsumexp is faster on rows that lie side by side.
+        # Added out of place: logsumexp is faster on contiguous rows.
         times = logits[:, self._begin :] + self._too_early.index_select(0, self._num_times - first_times)
         logits[:, self._begin :] = times
-        # When time as a whole is likelier than any single text token, it is time.
+        # If all timestamps together are likelier than any text token, a timestamp follows.
         is_time = times.logsumexp(dim=-1) > text.amax(dim=-1)
-        text.masked_fill_((is_time & (situations >= TimestampState.START))[:, None], -torch.inf)
+        text.masked_fill_((is_time & (states >= TimestampState.START))[:, None], -torch.inf)
 
 
 def max_initial_timestamp(options: DecodingOptions) -> int | None:
-    """Give the last timestamp index a window may begin with; ``None`` for the model's own."""
+    """Return the last timestamp index for a window's start; ``None``: the model's."""
     if options.max_initial_timestamp_s is None:
         return None
     return round(options.max_initial_timestamp_s * SAMPLE_RATE / (HOP_SAMPLES * FRAMES_PER_TIMESTAMP))

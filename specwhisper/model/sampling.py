@@ -1,7 +1,7 @@
-"""Draw tokens by adding noise to logits, so that a seed gives the same text whoever proposes it.
+"""Sample tokens by adding noise to logits: draft and target choose alike.
 
-The largest of ``logits / temperature + Gumbel noise`` is distributed as a sample from their softmax (the
-Gumbel-max trick). The noise is counter-based (:mod:`specwhisper.speculation.noise`).
+The largest of ``logits / temperature + Gumbel noise`` is a sample from their softmax (the Gumbel-max trick).
+The noise is counter-based (:mod:`specwhisper.speculation.noise`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from specwhisper.types import Window
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a window's tokens are drawn; ``key`` gives the key of its noise."""
+    """How a window's tokens are drawn."""
 
     temperature: float
     seed: int
@@ -29,12 +29,12 @@ class Sampling:
     top_p: float = 1.0
 
     def key(self, position: int, stream: Stream = Stream.CHOICE) -> int:
-        """Give the key of the noise at a position."""
+        """Return the key of the noise at a position."""
         return position_key(window_key(self.seed, self.start_sample, self.attempt, stream), position)
 
 
 def window_sampling(window: Window, options: DecodingOptions) -> Sampling | None:
-    """Tell how a window's tokens are drawn; ``None`` where the likeliest one is taken."""
+    """Return how a window's tokens are drawn; ``None`` takes the likeliest."""
     if window.temperature == 0:
         return None
     return Sampling(
@@ -48,19 +48,19 @@ def window_sampling(window: Window, options: DecodingOptions) -> Sampling | None
 
 
 def gumbel(keys: Sequence[int], size: int, device: torch.device | str = "cpu") -> Tensor:
-    """Give Gumbel noise for each key and each id below ``size``: float32, keys x size."""
+    """Return Gumbel noise for each key and id: float32, keys x size."""
     signed = torch.tensor([_signed(key) for key in keys], dtype=torch.int64, device=device)
     bits = signed[:, None] + torch.arange(1, size + 1, device=device) * _signed(GOLDEN)  # wraps around
     bits = (bits ^ _shifted(bits, 30)) * _signed(FIRST)
     bits = (bits ^ _shifted(bits, 27)) * _signed(SECOND)
     bits = bits ^ _shifted(bits, 31)
-    # 53 bits in the middle of their interval: never 0 or 1, of which the logarithm is no number.
+    # 53 bits in the middle of their interval: never 0 or 1, so that the logarithms are finite.
     uniform = (_shifted(bits, 11).double() + 0.5) * 2.0**-53
     return -torch.log(-torch.log(uniform)).float()
 
 
-def restrict(logits: Tensor, sampling: Sampling) -> Tensor:
-    """Forbid what top-k and top-p leave out of one row of logits, as transformers' warpers do."""
+def filter_top_k_top_p(logits: Tensor, sampling: Sampling) -> Tensor:
+    """Set logits outside top-k and top-p to -inf, as transformers' warpers do."""
     if 0 < sampling.top_k < len(logits):
         logits = logits.masked_fill(logits < logits.topk(sampling.top_k).values[-1], -torch.inf)
     if sampling.top_p < 1:
@@ -71,27 +71,28 @@ def restrict(logits: Tensor, sampling: Sampling) -> Tensor:
     return logits
 
 
-def noisy(logits: Tensor, samplings: Sequence[Sampling | None], keys: Sequence[int]) -> Tensor:
-    """Give what the best token of each row is chosen by: its logits, or what sampling makes of them.
+def add_gumbel(logits: Tensor, samplings: Sequence[Sampling | None], keys: Sequence[int]) -> Tensor:
+    """Return values whose largest is each row's choice: logits, or logits with noise.
 
     Parameters
     ----------
     logits : rows x vocabulary, after the rules, top-k and top-p.
+    samplings : of each row; ``None`` leaves its logits.
     keys : of each row's noise.
     """
     drawn = {i: sampling for i, sampling in enumerate(samplings) if sampling is not None}
     if not drawn:
         return logits
     rows = list(drawn)
-    heat = torch.tensor([sampling.temperature for sampling in drawn.values()], device=logits.device)
+    temperatures = torch.tensor([sampling.temperature for sampling in drawn.values()], device=logits.device)
     noise = gumbel([keys[i] for i in rows], logits.shape[1], logits.device)
     chosen_by = logits.clone()
-    chosen_by[rows] = logits[rows] / heat[:, None] + noise
+    chosen_by[rows] = logits[rows] / temperatures[:, None] + noise
     return chosen_by
 
 
 def _signed(value: int) -> int:
-    """Read the same 64 bits as a signed number: torch multiplies those only."""
+    """Return the same 64 bits as a signed number, as torch needs them."""
     return value - 2**64 if value >= 2**63 else value
 
 

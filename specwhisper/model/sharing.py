@@ -1,4 +1,7 @@
-"""One encoder for two models: a distilled draft keeps its teacher's, so that a window is encoded once."""
+"""Share one encoder between draft and target, so that a window is encoded once.
+
+A distilled draft keeps the encoder of its teacher.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +18,20 @@ from specwhisper.model.checkpoint import Checkpoint
 
 
 class EncodedWindows:
-    """What two models have encoded for each other; thread-safe.
+    """Encoded windows that two models keep for each other; thread-safe.
 
     Parameters
     ----------
-    num_windows : most windows kept at once; the oldest is dropped first.
+    num_windows : most windows that are kept; the oldest is dropped first.
     """
 
     def __init__(self, num_windows: int) -> None:
         self._num_windows = num_windows
         self._kept: OrderedDict[bytes, tuple[SharedEncoder, Any]] = OrderedDict()
-        self._lock = Lock()  # draft and target may encode in threads of their own: the second waits
+        self._lock = Lock()  # draft and target may encode in different threads: the second waits
 
     def take_or_encode(self, owner: SharedEncoder, features: Tensor) -> Any:
-        """Return what the other model has encoded, or encode and keep it for the other."""
+        """Return the other model's encoding, or encode and keep it for the other."""
         key = hashlib.blake2b(features.float().cpu().numpy().tobytes()).digest()
         with self._lock:
             by, encoded = self._kept.get(key, (owner, None))
@@ -37,7 +40,7 @@ class EncodedWindows:
                 return encoded
             encoded = owner.encoder(features)
             self._kept[key] = (owner, encoded)
-            if len(self._kept) > self._num_windows:  # the other did not ask for it, or not yet
+            if len(self._kept) > self._num_windows:  # the other model did not need it, or not yet
                 self._kept.popitem(last=False)
             return encoded
 
@@ -45,7 +48,7 @@ class EncodedWindows:
 class SharedEncoder(nn.Module):
     """One model's access to the encoder that it shares with another.
 
-    A model never gets what it has encoded itself: sessions without a draft leave nothing for each other.
+    A model never receives its own encoding: sessions without a draft share nothing.
     """
 
     def __init__(self, encoder: nn.Module, windows: EncodedWindows) -> None:
@@ -54,14 +57,20 @@ class SharedEncoder(nn.Module):
         self._windows = windows
 
     def forward(self, features: Tensor) -> Any:
-        """Encode features (batch x mel bins x frames), or return what the other model has encoded."""
+        """Encode features, batch x mel bins x frames, or return the other's encoding."""
         return self._windows.take_or_encode(self, features)
 
 
 def share_encoder(draft: Checkpoint, target: Checkpoint, num_windows: int) -> tuple[Checkpoint, Checkpoint]:
-    """Let both models use the target's encoder if the draft's is the same; else return them as they are.
+    """Let both models use the target's encoder if the draft's is equal.
 
-    ``num_windows`` are kept for the other model at once: one for each session that may be open.
+    Parameters
+    ----------
+    num_windows : most windows kept for the other model: one for each session that may be open.
+
+    Returns
+    -------
+    Draft and target, unchanged if their encoders differ.
     """
     places = {(p.device, p.dtype) for c in (draft, target) for p in c.encoder.parameters()}
     if len(places) > 1:

@@ -1,4 +1,4 @@
-"""Numbers brought from the host to a device and back, without waiting for it."""
+"""Copy numbers between host and device without waiting for the device."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from torch import Tensor
 
 
 def to_device(numbers: Sequence[Any], device: torch.device) -> Tensor:
-    """Make a tensor of numbers on a device, without waiting for what a GPU still has to do."""
+    """Make a tensor on a device without waiting for a GPU's earlier work."""
     if device.type != "cuda":
         return torch.tensor(numbers, device=device)
-    # From pinned memory the copy queues behind the GPU's work; torch keeps the memory until it is done.
+    # The copy from pinned memory is queued on the stream; torch keeps the memory until then.
     return torch.tensor(numbers, pin_memory=True).to(device, non_blocking=True)
 
 
 def to_host(values: Tensor) -> Callable[[], Tensor]:
-    """Ask a device for values; return what waits for them, on any thread, and gives them on the host."""
+    """Start a copy to the host; return a function that waits for it, on any thread."""
     if values.device.type != "cuda":
         return values.cpu
     copied = values.to("cpu", non_blocking=True)  # into pinned memory
-    is_there = torch.cuda.Event()
-    is_there.record(torch.cuda.current_stream(values.device))
+    is_copied = torch.cuda.Event()
+    is_copied.record(torch.cuda.current_stream(values.device))
 
     def wait() -> Tensor:
-        is_there.synchronize()
+        is_copied.synchronize()
         return copied
 
     return wait

@@ -1,4 +1,4 @@
-"""Which tokens make a word, and when it is spoken."""
+"""Split tokens into words and find when each word is spoken."""
 
 from __future__ import annotations
 
@@ -10,92 +10,95 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from transformers import WhisperTokenizer
-from transformers.models.whisper.tokenization_whisper import LANGUAGES, _combine_tokens_into_words
+from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
+from specwhisper.model.compat import split_into_words
 from specwhisper.model.transfer import to_host
 from specwhisper.transcription.alignment import token_positions
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE, Window, WordAlignment
 
 SAMPLES_PER_POSITION = FRAMES_PER_TIMESTAMP * HOP_SAMPLES
-FILTERED_TOKENS = 32  # at once: as many rows as a cache holds
+FILTERED_TOKENS = 32  # rows in one call of the median filter, so that they fit into a CPU's cache
 
 
-def begin_fit(weights: Tensor, *, num_frames: int, median_width: int) -> Callable[[], Tensor]:
-    """Begin to filter what heads look at; return what ends it, on any thread, and gives tokens x positions.
+def begin_alignment(weights: Tensor, *, num_frames: int, median_width: int) -> Callable[[], Tensor]:
+    """Begin to compute how well tokens match positions; return what ends it.
 
-    A GPU begins at once, in the order of the calling thread's work, and is only waited for later. A CPU has
-    nobody else to do it: it begins when it is asked for the end.
+    A GPU begins at once, in the order of the calling thread's work. A CPU begins when the returned function
+    is called.
 
     Parameters
     ----------
-    weights : heads x tokens x positions; read later, so it must not change.
+    weights : cross-attention, heads x tokens x positions; read later, so it must not change.
     num_frames : mel frames of the window that hold audio.
+
+    Returns
+    -------
+    A function for any thread, which returns tokens x positions.
     """
-    heard = weights[:, :, : num_frames // FRAMES_PER_TIMESTAMP]
-    if heard.device.type == "cpu":
-        return partial(_fit, heard, median_width)
-    return to_host(_fit(heard, median_width))
+    weights = weights[:, :, : num_frames // FRAMES_PER_TIMESTAMP]
+    if weights.device.type == "cpu":
+        return partial(_alignment, weights, median_width)
+    return to_host(_alignment(weights, median_width))
 
 
 def align_words(
-    fit: Tensor,
+    alignment: Tensor,
     window: Window,
     tokens: Sequence[int],
     tokenizer: WhisperTokenizer,
     vocabulary: Vocabulary,
 ) -> tuple[WordAlignment, ...]:
-    """Find the words of a window.
+    """Return the words of a window with their times.
 
     Parameters
     ----------
-    fit : how well each token but the last fits each position: tokens - 1 x positions.
+    alignment : how well each token but the last matches each position: tokens - 1 x positions.
     tokens : of the whole window; the last one, mostly end-of-text, is not aligned.
     """
-    ends = token_positions(fit.double().numpy()).tolist()
+    ends = token_positions(alignment.double().numpy()).tolist()
     ends.append(ends[-1] if ends else 0)
 
     def sample(token: int) -> int:
-        """Where a token ends; before the first one, the window begins."""
+        """Return where a token ends; -1 stands for the start of the window."""
         return window.start_sample + (ends[token] * SAMPLES_PER_POSITION if token >= 0 else 0)
 
     language = next((c for c, i in vocabulary.languages.items() if i in window.prompt), "en")
     words = []
     for start, end in _runs(tokens, vocabulary.end_of_text):
-        _, groups, _ = _combine_tokens_into_words(
-            tokenizer, list(tokens[start:end]), LANGUAGES.get(language, language)
-        )
-        for group in groups:
-            words.append(WordAlignment(start, len(group), sample(start - 1), sample(start + len(group) - 1)))
-            start += len(group)
+        for word in split_into_words(tokenizer, tokens[start:end], LANGUAGES.get(language, language)):
+            words.append(WordAlignment(start, len(word), sample(start - 1), sample(start + len(word) - 1)))
+            start += len(word)
     return tuple(words)
 
 
-def most_attended_ms(fit: Tensor) -> list[float]:
-    """Return the position that fits each row best (rows x positions), in milliseconds of the window."""
+def most_attended_ms(alignment: Tensor) -> list[float]:
+    """Return the best position of each row, in milliseconds of the window."""
     ms_per_position = SAMPLES_PER_POSITION * 1000 / SAMPLE_RATE
-    return [position * ms_per_position for position in fit.argmax(dim=-1).tolist()]
+    return [position * ms_per_position for position in alignment.argmax(dim=-1).tolist()]
 
 
 @torch.inference_mode()
-def _fit(weights: Tensor, median_width: int) -> Tensor:
-    """Say how well each token fits each position: what stands out there, smoothed, the mean over heads.
+def _alignment(weights: Tensor, median_width: int) -> Tensor:
+    """Standardise weights over tokens, smooth over positions, average over heads.
 
-    As in openai/whisper's ``timing.py`` and transformers' ``_extract_token_timestamps``.
+    The result is tokens x positions. As in openai/whisper's ``timing.py`` and transformers'
+    ``_extract_token_timestamps``.
     """
     if 0 in weights.shape:
         return weights.new_zeros(weights.shape[1:])
     deviation = weights.std(dim=-2, keepdim=True, unbiased=False)
-    standing_out = (weights - weights.mean(dim=-2, keepdim=True)) / deviation
+    standardised = (weights - weights.mean(dim=-2, keepdim=True)) / deviation
     half = median_width // 2
     if weights.shape[-1] > half:
-        padded = torch.nn.functional.pad(standing_out, (half, half, 0, 0), mode="reflect")
-        standing_out = _medians(padded, median_width)
-    return standing_out.nan_to_num().mean(dim=0)
+        padded = torch.nn.functional.pad(standardised, (half, half, 0, 0), mode="reflect")
+        standardised = _medians(padded, median_width)
+    return standardised.nan_to_num().mean(dim=0)
 
 
 def _medians(values: Tensor, width: int) -> Tensor:
-    """Return the median of each ``width`` values side by side, ... x n to ... x (n - width + 1)."""
+    """Return the medians of adjacent values: ... x n to ... x (n - width + 1)."""
     if values.device.type != "cpu" or not values.isfinite().all():  # NaN sorts last
         return values.unfold(-1, width, 1).sort()[0][..., width // 2]
     rows = values.flatten(0, -2).numpy()
@@ -105,7 +108,7 @@ def _medians(values: Tensor, width: int) -> Tensor:
 
 
 def _sorted_medians(rows: NDArray[np.float32], width: int) -> NDArray[np.float32]:
-    """Do so by sorting all windows side by side: bubbles of minima and maxima, a tenth of a sort's time."""
+    """Compute the same with a bubble sort over whole rows, in a tenth of the time."""
     num_medians = rows.shape[1] - width + 1
     ranks = [rows[:, i : i + num_medians].copy() for i in range(width)]
     spare = np.empty_like(ranks[0])
@@ -118,7 +121,7 @@ def _sorted_medians(rows: NDArray[np.float32], width: int) -> NDArray[np.float32
 
 
 def _runs(tokens: Sequence[int], end_of_text: int) -> Iterator[tuple[int, int]]:
-    """Give start and end of each stretch of text between times."""
+    """Yield start and end of each run of text between timestamps."""
     start = None
     for i, token in enumerate([*tokens, end_of_text]):
         if token < end_of_text and start is None:

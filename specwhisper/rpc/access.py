@@ -1,4 +1,4 @@
-"""The one door that every call passes: who is not known by a token is turned away, whatever he asks for."""
+"""Authentication of calls: each call needs a valid token, whatever its method."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ from specwhisper.wire.status import ERROR_KEY
 
 logger = logging.getLogger(__name__)
 
-OPEN_TO_ALL = "/grpc.health.v1.Health/"  # whoever balances loads knows no tokens
-ANYBODY = ""
+NO_TOKEN_NEEDED = "/grpc.health.v1.Health/"  # load balancers have no token
+ANONYMOUS = ""
 
-# The name of who makes the call that is being answered; ANYBODY where no tokens are asked for.
-caller: ContextVar[str] = ContextVar("caller", default=ANYBODY)
+# The name of the current call's caller; ANONYMOUS if the server has no tokens.
+caller: ContextVar[str] = ContextVar("caller", default=ANONYMOUS)
 
 
 class Access(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no type hints
-    """Asks every call for a token, health excepted; also calls of methods that do not exist."""
+    """Refuses calls without a valid token, also of methods that do not exist; health needs none.
+
+    Parameters
+    ----------
+    metrics : counts the refused calls.
+    """
 
     def __init__(self, tokens: Tokens, metrics: ServerMetrics | None = None) -> None:
-        """Let those in who have one of these tokens; count the others, if there are metrics."""
         self._tokens = tokens
         self._count_error = metrics.count_error if metrics is not None else lambda _: None
 
@@ -37,20 +41,20 @@ class Access(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler | None:
-        """Let a call in, or answer it at the door."""
-        if handler_call_details.method.startswith(OPEN_TO_ALL):
+        """Return the handler of a method, or one that refuses the call."""
+        if handler_call_details.method.startswith(NO_TOKEN_NEEDED):
             return await continuation(handler_call_details)
         metadata = dict(handler_call_details.invocation_metadata or ())
         try:
             caller.set(self._tokens.name_of(metadata.get("authorization")))
         except Unauthenticated as error:
             self._count_error(error)
-            return _turned_away(handler_call_details.method, str(error))
+            return _refusal(handler_call_details.method, str(error))
         return await continuation(handler_call_details)
 
 
-def _turned_away(method: str, details: str) -> grpc.RpcMethodHandler:
-    """Make a handler that refuses; a stream's is right for calls of every shape."""
+def _refusal(method: str, details: str) -> grpc.RpcMethodHandler:
+    """Return a handler that refuses; a streaming one serves calls of every shape."""
 
     async def refuse(_: Any, context: Any) -> None:
         facts = {"method": method, "error": Unauthenticated.__name__, "peer": context.peer()}

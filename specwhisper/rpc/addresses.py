@@ -1,4 +1,4 @@
-"""Network addresses: ``HOST:PORT`` and which hosts only this machine can reach."""
+"""Network addresses: read, write and check ``HOST:PORT``; which hosts only this machine can reach."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Split ``HOST:PORT``; an IPv6 host stands in brackets, as in ``[::1]:50052``."""
+    """Split ``HOST:PORT``; an IPv6 host is in brackets, as in ``[::1]:50052``."""
     host, _, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if bracketed:
@@ -33,12 +33,12 @@ def join_address(host: str, port: int) -> str:
 
 
 def cannot_listen(host: str, port: int, error: OSError | None = None) -> InvalidRequest:
-    """Tell why nobody can listen there: :class:`PortTaken`, or what no waiting mends.
+    """Return why listening failed: :class:`PortTaken`, or an error that waiting does not solve.
 
     Parameters
     ----------
-    error : what the system said; without it, it is asked once more, and where it sees no hindrance now, the
-        port was taken a moment ago.
+    error : the system's error; without it, binding is tried again. If that succeeds, the port was taken a
+        moment ago.
     """
     error = error or bind_error(host, port)
     where = join_address(host, port)
@@ -48,7 +48,7 @@ def cannot_listen(host: str, port: int, error: OSError | None = None) -> Invalid
 
 
 def bind_error(host: str, port: int) -> OSError | None:
-    """Ask the system what hinders somebody to listen there now."""
+    """Try to bind an address; return the system's error, if any."""
     try:
         for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             with socket.socket(family, kind) as tried:
@@ -69,21 +69,21 @@ def is_address(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the host; names other than ``localhost`` count as reachable."""
+    """Return whether only this machine can reach the host; of names, that is ``localhost`` only."""
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def check_bind(
     host: str, *, insecure: bool, tls: ServerTls | None = None, tokens: Tokens | None = None
 ) -> None:
-    """Refuse to expose a server that is not encrypted, or lets everybody in, unless the operator insists."""
-    asks_who = tokens is not None or (tls is not None and tls.client_roots is not None)
-    if insecure or is_loopback(host) or (tls is not None and asks_who):
+    """Raise :class:`UnsafeBind` if other machines could reach a server without encryption or tokens."""
+    authenticates = tokens is not None or (tls is not None and tls.client_roots is not None)
+    if insecure or is_loopback(host) or (tls is not None and authenticates):
         return
-    wanted = (("encryption", tls is not None), ("a check of who calls", asks_who))
-    lacks = " and without ".join(name for name, is_there in wanted if not is_there)
+    needed = (("encryption", tls is not None), ("authentication", authenticates))
+    missing = " and without ".join(name for name, is_present in needed if not is_present)
     raise UnsafeBind(
-        f"Listening on '{host}' would open a server without {lacks} to the network: give it what it "
-        "lacks, use 127.0.0.1, or pass --insecure if everybody on that network may use it and read "
-        "along."
+        f"Listening on '{host}' would open a server without {missing} to the network: add certificates and "
+        "tokens, use 127.0.0.1, or pass --insecure if every client on that network may use it and read its "
+        "traffic."
     )

@@ -25,12 +25,12 @@ MAX_REPLY_BYTES = 8 * 1024 * 1024  # a vocabulary of 52,000 tokens takes 0.6 MB,
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How a caller reaches a server, and who it is.
+    """Encryption and token for calls to a server.
 
     Attributes
     ----------
-    tls : encrypts the connection; ``None`` leaves it open.
-    token : that the server knows the caller by, if it asks for one.
+    tls : encrypts the connection; ``None`` for none.
+    token : identifies the caller; ``None`` for none.
     """
 
     tls: ClientTls | None = None
@@ -145,7 +145,7 @@ def open_channel(
     else:
         tls = credentials.tls.credentials()
         channel = grpc.aio.secure_channel(resolved or address, tls, options=options)
-    return _Telling(channel, address, credentials.token)
+    return _AuthenticatedChannel(channel, address, credentials.token)
 
 
 def with_true_status(call: Call) -> Call:
@@ -161,11 +161,10 @@ def with_true_status(call: Call) -> Call:
     return call
 
 
-class _Telling(grpc.aio.Channel):  # type: ignore[misc]  # grpc has no type hints
-    """A channel whose every call tells who makes it, under which name, and what trace it is part of.
+class _AuthenticatedChannel(grpc.aio.Channel):  # type: ignore[misc]  # grpc has no type hints
+    """A channel whose calls carry the token, the request id and the trace context.
 
-    A token is told encrypted or within a machine. gRPC's own call credentials want encryption on loopback
-    too, and its interceptors wrap the calls.
+    gRPC's own call credentials require encryption on loopback too, and its interceptors wrap the calls.
     """
 
     def __init__(self, channel: grpc.aio.Channel, address: str, token: str | None) -> None:
@@ -184,7 +183,7 @@ class _Telling(grpc.aio.Channel):  # type: ignore[misc]  # grpc has no type hint
         await self._channel.close(grace)
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        """Tell whether it is connected."""
+        """Return the state of the connection."""
         return self._channel.get_state(try_to_connect)
 
     async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
@@ -196,30 +195,30 @@ class _Telling(grpc.aio.Channel):  # type: ignore[misc]  # grpc has no type hint
         await self._channel.channel_ready()
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Make a method's calls."""
-        return self._telling(method, self._channel.unary_unary(method, *args, **kwargs))
+        """Return the callable of a method."""
+        return self._with_metadata(method, self._channel.unary_unary(method, *args, **kwargs))
 
     def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Make a method's calls."""
-        return self._telling(method, self._channel.unary_stream(method, *args, **kwargs))
+        """Return the callable of a method."""
+        return self._with_metadata(method, self._channel.unary_stream(method, *args, **kwargs))
 
     def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Make a method's calls."""
-        return self._telling(method, self._channel.stream_unary(method, *args, **kwargs))
+        """Return the callable of a method."""
+        return self._with_metadata(method, self._channel.stream_unary(method, *args, **kwargs))
 
     def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Make a method's calls."""
-        return self._telling(method, self._channel.stream_stream(method, *args, **kwargs))
+        """Return the callable of a method."""
+        return self._with_metadata(method, self._channel.stream_stream(method, *args, **kwargs))
 
-    def _telling(self, method: str, make: Callable[..., Any]) -> Callable[..., Any]:
+    def _with_metadata(self, method: str, make: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, metadata: Iterable[tuple[str, str | bytes]] = (), **kwargs: Any) -> Any:
-            told = [*self._credentials, *metadata]
-            if not any(key == request_id.KEY for key, _ in told):
-                told.append((request_id.KEY, request_id.current_request_id()))
-            follow = tracing.start_call_span(method, self._address, told)
-            made = make(*args, metadata=tuple(told), **kwargs)
+            sent = [*self._credentials, *metadata]
+            if not any(key == request_id.KEY for key, _ in sent):
+                sent.append((request_id.KEY, request_id.current_request_id()))
+            follow = tracing.start_call_span(method, self._address, sent)
+            started = make(*args, metadata=tuple(sent), **kwargs)
             if follow is not None:
-                follow(made)
-            return made
+                follow(started)
+            return started
 
         return call

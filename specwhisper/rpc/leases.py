@@ -1,7 +1,7 @@
-"""Leases: the short-lived right to open a session here, for one caller, signed by who gave it.
+"""Leases: the short-lived right of one caller to open a session at one target, signed by that target.
 
-Addresses are handed on, kept and used again: the port of a target that has died may be another one's a second
-later. A lease is good only at the target that gave it: who comes with an old one is told to ask anew.
+Addresses are passed on, cached and reused: a second after a target has died, its port may belong to another
+one. A lease is valid only at the target that granted it; a caller with another lease must ask for a new one.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ LIFETIME_S = 60.0
 
 
 class Leases:
-    """Gives leases and knows them again; the key never leaves this process.
+    """Grants and checks leases; the key never leaves this process.
 
     Parameters
     ----------
-    lifetime_s : how long one is good for.
+    lifetime_s : how long a lease is valid.
     """
 
     def __init__(self, lifetime_s: float = LIFETIME_S, *, clock: Callable[[], float] = monotonic) -> None:
@@ -30,17 +30,17 @@ class Leases:
         self._clock = clock
 
     def grant(self, caller: str) -> str:
-        """Give a caller, by name, a lease."""
+        """Return a new lease for a caller, by name."""
         until_ms = str(int((self._clock() + self._lifetime_s) * 1000))
         return f"{until_ms}.{self._signature(until_ms, caller)}"
 
     def check(self, lease: str, caller: str) -> None:
-        """Refuse what was not given by this target, to this caller, or too long ago."""
+        """Raise :class:`LeaseRefused` unless this target granted this caller the lease, and it is valid."""
         until_ms, _, signature = lease.partition(".")
         if not hmac.compare_digest(signature.encode(), self._signature(until_ms, caller).encode()):
-            raise LeaseRefused("This target has given you no such lease: ask Locate for one.")
+            raise LeaseRefused("This target has granted you no such lease: ask Locate for one.")
         if self._clock() * 1000 > int(until_ms):
-            raise LeaseRefused(f"This lease was good for {self._lifetime_s:g} s: ask Locate for a new one.")
+            raise LeaseRefused(f"This lease was valid for {self._lifetime_s:g} s: ask Locate for a new one.")
 
     def _signature(self, until_ms: str, caller: str) -> str:
         return hmac.digest(self._key, f"{until_ms} {caller}".encode(), "sha256").hex()

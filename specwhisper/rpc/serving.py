@@ -1,4 +1,4 @@
-"""What every server process shares: limits, health, reflection, a safe address and an orderly end."""
+"""Start, run and stop a gRPC server: limits, health, reflection, metrics, drain."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from specwhisper.rpc.serving_options import ServingOptions
 
 logger = logging.getLogger(__name__)
 
-HANDSHAKE_S = 20.0  # for who connects; whoever says nothing is hung up on
-# For a connection without a call; clients open another one by themselves. How old one may become is not
-# bounded: behind its grace, gRPC cuts off the calls that are open, and a session may last for hours.
+HANDSHAKE_S = 20.0  # a client that sends nothing is disconnected
+# Of a connection without a call; clients open another one by themselves. A connection's age has no limit:
+# gRPC would cut off open calls after its grace, and a session may last for hours.
 IDLE_CONNECTION_S = 300.0
-# At once: who has no token may connect, and each connection is a file of this process. One is a draft server,
-# or a client with all of its streams.
+# Clients without a token may connect too, and each connection is a file of this process. A draft server has
+# one, and so has a client with all of its streams.
 MAX_CONNECTIONS = 1_000
-GOODBYE_S = 0.5  # for the last bytes, once no call of ours is open
+CLOSE_S = 0.5  # for the last bytes, once no call of ours is open
 
 # Adds a servicer to a server, as generated: ``partial(add_VerificationServicer_to_server, servicer)``.
 AddServicer = Callable[[grpc.aio.Server], Any]
@@ -39,11 +39,16 @@ OnDrain = Callable[[], Awaitable[None]]
 
 
 class RunningServer:
-    """A started server: its address, that of its metrics if it serves any, and the way to stop it.
+    """A started server.
 
     Parameters
     ----------
-    beside : what ends with the server.
+    beside : closed with the server.
+
+    Attributes
+    ----------
+    address, metrics_address : ``HOST:PORT``; ``metrics_address`` is ``None`` without metrics.
+    calls : counts the open calls.
     """
 
     def __init__(
@@ -63,7 +68,7 @@ class RunningServer:
         self._beside = beside
 
     async def stop(self, drain_timeout_s: float, on_drain: OnDrain | None = None) -> None:
-        """Say "not serving", refuse new calls, let open ones end in time, then stop."""
+        """Report "not serving", refuse new calls, wait for open ones up to a timeout, then stop."""
         await self._health.enter_graceful_shutdown()
         self.calls.drain()
         logger.info("draining", extra={"address": self.address, "open_calls": self.calls.num_open})
@@ -76,7 +81,7 @@ class RunningServer:
             logger.warning("cut off", extra={"address": self.address, "open_calls": self.calls.num_open})
         finally:
             async with self._beside:
-                await self._server.stop(GOODBYE_S)
+                await self._server.stop(CLOSE_S)
         logger.info("stopped", extra={"address": self.address})
 
 
@@ -86,10 +91,10 @@ async def start_server(
     metrics: ServerMetrics | None = None,
     check_health: CheckHealth | None = None,
 ) -> RunningServer:
-    """Start a server of the named services (full protobuf names), healthy from the first moment.
+    """Start a server of the named services (full protobuf names).
 
-    All of it starts, or nothing: where a port is taken, no other one stays bound. With ``check_health``, it
-    is healthy for as long as that returns in time.
+    It starts completely or not at all: if a port is taken, no other one stays bound. It is healthy from the
+    start, and with ``check_health`` for as long as that returns in time.
     """
     calls = OpenCalls()
     interceptor = CallInterceptor(calls, options.session_timeout_s, options.idle_timeout_s, metrics)
@@ -119,7 +124,7 @@ async def start_server(
         reflection.enable_server_reflection(names, server)
     metrics_address = None
     async with AsyncExitStack() as beside:
-        # Before calls: grpc never lets a port go that was bound and not served.
+        # Before the gRPC port: grpc never releases a port that was bound and not served.
         if metrics is not None and options.metrics_port is not None:
             metrics_address = await beside.enter_async_context(
                 serving_page(
@@ -141,7 +146,7 @@ async def start_server(
 
 
 def _listen(server: grpc.aio.Server, options: ServingOptions) -> str:
-    """Bind where a server is reached, and give the address."""
+    """Bind the server's address, and return it."""
     wanted = join_address(options.host, options.port)
     try:
         if options.tls is None:
@@ -150,7 +155,7 @@ def _listen(server: grpc.aio.Server, options: ServingOptions) -> str:
             port = server.add_secure_port(wanted, options.tls.credentials())
     except RuntimeError as error:
         if options.tls is not None:
-            options.tls.context()  # raises where certificate and key are what is wrong
+            options.tls.context()  # raises if certificate or key is the cause
         raise cannot_listen(options.host, options.port) from error
     if options.local_socket is not None:
         server.add_insecure_port(f"unix:{options.local_socket}")
@@ -167,9 +172,9 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT, then stop in order; further signals change nothing.
 
-    ``on_drain`` runs after health has changed and before open calls are waited for: the moment to tell their
-    peers to go elsewhere. ``check_health`` is asked every few seconds, as in :func:`start_server`. The log
-    line "ready" carries the address.
+    ``on_drain`` runs after health has changed and before open calls are waited for: it asks their peers to
+    migrate. ``check_health`` is called every few seconds, as in :func:`start_server`. The log line "ready"
+    has the address.
     """
     stop = asyncio.Event()
     with stop_signals(stop.set):

@@ -1,4 +1,4 @@
-"""Encryption: what servers show, what clients trust, and how either proves who it is."""
+"""TLS certificates of servers and clients."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """What a server shows to its clients.
+    """A server's certificate, and the CA bundle for client certificates.
 
     Attributes
     ----------
     certificate, key : PEM files; read again for each connection, so that a new certificate needs no restart.
-    client_roots : PEM file of the authorities that client certificates must be signed by; ``None`` asks for
-        no certificate.
+    client_roots : CA bundle (PEM) used to verify client certificates; ``None`` requests none.
     """
 
     certificate: Path
@@ -33,19 +32,19 @@ class ServerTls:
 
     def __post_init__(self) -> None:
         self._read()
-        self.context()  # gRPC would say what is wrong when the model is loaded, or never
+        self.context()  # gRPC reports invalid files only after the model is loaded, or never
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Give the credentials of a listening port."""
+        """Return the credentials of a listening gRPC port."""
         return grpc.dynamic_ssl_server_credentials(
             self._read(), self._read_again, require_client_authentication=self.client_roots is not None
         )
 
     def context(self) -> ssl.SSLContext:
-        """Give the same for HTTP, with the files as they are now."""
+        """Return the context of an HTTP server, from the files as they are now."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.set_alpn_protocols(["http/1.1"])
-        _show(context, self.certificate, self.key)
+        _load_chain(context, self.certificate, self.key)
         if self.client_roots is not None:
             try:
                 context.load_verify_locations(self.client_roots)
@@ -55,7 +54,7 @@ class ServerTls:
         return context
 
     def _read_again(self) -> grpc.ServerCertificateConfiguration | None:
-        """Read the files for another connection; ``None`` goes on with what was read last."""
+        """Read the files for another connection; ``None`` keeps the last valid ones."""
         try:
             return self._read()
         except InvalidRequest as error:
@@ -102,14 +101,13 @@ def server_tls(
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """Whom a client trusts, and what it shows.
+    """The CA bundle of a client, and its certificate.
 
     Attributes
     ----------
-    roots : PEM file of the authorities that the server's certificate must be signed by; ``None`` for gRPC's
-        own list.
-    certificate, key : PEM files, where the server asks for them.
-    server_name : what the server's certificate has to name, where that is not the host of its address.
+    roots : CA bundle (PEM) used to verify the server's certificate; ``None`` for gRPC's own.
+    certificate, key : PEM files, if the server requires them.
+    server_name : host name in the server's certificate, if it is not the host of the address.
     """
 
     roots: Path | None = None
@@ -121,20 +119,20 @@ class ClientTls:
         if (self.certificate is None) != (self.key is None):
             raise InvalidRequest("A client certificate and its key belong together: give both, or neither.")
         self.credentials()
-        self.context()  # gRPC itself takes what is no certificate, and then trusts nobody
+        self.context()  # gRPC accepts a file without a certificate, and then rejects every server
 
     def context(self) -> ssl.SSLContext:
-        """Give the same for HTTP; without roots, the system's are trusted."""
+        """Return the context of an HTTP client; without roots, the system's are trusted."""
         try:
             context = ssl.create_default_context(cafile=self.roots)
         except OSError as error:
             raise _no_roots(self.roots, error) from error
         if self.certificate is not None and self.key is not None:
-            _show(context, self.certificate, self.key)
+            _load_chain(context, self.certificate, self.key)
         return context
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Give the credentials of a channel."""
+        """Return the credentials of a gRPC channel."""
         return grpc.ssl_channel_credentials(*map(_read_if_any, (self.roots, self.key, self.certificate)))
 
 
@@ -149,9 +147,9 @@ def read_pem(path: Path) -> bytes:
     return pem
 
 
-def _show(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+def _load_chain(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     try:
-        context.load_cert_chain(certificate, key, password=lambda: "")  # and asks nobody for one
+        context.load_cert_chain(certificate, key, password=lambda: "")  # else an encrypted key would prompt
     except OSError as error:  # as all of ssl's are
         raise InvalidRequest(f"{certificate} and {key} cannot be used together: {error.strerror}.") from error
 

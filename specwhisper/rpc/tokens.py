@@ -1,4 +1,4 @@
-"""Who may call a server: bearer tokens, one a line, in a file or in the environment."""
+"""Bearer tokens of callers, one a line, in a file or in the environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 TOKEN = re.compile(r"[!-~]{16,512}")  # shorter ones can be guessed
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 SCHEME = "bearer "
-TOKENS = "SPECWHISPER_TOKENS"  # the variable that holds the lines themselves
+TOKENS = "SPECWHISPER_TOKENS"  # the variable that holds the lines
 
 TokensFlag = Annotated[
     Path | None,
@@ -33,19 +33,25 @@ TokensFlag = Annotated[
 
 
 class Tokens:
-    """Knows the tokens of callers by name; of the tokens it keeps digests only.
+    """Maps tokens to the names of callers; keeps only digests of the tokens.
 
-    Several may have one name, so that a token can be changed without a moment in which none is valid.
+    Several tokens may have one name, so that a token can be replaced without a moment in which none is valid.
+
+    Parameters
+    ----------
+    tokens : name of the caller by token.
     """
 
     def __init__(self, tokens: Mapping[str, str]) -> None:
-        """Take tokens and the names of who holds them."""
         self._names = _digests(tokens)
 
     def name_of(self, authorization: str | bytes | None) -> str:
-        """Tell who calls, by the header of that name; :class:`Unauthenticated` where nobody is known by it.
+        """Return the caller's name by its ``authorization`` header, in constant time.
 
-        It takes as long whichever token is right, or none.
+        Raises
+        ------
+        Unauthenticated
+            if the header has no known token.
         """
         header = authorization.decode("latin-1") if isinstance(authorization, bytes) else authorization or ""
         if not header[: len(SCHEME)].lower() == SCHEME:
@@ -61,22 +67,21 @@ class Tokens:
 
 
 class TokensFile(Tokens):
-    """Those of a file as it is when somebody calls: who is taken out of it gets in no more.
+    """The tokens of a file, read again when it has changed: a removed token is refused from the next call on.
 
-    A file that is gone, or has a malformed line, changes nothing: half of it may be written yet. One that
-    holds no token admits nobody: whoever was there has been taken out. Open calls go on to their ends.
+    A file that is missing or has a malformed line changes nothing: it may be half written. A file without a
+    token refuses every call. Open calls continue to their ends. The first reading must succeed.
     """
 
     def __init__(self, path: Path) -> None:
-        """Read a file, which has to be right the first time."""
         self._path = path
-        self._stamp = self._now()
+        self._stamp = self._current_stamp()
         super().__init__(_some(_read(_lines(path), str(path)), str(path)))
 
     def name_of(self, authorization: str | bytes | None) -> str:
-        """Tell who calls, by the newest tokens."""
-        if (now := self._now()) != self._stamp:
-            self._stamp = now  # before it is read: what is written meanwhile is another change
+        """Return the caller's name by the current tokens."""
+        if (now := self._current_stamp()) != self._stamp:
+            self._stamp = now  # before reading: a write in between is another change
             try:
                 self._names = _digests(_read(_lines(self._path), str(self._path)))
                 logger.info("tokens read", extra={"path": str(self._path), "tokens": len(self._names)})
@@ -84,8 +89,8 @@ class TokensFile(Tokens):
                 logger.warning("tokens kept", extra={"error": str(error)})
         return super().name_of(authorization)
 
-    def _now(self) -> tuple[int, int, int] | None:
-        """Tell one state of the file from another, also where it is a link that leads elsewhere now."""
+    def _current_stamp(self) -> tuple[int, int, int] | None:
+        """Return what changes with the file, also if it is a link that now leads elsewhere."""
         try:
             file = self._path.stat()
         except OSError:
@@ -97,7 +102,7 @@ def read_tokens(tokens_file: TokensFlag = None) -> Tokens | None:
     """Read the callers' tokens; without a file, the variable may hold the lines, or there are none."""
     if tokens_file is not None:
         return TokensFile(tokens_file)
-    if (lines := os.environ.get(TOKENS)) is not None:  # an empty one is a mistake, and no open door
+    if (lines := os.environ.get(TOKENS)) is not None:  # an empty one must not admit all
         return Tokens(_some(_read(lines.splitlines(), f"${TOKENS}"), f"${TOKENS}"))
     return None
 
@@ -108,7 +113,7 @@ def _digests(tokens: Mapping[str, str]) -> dict[bytes, str]:
 
 def _some(tokens: dict[str, str], where: str) -> dict[str, str]:
     if not tokens:
-        raise InvalidRequest(f"{where} holds no token: nobody could call the server.")
+        raise InvalidRequest(f"{where} holds no token: every call would be refused.")
     return tokens
 
 
@@ -132,13 +137,13 @@ def _read(lines: Iterable[str], where: str) -> dict[str, str]:
 
 
 def read_token(path: Path | None, variable: str) -> str | None:
-    """Read what a client shows: the file's only word, or else the environment's; ``None`` without either."""
+    """Read the token of a client, from a file or else the environment; ``None`` without either."""
     token = "\n".join(_lines(path)).strip() if path is not None else os.environ.get(variable)
     if token is None:
         return None
     where = str(path) if path is not None else f"${variable}"
     if "\n" in token:
-        raise InvalidRequest(f"{where} has several lines: a client shows one token, and nothing beside it.")
+        raise InvalidRequest(f"{where} has several lines: it must hold one token, and nothing else.")
     if not TOKEN.fullmatch(token):
         raise InvalidRequest(f"{where} is no token: it has 16 to 512 visible ASCII characters and no spaces.")
     return token

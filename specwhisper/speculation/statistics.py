@@ -100,6 +100,16 @@ class SpeculationStatistics:
         """Committed tokens per forward pass of the target; 0 before the first."""
         return self.num_committed / self.num_forwards if self.num_forwards else 0.0
 
+    @property
+    def overall_acceptance_rate(self) -> float:
+        """:attr:`acceptance_rate` under the name that other speculative decoders use."""
+        return self.acceptance_rate
+
+    @property
+    def avg_tokens_per_iteration(self) -> float:
+        """:attr:`tokens_per_forward` under the name that other speculative decoders use."""
+        return self.tokens_per_forward
+
     def observe(self, message: WindowOpened | Candidates | Commit | DraftReport) -> None:
         """Count a message of the session, or a report of its draft."""
         match message:

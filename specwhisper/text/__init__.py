@@ -1,1 +1,1 @@
-"""Text models as draft and target: the same engines, with a prompt in the place of audio."""
+"""Text models as draft and target: the same engines, with prompts for audio."""

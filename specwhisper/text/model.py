@@ -1,4 +1,4 @@
-"""A causal language model in slots: what :class:`specwhisper.model.model.Model` asks for, without audio."""
+"""A causal language model with slots, behind the interface of Whisper models."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from specwhisper.model.choosing import Row, Scores, choose
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Window, WordAlignment
 
-Cache = list[tuple[Tensor, Tensor]]  # keys and values by layer, each 1 x heads x tokens x size
+Cache = list[tuple[Tensor, Tensor]]  # keys and values of each layer, 1 x heads x tokens x head size
 
-BLOCK = 64  # tokens for which a slot's cache grows at once
-MAX_UNSCORED = 8  # tokens of a row whose logits are not needed; a row with more is a prompt
+BLOCK = 64  # tokens by which a slot's cache grows
+MAX_UNSCORED = 8  # tokens of a row without needed logits; a row with more is a prompt
 
 
 class TextModel:
     """A transformers model with ``num_slots`` caches.
 
-    In float32 a row's logits may differ in the last bits by what else is in the forward pass.
+    A row's logits may depend on the other rows of its forward pass, in the last bits.
 
     Parameters
     ----------
-    model, tokenizer : as ``AutoModelForCausalLM`` and ``AutoTokenizer`` give them.
-    vocabulary_size : ids above are never written: models are padded to different sizes.
+    model, tokenizer : of ``AutoModelForCausalLM`` and ``AutoTokenizer``.
+    vocabulary_size : larger ids are never chosen: models are padded to different sizes.
     """
 
-    num_mel_bins = 80  # of the silence that stands in for audio
+    num_mel_bins = 80  # of the silence in place of audio
     max_windows = 1
     has_word_times = False
 
@@ -46,7 +46,7 @@ class TextModel:
         self._caches: list[Cache] = [[] for _ in range(num_slots)]  # with room for more tokens
         self._lengths = [0] * num_slots
         end = model.generation_config.eos_token_id
-        # One behind the last token, which is never written, where a model has no end of its own.
+        # Without an end-of-text token: an id after the last one, which is never chosen.
         ends = [vocabulary_size] if end is None else [end] if isinstance(end, int) else list(end)
         self._takes_positions = "position_ids" in signature(model.forward).parameters
         self.num_slots = num_slots
@@ -55,7 +55,7 @@ class TextModel:
             tokens=("",) * vocabulary_size,
             end_of_text=ends[0],
             more_ends=tuple(ends[1:]),
-            start_of_transcript=vocabulary_size,  # nothing that a prompt could hold
+            start_of_transcript=vocabulary_size,  # an id that no prompt holds
             no_timestamps=None,
             timestamp_begin=vocabulary_size,
             max_length=self.max_positions,
@@ -69,7 +69,7 @@ class TextModel:
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         """Append each row's tokens to its slot and choose after each candidate.
 
-        Rows share one forward pass, but for prompts, which are run alone: every row would get as many logits.
+        Rows share a forward pass. Prompts run alone, because every row of a pass has equally many logits.
         """
         prompts = [row for row in rows if len(row.tokens) - row.num_candidates > MAX_UNSCORED]
         others = [row for row in rows if row not in prompts]
@@ -82,7 +82,7 @@ class TextModel:
         """Run one forward pass over all rows.
 
         Caches are padded on the left to the longest, tokens on the right: a row's tokens follow its cache.
-        Each slot then takes a copy of what is new: a view would keep the whole batch's cache alive.
+        Each slot then copies its new part: a view would keep the whole batch's cache alive.
 
         Returns
         -------
@@ -132,34 +132,34 @@ class TextModel:
         ]
 
     def rollback(self, slot: int, length: int) -> None:
-        """Forget all but the first ``length`` tokens of a slot; an empty one holds no memory."""
+        """Remove all but the first ``length`` tokens of a slot; free an empty one."""
         self._lengths[slot] = min(self._lengths[slot], length)
         if not self._lengths[slot]:
             self._caches[slot] = []
 
     def length(self, slot: int) -> int:
-        """Tell how many tokens a slot holds."""
+        """Return the number of tokens in a slot."""
         return self._lengths[slot]
 
     def tokenize(self, text: str) -> tuple[int, ...]:
-        """Turn a prompt into tokens, special ones included."""
+        """Return a prompt's tokens, special ones included."""
         return tuple(self._tokenizer(text).input_ids)
 
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[WordAlignment, ...]]:
-        """Refuse: nothing is spoken here."""
+        """Refuse: a text has no word times."""
         raise UnsupportedOption("A text model has no word times.")
 
     def attended_ms(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[float, ...]]:
-        """Refuse, likewise."""
-        raise UnsupportedOption("A text model looks at no audio.")
+        """Refuse: a text has no audio."""
+        raise UnsupportedOption("A text model has no audio.")
 
 
 def _joined(caches: Sequence[Cache], length: int) -> Any:
-    """Join the caches of several rows to one for transformers, padded on the left to ``length``."""
+    """Join rows' caches for transformers, padded on the left to ``length``."""
     joined = DynamicCache()
     for i in range(max(map(len, caches))):
         some = next(cache[i] for cache in caches if cache)

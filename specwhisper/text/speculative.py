@@ -1,4 +1,4 @@
-"""Draft and target text models in one process: ``SpeculativeLM(draft, final).generate(prompt)``."""
+"""Draft and target text models in one process: :class:`SpeculativeLM`."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any, overload
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from specwhisper.api.results import Stats
 from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.api.transcribe_call import check_batch_size
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch, RecordingsFailed
 from specwhisper.options import DecodingOptions, options_from
+from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.text.model import TextModel
-from specwhisper.transcription.transcript import Transcript
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.windows import ClosedWindow, Windows
 from specwhisper.types import Mode, Outcome, Window
 
 OPTION_NAMES = frozenset(
     "temperature temperatures top_k top_p seed acceptance acceptance_threshold beam_size num_beams".split()
 )
-NOTHING = bytes(2)  # one sample of silence: the engines want audio before they begin
+SILENCE = bytes(2)  # one sample: the engines need audio to begin
 
 
 class PromptWindow(Windows):
@@ -46,7 +46,7 @@ class PromptWindow(Windows):
         no_speech_prob: float | None = None,
         attended_ms: Sequence[float] = (),
     ) -> ClosedWindow:
-        """Keep it; no other window follows."""
+        """Keep the window; no other one follows."""
         self.next_frame = window.num_frames
         return ClosedWindow(Outcome.KEPT, (), ())
 
@@ -56,33 +56,33 @@ class PromptWindow(Windows):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a model wrote behind a prompt; it prints as its text.
+    """The text that follows a prompt; it prints as its text.
 
-    ``tokens`` end with end-of-text where the model ended.
+    ``tokens`` end with end-of-text if the model ended.
     """
 
     text: str
     tokens: tuple[int, ...]
-    stats: Stats
+    stats: SpeculationStatistics
 
     def __str__(self) -> str:
         return self.text
 
 
 class SpeculativeLM:
-    """Continues prompts with a large model at the speed of a pair; the text is the large model's own.
+    """Continues prompts with a large model, faster with a draft; the text is its own.
 
-    Beside other prompts a row's logits may differ in their last bits from those that it has alone, so where
-    two tokens are as good as equal, a text may go on with the other one.
+    In a batch, logits may differ in their last bits from those of a prompt alone. So a text may continue
+    differently where two tokens are equally likely.
 
-    Thread-safe: calls from several threads share the ``batch_size`` slots and every forward pass.
+    Thread-safe: calls of several threads share the ``batch_size`` slots and every forward pass.
 
     Parameters
     ----------
     draft_model, final_model : hub ids or folders of causal language models with one tokenizer, such as
         TinyLlama and Llama 2.
     device, dtype : of both, as torch names them.
-    batch_size : prompts that are continued side by side, of all calls together.
+    batch_size : most prompts that are continued at once, of all calls together.
     """
 
     def __init__(
@@ -123,14 +123,17 @@ class SpeculativeLM:
     def generate(
         self, prompt: str | Sequence[str], *, max_new_tokens: int = 256, **options: Any
     ) -> Completion | list[Completion]:
-        """Continue a prompt, or several side by side.
+        """Continue one prompt or several.
 
-        ``options`` override the config, also with ``None``: temperature, top_k, top_p, seed, acceptance,
+        ``options`` override the config, even with ``None``: temperature, top_k, top_p, seed, acceptance,
         acceptance_threshold.
 
-        Prompts that are too long, empty or no text are all named before anything is written. If another one
-        fails, the others are continued, then :class:`RecordingsFailed` is raised with their results; a single
-        prompt raises its own error.
+        Raises
+        ------
+        InvalidRequest
+            if prompts are too long, empty or no text; before any is continued.
+        RecordingsFailed
+            if another error ends some of several prompts, with the results of the others.
         """
         if unknown := options.keys() - OPTION_NAMES:
             raise InvalidRequest(
@@ -139,11 +142,11 @@ class SpeculativeLM:
         limits = {"max_new_tokens": max_new_tokens, "timestamps": False}
         wanted = options_from(self.config.decoding, options | limits)
         if len(wanted.temperatures) > 1:
-            raise InvalidRequest("A text is written once: name one temperature.")
+            raise InvalidRequest("A text has no fallback: name one temperature.")
         is_one = isinstance(prompt, str)
         asked = self._asked([prompt] if isinstance(prompt, str) else prompt, wanted, is_one=is_one)
         length = self.config.draft_length(Mode.TARGET_ONLY if self._draft is None else Mode.ONE_PROCESS)
-        prepared = (Prepared(NOTHING, options) for options in asked)
+        prepared = (Prepared(SILENCE, options) for options in asked)
         written = dict(self._pair.transcribe(prepared, length, max_sessions=self._target.num_slots))
         errors = {place: result for place, result in written.items() if isinstance(result, Exception)}
         if errors and is_one:
@@ -156,7 +159,7 @@ class SpeculativeLM:
     def _asked(
         self, prompts: Sequence[str], wanted: DecodingOptions, *, is_one: bool
     ) -> list[DecodingOptions]:
-        """Return the options of each prompt; raise one error that names all that cannot be continued."""
+        """Return the options of each prompt; raise one error for all invalid ones."""
         asked: list[DecodingOptions] = []
         errors: dict[int, InvalidRequest] = {}
         for place, text in enumerate(prompts):
@@ -174,12 +177,12 @@ class SpeculativeLM:
             raise InvalidRequest(f"{len(named)} prompts cannot be continued. {' '.join(named)}")
         return asked
 
-    def _completion(self, written: Transcript | Exception) -> Any:
+    def _completion(self, written: Transcription | Exception) -> Any:
         if isinstance(written, Exception):
             return written
         (tokens,) = written.window_tokens
         text = self._tokenizer.decode(tokens, skip_special_tokens=True)
-        return Completion(text, tokens, Stats(written.statistics))
+        return Completion(text, tokens, written.stats or SpeculationStatistics())
 
 
 def _text(prompt: Any) -> str:

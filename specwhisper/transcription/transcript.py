@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import inf
 
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.open_window import OpenWindow
 from specwhisper.transcription.segments import split_window
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     SAMPLE_RATE,
@@ -22,34 +23,6 @@ from specwhisper.types import (
 )
 
 
-@dataclass(slots=True)
-class Transcript:
-    """A finished transcription.
-
-    Attributes
-    ----------
-    language : code of the speech.
-    language_probs : by code, where the language was detected.
-    window_tokens : tokens of each window that was kept, end-of-text included.
-    num_samples : length of the recording, where known.
-    """
-
-    segments: list[Segment]
-    statistics: SpeculationStatistics
-    language: str = "en"
-    language_probs: Mapping[str, float] = field(default_factory=dict)
-    window_tokens: list[tuple[int, ...]] = field(default_factory=list)
-    num_samples: int = 0
-
-    @property
-    def text(self) -> str:
-        """The whole text."""
-        return "".join(segment.text for segment in self.segments)
-
-    def __str__(self) -> str:
-        return self.text
-
-
 class TranscriptBuilder:
     """Builds the transcript of one recording from windows, candidates and commits.
 
@@ -57,7 +30,7 @@ class TranscriptBuilder:
     ----------
     segments : the segments of all windows that were kept.
     num_samples : length of the recording so far, set by the caller; no segment ends after it.
-    language, language_probs : as :class:`Transcript` has them.
+    language, language_probs : as :class:`Transcription` has them.
     statistics : how the draft has done so far.
     """
 
@@ -116,15 +89,15 @@ class TranscriptBuilder:
                 return self._append(message, self._open)
         return []
 
-    def finish(self) -> Transcript:
-        """Return the transcript of all messages so far."""
-        return Transcript(
-            self.segments,
-            self.statistics,
-            self.language,
-            self.language_probs,
-            self._window_tokens,
-            self.num_samples,
+    def finish(self) -> Transcription:
+        """Return the transcription by all messages so far."""
+        return Transcription(
+            segments=tuple(self.segments),
+            language=self.language,
+            language_probs=self.language_probs,
+            duration_s=self.num_samples / SAMPLE_RATE,
+            stats=self.statistics,
+            window_tokens=tuple(self._window_tokens),
         )
 
     def _append(self, commit: Commit, opened: OpenWindow) -> list[Segment]:

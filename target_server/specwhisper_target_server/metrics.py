@@ -1,4 +1,4 @@
-"""What a target server counts."""
+"""Metrics of a target server."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from specwhisper.observe.metrics.server import ServerMetrics
 
 
 class TargetMetrics(ServerMetrics):
-    """Sessions, errors, and what the engine does; all names begin with ``specwhisper_target_``.
+    """Counts sessions, errors and the engine's work; names begin with ``specwhisper_target_``.
 
     Attributes
     ----------
-    engine : counts the engine's events.
+    engine : metrics of the engine.
     """
 
     def __init__(self, checkpoint: Checkpoint, device: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Put a target together: checkpoint, slots, engine thread, gRPC."""
+"""Assemble and run a target server: checkpoint, slots, engine thread, gRPC."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ async def running_service(
     model: Model | None = None,
     leases: Leases | None = None,
 ) -> AsyncIterator[VerificationService]:
-    """Keep the engine of a checkpoint running; inside the event loop that serves it.
+    """Run the engine of a checkpoint, within the event loop that serves it.
 
     Parameters
     ----------
-    model : what transcribes; by default the checkpoint itself, placed in slots.
-    leases : the right to open a session, which ``Locate`` gives; ``None`` asks for none.
+    model : transcribes; by default the checkpoint itself, placed in slots.
+    leases : required to open a session, and granted by ``Locate``; ``None`` requires none.
     """
     metrics = TargetMetrics(checkpoint, config.device)
     failpoints = config.failpoints
@@ -91,7 +91,7 @@ def _placed(config: TargetConfig, checkpoint: Checkpoint) -> WhisperModel:
 async def loaded_service(
     config: TargetConfig, leases: Leases | None = None
 ) -> AsyncIterator[VerificationService]:
-    """Load the model and keep its engine running."""
+    """Load the model and run its engine."""
     configure_tracing("specwhisper-target-server")
     prepare_process(config.device, config.threads, config.cores)
     checkpoint = named_by_precision(
@@ -112,7 +112,7 @@ def named_by_precision(checkpoint: Checkpoint, cross_cache: str | None) -> Check
 
 
 def services_of(service: VerificationService) -> Mapping[str, AddServicer]:
-    """Name what the service is offered as."""
+    """Return the gRPC services that the servicer offers, by name."""
     return {SERVICE_NAME: partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)}
 
 

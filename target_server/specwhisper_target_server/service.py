@@ -1,4 +1,4 @@
-"""The gRPC face of the target: one stream per session, in front of the engine's thread."""
+"""The gRPC service of the target: one stream per session, served by the engine's thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from specwhisper.model.checkpoint import Checkpoint
 from specwhisper.observe.tracing import note_event
 from specwhisper.observe.window_spans import WindowSpans
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.access import ANYBODY, caller
+from specwhisper.rpc.access import ANONYMOUS, caller
 from specwhisper.rpc.eviction import Evictor
 from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving_options import ServingOptions
@@ -33,9 +33,9 @@ from specwhisper_target_server.metrics import TargetMetrics
 
 logger = logging.getLogger(__name__)
 
-# Of one session, that wait for the engine's next step:
+# Of one session, waiting for the engine's next step:
 MAX_POSTED_MESSAGES = 32
-MAX_POSTED_BYTES = 1024 * 1024  # of samples, which a compressed message may hold many of
+MAX_POSTED_BYTES = 1024 * 1024  # of samples, of which a compressed message may hold many
 
 
 class VerificationService(verification_pb2_grpc.VerificationServicer):
@@ -58,7 +58,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         self._leases = leases
         limits = engine.verifier.limits
         self._limiter = SessionLimiter("The target", limits.max_sessions, serving.max_sessions_per_token)
-        self._going_away = asyncio.Event()
+        self._drains = asyncio.Event()
 
     @property
     def num_free_slots(self) -> int:
@@ -72,12 +72,12 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
 
     @property
     def weights_digest(self) -> str:
-        """What sessions that began here need."""
+        """Digest of the weights, which sessions that began here need."""
         return self._checkpoint.weights_digest
 
     @property
     def vocabulary_digest(self) -> str:
-        """What drafts for this target speak."""
+        """Digest of the vocabulary, which drafts for this target need."""
         return self._checkpoint.vocabulary.digest
 
     @property
@@ -91,43 +91,43 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
 
     @property
     def answer_ms(self) -> float:
-        """How long a session that has something to verify waits for its commit."""
+        """Mean time from candidates to their commit, in milliseconds."""
         return self._verifier.answer_ms
 
     async def check_health(self) -> None:
-        """Return once the engine has done what was asked of it before; see :class:`TargetEngine`."""
+        """Return once the engine has finished its earlier work; see :class:`TargetEngine`."""
         await self._engine.check_health()
 
     async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
-        """Name this server; an empty address means "where you asked"."""
+        """Offer this server for a session; the empty address in the response means this server."""
         return await self.locate(request, caller.get())
 
     async def locate(self, request: pb.LocateRequest, caller: str) -> pb.LocateResponse:
-        """Answer a caller, by name, that its session finds room here.
+        """Return the free slots, and a lease for a caller, by name.
 
         Raises
         ------
         ServerFull
-            where it does not.
+            if there is no room for its session.
         PairMismatch
-            where this target is not what the session needs, whether or not there is room.
+            if the session needs another target, whether or not there is room.
         TargetUnavailable
-            while its engine hangs.
+            while the engine hangs.
         """
         if request.model and request.model != self._checkpoint.name:
             raise InvalidRequest(f"This target runs '{self._checkpoint.name}', not '{request.model}'.")
         protocols = Protocols(request.protocol_version, request.oldest_protocol_version)
-        if protocols.version:  # else the caller is older, and says it in its hello
+        if protocols.version:  # else the caller is older, and its hello has it
             self._check_protocol(protocols, request.software_version)
         self._check_weights(request.vocabulary_digest, request.weights_digest)
         self._limiter.check(caller)
-        # Asked in the engine's own order: a session that has just ended frees its slot first.
+        # In the engine's own order: a session that has just ended frees its slot first.
         num_free = await self._engine.check_room()
         lease = self._leases.grant(caller) if self._leases is not None else ""
         return pb.LocateResponse(free_slots=num_free, lease=lease)
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
-        """Tell what a draft must know of this target."""
+        """Describe this target to a draft server."""
         checkpoint = self._checkpoint
         is_known = request.vocabulary_digest == checkpoint.vocabulary.digest
         return pb.DescribeResponse(
@@ -146,13 +146,13 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
     async def Verify(
         self, requests: AsyncIterator[pb.VerifyRequest], context: Any
     ) -> AsyncIterator[pb.VerifyResponse]:
-        """Run one session: hello and welcome, then audio and candidates against windows and commits."""
-        sent = self._until_silent(requests)
-        hello = await _hello(sent)
+        """Run a session: hello and welcome, then audio and candidates in, windows and commits out."""
+        received = self._with_idle_timeout(requests)
+        hello = await _hello(received)
         mode, options = self._agree(hello)
         session_id = secrets.token_hex(8)
         log = {"session": session_id, "draft_session": hello.session[:64]}
-        if (name := caller.get()) != ANYBODY:
+        if (name := caller.get()) != ANONYMOUS:
             log["caller"] = name
         evictor = Evictor(context, count_error=self.metrics.count_error)
         events = EventQueue(on_overflow=evictor.evict)
@@ -164,9 +164,9 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             note_event("session opened", **log, mode=mode.value)
             logger.info("session opened", extra=log | {"mode": mode.value, "draft": hello.draft_model[:64]})
             tasks = [
-                asyncio.create_task(self._read(session_id, sent, events)),
+                asyncio.create_task(self._read(session_id, received, events)),
                 asyncio.create_task(self._send_going_away(events)),
-                asyncio.create_task(_beat(events)),
+                asyncio.create_task(_send_heartbeats(events)),
             ]
             try:
                 yield self._welcome()
@@ -184,27 +184,27 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                 logger.info("session closed", extra=log)
 
     async def announce_drain(self) -> None:
-        """Announce to every open session that this server stops."""
-        self._going_away.set()
+        """Send every open session that this server stops, so that it migrates."""
+        self._drains.set()
 
     def _agree(self, hello: pb.Hello) -> tuple[Mode, DecodingOptions]:
-        """Check that caller and target speak of the same things, and that the caller may."""
+        """Check protocol, lease, vocabulary and weights; return the session's mode and options."""
         protocols = Protocols(hello.protocol_version, hello.oldest_protocol_version)
         self._check_protocol(protocols, hello.software_version)
         if self._leases is not None:
             self._leases.check(hello.lease, caller.get())
         if not hello.vocabulary_digest:
-            raise InvalidRequest("A hello names the vocabulary that its session's tokens belong to.")
+            raise InvalidRequest("The hello has no vocabulary_digest: set that of the session's tokens.")
         self._check_weights(hello.vocabulary_digest, hello.weights_digest, hello.draft_model)
         return codec.mode_from_proto(hello.mode), codec.decoding_options_from_proto(hello.options)
 
     @staticmethod
     def _check_protocol(protocols: Protocols, software: str) -> None:
-        """Refuse a caller that speaks no protocol of this target's."""
+        """Raise an error unless the caller speaks a protocol of this target."""
         check_protocol("The draft server", protocols, software, here="this target", own=LINK)
 
     def _check_weights(self, vocabulary_digest: str, weights_digest: str, draft: str = "") -> None:
-        """Refuse a session that needs another vocabulary or other weights; empty needs any."""
+        """Raise :class:`PairMismatch` for another vocabulary or other weights; empty needs none."""
         checkpoint = self._checkpoint
         if vocabulary_digest not in ("", checkpoint.vocabulary.digest):
             name = f"Draft '{draft}'" if draft else "The draft"
@@ -232,7 +232,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
     async def _read(
         self, session_id: str, requests: AsyncIterator[pb.VerifyRequest], events: EventQueue
     ) -> None:
-        """Hand what the draft sends to the engine; what cannot be read ends the session."""
+        """Pass the draft's messages to the engine; an invalid one ends the session."""
         has_all_audio = False
         num_posted = num_posted_bytes = 0
         try:
@@ -244,7 +244,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                     events.put_nowait(pb.VerifyResponse(heartbeat=echo))
                     continue
                 if request.audio.codec == pb.AUDIO_CODEC_FLAC:
-                    message = await asyncio.to_thread(self._message, request)  # decoding is computing
+                    message = await asyncio.to_thread(self._message, request)  # decoding takes CPU time
                 else:
                     message = self._message(request)
                 self.metrics.engine.on_message(message)
@@ -264,15 +264,15 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         except Exception as error:
             events.put_nowait(Failed(error))
 
-    async def _until_silent(
+    async def _with_idle_timeout(
         self, requests: AsyncIterator[pb.VerifyRequest]
     ) -> AsyncIterator[pb.VerifyRequest]:
-        """Give what the draft sends; it has signs of life to give where it has nothing to say."""
-        sent, idle_timeout_s = aiter(requests), self._serving.idle_timeout_s
+        """Yield the draft's messages; raise :class:`SessionExpired` if it is silent for too long."""
+        messages, idle_timeout_s = aiter(requests), self._serving.idle_timeout_s
         while True:
             try:
                 async with asyncio.timeout(idle_timeout_s):
-                    request = await anext(sent)
+                    request = await anext(messages)
             except StopAsyncIteration:
                 return
             except TimeoutError:
@@ -298,16 +298,16 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                 raise InvalidRequest(f"A session takes no '{kind}' message after its hello.")
 
     async def _send_going_away(self, events: EventQueue) -> None:
-        await self._going_away.wait()
+        await self._drains.wait()
         going_away = pb.GoingAway(reason="the server is stopping", grace_s=self._serving.drain_timeout_s)
         events.put_nowait(pb.VerifyResponse(going_away=going_away))
 
 
-async def _beat(events: EventQueue) -> None:
-    """Give signs of life unasked: what the draft asks may wait behind its audio for long on a slow link."""
+async def _send_heartbeats(events: EventQueue) -> None:
+    """Send heartbeats unasked: on a slow link, the draft's own may wait long after its audio."""
     while True:
         await asyncio.sleep(HEARTBEAT_S)
-        if events.empty():  # else there are others
+        if events.empty():  # else other responses do the same
             events.put_nowait(pb.VerifyResponse(heartbeat=pb.Heartbeat(sent_ns=monotonic_ns())))
 
 

@@ -14,6 +14,7 @@ from experiments.common.models.checkpoints import Shape, save_checkpoint
 from experiments.exactness.prepared import recording
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
+from specwhisper.model import compat
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.model.kernels import linear
 from specwhisper.model.sharing import share_encoder
@@ -94,7 +95,7 @@ def test_an_open_file_that_is_given_twice_is_refused(pair, tmp_path, samples):
 
 def test_statistics(pair, samples):
     result = pair.transcribe(samples, language="en", max_tokens=MAX_TOKENS)
-    counts = result.stats.counts
+    counts = result.stats
     assert result.stats.overall_acceptance_rate == 1.0
     assert result.stats.avg_tokens_per_iteration == counts.num_committed / counts.num_forwards > 1
     assert sum(result.stats.acceptance_histogram) <= counts.num_forwards
@@ -106,7 +107,7 @@ def test_the_target_alone_writes_the_same(pair, samples):
     alone = pair.without_draft().transcribe(samples, **asked)
     split = pair.transcribe(samples, **asked)
     assert [s.tokens for s in alone.segments] == [s.tokens for s in split.segments]
-    assert alone.stats.counts.num_verified == 0
+    assert alone.stats.num_verified == 0
 
 
 def test_equal_encoders_are_shared(pair, folder, tmp_path):
@@ -115,7 +116,7 @@ def test_equal_encoders_are_shared(pair, folder, tmp_path):
     assert not SpeculativeWhisper(str(other), str(folder), device="cpu", batch_size=1).shares_encoder
 
 
-@pytest.mark.skipif(not linear.HAS_INT8_SUMS, reason="this processor's sums of bytes overflow")
+@pytest.mark.skipif(not compat.HAS_INT8_SUMS, reason="this processor's sums of bytes overflow")
 def test_equal_encoders_of_one_byte_are_shared(folder, monkeypatch):
     monkeypatch.setattr(linear, "MIN_PACKED_WEIGHTS", 0)  # as in models of real size
     draft, target = share_encoder(*(load_checkpoint(str(folder), dtype="int8") for _ in range(2)), 1)
@@ -135,7 +136,7 @@ def test_a_window_is_encoded_once_where_the_encoder_is_shared_and_never_remember
     for model in (pair, pair.without_draft(), pair, pair.without_draft()):
         calls.clear()
         result = model.transcribe(samples, language="en", max_tokens=MAX_TOKENS)
-        assert len(calls) == result.stats.counts.num_windows > 0
+        assert len(calls) == result.stats.num_windows > 0
 
 
 def test_the_config_says_how(folder, samples):

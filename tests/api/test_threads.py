@@ -103,8 +103,8 @@ def test_threads_with_and_without_a_draft_share_the_slots(pair, recordings, text
     ]
     results = [future.result() for future in in_threads(calls)]
     assert [result.text for result in results] == [text for text in texts for _ in range(2)]
-    assert all(result.stats.counts.num_verified > 0 for result in results[::2])
-    assert all(result.stats.counts.num_verified == 0 for result in results[1::2])
+    assert all(result.stats.num_verified > 0 for result in results[::2])
+    assert all(result.stats.num_verified == 0 for result in results[1::2])
 
 
 def test_all_threads_share_a_forward_pass(recordings, texts, monkeypatch):
@@ -127,7 +127,7 @@ def test_all_threads_share_a_forward_pass(recordings, texts, monkeypatch):
     results = [future.result() for future in in_threads(calls)]
     assert [result.text for result in results] == texts
     assert max(batches) == NUM_THREADS
-    assert sum(batches) == sum(result.stats.counts.num_forwards for result in results)
+    assert sum(batches) == sum(result.stats.num_forwards for result in results)
     assert len(batches) <= sum(batches) / 2, "forward passes are shared"
 
 

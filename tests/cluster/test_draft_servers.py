@@ -98,7 +98,7 @@ async def test_sessions_spread_over_draft_servers_and_resume_where_one_is_killed
         await asyncio.gather(*(begun.wait() for begun in have_begun))
         process_at(killed).kill()
         await asyncio.gather(*reading)
-        assert [as_tuples(stream.transcript.segments) for stream in streams] == texts[:MAX_SESSIONS]
+        assert [as_tuples(stream.result.segments) for stream in streams] == texts[:MAX_SESSIONS]
         assert sum(stream.num_resumes for stream in streams) >= 1, "the killed one had sessions"
 
         await wait_until_replaced(locator, killed)

@@ -211,8 +211,8 @@ class Drafting:
         assert self.windows == self.expected
 
     @property
-    def windows(self) -> list[tuple[int, ...]]:
-        return [tuple(self.committed[number]) for number in sorted(self.committed)]
+    def windows(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(self.committed[number]) for number in sorted(self.committed))
 
 
 class CandidatesUnderWay(RuleBasedStateMachine):
@@ -304,7 +304,7 @@ class CandidatesUnderWay(RuleBasedStateMachine):
 @pytest.fixture(scope="module")
 def two_targets() -> Iterator[TwoTargets]:
     with pytest.MonkeyPatch.context() as patch, TwoTargets().in_thread() as running:
-        patch.setattr(verifier, "MAX_SILENCE_NS", PATIENCE_NS)
+        patch.setattr(verifier, "CANDIDATES_TIMEOUT_NS", PATIENCE_NS)
         yield running
         running.check()
 

@@ -12,7 +12,7 @@ Pair = frozenset[tuple[int, Hashable]]
 
 
 def all_pairs(factors: Sequence[Sequence[Hashable]], apart: Sequence[tuple[int, int]] = ()) -> set[Pair]:
-    """Return every pair of values of two different factors, except the factors that may stay ``apart``."""
+    """Yield every pair of values of two factors, except factors that may stay ``apart``."""
     return {
         frozenset(((i, a), (j, b)))
         for i, j in combinations(range(len(factors)), 2)

@@ -43,7 +43,7 @@ def checkpoint(name: str) -> Checkpoint:
 
 @cache
 def reference(sample: Path) -> tuple[bytes, DecodingOptions, oracle.OracleText]:
-    """The sample's PCM, the options the client would send, and what transformers writes."""
+    """Return the sample's PCM, the client's options, and transformers' text."""
     pcm = b"".join(decode_file(sample))
     options = DecodingOptions(language="en", log_mel_max=log_mel_max([pcm]) if is_long(pcm) else {})
     return pcm, options, oracle.transcribe(transformers_target(), pcm, options)

@@ -1,4 +1,4 @@
-"""Every live step writes the tokens that plain transformers writes for that clip, in every mode."""
+"""Every step of live audio equals plain transformers on just that clip."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pcm() -> bytes:
 
 @cache
 def plain_tokens(start_frame: int, num_frames: int) -> oracle.OracleWindow:
-    """Return the first window that transformers generates for a clip as a whole recording."""
+    """Return the first window that transformers generates for a clip."""
     start = start_frame * HOP_SAMPLES * 2
     clip = pcm()[start : start + num_frames * HOP_SAMPLES * 2]
     return oracle.transcribe(transformers_target(), clip, DecodingOptions(language="en")).windows[0]
@@ -50,7 +50,7 @@ def pair(mode: Mode) -> LivePair:
 
 @cache
 def transcribed(mode: Mode, live: LiveOptions = LIVE) -> LiveSession:
-    """Append the sample in pieces of half a second, each once the last one is decoded."""
+    """Transcribe the sample in pieces of half a second, each after the last is decoded."""
     engines = pair(mode)
     session = engines.open("one", DecodingOptions(language="en", live=live))
     known = []
@@ -78,7 +78,7 @@ def test_every_step_equals_transformers_on_its_clip(mode: Mode):
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-def test_every_step_equals_transformers_for_any_live_options(kind: str):
+def test_however_live_text_is_settled_every_step_equals_transformers(kind: str):
     session = transcribed(Mode.FULL, OTHERS[kind])
     _check_against_transformers(session)
     attends = OTHERS[kind].policy is StabilityPolicy.ALIGN_ATT

@@ -84,7 +84,7 @@ def test_every_option_binds(name: str):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("fallback")])
-def test_windows_are_retried(name: str):
+def test_windows_are_tried_again(name: str):
     oracles = prepared(CASES[name]).batch.oracles
     assert sum(text.num_attempts for text in oracles) > sum(len(text.windows) for text in oracles)
 
@@ -110,7 +110,7 @@ def test_a_lossy_threshold_keeps_more_and_changes_the_text():
         options = replace(EN40, acceptance_threshold=threshold)
         engine = OneProcess(made.target(2), made.draft("noisy", 2))
         texts[threshold] = engine.transcribe(made.pcms, options)[0]
-    assert texts[0.02].statistics.acceptance_rate > texts[None].statistics.acceptance_rate
+    assert texts[0.02].stats.acceptance_rate > texts[None].stats.acceptance_rate
     assert texts[0.02].window_tokens != texts[None].window_tokens
 
 
@@ -122,5 +122,5 @@ def test_the_classical_rule_accepts_a_draft_of_the_same_weights_nearly_always():
     )
     engine = OneProcess(made.target(2), made.draft("itself", 2))
     text = engine.transcribe(made.pcms[:1], options)[0]
-    assert text.statistics.acceptance_rate > 0.5
+    assert text.stats.acceptance_rate > 0.5
     assert text.window_tokens == engine.transcribe(made.pcms[:1], options)[0].window_tokens

@@ -117,7 +117,7 @@ def test_a_draft_of_the_same_weights_is_always_right(case: Case):
     batch = made.batch
     split = OneProcess(made.target(2), made.draft("itself", 2))
     for text in split.transcribe(batch.pcms, batch.options):
-        assert text.statistics.num_accepted == text.statistics.num_verified > 0
+        assert text.stats.num_accepted == text.stats.num_verified > 0
 
 
 def test_drafts_are_of_every_quality():
@@ -125,7 +125,7 @@ def test_drafts_are_of_every_quality():
     rates = {}
     for kind in DRAFTS:
         split = OneProcess(made.target(3), made.draft(kind, 3))
-        statistics_ = [text.statistics for text in split.transcribe(made.batch.pcms, made.batch.options)]
+        statistics_ = [text.stats for text in split.transcribe(made.batch.pcms, made.batch.options)]
         rates[kind] = sum(s.num_accepted for s in statistics_) / sum(s.num_verified for s in statistics_)
     assert rates["itself"] == 1.0
     assert 0.3 < rates["noisy"] < 0.95

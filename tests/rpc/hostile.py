@@ -73,7 +73,7 @@ class Session:
             ):
                 return message
 
-    async def finish(self, held: Mapping[int, Sequence[int]] | None = None) -> list[tuple[int, ...]]:
+    async def finish(self, held: Mapping[int, Sequence[int]] | None = None) -> tuple[tuple[int, ...], ...]:
         """Read to the end and give each window's tokens, with those that were ``held`` before."""
         try:
             while True:
@@ -106,7 +106,7 @@ async def session(target: Target, *requests: pb.VerifyRequest) -> AsyncIterator[
 
 def window_tokens(
     responses: Iterable[pb.VerifyResponse], held: Mapping[int, Sequence[int]]
-) -> list[tuple[int, ...]]:
+) -> tuple[tuple[int, ...], ...]:
     """Put commits together by position."""
     windows = {window_id: list(tokens) for window_id, tokens in held.items()}
     for response in responses:
@@ -115,4 +115,4 @@ def window_tokens(
             tokens = windows.setdefault(commit.window_id, [])
             assert commit.base <= len(tokens), "a commit leaves a gap"
             tokens[commit.base :] = commit.tokens
-    return [tuple(windows[i]) for i in sorted(windows)]
+    return tuple(tuple(windows[i]) for i in sorted(windows))

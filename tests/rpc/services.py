@@ -22,7 +22,7 @@ from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving import RunningServer, start_server
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.transcript import Transcript
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Limits
 from specwhisper.wire.codec import statistics_from_proto
 from specwhisper.wire.status import error_from_rpc
@@ -44,7 +44,7 @@ PROMPTLY_S = 5.0  # a second on a machine that does nothing else
 
 
 @cache
-def target_alone(length_s: float, audio_seed: int = 0, model_seed: int = 0) -> Transcript:
+def target_alone(length_s: float, audio_seed: int = 0, model_seed: int = 0) -> Transcription:
     """Return the target-only text of the scripted target of :func:`running_pair`."""
     return OneProcess(ScriptedModel(seed=model_seed)).transcribe([recording(length_s, audio_seed)])[0]
 
@@ -182,12 +182,12 @@ def finals(responses: Sequence[pb.StreamingRecognizeResponse | pb.RecognizeRespo
     ]
 
 
-def expected_finals(transcript: Transcript) -> list[tuple]:
+def expected_finals(transcript: Transcription) -> list[tuple]:
     return [(s.start_s, s.end_s, s.tokens, s.text) for s in transcript.segments]
 
 
 def check_statistics(
-    statistics: pb.SpeculationStatistics | SpeculationStatistics, transcript: Transcript
+    statistics: pb.SpeculationStatistics | SpeculationStatistics, transcript: Transcription
 ) -> None:
     """Check that the counts of a session fit each other and the text."""
     if isinstance(statistics, pb.SpeculationStatistics):

@@ -134,7 +134,7 @@ async def refusal(ask: Callable[[], Any]) -> grpc.aio.AioRpcError:
             return refused.value
 
 
-async def test_every_method_that_is_offered_is_tried():
+async def test_every_method_of_the_contracts_is_tried():
     """One that is new must be among those that the tests here, and the fuzzing ones, call."""
     async with AsyncExitStack() as servers:
         with noted_methods() as of_target:
@@ -147,7 +147,7 @@ async def test_every_method_that_is_offered_is_tried():
 
 
 @pytest.mark.parametrize("shown", HEADERS)
-async def test_nobody_gets_in_without_a_token(shown):
+async def test_calls_without_a_valid_token_are_refused(shown):
     header = HEADERS[shown]
     metadata = () if header is None else (("authorization", header),)
     async with (
@@ -177,7 +177,7 @@ async def enter_all(channel: grpc.aio.Channel, token: str) -> None:
         assert [answer async for answer in call] == [b""], method
 
 
-async def test_who_is_taken_out_of_the_file_gets_in_no_more(tmp_path):
+async def test_a_token_that_was_removed_from_the_file_is_refused(tmp_path):
     file = tmp_path / "tokens"
     file.write_text(f"anna {TOKEN}\nben {FORMER}\n")
     async with (
@@ -200,7 +200,7 @@ async def test_who_is_taken_out_of_the_file_gets_in_no_more(tmp_path):
             await enter_all(channel, token)
 
 
-async def test_a_session_outlives_the_token_that_it_was_opened_with(tmp_path):
+async def test_an_open_session_continues_after_its_token_was_removed(tmp_path):
     file = tmp_path / "tokens"
     file.write_text(f"ben {FORMER}\n")
     async with serving(tokens=read_tokens(file)) as (address, _):
@@ -216,7 +216,7 @@ async def test_a_session_outlives_the_token_that_it_was_opened_with(tmp_path):
             call.cancel()
 
 
-async def test_whoever_has_a_token_is_known_by_name():
+async def test_callers_are_named_by_their_tokens():
     async with serving(tokens=TOKENS) as (address, servicer):
         for token in (TOKEN, "another-token-of-hers"):
             credentials = Credentials(token=token)
@@ -229,7 +229,7 @@ async def test_whoever_has_a_token_is_known_by_name():
         assert await located(address, Credentials()) == ""
 
 
-async def test_calls_of_several_callers_are_kept_apart():
+async def test_concurrent_callers_keep_their_names():
     tokens = {f"token-of-number-{number}": f"number{number}" for number in range(8)}
     async with serving(tokens=Tokens(tokens)) as (address, _):
         asked = [located(address, Credentials(token=token)) for token in tokens for _ in range(4)]
@@ -256,7 +256,7 @@ def server_tls(folder: Path, *, is_mutual: bool = False) -> ServerTls:
     )
 
 
-async def test_a_connection_is_encrypted_and_both_ends_are_known(authority):
+async def test_mutual_tls(authority):
     _, folder = authority
     trusting = ClientTls(folder / "roots.pem")
     shown = ClientTls(folder / "roots.pem", folder / "client.pem", folder / "client.key")
@@ -273,7 +273,7 @@ async def test_a_connection_is_encrypted_and_both_ends_are_known(authority):
             await located(address, Credentials(trusting))
 
 
-async def test_who_does_not_come_in_is_told_why(authority):
+async def test_an_untrusted_connection_is_one_clear_sentence(authority):
     """Before a token is shown: whom one side does not trust, or that they do not speak alike."""
     _, folder = authority
     roots, others = ClientTls(folder / "roots.pem"), ClientTls(folder / "others.pem")
@@ -295,7 +295,7 @@ async def test_who_does_not_come_in_is_told_why(authority):
             await link.close()
 
 
-def test_certificates_that_are_none_are_refused_before_anybody_listens(authority, tmp_path):
+def test_invalid_certificates_are_refused_at_start(authority, tmp_path):
     _, folder = authority
     nonsense = tmp_path / "nonsense.pem"
     nonsense.write_text("-----BEGIN nonsense")
@@ -318,7 +318,7 @@ STRANGERS = {
 
 
 @pytest.mark.parametrize("case", STRANGERS)
-async def test_no_method_is_reached_over_a_connection_that_is_not_trusted(case, authority):
+async def test_no_method_is_reached_over_an_untrusted_connection(case, authority):
     """Whoever comes so, even with a token that is right: the connection does not come about."""
     _, folder = authority
     is_mutual, roots, shown = STRANGERS[case]
@@ -342,7 +342,7 @@ async def test_no_method_is_reached_over_a_connection_that_is_not_trusted(case, 
         assert everything.entered == [*METHODS, *OTHERS[1:]]
 
 
-async def test_a_certificate_may_name_the_server_otherwise_than_its_address(tmp_path):
+async def test_a_certificate_may_have_another_name_than_the_address(tmp_path):
     own = trustme.CA()
     own.cert_pem.write_to_path(tmp_path / "roots.pem")
     issued = own.issue_cert("targets.example")
@@ -376,24 +376,24 @@ async def test_a_new_certificate_needs_no_restart(authority, tmp_path):
 @pytest.mark.parametrize(
     ("protection", "lacks"),
     [
-        ({}, "encryption and without a check of who calls"),
+        ({}, "encryption and without authentication"),
         ({"tokens": TOKENS}, "without encryption to"),
     ],
 )
-def test_no_unprotected_server_is_opened_to_the_network(protection, lacks):
+def test_an_unprotected_server_refuses_to_listen_on_the_network(protection, lacks):
     with pytest.raises(UnsafeBind, match=lacks):
         ServingOptions(host="0.0.0.0", **protection)
     ServingOptions(host="0.0.0.0", insecure=True, **protection)
 
 
-def test_encryption_alone_lets_everybody_in(authority):
+def test_encryption_without_authentication_is_not_enough(authority):
     _, folder = authority
-    with pytest.raises(UnsafeBind, match="without a check of who calls"):
+    with pytest.raises(UnsafeBind, match="without authentication"):
         ServingOptions(host="0.0.0.0", tls=server_tls(folder))
     ServingOptions(host="0.0.0.0", tls=server_tls(folder), tokens=TOKENS)
     ServingOptions(host="0.0.0.0", tls=server_tls(folder, is_mutual=True))
 
 
-async def test_no_token_leaves_the_machine_unencrypted():
+async def test_a_token_is_never_sent_unencrypted_to_another_machine():
     with pytest.raises(UnsafeBind, match="others can read it"):
         open_channel("192.0.2.7:50052", Credentials(token=TOKEN))

@@ -48,7 +48,7 @@ async def test_updates_then_the_transcript(noise):
     async with serving(ScriptedTranscription()) as address, TranscriptionClient(address) as client:
         transcription = client.stream_file(noise)
         updates = [update async for update in transcription]
-        transcript = transcription.transcript
+        transcript = transcription.result
     assert [(u.segments, u.verified_text, u.draft_text, u.duration_s) for u in updates] == [
         ((), " Hello", " their bye", 2.5),
         (SEGMENTS[:1], " Bye", ".", 2.5),
@@ -59,9 +59,9 @@ async def test_updates_then_the_transcript(noise):
     assert transcript.language == "en"
     assert (transcript.model.target, transcript.model.draft) == ("large", "tiny")
     assert (transcript.model.mode, transcript.model.gamma) == (Mode.FULL, 5)
-    assert transcript.statistics.acceptance_rate == 0.75
-    assert transcript.statistics.tokens_per_forward == 2.5
-    assert transcript.statistics.acceptance_histogram == [1, 0, 3]
+    assert transcript.stats.acceptance_rate == 0.75
+    assert transcript.stats.tokens_per_forward == 2.5
+    assert transcript.stats.acceptance_histogram == [1, 0, 3]
     assert transcript.duration_s == 2.5
     assert transcript.real_time_factor == transcript.elapsed_s / 2.5 > 0
 
@@ -162,7 +162,7 @@ async def test_a_servers_refusal_comes_out_as_it_was_raised(noise, error, after)
                 updates.append(update)
         assert len(updates) == after
         with pytest.raises(SpecWhisperError, match="has not ended"):
-            _ = transcription.transcript
+            _ = transcription.result
 
 
 async def test_a_refusal_comes_out_although_audio_is_still_on_its_way(tmp_path):

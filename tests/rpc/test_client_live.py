@@ -165,14 +165,14 @@ async def test_what_was_said_by_the_stop_becomes_final():
     async with speaking_pair() as (target, draft), StreamingClient(draft.address) as stream:
         live = LiveTranscription(stream, talking())
         with pytest.raises(SpecWhisperError, match="has not ended"):
-            _ = live.transcript
+            _ = live.result
         async for update in live:
             if update.segments:
                 live.stop()
         await all_free(target, draft)
-        assert len(live.transcript.segments) == 1
-        assert live.transcript.duration_s == stream.received_s > 1.0
-        assert live.transcript.language == "en"
+        assert len(live.result.segments) == 1
+        assert live.result.duration_s == stream.received_s > 1.0
+        assert live.result.language == "en"
 
 
 async def test_a_stop_is_heard_while_nobody_speaks():
@@ -187,7 +187,7 @@ async def test_a_stop_is_heard_while_nobody_speaks():
             updates.append(update)
             live.stop()
         assert texts_of(segments_of(updates)) == spoken_utterances(talk())
-        assert live.transcript.segments == ()
+        assert live.result.segments == ()
         await all_free(target, draft)
 
 

@@ -14,7 +14,7 @@ from specwhisper.rpc.channels import open_channel
 from specwhisper.wire.status import error_from_rpc, has_broken
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.transcription import Transcription
+from specwhisper_client.file_transcription import FileTranscription
 from tests.rpc.gated import Gated
 from tests.rpc.hostile import hello, session
 from tests.rpc.services import (
@@ -82,12 +82,12 @@ async def test_a_recording_goes_on_behind_a_garbled_connection_to_its_draft_serv
             proxy.garble()
             model.gate.set()
             await heard
-        assert transcription.transcript.text == target_alone(33.0).text
+        assert transcription.result.text == target_alone(33.0).text
         assert transcription.num_resumes == 1
         await all_free(target, draft)
 
 
-async def _read(transcription: Transcription) -> None:
+async def _read(transcription: FileTranscription) -> None:
     async for _ in transcription:
         pass
 

@@ -84,7 +84,7 @@ def tokens(tmp_path) -> Tokens:
     return read_tokens(file)
 
 
-async def test_nobody_gets_in_without_a_key(tokens):
+async def test_requests_without_a_valid_key_are_refused(tokens):
     server = ScriptedTranscription()
     async with serving(server) as address, running_gateway(address, tokens=tokens) as gateway:
         paths = paths_of(gateway)
@@ -143,7 +143,7 @@ async def test_no_websocket_opens_without_a_key(path, tokens):
                 pass
 
 
-async def test_whoever_has_a_key_is_named_in_the_log(caplog):
+async def test_the_log_names_the_caller(caplog):
     caplog.set_level(logging.INFO, "specwhisper_gateway.access_log")
     async with (
         serving(ScriptedTranscription()) as address,
@@ -180,7 +180,7 @@ async def test_whoever_has_a_key_is_named_in_the_log(caplog):
         ({"host": "0.0.0.0", "insecure": True, "tokens": TOKENS}, 200),  # to whoever has a key
     ],
 )
-async def test_what_describes_the_gateway_is_not_for_strangers(settings, status):
+async def test_descriptions_of_the_gateway_need_a_key(settings, status):
     async with serving(ScriptedTranscription()) as address, running_gateway(address, **settings) as gateway:
         port = gateway.server.address.rpartition(":")[2]
         for path in ("/docs", "/openapi.json", "/metrics"):
@@ -190,7 +190,7 @@ async def test_what_describes_the_gateway_is_not_for_strangers(settings, status)
             ).status_code == status
 
 
-async def test_figures_may_have_a_port_of_their_own_and_want_the_same_key():
+async def test_metrics_on_their_own_port_need_the_same_key():
     async with serving(ScriptedTranscription()) as address:
         async with running_gateway(address, tokens=TOKENS, metrics_port=0) as gateway:
             assert (await gateway.http.get("/metrics")).status_code == 401
@@ -205,9 +205,9 @@ async def test_figures_may_have_a_port_of_their_own_and_want_the_same_key():
 
 @pytest.mark.parametrize(
     ("protection", "lacks"),
-    [({}, "encryption and without a check of who calls"), ({"tokens": TOKENS}, "without encryption to")],
+    [({}, "encryption and without authentication"), ({"tokens": TOKENS}, "without encryption to")],
 )
-def test_no_unprotected_gateway_is_opened_to_the_network(protection, lacks):
+def test_an_unprotected_gateway_refuses_to_listen_on_the_network(protection, lacks):
     with pytest.raises(UnsafeBind, match=lacks):
         GatewayConfig(host="0.0.0.0", **protection)
     with pytest.raises(UnsafeBind, match=lacks):

@@ -140,7 +140,7 @@ async def test_a_new_certificate_needs_no_restart(draft, folder, tmp_path, caplo
 
 
 def test_encryption_and_keys_open_a_gateway_to_the_network(folder):
-    with pytest.raises(UnsafeBind, match="without a check of who calls"):
+    with pytest.raises(UnsafeBind, match="without authentication"):
         GatewayConfig(host="0.0.0.0", tls=server_tls(folder))
     GatewayConfig(host="0.0.0.0", tls=server_tls(folder), tokens=TOKENS)
     GatewayConfig(host="0.0.0.0", tls=server_tls(folder, is_mutual=True))

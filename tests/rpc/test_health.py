@@ -27,7 +27,7 @@ async def ask(address: str, credentials: Credentials = OPEN) -> tuple[bool, str,
     return is_well, out.getvalue(), err.getvalue()
 
 
-async def test_a_server_serves_until_it_stops_and_is_gone_then():
+async def test_a_server_is_healthy_until_it_stops():
     server = await start_server({}, ServingOptions())
     assert await ask(server.address) == (True, "serving\n", "")
     while_stopping = []
@@ -48,7 +48,7 @@ def write(certificate: trustme.LeafCert, folder: Path, name: str) -> ServerTls:
     return ServerTls(folder / f"{name}.pem", folder / f"{name}.key")
 
 
-async def test_no_token_is_needed_but_the_right_authority(tmp_path):
+async def test_health_needs_the_right_authority_but_no_token(tmp_path):
     own, other = trustme.CA(), trustme.CA()
     certificate = own.issue_cert("127.0.0.1")
     own.cert_pem.write_to_path(tmp_path / "own.pem")
@@ -69,7 +69,7 @@ async def test_no_token_is_needed_but_the_right_authority(tmp_path):
         await server.stop(drain_timeout_s=0)
 
 
-async def test_a_gateway_is_well_while_its_draft_server_answers():
+async def test_a_gateway_is_healthy_while_its_draft_server_answers():
     async with serving(ScriptedTranscription()) as draft, running_gateway(draft) as gateway:
         assert await ask(gateway.url) == (True, "serving\n", "")
         url = gateway.url
@@ -80,7 +80,7 @@ async def test_a_gateway_is_well_while_its_draft_server_answers():
         assert await ask(gateway.url) == (False, "not serving\n", "")
 
 
-async def test_a_gateway_may_ask_for_a_certificate_and_have_another_name(tmp_path):
+async def test_a_gateway_with_client_certificates_and_another_name(tmp_path):
     own = trustme.CA()
     own.cert_pem.write_to_path(tmp_path / "own.pem")
     asking = replace(
@@ -97,7 +97,7 @@ async def test_a_gateway_may_ask_for_a_certificate_and_have_another_name(tmp_pat
             assert f"No gateway answers at {url}" in err
 
 
-async def test_what_is_no_gateway_is_told_in_a_line(tmp_path):
+async def test_a_server_that_is_no_gateway_is_one_clear_sentence(tmp_path):
     own = trustme.CA()
     own.cert_pem.write_to_path(tmp_path / "own.pem")
     encrypted = ServingOptions(tls=write(own.issue_cert("127.0.0.1"), tmp_path, "server"))

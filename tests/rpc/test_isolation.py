@@ -61,7 +61,7 @@ async def test_a_lease_is_good_for_whom_it_was_given_to():
         for caller, stolen in ((ben, hers), (anna, his)):
             error = await error_of(with_true_status(caller.stub.Verify(iter([hello(lease=stolen)]))))
             assert type(error) is LeaseRefused
-            assert "has given you no such lease" in str(error)
+            assert "has granted you no such lease" in str(error)
         for caller, own in ((anna, hers), (ben, his)):
             async with session(caller, hello(lease=own), *whole(SECOND)) as talking:
                 assert await talking.finish() == target_alone(1.0).window_tokens

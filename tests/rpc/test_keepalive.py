@@ -1,4 +1,4 @@
-"""Connections whose other end has vanished: no end of them is ever sent, and nothing comes any more."""
+"""Keepalive pings end a connection whose peer has vanished without closing it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from experiments.common.network.proxy import Proxy
 from specwhisper.rpc.channels import keepalive
 
 SOON = keepalive(1.0, 1.0)
-WAIT_S = 30.0  # half of what gRPC waits by itself
+WAIT_S = 30.0  # half of gRPC's own time limit
 METHOD = "/test.Echo/Echo"
 
 
 def echoing(options: list[tuple[str, int]]) -> tuple[grpc.aio.Server, asyncio.Event]:
-    """Give a server that says everything again, and tell when a call to it has ended."""
+    """Return a server that echoes messages, and an event that is set when a call has ended."""
     ended = asyncio.Event()
 
     async def echo(requests, context):

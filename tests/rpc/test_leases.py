@@ -41,11 +41,11 @@ async def test_a_session_needs_a_lease_of_this_target():
         call.cancel()
         clock.now_s = 61.0
         error = await error_of(target.stub.Verify(iter([hello(lease=lease)])))
-        assert "good for 60 s" in str(error)
+        assert "valid for 60 s" in str(error)
         await all_free(target)
 
 
-async def test_a_draft_server_shows_what_it_was_given():
+async def test_a_draft_server_sends_its_lease():
     async with target_server(leases=Leases()) as target, draft_server(target.address) as draft:
         responses = await stream(draft, recording(40.0))
         assert finals(responses) == expected_finals(target_alone(40.0))

@@ -298,7 +298,7 @@ def test_metrics_for_everybody_are_refused():
     assert ServingOptions(metrics_host="0.0.0.0", insecure=True)
 
 
-async def test_who_is_turned_away_at_the_door_is_counted():
+async def test_calls_without_a_valid_token_are_counted():
     metrics = ServerMetrics("specwhisper_test", model="m", dtype="float32", device="cpu")
     server = await start_server({}, ServingOptions(tokens=Tokens({"0123456789abcdef": "anna"})), metrics)
     try:

@@ -187,7 +187,7 @@ async def test_a_recording_whose_draft_server_is_lost_goes_on_with_its_weights(t
                 transcription = client.stream_file(path, interim_results=True)
                 segments = [segment async for update in transcription for segment in update.segments]
             assert cutting.num_cut == 3
-    seed = SEEDS[transcription.transcript.model.target_weights_digest]
+    seed = SEEDS[transcription.result.model.target_weights_digest]
     expected = target_alone(LENGTH_S, 0, seed)
     written = [(s.tokens, s.text) for s in expected.segments]
     assert [(s.tokens, s.text) for s in segments] == written

@@ -10,7 +10,7 @@ from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.transcription.transcript import Transcript
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Mode
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -42,7 +42,7 @@ def written(segments) -> list[tuple]:
     ]
 
 
-def alone(options: DecodingOptions) -> Transcript:
+def alone(options: DecodingOptions) -> Transcription:
     return OneProcess(speaker()).transcribe([PCM], options)[0]
 
 

@@ -72,8 +72,8 @@ async def check_cut(tmp_path, options: DecodingOptions, mode: Mode, cuts: list[i
         segments = [segment async for update in transcription for segment in update.segments]
         await all_free(target, draft)
     expected = alone(options)
-    assert written(segments) == written(transcription.transcript.segments) == written(expected.segments)
-    assert dict(transcription.transcript.language_probs) == pytest.approx(dict(expected.language_probs))
+    assert written(segments) == written(transcription.result.segments) == written(expected.segments)
+    assert dict(transcription.result.language_probs) == pytest.approx(dict(expected.language_probs))
     assert transcription.num_resumes == cutting.num_cut
     return cutting.num_cut
 
@@ -131,7 +131,7 @@ async def test_statistics_count_no_token_twice(tmp_path):
     num_tokens = sum(map(len, target_alone(95.0).window_tokens))
     # Tokens after the last checkpoint of a stream were decoded in vain, and count.
     assert cutting.num_cut
-    assert num_tokens <= transcript.statistics.num_committed <= num_tokens + cutting.num_cut * 40
+    assert num_tokens <= transcript.stats.num_committed <= num_tokens + cutting.num_cut * 40
 
 
 async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path, first_named):
@@ -263,7 +263,7 @@ async def test_a_target_in_the_draft_servers_process_continues_a_recording():
     engine = TargetEngine(speaker(MAX_SESSIONS), limits=Limits(max_sessions=MAX_SESSIONS))
     registry = Registry("target")
     transcriber = LocalTranscriber(
-        scripted_checkpoint(vocabulary=MULTILINGUAL), engine, EngineMetrics(registry).hear
+        scripted_checkpoint(vocabulary=MULTILINGUAL), engine, EngineMetrics(registry).on_message
     )
     target = await transcriber.describe()
     request = SessionRequest(DecodingOptions(), DraftLength.of(Mode.TARGET_ONLY, None, None, None))

@@ -102,7 +102,7 @@ async def test_errors_reach_the_caller_as_they_were_raised():
         assert (type(error), str(error)) == (InvalidCandidates, "Token 9 is out of range.")
 
 
-async def test_a_sentence_without_end_is_cut_so_that_it_arrives():
+async def test_a_very_long_error_message_is_cut():
     async with serving(Scripted()) as (_, channel):
         error = await error_of(pb_grpc.VerificationStub(channel).Locate(pb.LocateRequest(model="endless")))
         assert type(error) is InvalidRequest
@@ -173,7 +173,7 @@ async def test_reflection_lists_the_services():
         assert {SERVICE, "grpc.health.v1.Health"} <= names
 
 
-async def test_another_service_is_named_as_missing():
+async def test_a_missing_service_is_named():
     async with serving(Scripted()) as (server, channel):
         stub = transcription_pb2_grpc.TranscriptionStub(channel)
         error = await error_of(stub.GetModel(transcription_pb2.GetModelRequest()), server.address)
@@ -226,7 +226,7 @@ async def test_a_call_that_does_not_end_is_cut_off():
         assert type(await error_of(stream.read())) is TargetUnavailable
 
 
-async def test_a_host_that_others_reach_is_refused():
+async def test_a_host_that_other_machines_reach_is_refused():
     with pytest.raises(UnsafeBind, match=r"0\.0\.0\.0"):
         await start_server({}, ServingOptions(host="0.0.0.0"))
 
@@ -239,7 +239,7 @@ async def test_a_taken_port_is_refused():
 
 
 @pytest.mark.parametrize("is_taken", ["port", "metrics_port"])
-async def test_a_server_starts_wholly_or_not_at_all(is_taken, unused_tcp_port_factory):
+async def test_a_server_starts_completely_or_not_at_all(is_taken, unused_tcp_port_factory):
     ports = {"port": unused_tcp_port_factory(), "metrics_port": unused_tcp_port_factory()}
     metrics = ServerMetrics("specwhisper_test", model="m", dtype="float32", device="cpu")
     with socket.create_server(("127.0.0.1", ports[is_taken])):

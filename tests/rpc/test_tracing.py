@@ -82,15 +82,12 @@ async def test_client_draft_and_target_are_one_trace(exporter, wav):
     windows = named(exporter, "window")
     of_target = [span for span in windows if span.parent.span_id == verified.context.span_id]
     of_draft = [span for span in windows if span.parent.span_id == answered.context.span_id]
-    assert len(of_target) == len(of_draft) == transcript.statistics.num_windows
+    assert len(of_target) == len(of_draft) == transcript.stats.num_windows
     for spans in (of_target, of_draft):
-        assert (
-            sum(span.attributes["specwhisper.tokens"] for span in spans)
-            == transcript.statistics.num_committed
-        )
+        assert sum(span.attributes["specwhisper.tokens"] for span in spans) == transcript.stats.num_committed
         assert (
             sum(span.attributes["specwhisper.forward_passes"] for span in spans)
-            == transcript.statistics.num_forwards
+            == transcript.stats.num_forwards
         )
     (opened,) = verified.events
     (opened_by_draft,) = answered.events

@@ -198,7 +198,7 @@ async def test_passes_of_few_tokens_give_everybody_the_same_text():
     assert all(tokens == ALONE.window_tokens for tokens in transcripts)
 
 
-async def _alone(target: Target) -> list[tuple[int, ...]]:
+async def _alone(target: Target) -> tuple[tuple[int, ...], ...]:
     async with session(target, hello(), *whole(LONG)) as one:
         return await one.finish()
 
@@ -220,7 +220,7 @@ async def test_sessions_of_every_mode_share_passes_without_disturbing_each_other
     model = ScriptedModel(MAX_SESSIONS)
     async with target_server(model) as target:
 
-        async def run(seed: int) -> list[tuple[int, ...]]:
+        async def run(seed: int) -> tuple[tuple[int, ...], ...]:
             async with session(target, hello(), *whole(recording(33.0, seed))) as alone:
                 return await alone.finish()
 

@@ -139,7 +139,7 @@ class DraftOnly:
         options: DecodingOptions,
     ) -> None:
         self._target = AcceptAllTarget(model.vocabulary, options, LIMITS, max_new_tokens=MAX_NEW_TOKENS)
-        self._drafter = Drafter(model, executor=InlineExecutor(), runs_ahead=True)
+        self._drafter = Drafter(model, executor=InlineExecutor(), drafts_next_window=True)
         length = DraftLength(Mode.FULL, 3, min_confidence=0.0)
         self._drafter.open("session", length, options, max_ahead_tokens=LIMITS.max_ahead_tokens)
         self._transcript = LiveTranscript(model.vocabulary, options.live.position)

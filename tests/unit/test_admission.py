@@ -47,7 +47,7 @@ def test_a_target_over_its_budget_refuses_and_says_why():
     verifier = Verifier(ScriptedModel(4), executor=InlineExecutor(), latency_budget_ms=1e-9)
     verifier.open("a", Mode.TARGET_ONLY, DecodingOptions())
     assert verifier.check_room() == 3
-    verifier._answer_time.observe(30_000_000, 1)
+    verifier._response_time.observe(30_000_000, 1)
     with pytest.raises(
         ServerFull, match="With 2 sessions the target would answer in 60 ms, more than its 0 ms"
     ):

@@ -1,4 +1,4 @@
-"""Words and AlignAtt are found beside the forward passes: other sessions go on, the text is the same."""
+"""Alignments run beside the forward passes: other sessions continue, texts are the same."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PCMS = [recording(length_s, seed) for seed, length_s in enumerate((31.0, 1.0, 2.
 
 
 class Held(Executor):
-    """Keeps what it is given until it is told to run it."""
+    """Keeps submitted calls until :meth:`run`."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
@@ -59,7 +59,7 @@ class Held(Executor):
 
 
 class Late(Executor):
-    """Runs things once the engine has asked so many times whether they are done."""
+    """Runs calls once the engine has checked so many times whether they are done."""
 
     def __init__(self, num_asked: int) -> None:
         self.num_waiting = 0
@@ -84,7 +84,7 @@ class Late(Executor):
 
 
 class LateLivePair(LivePair):
-    """Is not idle while words are being found."""
+    """Is not idle during an alignment."""
 
     def __init__(self, num_asked: int, *models: ScriptedModel) -> None:
         self._late = Late(num_asked)
@@ -118,7 +118,7 @@ def text(pcm: bytes, options: DecodingOptions = PLAIN) -> list[int]:
     return tokens_of(drained(verifier), "alone")
 
 
-def test_others_go_on_while_words_are_found():
+def test_other_sessions_continue_during_an_alignment():
     held = Held()
     verifier = Verifier(ScriptedModel(2), executor=InlineExecutor(), aligner=held)
     opened(verifier, "timed", PCMS[1], TIMED)
@@ -144,11 +144,11 @@ def test_others_go_on_while_words_are_found():
     num_asked=st.integers(1, MAX_ASKED),
     gamma=st.integers(1, 8),
     temperatures=st.sampled_from([(0.0,), (0.0, 0.5, 1.0)]),
-    runs_ahead=st.booleans(),
+    drafts_next_window=st.booleans(),
     seed=st.integers(0, 100),
 )
-def test_words_and_text_are_the_same_however_long_it_takes(
-    mode, num_asked, gamma, temperatures, runs_ahead, seed
+def test_words_and_text_do_not_depend_on_the_time_of_an_alignment(
+    mode, num_asked, gamma, temperatures, drafts_next_window, seed
 ):
     options = DecodingOptions(
         language="en", word_timestamps=True, temperatures=temperatures, logprob_threshold=-0.48
@@ -164,7 +164,7 @@ def test_words_and_text_are_the_same_however_long_it_takes(
         aligner=Late(num_asked),
         draft_encoder=inline,
         reader=inline,
-        runs_ahead=runs_ahead,
+        drafts_next_window=drafts_next_window,
     )
     sessions = [PairTranscription(str(i), i, Feed(pcm), target.vocabulary) for i, pcm in enumerate(PCMS)]
     for session in sessions:
@@ -179,7 +179,7 @@ def test_words_and_text_are_the_same_however_long_it_takes(
 
 @settings(max_examples=20, deadline=None)
 @given(num_asked=st.integers(1, MAX_ASKED), has_words=st.booleans(), seed=st.integers(0, 100))
-def test_live_text_is_the_same_however_long_it_takes(num_asked, has_words, seed):
+def test_live_text_does_not_depend_on_the_time_of_an_alignment(num_asked, has_words, seed):
     live = LiveOptions(policy=StabilityPolicy.ALIGN_ATT)
     options = DecodingOptions(live=live, language="en", word_timestamps=has_words)
     expected = transcribe(LivePair(SpeechModel(seed=seed)), TALK, options)
@@ -189,7 +189,7 @@ def test_live_text_is_the_same_however_long_it_takes(num_asked, has_words, seed)
     assert ours.windows == expected.windows and told(ours) == told(expected)
 
 
-def test_a_session_that_leaves_frees_its_slot_at_once():
+def test_a_closed_session_frees_its_slot_at_once():
     held = Held()
     verifier = Verifier(ScriptedModel(1), executor=InlineExecutor(), aligner=held)
     opened(verifier, "first", PCMS[1], TIMED)
@@ -207,7 +207,7 @@ def test_a_session_that_leaves_frees_its_slot_at_once():
     assert tokens_of(events, "next") == text(PCMS[3])
 
 
-def test_what_was_not_begun_is_not_done_for_a_session_that_left():
+def test_a_queued_alignment_of_a_closed_session_does_not_run():
     held = Held()
     verifier = Verifier(ScriptedModel(1), executor=InlineExecutor(), aligner=held)
     opened(verifier, "first", PCMS[1], TIMED)
@@ -217,7 +217,7 @@ def test_what_was_not_begun_is_not_done_for_a_session_that_left():
 
 
 class Unable(ScriptedModel):
-    """Aligns on the executor in vain, but for the first session's slot."""
+    """Fails to align on the executor, except for the first session's slot."""
 
     def __init__(self, num_slots: int, error: Exception) -> None:
         super().__init__(num_slots)
@@ -240,7 +240,7 @@ def test_an_error_ends_its_own_session_only():
     assert verifier.num_free_slots == 1
 
 
-def test_a_fault_of_the_device_is_everybodys():
+def test_a_device_fault_ends_the_engine():
     fault = torch.AcceleratorError("CUDA error: device-side assert triggered")
     verifier = Verifier(Unable(2, fault), executor=InlineExecutor(), aligner=Late(5))
     for number in range(2):
@@ -250,7 +250,7 @@ def test_a_fault_of_the_device_is_everybodys():
 
 
 class AfterTheOther(ScriptedModel):
-    """Finds words only once the other session has finished."""
+    """Aligns only after the other session has finished."""
 
     def __init__(self, num_slots: int) -> None:
         super().__init__(num_slots)
@@ -266,7 +266,7 @@ class AfterTheOther(ScriptedModel):
         return find
 
 
-async def test_a_targets_engine_finds_words_beside_its_thread():
+async def test_a_target_engine_aligns_beside_its_thread():
     model = AfterTheOther(2)
     engine = TargetEngine(model, limits=Limits(max_sessions=2))
 
@@ -286,7 +286,7 @@ async def test_a_targets_engine_finds_words_beside_its_thread():
     await engine.stop()
 
 
-def test_so_does_a_shared_pair():
+def test_a_shared_pair_aligns_beside_its_thread():
     model = AfterTheOther(2)
     pair = SharedPair(model)
     recordings = [Prepared(PCMS[1], TIMED), Prepared(PCMS[2], PLAIN)]

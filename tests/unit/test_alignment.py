@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.models.whisper.generation_whisper import _dynamic_time_warping, _median_filter
 
-from specwhisper.model.words import _fit, _medians
+from specwhisper.model.words import _alignment, _medians
 from specwhisper.transcription.alignment import dynamic_time_warping, token_positions
 
 
@@ -19,12 +19,12 @@ def weights(seed: int, heads: int, tokens: int, positions: int) -> torch.Tensor:
 
 
 def found(made: torch.Tensor, median_width: int = 7) -> list[int]:
-    return token_positions(_fit(made, median_width).double().numpy()).tolist()
+    return token_positions(_alignment(made, median_width).double().numpy()).tolist()
 
 
 @settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 30), st.booleans())
-def test_the_path_is_that_of_transformers(seed: int, rows: int, columns: int, has_ties: bool):
+def test_the_path_equals_transformers(seed: int, rows: int, columns: int, has_ties: bool):
     random = np.random.default_rng(seed)
     cost = random.integers(0, 3, (rows, columns)) if has_ties else random.normal(size=(rows, columns))
     expected = _dynamic_time_warping(cost.astype(np.float64))
@@ -33,7 +33,7 @@ def test_the_path_is_that_of_transformers(seed: int, rows: int, columns: int, ha
 
 @settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 3), st.integers(2, 9), st.integers(1, 40))
-def test_positions_are_those_of_transformers(seed: int, heads: int, tokens: int, positions: int):
+def test_positions_equal_transformers(seed: int, heads: int, tokens: int, positions: int):
     made = weights(seed, heads, tokens, positions)
     normal = (made - made.mean(-2, keepdim=True)) / made.std(-2, keepdim=True, unbiased=False)
     if not normal.isfinite().all():  # one position: transformers divides by nothing
@@ -46,7 +46,7 @@ def test_positions_are_those_of_transformers(seed: int, heads: int, tokens: int,
 
 @settings(deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from([1, 3, 5, 7, 9]), st.integers(1, 70), st.sampled_from("-rin"))
-def test_medians_are_those_of_sorting(seed: int, width: int, tokens: int, kind: str):
+def test_medians_equal_those_of_sorting(seed: int, width: int, tokens: int, kind: str):
     values = torch.randn(2, tokens, 40, generator=torch.Generator().manual_seed(seed))
     if kind == "r":
         values = values.round()  # many are equal

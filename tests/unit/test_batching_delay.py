@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from experiments.common.models.scripted import ScriptedModel
 from specwhisper.engine.one_process import InlineExecutor
-from specwhisper.engine.verifier import MAX_SILENCE_NS, Verifier
+from specwhisper.engine.verifier import CANDIDATES_TIMEOUT_NS, Verifier
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.arrivals import Arrival
 from specwhisper.speculation.batching_delay import MAX_DELAY, BatchingDelay
@@ -106,9 +106,9 @@ def test_self_decoding_waits_for_candidates_about_to_arrive():
     for _ in range(3):
         verifier.step()
     session = verifier._sessions["a"]
-    assert session.window is not None and verifier.wake_after_s == 0  # its draft sent nothing yet
-    length = len(session.ledger.committed)
-    verifier.submit("a", Candidates(session.window.id, length, length, (5, 5)))
+    assert session.open_window is not None and verifier.wake_after_s == 0  # its draft sent nothing yet
+    length = len(session.open_window.ledger.committed)
+    verifier.submit("a", Candidates(session.open_window.window.id, length, length, (5, 5)))
     verifier.step()
     session.arrivals.turnaround.observe(10**10)
     verifier._batching_delay = delay(10**12)
@@ -126,11 +126,11 @@ def test_a_target_that_waited_in_vain_continues_and_its_response_time_does_not_c
     verifier.submit("a", AudioChunk(0, RECORDING, is_last=True))
     while verifier.has_work:
         verifier.step()
-    assert verifier.wake_after_s == MAX_SILENCE_NS / 1e9
-    now_ns += MAX_SILENCE_NS
+    assert verifier.wake_after_s == CANDIDATES_TIMEOUT_NS / 1e9
+    now_ns += CANDIDATES_TIMEOUT_NS
     assert verifier.has_work
     commits = [event for _, event in verifier.step() if isinstance(event, Commit)]
     assert [(len(commit.tokens), commit.num_self_decoded) for commit in commits] == [(1, 1)]
     assert commits[0].timing.queue_ns == 0
-    assert verifier._answer_time.expected_ms(1) < 1
+    assert verifier._response_time.expected_ms(1) < 1
     assert not verifier.has_work

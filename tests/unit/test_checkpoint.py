@@ -1,4 +1,4 @@
-"""ResumePoints load from where users have them; what cannot be loaded says why in one sentence."""
+"""Checkpoints load by name, hub id or folder; errors are one sentence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def saved(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def folder(saved, tmp_path) -> Path:
-    """A copy to spoil."""
+    """Return a copy to change."""
     return Path(shutil.copytree(saved, tmp_path / "spoiled"))
 
 
@@ -45,7 +45,7 @@ class TestNames:
             ("large", "openai/whisper-large-v3"),
             ("large-v1", "openai/whisper-large"),
             ("distil-large-v3", "distil-whisper/distil-large-v3"),
-            ("somebody/whisper-fine-tuned.v2", "somebody/whisper-fine-tuned.v2"),
+            ("someone/whisper-fine-tuned.v2", "someone/whisper-fine-tuned.v2"),
             ("demo-target", str(DEMO_FOLDER / "target")),
             ("demo-draft-tiny", str(DEMO_FOLDER / "draft-tiny")),
         ],
@@ -53,7 +53,7 @@ class TestNames:
     def test_bare_names_and_hub_ids_resolve(self, name, source):
         assert resolve(name) == source
 
-    def test_a_folder_is_a_folder_whatever_its_name(self, tmp_path, monkeypatch):
+    def test_a_folder_may_have_the_name_of_a_model(self, tmp_path, monkeypatch):
         (tmp_path / "tiny").mkdir()
         monkeypatch.chdir(tmp_path)
         assert resolve("tiny") == "tiny"
@@ -62,15 +62,15 @@ class TestNames:
     @pytest.mark.parametrize(
         "name", ["whisper-huge", "/nowhere/model", "./model", "../model", "a/b/c", "a//b"]
     )
-    def test_what_cannot_be_a_model_is_refused_with_the_choice(self, name):
+    def test_an_unknown_name_is_refused_with_the_known_ones(self, name):
         with pytest.raises(CheckpointError, match=f"There is no model '{name}': name a folder, a hub id"):
             resolve(name)
 
-    def test_a_hub_id_that_cannot_be_fetched(self):
+    def test_a_hub_id_that_cannot_be_downloaded(self):
         with pytest.raises(
-            CheckpointError, match=r"'nobody/nothing' cannot be loaded .*: check name and connection"
+            CheckpointError, match=r"'no-one/nothing' cannot be loaded .*: check name and connection"
         ):
-            load_checkpoint("nobody/nothing")
+            load_checkpoint("no-one/nothing")
 
 
 class TestContent:
@@ -84,10 +84,10 @@ class TestContent:
         assert (loaded.num_mel_bins, loaded.dtype, loaded.max_new_tokens) == (80, "float32", 448)
         assert loaded.name == str(saved)
 
-    def test_weights_come_as_asked(self, saved):
+    def test_weights_have_the_requested_dtype(self, saved):
         assert load_checkpoint(str(saved), dtype=torch.float16).dtype == "float16"
 
-    def test_the_digest_tells_weights_apart(self, saved, folder):
+    def test_the_digest_depends_on_the_weights(self, saved, folder):
         digest = load_checkpoint(str(saved)).weights_digest
         assert len(digest) == 64
         assert load_checkpoint(str(folder)).weights_digest == digest
@@ -96,8 +96,8 @@ class TestContent:
         save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
         assert load_checkpoint(str(folder)).weights_digest != digest
 
-    def test_the_digest_tells_precisions_apart(self, saved):
-        """Their texts differ, so no session may move from one to another."""
+    def test_the_digest_depends_on_the_precision(self, saved):
+        """Their texts differ, so no session may migrate between them."""
         plain, half = load_checkpoint(str(saved)), load_checkpoint(str(saved), dtype="bfloat16")
         rounded = [named_by_precision(plain, cross_cache) for cross_cache in (None, "int8", "float8")]
         digests = [checkpoint.weights_digest for checkpoint in (plain, half, *rounded)]
@@ -113,7 +113,7 @@ class TestContent:
         assert all(torch.equal(loaded.state[key], whole.state[key]) for key in whole.state)
         assert loaded.weights_digest != whole.weights_digest
 
-    def test_the_digest_is_that_of_what_is_loaded(self, saved, folder):
+    def test_the_digest_is_of_the_loaded_files(self, saved, folder):
         """An index beside a single file is a stray one: transformers does not read it."""
         digest = load_checkpoint(str(saved)).weights_digest
         stray = folder / "stray.safetensors"
@@ -137,7 +137,7 @@ class TestContent:
 
 
 class TestGenerationConfig:
-    """What a fine-tune says in its generation config, and how transformers reads it."""
+    """Generation configs of fine-tunes are read as transformers reads them."""
 
     @pytest.fixture
     def changed(self, folder) -> Callable[..., Checkpoint]:
@@ -154,14 +154,14 @@ class TestGenerationConfig:
     def test_a_fine_tune_speaks_its_own_language(self, changed, language):
         assert changed(language=language).vocabulary.default_language == "de"
 
-    def test_in_the_form_of_old_too(self, changed):
+    def test_the_old_form_of_a_config_is_read_too(self, changed):
         languages = changed().vocabulary.languages
         forced = [[1, languages["de"]], [2, 7]]
         assert changed(forced_decoder_ids=forced).vocabulary.default_language == "de"
         assert changed(forced_decoder_ids=forced, task="transcribe").vocabulary.default_language is None
         assert changed(forced_decoder_ids=forced, language="en", task="-").vocabulary.default_language == "en"
 
-    def test_published_models_detect_it(self, changed):
+    def test_published_models_detect_the_language(self, changed):
         assert changed(forced_decoder_ids=[[1, None], [2, 7]]).vocabulary.default_language is None
 
     def test_a_language_of_its_own_goes_into_the_prompt_and_yields_to_the_callers(self, changed):
@@ -172,18 +172,18 @@ class TestGenerationConfig:
         assert SequentialWindows(vocabulary, DecodingOptions()).language == "de"
         assert SequentialWindows(vocabulary, DecodingOptions(language="en")).language == "en"
 
-    def test_what_is_outdated_says_what_to_do(self, changed):
+    def test_an_outdated_config_is_refused(self, changed):
         with pytest.raises(CheckpointError, match=r"outdated generation_config\.json without lang_to_id"):
             changed(forced_decoder_ids=[[1, 5], [2, 7]], lang_to_id="-")
 
-    def test_what_is_not_followed_is_said(self, changed, caplog):
+    def test_ignored_values_are_logged(self, changed, caplog):
         changed(task="transcribe", repetition_penalty=1.0)
         assert not caplog.messages
         task = changed().vocabulary.tasks["translate"]
         changed(forced_decoder_ids=[[1, None], [2, task]], task="-")
-        assert "asks for task=translate" in caplog.text
+        assert "sets task=translate" in caplog.text
         changed(num_beams=5)
-        assert "asks for num_beams=5 in its generation_config.json, which is not followed" in caplog.text
+        assert "sets num_beams=5, which is ignored" in caplog.text
 
 
 def without_config(folder: Path) -> None:
@@ -248,7 +248,7 @@ def without_tokenizer(folder: Path) -> None:
         (without_tokenizer, "has no tokenizer: fetch or save it again together with it"),
     ],
 )
-def test_what_is_wrong_with_a_folder_is_one_sentence(spoil: Callable[[Path], None], message, folder):
+def test_an_error_in_a_folder_is_one_sentence(spoil: Callable[[Path], None], message, folder):
     spoil(folder)
     with pytest.raises(CheckpointError, match=message) as raised:
         load_checkpoint(str(folder))

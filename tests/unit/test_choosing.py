@@ -1,4 +1,4 @@
-"""A greedy choice asks a GPU once, and tells what separate questions would."""
+"""A greedy choice reads its results from the device once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = [Row(0, [5, 6, 7], 2, (), timestamps=True), Row(1, [8], 0, (9,), timestam
 
 @pytest.fixture
 def transfers(monkeypatch) -> Counter:
-    """How often numbers were read off a device."""
+    """Count reads from a device."""
     counted = Counter()
     for name in ("tolist", "item", "__float__", "__int__", "__bool__"):
         method = getattr(torch.Tensor, name)
@@ -39,10 +39,10 @@ def test_a_greedy_pass_reads_the_device_once(transfers):
     model.score(ROWS)
     assert transfers["reads"] == 1
     model.score([replace(ROWS[1], probe=0)])
-    assert transfers["reads"] == 3  # what a probe tells is read too
+    assert transfers["reads"] == 3  # the probe's result is read too
 
 
-def test_every_number_is_in_its_place():
+def test_every_result_is_in_its_place():
     logits = torch.randn(4, 51_866, generator=torch.Generator().manual_seed(3))
     logits[2, -1] = 9.0
     first, second = choose(ROWS, logits.clone())
@@ -58,14 +58,14 @@ def test_every_number_is_in_its_place():
 def test_when_equality_decides():
     sampling = Sampling(0.5, 0, 0)
     row = ROWS[0]
-    assert row.keeps_what_is_equal
-    assert replace(row, sampling=sampling).keeps_what_is_equal
-    assert replace(row, acceptance=Acceptance.CLASSICAL).keeps_what_is_equal
-    assert not replace(row, acceptance=Acceptance.CLASSICAL, sampling=sampling).keeps_what_is_equal
-    assert not replace(row, acceptance_threshold=0.2).keeps_what_is_equal
+    assert row.accepts_by_equality
+    assert replace(row, sampling=sampling).accepts_by_equality
+    assert replace(row, acceptance=Acceptance.CLASSICAL).accepts_by_equality
+    assert not replace(row, acceptance=Acceptance.CLASSICAL, sampling=sampling).accepts_by_equality
+    assert not replace(row, acceptance_threshold=0.2).accepts_by_equality
 
 
-def test_numbers_come_to_a_device_as_they_are():
+def test_numbers_are_copied_exactly():
     numbers = transfer.to_device([(1, 2), (3, 4)], torch.device("cpu"))
     assert numbers.tolist() == [[1, 2], [3, 4]]
     assert numbers.dtype == torch.int64

@@ -7,9 +7,9 @@ import pytest
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import Mode, Segment
 from specwhisper_client.cli.output import OutputFormat, prepare_outputs, render, write
-from specwhisper_client.transcript import ModelInfo, Transcript
 
 UNKNOWN = {
     "confidence": 0.5,
@@ -22,10 +22,18 @@ UNKNOWN = {
 STATISTICS = SpeculationStatistics(num_verified=8, num_accepted=6, num_committed=10, num_forwards=4)
 
 
-def transcript(*texts: str, duration_s: float = 10.0) -> Transcript:
+def transcript(*texts: str, duration_s: float = 10.0) -> Transcription:
     segments = tuple(Segment(i, i + 0.5, (i, 50_000 + i), text, 0.5) for i, text in enumerate(texts))
     model = ModelInfo("large", "tiny", "abc", Mode.FULL, 5)
-    return Transcript(segments, "de", "german", model, STATISTICS, duration_s, elapsed_s=2.5)
+    return Transcription(
+        segments,
+        language="de",
+        language_name="german",
+        duration_s=duration_s,
+        stats=STATISTICS,
+        model=model,
+        elapsed_s=2.5,
+    )
 
 
 def test_text_has_a_line_per_segment():
@@ -88,7 +96,7 @@ def test_outputs_are_named_after_their_recordings(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(InvalidRequest, match=r"file/folder cannot be made: Not a directory\.$"):
+    with pytest.raises(InvalidRequest, match=r"file/folder cannot be created: Not a directory\.$"):
         prepare_outputs([Path("one.wav")], tmp_path / "file" / "folder", [OutputFormat.TXT])
 
 

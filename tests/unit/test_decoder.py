@@ -15,6 +15,7 @@ from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest
+from specwhisper.model import compat
 from specwhisper.model.choosing import Row
 from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.model.kernels import linear
@@ -174,7 +175,7 @@ def packed(dtype: str, *, is_draft: bool = False) -> CachedDecoder:
 
 
 @pytest.mark.skipif(
-    not (linear.HAS_BFLOAT16 and linear.HAS_INT8_SUMS), reason="these kernels sum evenly, others do not"
+    not (compat.HAS_BFLOAT16 and compat.HAS_INT8_SUMS), reason="these kernels sum evenly, others do not"
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
 @settings(max_examples=40, deadline=None)
@@ -203,7 +204,7 @@ WIDE = replace(SHAPE, d_model=768, heads=12, decoder_layers=1, ffn_factor=4, max
 
 
 @pytest.mark.skipif(
-    not (linear.HAS_BFLOAT16 and linear.HAS_INT8_SUMS), reason="these kernels sum evenly, others do not"
+    not (compat.HAS_BFLOAT16 and compat.HAS_INT8_SUMS), reason="these kernels sum evenly, others do not"
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
 def test_no_bit_depends_on_how_a_long_text_is_split(dtype):
@@ -244,7 +245,7 @@ def test_a_draft_is_not_padded_and_nearly_equal(dtype):
     tokens = text(3, 7)
     for made, num_queries in ((exact, 4), (draft, 1)):
         made.rollback(0, 0)
-        assert made._padding.min_width == (num_queries if linear.HAS_BFLOAT16 else 1)
+        assert made._padding.min_width == (num_queries if compat.HAS_BFLOAT16 else 1)
     ours, expected = (made.append([0], [tokens], [7]) for made in (draft, exact))
     torch.testing.assert_close(ours, expected, rtol=0, atol=0.02 * float(expected.abs().max()))
 
@@ -302,12 +303,12 @@ class TestPlacement:
     @pytest.mark.parametrize(
         ("device_map", "message"),
         [
-            ({"layers": "cpu"}, "says nothing about 'embed_tokens.weight'"),
-            ({"": "disk"}, "puts weights on disk: say in which folder"),
+            ({"layers": "cpu"}, "has no device for 'embed_tokens.weight'"),
+            ({"": "disk"}, "puts weights on disk: name an offload folder"),
             ({"": "nowhere"}, "cannot be followed .*: name devices that exist"),
         ],
     )
-    def test_a_map_that_cannot_be_followed_is_refused(self, device_map, message):
+    def test_an_invalid_device_map_is_refused(self, device_map, message):
         with pytest.raises(InvalidRequest, match=message):
             WhisperModel(CHECKPOINT, 1, device_map=device_map)
 

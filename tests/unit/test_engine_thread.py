@@ -1,4 +1,4 @@
-"""An engine in its thread: nothing is lost, nobody waits for ever, and idleness costs nothing."""
+"""An engine in its thread: no event is lost, no session waits forever."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from specwhisper.types import Failed
 
 
 class Echo:
-    """Gives back what was put in, one item per step."""
+    """Returns its items as events, one per step."""
 
     wake_after_s = 0.0
 
@@ -55,21 +55,21 @@ async def running(engine: Echo):
 async def test_each_session_gets_its_events_in_order():
     engine = Echo()
     async with running(engine) as thread:
-        heard = {name: asyncio.Queue() for name in "ab"}
-        for name, queue in heard.items():
+        events = {name: asyncio.Queue() for name in "ab"}
+        for name, queue in events.items():
             thread.subscribe(name, queue.put_nowait)
-        items = [("a", 1), ("b", 2), ("nobody", 3), ("a", 4)]
+        items = [("a", 1), ("b", 2), ("unknown", 3), ("a", 4)]
         thread.post(lambda: engine.items.extend(items))
-        assert [await heard["a"].get(), await heard["a"].get()] == [1, 4]
-        assert await heard["b"].get() == 2
+        assert [await events["a"].get(), await events["a"].get()] == [1, 4]
+        assert await events["b"].get() == 2
         thread.unsubscribe("a")
         thread.post(lambda: engine.items.extend([("a", 5), ("b", 6)]))
-        assert await heard["b"].get() == 6
-        assert heard["a"].empty()
+        assert await events["b"].get() == 6
+        assert events["a"].empty()
 
 
-async def test_an_observer_sees_every_step_and_stands_in_nobodys_way():
-    engine, seen, heard = Echo(), [], asyncio.Queue()
+async def test_an_observer_sees_every_step_and_delays_no_event():
+    engine, seen, events = Echo(), [], asyncio.Queue()
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
 
     def observe(events) -> None:
@@ -78,21 +78,21 @@ async def test_an_observer_sees_every_step_and_stands_in_nobodys_way():
 
     thread = EngineThread("echo", observe=observe)
     thread.start(engine)
-    thread.subscribe("a", heard.put_nowait)
-    thread.post(lambda: engine.items.extend([("a", 1), ("nobody", 2), ("a", 3)]))
-    assert [await heard.get(), await heard.get()] == [1, 3]
+    thread.subscribe("a", events.put_nowait)
+    thread.post(lambda: engine.items.extend([("a", 1), ("unknown", 2), ("a", 3)]))
+    assert [await events.get(), await events.get()] == [1, 3]
     await thread.stop()
-    assert seen == [("a", 1), ("nobody", 2), ("a", 3)]
+    assert seen == [("a", 1), ("unknown", 2), ("a", 3)]
 
 
-async def test_a_call_gives_the_result_or_the_error():
+async def test_a_call_returns_the_result_or_raises_the_error():
     async with running(Echo()) as thread:
         assert await thread.call(threading.current_thread) is not threading.current_thread()
         with pytest.raises(ZeroDivisionError):
             await thread.call(lambda: 1 // 0)
 
 
-async def test_a_cancelled_call_is_not_carried_out_once_it_is_too_late():
+async def test_a_cancelled_call_does_not_run():
     engine = Echo()
     async with running(engine) as thread:
         await thread.call(lambda: None)
@@ -109,7 +109,7 @@ async def test_a_cancelled_call_is_not_carried_out_once_it_is_too_late():
         assert carried_out == []
 
 
-async def test_an_action_that_fails_takes_no_other_with_it(caplog):
+async def test_an_action_that_fails_stops_no_other(caplog):
     engine = Echo()
     async with running(engine) as thread:
         engine.gate.clear()
@@ -123,21 +123,21 @@ async def test_an_action_that_fails_takes_no_other_with_it(caplog):
     assert "action failed" in caplog.messages
 
 
-async def test_an_engine_that_fails_tells_everybody_and_goes_on(caplog):
+async def test_an_engine_that_fails_fails_all_sessions_and_continues(caplog):
     engine = Echo()
     async with running(engine) as thread:
-        heard = {name: asyncio.Queue() for name in "ab"}
-        for name, queue in heard.items():
+        events = {name: asyncio.Queue() for name in "ab"}
+        for name, queue in events.items():
             thread.subscribe(name, queue.put_nowait)
         error = RuntimeError("a defect")
         thread.post(lambda: engine.items.extend([("a", error), ("b", 7)]))
-        assert await heard["a"].get() == await heard["b"].get() == Failed(error)
-        assert await heard["b"].get() == 7
+        assert await events["a"].get() == await events["b"].get() == Failed(error)
+        assert await events["b"].get() == 7
     assert "engine failed" in caplog.messages
 
 
-class Patient(Echo):
-    """Has work only from some moment on."""
+class Delayed(Echo):
+    """Has no work before a certain time."""
 
     begin_s = math.inf
 
@@ -153,20 +153,20 @@ class Patient(Echo):
         return super().step() if self.has_work else []
 
 
-async def test_work_that_is_put_off_is_done_when_its_time_has_come():
-    engine = Patient()
+async def test_delayed_work_is_done_at_its_time():
+    engine = Delayed()
     async with running(engine) as thread:
-        heard = asyncio.Queue()
-        thread.subscribe("a", heard.put_nowait)
+        events = asyncio.Queue()
+        thread.subscribe("a", events.put_nowait)
         await thread.call(lambda: engine.items.append(("a", 1)))
-        await thread.call(lambda: engine.items.append(("a", 2)))  # is carried out at once all the same
-        assert heard.empty()
+        await thread.call(lambda: engine.items.append(("a", 2)))  # runs at once
+        assert events.empty()
         await thread.call(lambda: setattr(engine, "begin_s", time.monotonic() + 0.02))
-        assert [await heard.get(), await heard.get()] == [1, 2]  # though nothing woke the thread
+        assert [await events.get(), await events.get()] == [1, 2]  # without waking the thread
 
 
 class Fleeting(Echo):
-    """Puts its items off until it was asked for work once: a hold that ends right behind that question."""
+    """Delays its items until ``has_work`` was read once: a delay that ends right after that."""
 
     is_over = False
 
@@ -184,25 +184,25 @@ class Fleeting(Echo):
         return super().step() if self.is_over else []
 
 
-async def test_a_hold_that_ends_while_the_thread_asks_for_work_loses_nothing():
+async def test_a_delay_that_ends_while_the_thread_checks_for_work_loses_nothing():
     engine = Fleeting()
     async with running(engine) as thread:
-        heard = asyncio.Queue()
-        thread.subscribe("a", heard.put_nowait)
+        events = asyncio.Queue()
+        thread.subscribe("a", events.put_nowait)
         await thread.call(lambda: engine.items.append(("a", 1)))
         async with asyncio.timeout(30):
-            assert await heard.get() == 1
+            assert await events.get() == 1
 
 
-async def test_a_thread_that_puts_off_work_can_be_stopped():
-    engine = Patient()
+async def test_a_thread_with_delayed_work_can_be_stopped():
+    engine = Delayed()
     async with running(engine) as thread:
         await thread.call(lambda: engine.items.append(("a", 1)))
     assert engine.num_steps == 0
 
 
-class Doubtful(Echo):
-    """Cannot even tell whether it has work, as long as it has a bad item."""
+class Broken(Echo):
+    """Fails in ``has_work`` while it has a bad item."""
 
     @property
     def has_work(self) -> bool:
@@ -212,22 +212,22 @@ class Doubtful(Echo):
         return super().has_work
 
 
-async def test_an_engine_that_cannot_tell_its_work_is_not_the_end_of_its_thread(caplog):
-    engine = Doubtful()
+async def test_an_error_in_has_work_does_not_end_the_thread(caplog):
+    engine = Broken()
     async with running(engine) as thread:
-        heard = asyncio.Queue()
-        thread.subscribe("a", heard.put_nowait)
+        events = asyncio.Queue()
+        thread.subscribe("a", events.put_nowait)
         error = RuntimeError("a defect")
         thread.post(lambda: engine.items.append(("a", error)))
-        assert await heard.get() == Failed(error)
+        assert await events.get() == Failed(error)
         thread.post(engine.items.clear)
         thread.post(lambda: engine.items.append(("a", 7)))
-        while (event := await heard.get()) != 7:
+        while (event := await events.get()) != 7:
             assert event == Failed(error)
     assert "engine failed" in caplog.messages
 
 
-async def test_stopping_carries_out_what_was_posted_and_takes_no_more():
+async def test_stopping_runs_posted_actions_and_refuses_more():
     engine = Echo()
     async with running(engine) as thread:
         await thread.call(lambda: None)
@@ -252,7 +252,7 @@ async def test_a_thread_that_never_started_stops():
         await thread.call(lambda: None)
 
 
-async def test_idleness_takes_no_steps():
+async def test_an_idle_engine_takes_no_steps():
     engine = Echo()
     async with running(engine) as thread:
         for _ in range(3):

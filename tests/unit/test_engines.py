@@ -1,4 +1,4 @@
-"""The promise, on a scripted model: whatever the draft proposes, the text is the target's own."""
+"""On a scripted model, the text is the target's own, whatever the draft proposes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from specwhisper.engine.window_draft import WindowDraft
 from specwhisper.errors import InvalidRequest, ServerFull
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.types import AudioChunk, Candidates, Mode
+from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Mode
 from tests.interference import KINDS, Interference
 from tests.nightly import examples
 
@@ -27,7 +27,7 @@ MODES = [Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS]
 
 
 def recording(seed: int, length_s: float) -> bytes:
-    """Noise of changing loudness, so that every window sounds different."""
+    """Return noise of changing loudness, so that every window differs."""
     random = np.random.default_rng(seed)
     samples = random.normal(0, 0.05, int(length_s * 16000)) * (1 + np.linspace(0, 3, int(length_s * 16000)))
     return (np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes()
@@ -56,7 +56,7 @@ def target_text(pcms: Sequence[bytes], seed: int) -> list[list[tuple[int, ...]]]
     num_spare=st.sampled_from([0, 1, 3]),
     min_confidence=st.sampled_from([0.0, 0.2, 0.9]),
 )
-def test_any_draft_gives_the_targets_text(
+def test_any_draft_leads_to_the_targets_text(
     mode,
     kind,
     gamma,
@@ -73,7 +73,7 @@ def test_any_draft_gives_the_targets_text(
     split = OneProcess(
         ScriptedModel(len(pcms), seed=seed),
         ScriptedModel(len(pcms) + num_spare, seed=seed, error_rate=error_rate, max_positions=max_positions),
-        runs_ahead=num_spare > 0,
+        drafts_next_window=num_spare > 0,
         mode=mode,
         gamma=gamma,
         depth=depth,
@@ -85,11 +85,11 @@ def test_any_draft_gives_the_targets_text(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_perfect_draft_is_accepted_and_saves_passes(mode):
+def test_a_perfect_draft_is_accepted_and_saves_forward_passes(mode):
     pcm = RECORDINGS[0, 33.0]
     target = ScriptedModel(seed=3)
     transcript = OneProcess(target, ScriptedModel(seed=3), mode=mode, gamma=4).transcribe([pcm])[0]
-    statistics = transcript.statistics
+    statistics = transcript.stats
     assert statistics.num_accepted == statistics.num_verified > 0
     assert statistics.num_forwards == target.num_forwards < statistics.num_committed
 
@@ -124,7 +124,7 @@ options = st.builds(
     is_adaptive=st.booleans(),
     num_spare=st.sampled_from([0, 1, 3]),
 )
-def test_whatever_is_asked_for_the_text_is_the_targets(
+def test_with_any_options_the_text_is_the_targets(
     options, mode, kind, gamma, error_rate, seed, keys, is_adaptive, num_spare
 ):
     pcms = [RECORDINGS[key] for key in keys]
@@ -139,7 +139,7 @@ def test_whatever_is_asked_for_the_text_is_the_targets(
         mode=mode,
         gamma=gamma,
         is_adaptive=is_adaptive,
-        runs_ahead=num_spare > 0,
+        drafts_next_window=num_spare > 0,
         edit_block=Interference(kind, seed, vocabulary_size=len(VOCABULARY)),
     ).transcribe(pcms, options)
     alone = OneProcess(model()).transcribe(pcms, options)
@@ -159,34 +159,36 @@ def test_the_next_window_is_drafted_before_it_is_opened(mode):
         early.extend([block] if block.start_frame is not None else [])
         return [block]
 
-    def transcribe(num_slots: int, *, runs_ahead: bool):
+    def transcribe(num_slots: int, *, drafts_next_window: bool):
         target, draft = ScriptedModel(seed=3), ScriptedModel(num_slots, seed=3)
-        engine = OneProcess(target, draft, mode=mode, gamma=4, runs_ahead=runs_ahead, edit_block=watch)
+        engine = OneProcess(
+            target, draft, mode=mode, gamma=4, drafts_next_window=drafts_next_window, edit_block=watch
+        )
         return engine.transcribe([pcm])[0]
 
-    plain = transcribe(2, runs_ahead=False)
+    plain = transcribe(2, drafts_next_window=False)
     assert not early
-    assert plain.statistics.num_windows > 1
-    ahead = transcribe(2, runs_ahead=True)
+    assert plain.stats.num_windows > 1
+    ahead = transcribe(2, drafts_next_window=True)
     assert ahead.window_tokens == plain.window_tokens
     starts = {block.window_id: block.start_frame for block in early}
-    assert len(starts) == plain.statistics.num_windows - 1
-    assert ahead.statistics.num_drafted == plain.statistics.num_drafted  # nothing was drafted twice
+    assert len(starts) == plain.stats.num_windows - 1
+    assert ahead.stats.num_drafted == plain.stats.num_drafted  # nothing was drafted twice
     num_early = len(early)
-    assert transcribe(1, runs_ahead=True).window_tokens == plain.window_tokens
+    assert transcribe(1, drafts_next_window=True).window_tokens == plain.window_tokens
     assert len(early) == num_early  # without a second slot there is no room for it
 
 
-def test_a_new_session_takes_the_slot_that_another_drafts_ahead_in():
+def test_a_new_session_takes_the_slot_of_a_predicted_window():
     model = ScriptedModel(2, seed=3)
-    drafter = Drafter(model, executor=InlineExecutor(), runs_ahead=True)
+    drafter = Drafter(model, executor=InlineExecutor(), drafts_next_window=True)
     options = DecodingOptions(language="en")
     drafter.open("first", DraftLength(Mode.FULL, 4), options, max_ahead_tokens=64)
     session = drafter._sessions["first"]
-    session.ahead = WindowDraft(drafter._slots.take(), 64)
+    session.predicted = WindowDraft(drafter._slots.take(), 64)
     assert drafter.num_free_slots == 1
     drafter.open("next", DraftLength(Mode.FULL, 4), options, max_ahead_tokens=64)
-    assert session.ahead is None and drafter.num_free_slots == 0
+    assert session.predicted is None and drafter.num_free_slots == 0
     with pytest.raises(ServerFull):
         drafter.open("last", DraftLength(Mode.FULL, 4), options, max_ahead_tokens=64)
     for name in ("first", "next"):
@@ -195,7 +197,7 @@ def test_a_new_session_takes_the_slot_that_another_drafts_ahead_in():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_draft_that_is_not_sure_stops_early(mode):
+def test_a_draft_with_low_confidence_stops_early(mode):
     pcm = RECORDINGS[0, 33.0]
 
     def transcribe(min_confidence: float):
@@ -206,8 +208,8 @@ def test_a_draft_that_is_not_sure_stops_early(mode):
 
     bold, careful = transcribe(0.0), transcribe(0.5)
     assert careful.window_tokens == bold.window_tokens
-    assert 0 < careful.statistics.num_drafted < bold.statistics.num_drafted
-    assert careful.statistics.num_forwards > bold.statistics.num_forwards
+    assert 0 < careful.stats.num_drafted < bold.stats.num_drafted
+    assert careful.stats.num_forwards > bold.stats.num_forwards
 
 
 def test_more_recordings_than_slots_follow_each_other():
@@ -215,17 +217,17 @@ def test_more_recordings_than_slots_follow_each_other():
     few = OneProcess(ScriptedModel(2), ScriptedModel(2)).transcribe(pcms)
     many = OneProcess(ScriptedModel(len(pcms)), ScriptedModel(len(pcms))).transcribe(pcms)
     assert [t.window_tokens for t in few] == [t.window_tokens for t in many]
-    assert [t.num_samples for t in few] == [len(pcm) // 2 for pcm in pcms]
+    assert [t.duration_s for t in few] == [len(pcm) / 2 / SAMPLE_RATE for pcm in pcms]
 
 
-def test_a_failed_text_is_recalled_as_a_free_draft():
+def test_a_failed_text_is_reused_as_candidates():
     options = DecodingOptions(temperatures=(0.0, 0.5), logprob_threshold=-0.01)
     pcm = RECORDINGS[0, 1.0]
     target, draft = ScriptedModel(seed=3), ScriptedModel(seed=3)
     silenced = OneProcess(target, draft, mode=Mode.FULL, edit_block=lambda block: ())
     text = silenced.transcribe([pcm], options)[0]
-    assert text.statistics.num_reused > 0
-    assert OneProcess(target).transcribe([pcm], options)[0].statistics.num_reused == 0
+    assert text.stats.num_reused > 0
+    assert OneProcess(target).transcribe([pcm], options)[0].stats.num_reused == 0
 
 
 def test_a_session_without_a_language_detects_it_once():
@@ -233,11 +235,11 @@ def test_a_session_without_a_language_detects_it_once():
     model = ScriptedModel(vocabulary=MULTILINGUAL)
     text = OneProcess(model).transcribe([pcm])[0]
     assert set(text.language_probs) == {"en", "de"}
-    assert text.statistics.num_forwards == model.num_forwards
+    assert text.stats.num_forwards == model.num_forwards
     assert text.language == max(text.language_probs, key=text.language_probs.get)
     named = OneProcess(model).transcribe([pcm], DecodingOptions(language=text.language))[0]
     assert named.window_tokens == text.window_tokens
-    assert named.statistics.num_windows == text.statistics.num_windows
+    assert named.stats.num_windows == text.stats.num_windows
 
 
 @pytest.mark.parametrize("engine", [Verifier, Drafter])
@@ -252,7 +254,7 @@ def test_a_session_that_cannot_be_opened_takes_no_slot(engine):
     assert opened.num_free_slots == 2
 
 
-def test_a_slots_next_owner_encodes_behind_its_last_one():
+def test_a_slots_next_session_encodes_after_the_last_one():
     begun, has_left, overtaken, was_alone = threading.Event(), threading.Event(), threading.Event(), []
 
     class Slow(ScriptedModel):
@@ -279,9 +281,9 @@ def test_a_slots_next_owner_encodes_behind_its_last_one():
 
 
 @pytest.mark.parametrize("gamma", [20, 40])
-def test_a_long_block_is_verified_in_one_pass(gamma):
+def test_a_long_block_is_verified_in_one_forward_pass(gamma):
     pcm = RECORDINGS[0, 33.0]
     text = OneProcess(ScriptedModel(seed=2), ScriptedModel(seed=2), gamma=gamma).transcribe([pcm])[0]
-    blocks = text.statistics.num_blocks
-    assert sum(text.statistics.acceptance_histogram) <= blocks
-    assert len(text.statistics.acceptance_histogram) > 17
+    blocks = text.stats.num_blocks
+    assert sum(text.stats.acceptance_histogram) <= blocks
+    assert len(text.stats.acceptance_histogram) > 17

@@ -10,7 +10,7 @@ from rich.console import Console
 from experiments.common.models.published import PUBLISHED
 from experiments.steps import __main__ as steps
 from experiments.steps.floor import Machine, floor_s
-from specwhisper.model.kernels.linear import HAS_INT8_SUMS
+from specwhisper.model.compat import HAS_INT8_SUMS
 
 MACHINE = Machine(1e10, dict.fromkeys(("float32", "bfloat16", "int8"), 1e11))
 NARROW = replace(PUBLISHED["tiny"], d_model=64, heads=2, decoder_layers=1, words="few")

@@ -1,4 +1,4 @@
-"""Passes that fail for lack of memory are repeated in halves, and nobody's text shows it."""
+"""Forward passes without enough memory are repeated in halves; no text changes."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ ASSERT = "CUDA error: device-side assert triggered"
 
 
 class ShortOfMemory(ScriptedModel):
-    """Has no memory for more than so many sessions in a pass, now and then; it notices late."""
+    """Sometimes has no memory for more than so many sessions in a forward pass."""
 
     def __init__(self, num_slots: int, fits: int, every: int, **kwargs) -> None:
         super().__init__(num_slots, **kwargs)
@@ -52,7 +52,7 @@ class ShortOfMemory(ScriptedModel):
     language=st.sampled_from(["en", None]),
     gamma=st.integers(1, 9),
 )
-def test_passes_that_are_too_large_change_no_text(mode, fits, every, language, gamma):
+def test_forward_passes_that_are_too_large_change_no_text(mode, fits, every, language, gamma):
     options = DecodingOptions(language=language)
     expected = [
         OneProcess(ScriptedModel(vocabulary=MULTILINGUAL)).transcribe([pcm], options)[0].window_tokens
@@ -65,7 +65,7 @@ def test_passes_that_are_too_large_change_no_text(mode, fits, every, language, g
 
 
 class Culprit(ScriptedModel):
-    """Fails in every pass in which a slot takes part."""
+    """Fails in every forward pass with a certain slot."""
 
     def __init__(self, num_slots: int, slot: int, error: Exception) -> None:
         super().__init__(num_slots)
@@ -80,7 +80,7 @@ class Culprit(ScriptedModel):
 
 
 def opened(model: ScriptedModel) -> Verifier:
-    """A target with as many sessions as slots, all of whose audio is there."""
+    """Return a target with a session in each slot, each with all its audio."""
     verifier = Verifier(model, executor=InlineExecutor())
     for number in range(model.num_slots):
         verifier.open(str(number), Mode.TARGET_ONLY, DecodingOptions(language="en"))
@@ -95,7 +95,7 @@ def ends_of(verifier: Verifier) -> dict[str, Finished | Failed]:
     return ends
 
 
-def test_the_one_that_has_no_memory_is_found_in_few_passes_and_may_go_on_elsewhere():
+def test_only_the_session_without_memory_fails_after_few_forward_passes():
     model = Culprit(16, 3, torch.OutOfMemoryError(NO_MEMORY))
     verifier = opened(model)
     while verifier.num_free_slots == 0:
@@ -109,12 +109,12 @@ def test_the_one_that_has_no_memory_is_found_in_few_passes_and_may_go_on_elsewhe
     assert len(ends) == 15 and all(isinstance(end, Finished) for end in ends.values())
 
 
-def test_a_fault_of_the_device_is_everybodys_and_gives_no_result():
+def test_a_device_fault_ends_the_engine_without_results():
     model = Culprit(4, 3, torch.AcceleratorError(ASSERT))
     verifier = opened(model)
     with pytest.raises(DeviceFault, match="device-side assert"):
         ends_of(verifier)
-    assert model.num_forwards == 1  # nothing is tried again on it
+    assert model.num_forwards == 1  # and is not repeated
 
 
 class BrokenEncoder(ScriptedModel):
@@ -122,14 +122,14 @@ class BrokenEncoder(ScriptedModel):
         raise torch.AcceleratorError(ASSERT)
 
 
-def test_a_fault_while_encoding_is_one_too():
+def test_a_device_fault_while_encoding_ends_the_engine():
     with pytest.raises(DeviceFault):
         ends_of(opened(BrokenEncoder(1)))
 
 
 async def test_no_step_follows_a_fault():
-    model, told = Culprit(2, 1, torch.AcceleratorError(ASSERT)), []
-    thread = EngineThread("faulty", on_fault=told.append)
+    model, faults = Culprit(2, 1, torch.AcceleratorError(ASSERT)), []
+    thread = EngineThread("faulty", on_fault=faults.append)
     events: asyncio.Queue = asyncio.Queue()
     thread.subscribe("0", events.put_nowait)
     thread.start(opened(model))
@@ -138,12 +138,12 @@ async def test_no_step_follows_a_fault():
     assert isinstance(event.error, DeviceFault)
     thread.post(lambda: None)
     await thread.stop()
-    assert [type(fault) for fault in told] == [DeviceFault]
+    assert [type(fault) for fault in faults] == [DeviceFault]
     assert model.num_forwards == 1
 
 
 @pytest.mark.parametrize("broken", ["score", "encode"])
-def test_a_fault_of_a_drafts_device_ends_its_engine(broken, monkeypatch):
+def test_a_device_fault_ends_a_drafts_engine(broken, monkeypatch):
     def fail(*_: object) -> None:
         raise torch.AcceleratorError(ASSERT)
 
@@ -162,12 +162,12 @@ def test_a_fault_of_a_drafts_device_ends_its_engine(broken, monkeypatch):
             drafter.step()
 
 
-async def test_a_fault_in_an_action_ends_the_engine_as_one_in_a_step_does():
+async def test_a_device_fault_in_an_action_ends_the_engine():
     def fail() -> None:
         raise DeviceFault(ASSERT)
 
-    told = []
-    thread = EngineThread("faulty", on_fault=told.append)
+    faults = []
+    thread = EngineThread("faulty", on_fault=faults.append)
     events: asyncio.Queue = asyncio.Queue()
     thread.subscribe("0", events.put_nowait)
     thread.start(opened(ScriptedModel(1)))
@@ -176,22 +176,22 @@ async def test_a_fault_in_an_action_ends_the_engine_as_one_in_a_step_does():
         pass
     assert isinstance(event.error, DeviceFault)
     await thread.stop()
-    assert [str(fault) for fault in told] == [ASSERT]
+    assert [str(fault) for fault in faults] == [ASSERT]
 
 
-async def test_an_engine_that_hangs_when_it_is_to_stop_is_a_fault(monkeypatch):
+async def test_an_engine_that_does_not_stop_is_a_fault(monkeypatch):
     monkeypatch.setattr(engine_thread, "ENDS_WITHIN_S", 0.05)
-    goes_on, told = threading.Event(), []
-    thread = EngineThread("hanging", on_fault=told.append)
+    goes_on, faults = threading.Event(), []
+    thread = EngineThread("hanging", on_fault=faults.append)
     thread.start(opened(ScriptedModel(1)))
     thread.post(goes_on.wait)
     await thread.stop()
     goes_on.set()
-    assert [type(fault) for fault in told] == [DeviceFault]
+    assert [type(fault) for fault in faults] == [DeviceFault]
 
 
 class Allocated:
-    """Counts how many of it are alive."""
+    """Counts its living instances."""
 
     num_alive = 0
 
@@ -203,7 +203,7 @@ class Allocated:
 
 
 class Allocating(ShortOfMemory):
-    """What a pass allocates is free again when it is repeated."""
+    """Checks that the memory of a failed forward pass is free when it is repeated."""
 
     def score(self, rows):
         allocated = Allocated()
@@ -211,13 +211,13 @@ class Allocating(ShortOfMemory):
         return super().score(rows)
 
 
-def test_a_pass_that_is_repeated_finds_the_memory_of_the_first_one_free():
+def test_a_repeated_forward_pass_has_the_memory_of_the_first():
     assert OneProcess(Allocating(len(PCMS), 1, 1)).transcribe(PCMS)
     draft = Allocating(len(PCMS), 1, 1)
     assert OneProcess(ScriptedModel(len(PCMS)), draft, mode=Mode.PIPELINED).transcribe(PCMS)
 
 
-def test_windows_that_are_encoded_again_find_the_memory_of_the_first_time_free():
+def test_a_repeated_encoding_has_the_memory_of_the_first():
     def work(items):
         allocated = Allocated()
         assert allocated.num_alive == 1
@@ -245,5 +245,5 @@ def test_windows_that_are_encoded_again_find_the_memory_of_the_first_time_free()
         (ServerFull("The illegal memory access is only a word here."), False, False),
     ],
 )
-def test_which_errors_are_which(error, no_memory, fault):
+def test_errors_are_recognised(error, no_memory, fault):
     assert (is_out_of_memory(error), is_device_fault(error)) == (no_memory, fault)

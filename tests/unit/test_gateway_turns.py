@@ -1,7 +1,7 @@
 """A turn's events: every item begins, is committed and completed once, whatever its stream repeats."""
 
 from specwhisper.types import Segment, VoiceEvent
-from specwhisper_client.transcript import Update
+from specwhisper_client.replies import Update
 from specwhisper_gateway.realtime.turn import Items, Turn
 
 STARTED, STOPPED, COMMITTED = (

@@ -15,18 +15,18 @@ class Clock:
         return self.now_s
 
 
-def test_a_lease_is_good_until_its_time_is_over():
+def test_a_lease_is_valid_for_a_time():
     clock = Clock()
     leases = Leases(60, clock=clock)
     lease = leases.grant("draft-1")
     clock.now_s += 59.9
     leases.check(lease, "draft-1")
     clock.now_s += 0.2
-    with pytest.raises(LeaseRefused, match="good for 60 s"):
+    with pytest.raises(LeaseRefused, match="valid for 60 s"):
         leases.check(lease, "draft-1")
 
 
-def test_it_is_good_for_one_caller_and_at_one_target():
+def test_a_lease_is_valid_for_one_caller_at_one_target():
     leases = Leases()
     lease = leases.grant("draft-1")
     with pytest.raises(LeaseRefused, match="ask Locate"):
@@ -36,13 +36,13 @@ def test_it_is_good_for_one_caller_and_at_one_target():
 
 
 @given(st.text(), st.text())
-def test_nothing_else_is_one(lease, caller):
+def test_other_strings_are_refused(lease, caller):
     with pytest.raises(LeaseRefused):
         Leases().check(lease, caller)
 
 
 @given(st.integers(0, 63), st.integers(1, 15))
-def test_a_changed_one_is_none(place, change):
+def test_a_changed_lease_is_refused(place, change):
     leases = Leases()
     until_ms, signature = leases.grant("draft-1").split(".")
     other = f"{int(signature[place], 16) ^ change:x}"

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from specwhisper.model import compat
 from specwhisper.model.kernels import linear
 from specwhisper.model.kernels.linear import Int8Embedding, Int8Linear, PackedLinear, pack_linears
 
-needs_vnni = pytest.mark.skipif(not linear.HAS_INT8_SUMS, reason="this processor's sums of bytes overflow")
+needs_vnni = pytest.mark.skipif(not compat.HAS_INT8_SUMS, reason="this processor's sums of bytes overflow")
 LARGE, SMALL = (768, 704), (96, 64)  # outputs x inputs, above and below what is packed
 
 
@@ -76,7 +77,7 @@ def test_a_row_does_not_depend_on_other_rows(shape, num_rows, scales, seed):
         assert all(torch.equal(made(hidden[i : i + 1])[0], together[i]) for i in range(num_rows))
 
 
-@pytest.mark.skipif(not linear.HAS_BFLOAT16, reason="oneDNN has no bfloat16 here")
+@pytest.mark.skipif(not compat.HAS_BFLOAT16, reason="oneDNN has no bfloat16 here")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(768, 768), (3072, 768), (768, 3072), (1280, 5120), (4000, 1280)])
 @torch.inference_mode()
@@ -123,7 +124,7 @@ def test_which_layers_are_replaced():
     pack_linears(module, is_int8=False, leave=("left",))
     kinds = {name: type(child) for name, child in module.items()}
     assert kinds["small"] is kinds["left"] is nn.Linear
-    assert kinds["large"] is (PackedLinear if linear.HAS_ONEDNN else nn.Linear)
+    assert kinds["large"] is (PackedLinear if compat.HAS_ONEDNN else nn.Linear)
     nested = nn.Sequential(nn.Sequential(layer(LARGE)), layer(SMALL))
     pack_linears(nested, is_int8=True, leave=("0",))
     assert [type(nested[0][0]), type(nested[1])] == [Int8Linear, Int8Linear]

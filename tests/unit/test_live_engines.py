@@ -97,11 +97,11 @@ options = st.builds(
     gamma=st.integers(1, 8),
     error_rate=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
     max_positions=st.sampled_from([448, 30]),
-    runs_ahead=st.booleans(),
+    drafts_next_window=st.booleans(),
     seed=st.integers(0, 1_000),
 )
 def test_any_draft_gives_the_targets_text(
-    options, mode, kind, gamma, error_rate, max_positions, runs_ahead, seed
+    options, mode, kind, gamma, error_rate, max_positions, drafts_next_window, seed
 ):
     """Each piece of audio comes when everybody is idle, so that the target makes the same steps."""
     pair = LivePair(
@@ -109,7 +109,7 @@ def test_any_draft_gives_the_targets_text(
         SpeechModel(2, seed=seed, error_rate=error_rate, max_positions=max_positions),
         mode=mode,
         gamma=gamma,
-        runs_ahead=runs_ahead,
+        drafts_next_window=drafts_next_window,
         edit_block=Interference(kind, seed, vocabulary_size=len(SPOKEN)),
     )
     ours = transcribe(pair, TALK, options)

@@ -108,4 +108,4 @@ def test_an_8_bit_cross_attention_cache():
         model.encode(0, recording(0), 0)
     ours, expected = (model.score([row])[0] for model in (rounded, plain))
     assert ours.log_probs == pytest.approx(expected.log_probs, abs=0.05)
-    assert ours.heard.language_probs == pytest.approx(expected.heard.language_probs, abs=0.05)
+    assert ours.probe_result.language_probs == pytest.approx(expected.probe_result.language_probs, abs=0.05)

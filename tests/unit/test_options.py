@@ -1,4 +1,4 @@
-"""Invalid options are refused in one clear sentence."""
+"""Options that cannot be meant are refused in one clear sentence."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from specwhisper.options import (
         ({"temperatures": ("hot",)}, "it must be a number, or several"),
     ],
 )
-def test_invalid_values_are_refused(options: dict, message: str):
+def test_what_cannot_be_meant(options: dict, message: str):
     with pytest.raises(InvalidRequest, match=message):
         DecodingOptions(**options)
 
@@ -110,7 +110,7 @@ def test_steps_too_small_are_refused(increment):
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 1.5])
 @pytest.mark.parametrize("increment", [0, 0.0, -0.2, 1e-300, 5e-324])
-def test_steps_are_positive(temperature, increment):
+def test_steps_lead_upwards(temperature, increment):
     with pytest.raises(InvalidRequest, match=r"_increment_on_fallback is .*: it must be at least 1e-06, or"):
         fallback_temperatures(temperature, increment)
 
@@ -133,9 +133,9 @@ def test_a_temperature_may_stand_alone():
 
 
 class TestKeywords:
-    """As users of other Whisper programs write them."""
+    """As users of other Whispers write them."""
 
-    def test_given_options_override_the_defaults(self):
+    def test_what_is_given_goes_before_the_defaults(self):
         defaults = {"temperatures": (0.5,), "top_k": 3}
         assert options_from(defaults, {"top_k": 4}) == DecodingOptions(temperatures=(0.5,), top_k=4)
         assert options_from(defaults, {"temperature": 0.1}).temperatures == (0.1,)
@@ -145,9 +145,35 @@ class TestKeywords:
         with pytest.raises(InvalidRequest, match="Both temperature and temperatures"):
             options_from({}, {"temperature": 0.1, "temperatures": (0.2,)})
 
-    def test_an_unknown_option_is_refused_with_the_known_ones(self):
+    def test_an_unknown_option_is_told_with_the_choice(self):
         with pytest.raises(InvalidRequest, match=r"There is no option 'langage'; there are .*language"):
             options_from({}, {"langage": "en"})
+
+    def test_defaults_may_be_options(self):
+        defaults = DecodingOptions(language="en", top_k=3)
+        assert options_from(defaults, {}) == defaults
+        assert options_from(defaults, {"top_k": None}) == DecodingOptions(language="en")
+
+    def test_names_of_other_programs_are_taken(self):
+        given = {"max_initial_timestamp": 1.0, "without_timestamps": True, "temperature": 0.2}
+        assert options_from({}, given) == DecodingOptions(
+            max_initial_timestamp_s=1.0, timestamps=False, temperatures=0.2
+        )
+        assert options_from({}, dict.fromkeys(given)) == DecodingOptions()
+        assert options_from({}, {"without_timestamps": False}).timestamps
+
+    def test_two_names_of_one_option_contradict_each_other(self):
+        with pytest.raises(InvalidRequest, match="Both without_timestamps and timestamps"):
+            options_from({}, {"without_timestamps": True, "timestamps": True})
+
+    def test_fallback_needs_a_threshold(self):
+        given = {"temperature": 0.5, "temperature_increment_on_fallback": 0.3}
+        with pytest.raises(InvalidRequest, match="No window fails without a threshold"):
+            options_from({}, given)
+        assert options_from({"logprob_threshold": -1.0}, given).temperatures == (0.5, 0.8)
+        assert options_from(
+            {"temperatures": 0.4}, {"temperature_increment_on_fallback": None}
+        ).temperatures == (0.4,)
 
     @pytest.mark.parametrize("name", ["beam_size", "num_beams"])
     def test_one_beam_is_fine_and_more_are_not(self, name):

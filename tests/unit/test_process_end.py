@@ -53,7 +53,7 @@ def test_no_thread_outlives_the_interpreter(name):
     assert (ended.returncode, ended.stderr, ended.stdout.strip()) == (0, "", left)
 
 
-def test_a_program_that_leaves_its_results_while_torch_computes():
+def test_a_program_that_ends_while_torch_computes():
     script = (
         "from transformers.utils import logging\n"
         "logging.disable_progress_bar()\n"
@@ -77,10 +77,10 @@ def test_threads_that_outlive_the_main_thread_still_transcribe():
         "threading.Thread(target=last).start()"
     )
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.splitlines()[0] == "['Transcript', 'Transcript']"
+    assert ended.stdout.splitlines()[0] == "['Transcription', 'Transcription']"
 
 
-def test_an_engine_of_a_server_that_was_not_stopped_ends_too():
+def test_an_engine_that_was_not_stopped_ends_too():
     ended = run(
         "import asyncio\n"
         "from specwhisper.engine.engine_thread import EngineThread\n"

@@ -129,8 +129,8 @@ def test_every_mode_writes_the_demo_pairs_text(samples, demo, replayed, mode):
 @pytest.mark.parametrize("mode", mostly_nightly([Mode.SYNC, Mode.PIPELINED]))
 def test_the_draft_has_the_real_drafts_acceptance(samples, demo, replayed, mode):
     for sample, options in cases(samples):
-        expected = demo.transcribe(sample, options, mode, gamma=4).statistics
-        got = replayed.transcribe(sample, options, mode, gamma=4).statistics
+        expected = demo.transcribe(sample, options, mode, gamma=4).stats
+        got = replayed.transcribe(sample, options, mode, gamma=4).stats
         assert got.acceptance_histogram == expected.acceptance_histogram
         assert {n: getattr(got, n) for n in COUNTS} == {n: getattr(expected, n) for n in COUNTS}
 
@@ -239,4 +239,4 @@ def test_replay_servers_write_the_demo_pairs_text(samples, trace, demo, tmp_path
             got = service.transcribe(samples[0], True, mode)
             expected = demo.transcribe(samples[0], TIMED, mode)
             assert list(got.tokens) == [token for segment in expected.segments for token in segment.tokens]
-            assert got.statistics.acceptance_histogram == expected.statistics.acceptance_histogram
+            assert got.statistics.acceptance_histogram == expected.stats.acceptance_histogram

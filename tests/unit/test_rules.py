@@ -37,7 +37,7 @@ VOCABULARY = Vocabulary(
 
 
 def processors(vocabulary: Vocabulary, *, timestamps: bool) -> LogitsProcessorList:
-    """What ``WhisperGenerationMixin._retrieve_logit_processors`` puts together, in its order."""
+    """Return the processors of ``WhisperGenerationMixin._retrieve_logit_processors``."""
     config = GenerationConfig(
         eos_token_id=vocabulary.end_of_text,
         no_timestamps_token_id=vocabulary.no_timestamps,
@@ -102,7 +102,7 @@ def test_rules_equal_transformers(rows, seed, time_bias, max_initial_timestamp, 
     assert torch.equal(apply_rules(vocabulary, logits, rows), expected)
 
 
-def test_time_wins_when_it_is_likelier_than_any_text():
+def test_a_timestamp_follows_if_it_is_likelier_than_any_text():
     logits = torch.full((1, SIZE), -9.0)
     logits[0, 3] = 1.0
     logits[0, BEGIN:] = 0.0  # each less likely than token 3, together more

@@ -12,7 +12,7 @@ from transformers import TopKLogitsWarper, TopPLogitsWarper
 
 from specwhisper.model.choosing import Row, choose
 from specwhisper.model.classical import keep_or_redraw, propose
-from specwhisper.model.sampling import Sampling, gumbel, restrict
+from specwhisper.model.sampling import Sampling, filter_top_k_top_p, gumbel
 from specwhisper.options import MAX_TEMPERATURE, MIN_TEMPERATURE, Acceptance
 from specwhisper.speculation.noise import GOLDEN, MASK, Stream, mix, position_key, uniform, window_key
 from specwhisper.types import NUM_PROPOSED, Proposal
@@ -93,7 +93,7 @@ def test_top_k_and_top_p_equal_transformers(seed: int, top_k: int, top_p: float,
         expected = TopKLogitsWarper(top_k)(None, expected)
     if top_p < 1:
         expected = TopPLogitsWarper(top_p)(None, expected)
-    assert torch.equal(restrict(made, sampling).isinf(), expected[0].isinf())
+    assert torch.equal(filter_top_k_top_p(made, sampling).isinf(), expected[0].isinf())
 
 
 @pytest.mark.parametrize("drafted", ["proposal", "point"])

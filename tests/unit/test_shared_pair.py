@@ -1,4 +1,4 @@
-"""The engine that threads share, on a scripted model: batches, faults, and when its threads end."""
+"""The engine that threads share, on a scripted model: batches, faults, its end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from specwhisper.errors import DeviceFault, InvalidRequest, UnsupportedOption
 from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.transcript import Transcript
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import AudioChunk, Mode
 
 WAIT_S = 30
@@ -48,7 +48,7 @@ def test_texts_are_those_of_one_thread():
 
 
 class Together(ScriptedModel):
-    """Takes several windows at once: encodes the first of each slot only when all slots have one."""
+    """Encodes the first windows only when all slots have one."""
 
     def __init__(self, num_windows: int) -> None:
         super().__init__(num_windows)
@@ -85,7 +85,7 @@ def test_recordings_are_read_one_ahead_of_the_slots():
     assert max(num_ahead) <= 2 + 1 + 1  # in slots, ahead, and the one that is just handed over
 
 
-def test_recordings_that_have_begun_finish_while_the_caller_is_busy():
+def test_open_recordings_finish_while_the_caller_is_busy():
     pair = SharedPair(ScriptedModel(1), ScriptedModel(1))
     busy = pair.transcribe((Prepared(pcm, ENGLISH) for pcm in PCMS), LENGTH, max_sessions=1)
     next(busy)
@@ -93,7 +93,7 @@ def test_recordings_that_have_begun_finish_while_the_caller_is_busy():
     assert len(list(busy)) == len(PCMS) - 1
 
 
-def test_options_that_cannot_be_end_the_call_at_the_first_recording():
+def test_refused_options_end_the_call_at_the_first_recording():
     pair = SharedPair(ScriptedModel(2, vocabulary=MULTILINGUAL))
     bad = DecodingOptions(language="fr")
     read = []
@@ -109,7 +109,7 @@ def test_options_that_cannot_be_end_the_call_at_the_first_recording():
 
 
 class Faulty(ScriptedModel):
-    """A device that fails for good."""
+    """A device that fails permanently."""
 
     def score(self, rows):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
@@ -141,7 +141,7 @@ class FaultyAtLast(ScriptedModel):
         return super().score(rows)
 
 
-def test_a_device_fault_leaves_what_has_ended_before_it():
+def test_a_device_fault_keeps_earlier_results():
     model, length = FaultyAtLast(4), DraftLength(Mode.TARGET_ONLY)
     pair = SharedPair(model)
     prepared = [Prepared(pcm, ENGLISH) for pcm in (recording(1.0), recording(1.0), recording(300.0))]
@@ -152,11 +152,11 @@ def test_a_device_fault_leaves_what_has_ended_before_it():
     with pytest.raises(DeviceFault):  # so it has reached the first call's sessions too
         raise next(pair.transcribe([Prepared(PCMS[0], ENGLISH)], length, max_sessions=1))[1]
     found |= dict(results)
-    assert [type(found[place]) for place in range(3)] == [Transcript, Transcript, DeviceFault]
+    assert [type(found[place]) for place in range(3)] == [Transcription, Transcription, DeviceFault]
 
 
-def test_a_device_fault_leaves_what_ends_as_the_next_recording_begins():
-    """Each recording that has ended makes room for another, which the engine does not take any more."""
+def test_a_device_fault_keeps_a_result_while_the_next_recording_opens():
+    """The next recording of an ended one is refused by the stopped engine."""
     model, length = FaultyAtLast(4), DraftLength(Mode.TARGET_ONLY)
     pcms = [recording(1.0)] * 3 + [recording(300.0)] * 2 + [recording(1.0)]
     prepared = [Prepared(pcm, ENGLISH) for pcm in pcms]
@@ -164,7 +164,7 @@ def test_a_device_fault_leaves_what_ends_as_the_next_recording_begins():
     found = dict([next(results)])
     assert model.has_failed.wait(timeout=60)
     found |= dict(results)
-    assert [type(found[place]) for place in range(6)] == [Transcript] * 3 + [DeviceFault] * 3
+    assert [type(found[place]) for place in range(6)] == [Transcription] * 3 + [DeviceFault] * 3
 
 
 class Buggy(ScriptedModel):
@@ -179,7 +179,7 @@ class Buggy(ScriptedModel):
         return super().length(slot)
 
 
-def test_a_defect_ends_the_calls_that_it_met_and_the_engine_goes_on():
+def test_a_bug_ends_open_calls_and_the_engine_continues():
     pair = SharedPair(Buggy(2))
     length = DraftLength(Mode.TARGET_ONLY)
     ((_, failed),) = pair.transcribe([Prepared(PCMS[0], ENGLISH)], length, max_sessions=1)
@@ -190,7 +190,7 @@ def test_a_defect_ends_the_calls_that_it_met_and_the_engine_goes_on():
 
 
 class BuggyAtLast(ScriptedModel):
-    """Breaks the engine at every step while a slot holds the window at which it began to."""
+    """Breaks the engine at every step while a slot holds a certain window."""
 
     def __init__(self, num_slots: int) -> None:
         super().__init__(num_slots)
@@ -209,7 +209,7 @@ class BuggyAtLast(ScriptedModel):
         return super().length(slot)
 
 
-def test_a_defect_ends_sessions_whose_caller_is_at_rest(caplog):
+def test_a_bug_ends_sessions_of_a_busy_caller(caplog):
     model, length = BuggyAtLast(3), DraftLength(Mode.TARGET_ONLY)
     pair = SharedPair(model)
     at_rest = pair.transcribe(
@@ -247,7 +247,7 @@ def test_it_works_in_a_process_that_was_forked_later():
 
 
 class Encoding(ScriptedModel):
-    """Encodes what threads bring, as Whisper does; in the parent process no encoding ends until it may."""
+    """Encodes in batches, as Whisper does; in the parent process only when it may."""
 
     def __init__(self, num_slots: int) -> None:
         super().__init__(num_slots)
@@ -266,7 +266,7 @@ class Encoding(ScriptedModel):
 
 
 def in_fork(call: Callable[[], object]) -> object:
-    """Return what a call returns in a forked process, which then has to end."""
+    """Return the result of a call in a forked process, which must end."""
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     child = context.Process(target=lambda: queue.put(call()))
@@ -286,7 +286,7 @@ def refusal(pair: SharedPair) -> str:
     return str(raised.value)
 
 
-def test_a_process_that_was_forked_while_another_thread_transcribes_is_told_so():
+def test_a_process_forked_while_another_thread_transcribes_is_refused():
     model = Encoding(2)
     pair = SharedPair(model, ScriptedModel(2))
     with ThreadPoolExecutor(1) as threads:
@@ -313,8 +313,8 @@ def test_results_of_a_call_before_the_fork_stay_with_the_parent():
 
 
 @pytest.mark.parametrize("kind", [Verifier, Drafter])
-def test_a_slot_is_encoded_into_in_the_order_of_its_owners(kind):
-    """With several threads that encode, the next owner's window waits for the last one's."""
+def test_encodings_of_a_slot_run_in_order(kind):
+    """With several encoding threads, the next session's window waits for the last one's."""
     has_begun, may_end, order = threading.Event(), threading.Event(), []
 
     class Slow(ScriptedModel):
@@ -327,7 +327,7 @@ def test_a_slot_is_encoded_into_in_the_order_of_its_owners(kind):
 
     opened = {}
 
-    def open_and_hear(name: str, pcm: bytes) -> None:
+    def open_with_audio(name: str, pcm: bytes) -> None:
         verifier = Verifier(ScriptedModel(1), executor=InlineExecutor())
         engine = opened.get(kind) or kind(Slow(1), executor=threads)
         opened[kind] = engine
@@ -344,9 +344,9 @@ def test_a_slot_is_encoded_into_in_the_order_of_its_owners(kind):
             engine.submit(name, verifier.step()[0][1])
 
     with ThreadPoolExecutor(3) as threads:
-        open_and_hear("first", PCMS[0])
+        open_with_audio("first", PCMS[0])
         assert has_begun.wait(WAIT_S)
         opened[kind].close("first")
-        open_and_hear("next", PCMS[1])
+        open_with_audio("next", PCMS[1])
         threads.submit(may_end.set)  # the third thread: the second waits, or has overtaken
     assert order == [len(PCMS[0]) // 2, len(PCMS[1]) // 2]

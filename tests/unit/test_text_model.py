@@ -1,4 +1,4 @@
-"""The slots of a text model: what they hold, and what they hold it in."""
+"""The slots of a text model: their tokens and their memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def held_bytes(model: TextModel) -> int:
     return sum(storage.nbytes() for storage in storages.values())
 
 
-def test_slots_that_shared_a_pass_hold_no_more_than_their_own_tokens(model):
+def test_a_shared_forward_pass_leaves_each_slot_its_own_tokens_only(model):
     assert held_bytes(model) == sum(LENGTHS) * TOKEN_BYTES
     for _ in range(3):
         model.score([row(slot, 7, 8, 9) for slot in range(3)])
@@ -45,8 +45,8 @@ def test_slots_that_shared_a_pass_hold_no_more_than_their_own_tokens(model):
     assert held_bytes(model) == 0
 
 
-def test_a_slot_holds_what_was_fed_and_not_forgotten(model):
-    """Alone and in batches, past the end of a block and over what was rejected."""
+def test_a_slot_holds_its_tokens_after_append_and_rollback(model):
+    """Alone and in batches, past the end of a block and over rejected tokens."""
     fed = [list(range(2, 2 + length)) for length in LENGTHS]
     for step in range(40):
         slots = [1] if step % 7 == 3 else [0, 2] if step % 5 == 4 else [0, 1, 2]

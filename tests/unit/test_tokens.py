@@ -12,7 +12,7 @@ TOKEN = "0123456789abcdef-Right"
 FORMER = "a-token-of-one-who-left"
 
 
-def test_tokens_stand_in_a_file(tmp_path, monkeypatch):
+def test_tokens_of_a_file(tmp_path, monkeypatch):
     file = tmp_path / "tokens"
     file.write_text(f"# of the caption team\nanna {TOKEN}\n\nben 0123456789abcdef0\n")
     tokens = read_tokens(file)
@@ -41,7 +41,7 @@ def test_tokens_stand_in_a_file(tmp_path, monkeypatch):
         (f"än {TOKEN}\n", "not ASCII"),
     ],
 )
-def test_a_bad_file_of_tokens_is_refused_and_only_an_empty_one_changes_anything(
+def test_an_invalid_file_is_refused_at_start_and_later_ignored_unless_empty(
     tmp_path, text, complaint, caplog
 ):
     caplog.set_level("WARNING")  # whatever tests before have set
@@ -73,7 +73,7 @@ def test_a_bad_file_of_tokens_is_refused_and_only_an_empty_one_changes_anything(
         read_tokens(tmp_path / "nothing")
 
 
-def test_tokens_may_stand_in_the_environment(tmp_path, monkeypatch):
+def test_tokens_of_the_environment(tmp_path, monkeypatch):
     monkeypatch.delenv("SPECWHISPER_TOKENS", raising=False)
     assert read_tokens(None) is None
     monkeypatch.setenv("SPECWHISPER_TOKENS", f"anna {TOKEN}\nben 0123456789abcdef0")

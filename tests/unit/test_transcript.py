@@ -51,7 +51,7 @@ def test_a_correction_takes_the_rest_of_the_draft_with_it(builder):
     assert (builder.verified_text, builder.draft_text) == ("ad", "")
 
 
-def test_candidates_before_the_committed_end_or_after_a_gap_are_not_shown(builder):
+def test_candidates_about_the_past_or_behind_a_gap_are_not_shown(builder):
     builder.observe(commit(0, A, B))
     builder.observe(candidates(0, C, D))
     builder.observe(candidates(3, C))
@@ -74,13 +74,13 @@ def test_windows_add_up(builder):
     transcript = builder.finish()
     assert transcript.text == str(transcript) == "ab"
     assert [segment.start_s for segment in transcript.segments] == [0.0, 30.0]
-    assert transcript.window_tokens == [(A, END), (B, END)]
-    assert (transcript.statistics.num_windows, transcript.statistics.num_committed) == (2, 4)
+    assert transcript.window_tokens == ((A, END), (B, END))
+    assert (transcript.stats.num_windows, transcript.stats.num_committed) == (2, 4)
 
 
 def test_silence_is_no_segment(builder):
     assert builder.observe(commit(0, END, final=True)) == []
-    assert builder.finish().window_tokens == [(END,)]
+    assert builder.finish().window_tokens == ((END,),)
 
 
 def test_messages_of_other_windows_are_ignored(builder):
@@ -102,7 +102,7 @@ def test_a_repeated_commit_adds_only_what_is_new(builder):
     assert builder.draft_text == "d"
 
 
-def test_a_commit_after_a_gap_is_refused(builder):
+def test_a_commit_behind_a_gap_is_refused(builder):
     builder.observe(commit(0, A))
     with pytest.raises(InvalidCandidates, match="position 2 leaves a gap after 1"):
         builder.observe(commit(2, C))
@@ -122,5 +122,5 @@ def test_the_text_depends_on_commits_alone(text, noise, overlap):
             builder.observe(candidates(base, *tokens))
         base = max(0, position - overlap)
         builder.observe(commit(base, *text[base:position], token, final=token == END))
-    assert builder.finish().window_tokens == [(*text, END)]
+    assert builder.finish().window_tokens == ((*text, END),)
     assert [segment.tokens for segment in builder.segments] == [tuple(text)]

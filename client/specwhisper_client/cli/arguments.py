@@ -1,4 +1,4 @@
-"""Command-line arguments that several commands have."""
+"""Options that several commands have."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ Server = Annotated[
     str,
     typer.Option(
         metavar="HOST:PORT,...",
-        help="Draft servers, or locator:///HOST:PORT, which lists them; sessions are spread over all.",
+        help="Addresses of draft servers, or locator:///HOST:PORT, which lists them.",
     ),
 ]
+Gamma = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Draft tokens per block. Default: the server's.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No output but the text.")]
 
 
 def parse_mode(name: str) -> Mode:
-    """Read one of the modes that a server has."""
+    """Read the name of a mode that servers have."""
     for mode in MODES:
         if mode == name:
             return mode

@@ -13,6 +13,7 @@ from specwhisper.errors import InvalidAudio, SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.transcription.subtitles import Layout
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Mode
 from specwhisper_client import sources
 from specwhisper_client.api import TranscriptionClient
@@ -21,7 +22,6 @@ from specwhisper_client.cli.output import OutputFormat, prepare_outputs, render,
 from specwhisper_client.cli.tables import server_table, transcript_table
 from specwhisper_client.live_transcription import LiveTranscription, whole_utterances
 from specwhisper_client.streaming import StreamingClient
-from specwhisper_client.transcript import Transcript
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +115,16 @@ async def _transcribe_file(
     transcript = await _show(client, file, job, console, errors)
     for form in job.formats:
         if job.output_dir is not None:
-            write(outputs[form], render(transcript, file, form, job.options, job.layout))
+            write(outputs[form], render(transcript, file, form, job.layout))
         elif form is not OutputFormat.TXT:  # text has been shown on its way
-            console.file.write(render(transcript, file, form, job.options, job.layout))
+            console.file.write(render(transcript, file, form, job.layout))
     if not job.quiet:
         errors.print(transcript_table(transcript))
 
 
 async def _show(
     client: TranscriptionClient, file: Path, job: Job, console: Console, errors: Console
-) -> Transcript:
+) -> Transcription:
     """Transcribe a file and show the text on its way."""
     display = _choose_display(job, console, errors)
     is_live = isinstance(display, LiveDisplay)
@@ -142,14 +142,14 @@ async def _show(
             with display:
                 async for update in whole_utterances(live):
                     display.show(update)
-            return live.transcript
+            return live.result
     transcription = client.stream_file(
         file, job.options, mode=job.mode, gamma=job.gamma, interim_results=is_live
     )
     with display:
         async for update in transcription:
             display.show(update)
-    return transcription.transcript
+    return transcription.result
 
 
 def _choose_display(job: Job, console: Console, errors: Console) -> Display:

@@ -15,7 +15,7 @@ from specwhisper.live import EndpointingOptions, LiveOptions, StabilityPolicy
 from specwhisper.options import Task
 from specwhisper.types import Mode
 from specwhisper_client.api import DEFAULT_SERVER
-from specwhisper_client.cli.arguments import Server, parse_mode
+from specwhisper_client.cli.arguments import Gamma, Quiet, Server, parse_mode
 from specwhisper_client.cli.jobs import report
 from specwhisper_client.cli.listening import Listening
 from specwhisper_client.cli.listening import listen as run
@@ -27,43 +27,47 @@ def listen(
     server: Server = DEFAULT_SERVER,
     simulate: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A recording instead of the microphone, in real time."),
+        typer.Option(metavar="FILE", help="Recording to send in real time instead of the microphone."),
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(metavar="DEVICE", help="Microphone: its number or part of its name; else the system's."),
+        typer.Option(metavar="DEVICE", help="Microphone: number or part of its name. Default: the system's."),
     ] = None,
     language: Annotated[
-        str | None, typer.Option(metavar="LANGUAGE", help="Code or name; else detected for each utterance.")
+        str | None,
+        typer.Option(
+            metavar="LANGUAGE", help="Code or name of the language. Default: detected per utterance."
+        ),
     ] = None,
     task: Annotated[Task, typer.Option(metavar="TASK", help="transcribe, or translate into English.")] = (
         Task.TRANSCRIBE
     ),
-    hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words to prompt every window.")] = "",
-    initial_prompt: Annotated[str, typer.Option(metavar="TEXT", help="Text before every utterance.")] = "",
+    hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words in the prompt of every window.")] = "",
+    initial_prompt: Annotated[str, typer.Option(metavar="TEXT", help="Prompt of every utterance.")] = "",
     step_ms: Annotated[
-        int, typer.Option(metavar="MS", help="Speech between two decodings.")
+        int, typer.Option(metavar="MS", help="Milliseconds of speech between two decodings.")
     ] = LiveOptions().step_ms,
     policy: Annotated[
         StabilityPolicy,
         typer.Option(
             metavar="POLICY",
-            help="local-agreement: words are final once two decodings agree; align-att: once the model looks "
-            "away from the end for them.",
+            help="Rule by which words become final. local-agreement: two decodings agree; align-att: the "
+            "model no longer attends to the end of the audio for them.",
         ),
     ] = StabilityPolicy.LOCAL_AGREEMENT,
     threshold: Annotated[
-        float, typer.Option(metavar="P", help="Probability above which somebody speaks.")
+        float, typer.Option(metavar="P", help="Probability above which audio is speech.")
     ] = EndpointingOptions().threshold,
     silence_duration_ms: Annotated[
-        int, typer.Option(metavar="MS", help="Silence after which an utterance has ended.")
+        int, typer.Option(metavar="MS", help="Milliseconds of silence that end an utterance.")
     ] = EndpointingOptions().silence_duration_ms,
     mode: Annotated[
-        Mode | None, typer.Option(parser=parse_mode, metavar="MODE", help="By default as the server is set.")
+        Mode | None,
+        typer.Option(
+            parser=parse_mode, metavar="MODE", help="Mode of draft and target. Default: the server's."
+        ),
     ] = None,
-    gamma: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Draft tokens per block; likewise.")
-    ] = None,
+    gamma: Gamma = None,
     added_latency_ms: Annotated[
         int,
         typer.Option(
@@ -76,15 +80,15 @@ def listen(
         bool,
         typer.Option(
             "--continue-unverified",
-            help="While the target cannot be reached, show the draft's own text; it is verified later.",
+            help="Unverified text of the draft while the target cannot be reached; it is verified later.",
         ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the text and nothing else.")] = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Transcribe what is said into the microphone, live.
+    """Transcribe the microphone, live.
 
-    On a terminal final words stand bold, verified ones plain, drafted ones dim. Elsewhere standard output
-    gets each utterance once it is complete. Ctrl-C ends the audio; what was said by then becomes final.
+    On a terminal final words are bold, verified ones plain, drafted ones dim. Elsewhere standard output gets
+    each utterance once it is complete. Ctrl-C ends the audio; the text until then becomes final.
     """
     errors = Console(stderr=True)
     try:

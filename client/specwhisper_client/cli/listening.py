@@ -27,8 +27,8 @@ from specwhisper_client.cli.display import REFRESHES_PER_SECOND, span
 from specwhisper_client.cli.jobs import report
 from specwhisper_client.cli.tables import transcript_table
 from specwhisper_client.live_transcription import LiveTranscription
+from specwhisper_client.replies import Update
 from specwhisper_client.streaming import StreamingClient
-from specwhisper_client.transcript import Update
 from specwhisper_client.utterances import Utterances
 
 
@@ -80,7 +80,7 @@ async def listen(wanted: Listening, console: Console, errors: Console) -> bool:
                 async for update in transcription:
                     display.show(update)
             if not wanted.quiet:
-                errors.print(transcript_table(transcription.transcript))
+                errors.print(transcript_table(transcription.result))
     except SpecWhisperError as error:
         report(error, errors)
         return False

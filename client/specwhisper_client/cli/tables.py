@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from rich.table import Table
 from rich.text import Text
 
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.wire.printable import blanked
-from specwhisper_client.transcript import ModelInfo, ServerInfo, Transcript
+from specwhisper_client.replies import ServerInfo
 
 
-def transcript_table(transcript: Transcript) -> Table:
+def transcript_table(transcript: Transcription) -> Table:
     """Tell how the draft did."""
-    counts = transcript.statistics
+    counts = transcript.stats or SpeculationStatistics()
     round_trips = f"{counts.num_blocks} blocks"
     if counts.min_round_trip_ns:
         round_trips += f", the fastest took {counts.min_round_trip_ns / 1e6:.2f} ms"

@@ -18,11 +18,12 @@ from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.advice import Advice, advise
 from specwhisper.speculation.comparison import COMPARED, MIN_ROUNDS, Measured, Round, TimedTranscription
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import Mode
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.local_draft import Pair
 from specwhisper_client.cli.server_process import following, start_server
-from specwhisper_client.transcript import ModelInfo
 
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"
 
@@ -80,7 +81,9 @@ async def _measure(
         for mode in (*COMPARED[first:], *COMPARED[:first]):
             with console.status(f"{mode}, {file.name}, {max(0.0, ends_s - time.monotonic()):.0f} s left"):
                 transcript = await client.transcribe_file(file, options, mode=mode)
-            sessions[mode] = TimedTranscription(transcript.elapsed_s, transcript.statistics)
+            sessions[mode] = TimedTranscription(
+                transcript.elapsed_s, transcript.stats or SpeculationStatistics()
+            )
         rounds.append(sessions)
     return model, rounds
 

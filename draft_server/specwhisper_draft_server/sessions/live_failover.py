@@ -15,7 +15,7 @@ from specwhisper.errors import PairMismatch, SpecWhisperError, TargetUnavailable
 from specwhisper.live import LiveOptions
 from specwhisper.observe.tracing import note_event
 from specwhisper.rpc.failover import Failover
-from specwhisper.rpc.following import Following
+from specwhisper.rpc.next_item import NextItem
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
@@ -351,7 +351,7 @@ async def _until(
     """Yield updates until a task is done, or the updates end."""
     async with aclosing(updates):
         while not task.done():
-            async with Following(updates) as following:
-                if not await following.is_there(task) or (segments := following.item) is None:
+            async with NextItem(updates) as pending:
+                if not await pending.wait(task) or (segments := pending.item) is None:
                     return
             yield segments

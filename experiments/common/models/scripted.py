@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from specwhisper.audio.recording import Recording
-from specwhisper.model.choosing import Heard, Row, Scores
+from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.model.sampling import Sampling
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import SAMPLE_RATE, Window, WordAlignment
@@ -106,8 +106,8 @@ class ScriptedModel:
         heard = self._hear(audio) if row.probe is not None else None
         return Scores(tokens, log_probs, [1.0] * len(tokens), heard)
 
-    def _hear(self, audio: str) -> Heard:
-        return Heard(
+    def _hear(self, audio: str) -> ProbeResult:
+        return ProbeResult(
             no_speech_prob=self._hash("silence", audio) % 100 / 100,
             language_probs={code: self._hash(code, audio) % 100 / 100 for code in self.vocabulary.languages},
         )

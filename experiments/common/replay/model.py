@@ -10,7 +10,7 @@ from experiments.common.replay.trace import Decoding, Trace, window_digest
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.model.checkpoint import Checkpoint
-from specwhisper.model.choosing import Heard, Row, Scores
+from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.options import Acceptance
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -151,7 +151,7 @@ class Replay(ABC):
             tokens=tokens,
             log_probs=log_probs,
             margins=margins,
-            heard=Heard(decoding.no_speech_prob, {}) if row.probe is not None else None,
+            probe_result=ProbeResult(decoding.no_speech_prob, {}) if row.probe is not None else None,
         )
 
     def _translated(self, row: Row) -> Row:

@@ -47,9 +47,7 @@ class OneProcessWorker:
         (transcript,) = engine.transcribe([sample.pcm], options, watch=watch)
         wall_s = time.perf_counter() - started_s
         tokens = tuple(token for segment in transcript.segments for token in segment.tokens)
-        return TimedTokens(
-            tokens, wall_s, timer.first_s, timer.last_s, timer.num_first, transcript.statistics
-        )
+        return TimedTokens(tokens, wall_s, timer.first_s, timer.last_s, timer.num_first, transcript.stats)
 
 
 class Lab:

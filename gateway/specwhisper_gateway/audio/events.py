@@ -13,9 +13,9 @@ from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
 from specwhisper.errors import SessionExpired, SpecWhisperError
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
-from specwhisper_client.transcript import Transcript
-from specwhisper_client.transcription import Transcription
+from specwhisper_client.file_transcription import FileTranscription
 from specwhisper_gateway.access_log import note_error
 from specwhisper_gateway.audio.replies import languages
 from specwhisper_gateway.audio.uploads import Upload, errors_about
@@ -50,7 +50,9 @@ class Deltas:
         return delta
 
 
-async def transcript_events(transcription: Transcription, upload: Upload, metrics: GatewayMetrics) -> Events:
+async def transcript_events(
+    transcription: FileTranscription, upload: Upload, metrics: GatewayMetrics
+) -> Events:
     """Yield a delta whenever segments become final, and the whole text at the end."""
     deltas = Deltas()
     with errors_about(upload):
@@ -58,11 +60,11 @@ async def transcript_events(transcription: Transcription, upload: Upload, metric
             async for update in updates:
                 if delta := deltas.add(update.segments):
                     yield TranscriptionTextDeltaEvent(type="transcript.text.delta", delta=delta)
-    metrics.count_transcript(transcription.transcript)
-    yield done(transcription.transcript)
+    metrics.count_transcript(transcription.result)
+    yield done(transcription.result)
 
 
-def done(transcript: Transcript) -> TranscriptionTextDoneEvent:
+def done(transcript: Transcription) -> TranscriptionTextDoneEvent:
     """Return the last event; it has no usage, which OpenAI counts in billed tokens."""
     return TranscriptionTextDoneEvent(
         type="transcript.text.done", text=transcript.text, languages=languages(transcript)

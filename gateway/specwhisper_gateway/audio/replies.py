@@ -8,8 +8,8 @@ from itertools import islice, starmap
 
 from fastapi import Response
 from fastapi.responses import PlainTextResponse
+from openai.types.audio import Transcription as TranscriptionReply
 from openai.types.audio import (
-    Transcription,
     TranscriptionSegment,
     TranscriptionVerbose,
     TranscriptionWord,
@@ -28,8 +28,8 @@ from specwhisper.transcription.formats import (
     verbose_word,
     vtt_blocks,
 )
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
-from specwhisper_client.transcript import Transcript
 from specwhisper_gateway.audio.fields import AudioFields
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 
@@ -37,7 +37,7 @@ ENGLISH = "english"  # the language of a translation, as OpenAI names it
 PIECES_AT_ONCE = 32  # segments, words or subtitles to format before other requests run
 
 
-async def reply(fields: AudioFields, transcript: Transcript) -> Response:
+async def reply(fields: AudioFields, transcript: Transcription) -> Response:
     """Return a finished transcript in the requested format.
 
     Other requests run in between.
@@ -55,23 +55,23 @@ async def reply(fields: AudioFields, transcript: Transcript) -> Response:
     return _json(_dumped(plain(fields, transcript)))
 
 
-def plain(fields: AudioFields, transcript: Transcript) -> Transcription | Translation:
+def plain(fields: AudioFields, transcript: Transcription) -> TranscriptionReply | Translation:
     """Return the text; for a transcription also language and length of the audio."""
     if not isinstance(fields, TranscriptionFields):
         return Translation(text=transcript.text)
-    return Transcription(
+    return TranscriptionReply(
         text=transcript.text,
         languages=languages(transcript),
         usage=UsageDuration(type="duration", seconds=transcript.duration_s),
     )
 
 
-def languages(transcript: Transcript) -> list[TranscriptionLanguage]:
+def languages(transcript: Transcription) -> list[TranscriptionLanguage]:
     """Return the language of the transcript, as a list."""
     return [TranscriptionLanguage(code=transcript.language)] if transcript.language else []
 
 
-def verbose(fields: AudioFields, transcript: Transcript) -> Iterator[str]:
+def verbose(fields: AudioFields, transcript: Transcription) -> Iterator[str]:
     """Yield, in pieces, JSON with all fields of segments and words.
 
     A word has a probability, as in openai/whisper.

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from openai.types.audio import Transcription as TranscriptionReply
 from openai.types.audio import TranscriptionVerbose, Translation, TranslationVerbose
 
-from specwhisper_client.transcription import Transcription
+from specwhisper_client.file_transcription import FileTranscription
 from specwhisper_gateway.audio.events import EventStream, transcript_events
 from specwhisper_gateway.audio.fields import AudioFields, TranslationFields
 from specwhisper_gateway.audio.replies import reply
@@ -93,7 +93,7 @@ async def translations(request: Request, received: Received) -> Response:
     return await _answer(request, received, TranslationFields.read(received.fields))
 
 
-async def _begin(request: Request, received: Upload, fields: AudioFields) -> Transcription:
+async def _begin(request: Request, received: Upload, fields: AudioFields) -> FileTranscription:
     """Return a transcription, which runs while its updates are read."""
     gateway = gateway_of(request)
     await check_model(gateway, fields.model)
@@ -110,10 +110,10 @@ async def _answer(request: Request, received: Upload, fields: AudioFields) -> Re
         async with within_time(request):
             transcription = await _begin(request, received, fields)
             await cancel_on_disconnect(request, _complete(transcription))
-    gateway_of(request).metrics.count_transcript(transcription.transcript)
-    return await reply(fields, transcription.transcript)
+    gateway_of(request).metrics.count_transcript(transcription.result)
+    return await reply(fields, transcription.result)
 
 
-async def _complete(transcription: Transcription) -> None:
+async def _complete(transcription: FileTranscription) -> None:
     async for _ in transcription:
         pass

@@ -9,23 +9,27 @@ for the packed kernel costs more than it saves. The measurements are in docs/per
 from __future__ import annotations
 
 import hashlib
-import platform
 from collections.abc import Collection
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from specwhisper.model.compat import (
+    HAS_BFLOAT16,
+    HAS_ONEDNN,
+    multiply_int8,
+    multiply_packed,
+    multiply_packed_int8,
+    pack_int8_weights,
+    pack_weights,
+)
+
 PACKED_FOR_ROWS = 32  # the packing that oneDNN chooses for 32 rows suits one row as well as forty
 MIN_PACKED_WEIGHTS = 2**19
 MAX_BFLOAT16_ROWS = 32  # more rows are summed in another order
 LARGEST_INT8 = 127  # symmetric: -128 is not used
 TINY = 1e-12  # replaces the largest value of a row of zeros
-IS_X86 = platform.machine() in ("x86_64", "AMD64")
-HAS_ONEDNN = torch.backends.mkldnn.is_available() and IS_X86
-HAS_BFLOAT16 = HAS_ONEDNN and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-# Older x86 processors sum products of bytes in 16 bits, which overflow.
-HAS_INT8_SUMS = not IS_X86 or torch.cpu._is_vnni_supported()
 
 
 def pack_linears(module: nn.Module, *, is_int8: bool, leave: Collection[str] = ()) -> None:
@@ -66,11 +70,12 @@ def is_batch_invariant(module: nn.Module, *, leave: Collection[str] = ()) -> boo
 class PackedLinear(nn.Module):
     """A linear layer in float32 or bfloat16 whose weights only oneDNN can read."""
 
+    packed: Tensor
+
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self.bias = linear.bias
-        packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), PACKED_FOR_ROWS)
-        self.register_buffer("packed", packed)
+        self.register_buffer("packed", pack_weights(linear.weight.detach(), PACKED_FOR_ROWS))
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Map rows x inputs to rows x outputs."""
@@ -81,8 +86,7 @@ class PackedLinear(nn.Module):
     def _multiply(self, hidden: Tensor) -> Tensor:
         # A single long row is summed in another order than several: multiply it twice.
         rows = hidden.expand(2, -1) if len(hidden) == 1 else hidden
-        outputs = torch.ops.mkldnn._linear_pointwise(rows, self.packed, self.bias, "none", [], "")
-        return cast(Tensor, outputs[: len(hidden)])
+        return multiply_packed(rows, self.packed, self.bias)[: len(hidden)]
 
 
 class Int8Linear(nn.Module):
@@ -95,6 +99,7 @@ class Int8Linear(nn.Module):
     scale: Tensor
     bias: Tensor
     values: Tensor
+    zero_points: Tensor
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -108,7 +113,7 @@ class Int8Linear(nn.Module):
         self.register_buffer("bias", bias)
         self.register_buffer("zero_points", torch.zeros(linear.out_features, dtype=torch.int64))
         if self.is_packed:
-            values = torch.ops.onednn.qlinear_prepack(values, None)
+            values = pack_int8_weights(values)
         self.register_buffer("values", values, persistent=not self.is_packed)
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -118,15 +123,13 @@ class Int8Linear(nn.Module):
         rows = rows / largest
         if self.is_packed:
             # The packed kernel takes unsigned activations: 128 is zero, and the half rounds.
-            products = torch.ops.onednn.qlinear_pointwise(
-                *(torch.add(128.5, rows, alpha=LARGEST_INT8).to(torch.uint8), 1.0, 128),
-                *(self.values, self.scale, self.zero_points, None),
-                *(1.0, 0, torch.float32, "none", [], ""),
-            )
+            unsigned = torch.add(128.5, rows, alpha=LARGEST_INT8).to(torch.uint8)
+            products = multiply_packed_int8(unsigned, self.values, self.scale, self.zero_points)
         else:
             whole = rows.mul_(LARGEST_INT8).round_().to(torch.int8)
-            products = torch._int_mm(whole, self.values.t()) * self.scale
-        return cast(Tensor, torch.addcmul(self.bias, products, largest).unflatten(0, hidden.shape[:-1]))
+            products = multiply_int8(whole, self.values.t()) * self.scale
+        outputs = torch.addcmul(self.bias, products, largest).unflatten(0, hidden.shape[:-1])
+        return cast(Tensor, outputs)
 
 
 class Int8Embedding(nn.Module):

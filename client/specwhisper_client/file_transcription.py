@@ -1,4 +1,4 @@
-"""One recording being transcribed by a server."""
+"""One file that a server transcribes: updates while it runs, and the result."""
 
 from __future__ import annotations
 
@@ -19,31 +19,32 @@ from specwhisper.observe import request_id
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.backoff import Backoff
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import Mode, Segment
 from specwhisper.wire.status import ended_by_server, error_from_rpc, has_broken
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper_client.exchange import exchange
 from specwhisper_client.messages import config_to_proto, model_from_proto, seconds, update_from_proto
+from specwhisper_client.replies import PathLike, Update
 from specwhisper_client.servers import Connection, Servers
-from specwhisper_client.transcript import ModelInfo, PathLike, Transcript, Update
 
 logger = logging.getLogger(__name__)
 
 RESUME_TIMEOUT_S = 60.0
 
 
-class Transcription:
-    """A file's transcription: iterate over its updates, then take the transcript; once only.
+class FileTranscription:
+    """A file that is being transcribed: iterate over its updates once, then read ``result``.
 
     Parameters
     ----------
-    servers : where to; when one is lost, another one goes on.
-    resume_timeout_s : for how long to look for another one.
+    servers : connections to the servers; if one is lost, the recording resumes at another.
+    resume_timeout_s : seconds for which it looks for another server.
 
     Attributes
     ----------
-    num_resumes : how often another call tried to go on with the recording.
+    num_resumes : how often the recording was resumed by another call.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Transcription:
         self._max_duration_s = max_duration_s
         self._servers = servers
         self._resume_timeout_s = resume_timeout_s
-        self._transcript: Transcript | None = None
+        self._result: Transcription | None = None
         self._request_id = request_id.current_request_id()  # the same over all calls
         self._checkpoint = pb.Checkpoint()
         self._model: ModelInfo | None = None
@@ -77,13 +78,13 @@ class Transcription:
         self.num_resumes = 0
 
     @property
-    def transcript(self) -> Transcript:
-        """The whole transcript, once every update was taken."""
-        if self._transcript is None:
+    def result(self) -> Transcription:
+        """The transcription, after the last update."""
+        if self._result is None:
             raise SpecWhisperError(
                 f"The transcription of '{self._path}' has not ended: take its updates first."
             )
-        return self._transcript
+        return self._result
 
     async def __aiter__(self) -> AsyncGenerator[Update]:
         """Transcribe; leaving the loop early ends the call."""
@@ -107,15 +108,16 @@ class Transcription:
                 f"The server at {self._servers.address} ended the call without naming its model."
             )
         last = self._last
-        self._transcript = Transcript(
+        self._result = Transcription(
             segments=tuple(segments),
             language=last.language.code,
             language_name=last.language.name,
-            model=self._model,
-            statistics=self._statistics,
-            duration_s=seconds(last.audio_received),
-            elapsed_s=time.perf_counter() - started_s,
             language_probs=dict(last.language.probabilities),
+            duration_s=seconds(last.audio_received),
+            stats=self._statistics,
+            model=self._model,
+            options=self._options,
+            elapsed_s=time.perf_counter() - started_s,
         )
 
     async def _updates(

@@ -1,0 +1,58 @@
+"""The values that a client receives: updates of the text, and the description of a server."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.transcription import ModelInfo
+from specwhisper.types import DecodedStep, Segment, VoiceEvent
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """A server's models, and the limits of a request.
+
+    ``log_mel_max_bins`` lists numbers of mel bins. A long recording's request carries its log-mel maximum for
+    each of them. ``allows_latency_injection``: whether streams may set ``added_latency_ms``.
+    """
+
+    model: ModelInfo
+    languages: tuple[str, ...]
+    max_message_bytes: int
+    max_sessions: int
+    software_version: str
+    log_mel_max_bins: tuple[int, ...]
+    allows_latency_injection: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The change of a running transcription's text.
+
+    Attributes
+    ----------
+    segments : segments that have become final; each comes once and in order.
+    verified_text : the target's text after them; live, it may still change.
+    draft_text : the draft's text after that, which the target has not verified; it may still change.
+    duration_s : length of the recording, where it is known.
+    speech : beginning or end of speech in live audio, ``speech_at_s`` seconds into it.
+    received_s : seconds of audio that the server has received.
+    statistics : how the draft has done so far; ``None`` where the server sent none.
+    steps : decodings of live audio that were completed since the last update.
+    is_unverified : whether ``draft_text`` is there because the target cannot be reached.
+    """
+
+    segments: tuple[Segment, ...]
+    verified_text: str
+    draft_text: str
+    duration_s: float | None = None
+    speech: VoiceEvent | None = None
+    speech_at_s: float = 0.0
+    received_s: float = 0.0
+    statistics: SpeculationStatistics | None = None
+    steps: tuple[DecodedStep, ...] = ()
+    is_unverified: bool = False

@@ -1,0 +1,155 @@
+"""A window that the target has opened: its ledger, and the commits about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from specwhisper.model.choosing import ProbeResult, Row, Scores
+from specwhisper.model.rules import max_initial_timestamp
+from specwhisper.model.sampling import window_sampling
+from specwhisper.options import Acceptance, DecodingOptions
+from specwhisper.speculation.acceptance import Verdict
+from specwhisper.speculation.arrivals import Arrivals
+from specwhisper.speculation.ledger import Ledger, Offer
+from specwhisper.speculation.scheduling import Request
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import Candidates, Commit, Proposal, Timing, Window
+
+# Candidates in a forward pass that begins with reused ones, which are right far more often than a draft's.
+MAX_REUSED = 64
+
+
+@dataclass(slots=True, eq=False)
+class TargetWindow:
+    """An open window of a session.
+
+    Attributes
+    ----------
+    max_ahead_tokens : credit: candidates that the draft may send after the committed tokens.
+    log_probs, commit_times_ns : of each committed token: its log-probability, and when it was sent.
+    probe_result : silence and languages at the window's start, once they are known.
+    proposals : the distributions that candidates were drawn from, by position, if acceptance is classical.
+    newest_block, newest_block_ns : number of the draft's newest block, and when it arrived; 0 without one.
+    may_self_decode : whether the target may append one token without candidates, in a mode that waits for
+        them.
+    """
+
+    window: Window
+    ledger: Ledger
+    max_ahead_tokens: int
+    log_probs: list[float] = field(default_factory=list)
+    commit_times_ns: list[int] = field(default_factory=list)
+    probe_result: ProbeResult | None = None
+    proposals: dict[int, Proposal] = field(default_factory=dict)
+    newest_block: int = 0
+    newest_block_ns: int = 0
+    may_self_decode: bool = False
+
+    @property
+    def num_committed(self) -> int:
+        """Committed tokens of the window."""
+        return len(self.ledger.committed)
+
+    def matches(self, block: Candidates) -> bool:
+        """Return whether a block is about this window, as it was opened."""
+        if block.window_id != self.window.id:
+            return False
+        is_first_attempt = self.window.attempt == 0
+        return block.start_frame is None or (
+            block.start_frame == self.window.start_frame and is_first_attempt
+        )
+
+    def offer(self, block: Candidates, received_ns: int, arrivals: Arrivals, acceptance: Acceptance) -> bool:
+        """Take a block; return whether the commit of a forward pass will answer it."""
+        self.newest_block = max(self.newest_block, block.number)
+        self.newest_block_ns = received_ns
+        ledger = self.ledger
+        if not block.tokens and block.base == self.num_committed:
+            self.may_self_decode = True
+            return True
+        correction = ledger.correction
+        offer = ledger.offer(block.base, block.known_committed, block.tokens)
+        if ledger.correction > correction:  # the draft starts again after it, as soon as it receives it
+            arrivals.restart(ledger.correction + 1, self.commit_times_ns[ledger.correction])
+        if block.tokens and offer is not Offer.VOID:
+            arrivals.observe(block.base + len(block.tokens), len(block.tokens), received_ns)
+        if offer is Offer.FRESH and acceptance is Acceptance.CLASSICAL:
+            self.proposals.update(enumerate(block.proposals, start=block.base))
+        return offer is Offer.FRESH
+
+    def request(self, num_held: int, max_width: int, num_missed: int) -> Request:
+        """Return the tokens to append; the slot has ``num_held`` of them."""
+        ledger, num_reused = self.ledger, self.ledger.num_reused
+        room = self.window.max_new_tokens - self.num_committed - 1  # one is the target's own
+        num_drafted = min(ledger.num_pending - num_reused, max_width)
+        num_candidates = min(num_reused + num_drafted, max(max_width, MAX_REUSED))
+        return Request(
+            num_needed=len(self.window.prompt) + self.num_committed - num_held,
+            num_candidates=min(num_candidates, room),
+            num_missed=num_missed,
+        )
+
+    def row(
+        self, slot: int, num_held: int, num_candidates: int, vocabulary: Vocabulary, options: DecodingOptions
+    ) -> Row:
+        """Return the next forward pass's row, with the first ``num_candidates``."""
+        window, ledger = self.window, self.ledger
+        candidates = ledger.candidates(num_candidates)
+        start = vocabulary.start_of_transcript
+        has_probe = num_held == 0 and start in window.prompt
+        drafted_from = self.num_committed + ledger.num_reused  # reused candidates were drawn from nothing
+        return Row(
+            slot=slot,
+            tokens=[*window.prompt, *ledger.committed][num_held:] + candidates,
+            num_candidates=len(candidates),
+            generated=ledger.committed,
+            timestamps=options.timestamps,
+            max_initial_timestamp=max_initial_timestamp(options),
+            sampling=window_sampling(window, options),
+            acceptance=options.acceptance,
+            acceptance_threshold=options.acceptance_threshold,
+            proposals={i: drawn for i, drawn in self.proposals.items() if i >= drafted_from},
+            probe=window.prompt.index(start) if has_probe else None,
+        )
+
+    def append(
+        self, verdict: Verdict, scores: Scores, timing: Timing, *, num_verified: int, now_ns: int
+    ) -> Commit:
+        """Append the tokens of a forward pass and return their commit."""
+        base, num_tokens = self.num_committed, len(verdict.tokens)
+        num_reused = min(num_verified, self.ledger.num_reused)
+        self.ledger.append(verdict.tokens)
+        self.commit_times_ns += [now_ns] * num_tokens
+        self.log_probs += scores.log_probs[:num_tokens]
+        self.probe_result = scores.probe_result or self.probe_result
+        self.may_self_decode = False
+        return replace(
+            self.acknowledgement(now_ns),
+            base=base,
+            tokens=verdict.tokens,
+            log_probs=tuple(scores.log_probs[:num_tokens]),
+            margins=tuple(scores.margins[:num_tokens]),
+            num_verified=num_verified,
+            num_accepted=verdict.num_accepted,
+            num_reused=num_reused,
+            num_self_decoded=int(num_verified == 0),
+            is_final=verdict.is_final,
+            timing=replace(timing, block_age_ns=self._block_age_ns(now_ns)),
+        )
+
+    def acknowledgement(self, now_ns: int) -> Commit:
+        """Return an empty commit, which reports the state of the window to the draft."""
+        end = self.num_committed
+        return Commit(
+            window_id=self.window.id,
+            base=end,
+            tokens=(),
+            candidates_received=self.newest_block,
+            held=self.ledger.held,
+            credit=end + self.max_ahead_tokens,
+            timing=Timing(block_age_ns=self._block_age_ns(now_ns)),
+        )
+
+    def _block_age_ns(self, now_ns: int) -> int:
+        """Return how long the newest block has been here; 0 without one."""
+        return now_ns - self.newest_block_ns if self.newest_block else 0

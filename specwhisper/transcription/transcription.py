@@ -1,0 +1,188 @@
+"""``Transcription``: what every door into the library returns, and all formats in which it is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription import formats
+from specwhisper.transcription.subtitles import Layout
+from specwhisper.types import Mode, Segment, Word
+
+KEYS = ("text", "segments", "language", "stats")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """The pair of models that writes the text.
+
+    Attributes
+    ----------
+    target, draft : names; empty where unknown, and the draft's in target-only mode.
+    gamma : draft tokens per block; 0 where the length is chosen while decoding.
+    is_lossy : whether an ``acceptance_threshold`` applies, so that the text may differ from the target's.
+    """
+
+    target: str = ""
+    draft: str = ""
+    target_weights_digest: str = ""
+    mode: Mode = Mode.TARGET_ONLY
+    gamma: int = 0
+    is_lossy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Transcription(Mapping[str, Any]):
+    """A transcribed recording; it prints as its text.
+
+    It is also a mapping with the keys and values of openai/whisper's result (``text``, ``segments``,
+    ``language``; segments and words are dicts), and with ``stats``.
+
+    Attributes
+    ----------
+    segments : the pieces of the text, with their times.
+    language, language_name : of the speech, such as "de" and "german".
+    language_probs : probability by code, where the language was detected.
+    duration_s : length of the recording.
+    stats : how the draft did; ``None`` with ``return_stats=False``.
+    model : the models that wrote the text.
+    options : the decoding options that were asked for.
+    elapsed_s : seconds from the request to the last text.
+    window_tokens : tokens of each window, end-of-text included; empty where a server transcribed.
+    """
+
+    segments: tuple[Segment, ...] = ()
+    language: str = "en"
+    language_name: str = ""
+    language_probs: Mapping[str, float] = field(default_factory=dict)
+    duration_s: float = 0.0
+    stats: SpeculationStatistics | None = None
+    model: ModelInfo = ModelInfo()
+    options: DecodingOptions = field(default_factory=DecodingOptions, repr=False)
+    elapsed_s: float = field(default=0.0, compare=False)
+    window_tokens: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
+    _values: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        """The whole text, without spaces at either end."""
+        return "".join(segment.text for segment in self.segments).strip()
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """The words of all segments, with ``word_timestamps=True``."""
+        return tuple(word for segment in self.segments for word in segment.words)
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether an ``acceptance_threshold`` may have changed the target's text."""
+        return self.model.is_lossy
+
+    @property
+    def real_time_factor(self) -> float:
+        """Seconds waited per second of audio; 0 without audio."""
+        return self.elapsed_s / self.duration_s if self.duration_s else 0.0
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __getitem__(self, key: str) -> Any:
+        if not self._values:
+            self._values.update(self._openai_result())
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(KEYS)
+
+    def __len__(self) -> int:
+        return len(KEYS)
+
+    def to_txt(self) -> str:
+        """Write a line per segment."""
+        return formats.to_txt(self.segments)
+
+    def to_srt(self, layout: Layout | None = None) -> str:
+        """Write SubRip subtitles; a layout needs word times."""
+        return formats.to_srt(self.segments, layout)
+
+    def to_vtt(self, layout: Layout | None = None) -> str:
+        """Write WebVTT subtitles; a layout needs word times."""
+        return formats.to_vtt(self.segments, layout)
+
+    def to_tsv(self) -> str:
+        """Write a table of start and end in milliseconds, and text."""
+        return formats.to_tsv(self.segments)
+
+    def to_json(self, audio: str | None = None) -> str:
+        """Write everything as JSON; ``audio`` is a name of the recording to write with it."""
+        return _dumped(({} if audio is None else {"audio": audio}) | self.to_dict())
+
+    def to_verbose_json(self) -> str:
+        """Write JSON with the fields of OpenAI's ``verbose_json``; times in seconds."""
+        return _dumped(
+            formats.to_verbose_json(
+                self.segments,
+                language=self.language_name or self.language,
+                duration_s=self.duration_s,
+                task=self.options.task,
+                word_timestamps=self.options.word_timestamps,
+            )
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values; the name of each duration ends with its unit."""
+        figures: dict[str, Any] = {}
+        if (stats := self.stats) is not None:
+            figures = asdict(stats)
+            figures["acceptance_rate"] = stats.acceptance_rate
+            figures["tokens_per_forward"] = stats.tokens_per_forward
+        return {
+            "text": self.text,
+            "language": self.language,
+            "language_probs": dict(self.language_probs),
+            "duration_s": self.duration_s,
+            "segments": [_segment(segment) for segment in self.segments],
+            "model": asdict(self.model),
+            "statistics": {
+                **figures,
+                "elapsed_s": self.elapsed_s,
+                "real_time_factor": self.real_time_factor,
+            },
+        }
+
+    def _openai_result(self) -> dict[str, Any]:
+        has_words = self.options.word_timestamps or bool(self.words)
+        return {
+            "text": self.text,
+            "segments": [
+                formats.verbose_segment(number, segment)
+                | ({"words": [_openai_word(word) for word in segment.words]} if has_words else {})
+                for number, segment in enumerate(self.segments)
+            ],
+            "language": self.language,
+            "stats": self.stats,
+        }
+
+
+def _segment(segment: Segment) -> dict[str, Any]:
+    names = ("confidence", "avg_logprob", "compression_ratio", "temperature", "no_speech_prob")
+    return {
+        "start_s": segment.start_s,
+        "end_s": segment.end_s,
+        "text": segment.text,
+        "tokens": list(segment.tokens),
+        **{name: getattr(segment, name) for name in names},
+        "words": [asdict(word) for word in segment.words],
+    }
+
+
+def _openai_word(word: Word) -> dict[str, Any]:
+    return formats.verbose_word(word) | {"word": word.text}  # openai/whisper keeps the space before it
+
+
+def _dumped(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"

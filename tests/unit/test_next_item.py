@@ -1,0 +1,89 @@
+"""The next item of an iterator arrives, times out or fails, and leaves nothing pending."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from contextlib import aclosing
+
+import pytest
+
+from specwhisper.rpc.next_item import NextItem
+
+
+async def numbers(proceed: asyncio.Event):
+    yield 1
+    await proceed.wait()
+    yield 2
+
+
+async def test_items_come_and_then_none():
+    proceed = asyncio.Event()
+    proceed.set()
+    received = []
+    async with aclosing(numbers(proceed)) as items:
+        while True:
+            async with NextItem(items) as pending:
+                assert await pending.wait()
+                if (item := pending.item) is None:
+                    break
+            received.append(item)
+    assert received == [1, 2]
+
+
+async def test_an_item_may_arrive_after_a_timeout():
+    proceed = asyncio.Event()
+    async with aclosing(numbers(proceed)) as items:
+        await anext(items)
+        async with NextItem(items) as pending:
+            assert not await pending.wait(timeout_s=0)
+            done = asyncio.ensure_future(asyncio.sleep(0))
+            assert not await pending.wait(done)
+            proceed.set()
+            assert await pending.wait()
+            assert pending.item == 2
+
+
+async def test_an_iterator_can_be_closed_while_its_next_item_is_pending():
+    is_closed = asyncio.Event()
+
+    async def endless():
+        try:
+            await asyncio.Event().wait()
+            yield
+        finally:
+            is_closed.set()
+
+    async with aclosing(endless()) as items:
+        async with NextItem(items) as pending:
+            assert not await pending.wait(timeout_s=0)
+    assert is_closed.is_set()
+
+
+class Held:
+    """An object that a frame refers to."""
+
+
+async def test_an_error_leaves_no_reference_cycle():
+    """Objects of the frame that receives the error are freed with it, without the garbage collector."""
+
+    async def failing():
+        raise ValueError
+        yield
+
+    async def fail(held: Held) -> None:
+        async with NextItem(failing()) as pending:
+            await pending.wait()
+            _ = pending.item
+
+    held = Held()
+    is_held = weakref.ref(held)
+    gc.disable()
+    try:
+        with pytest.raises(ValueError):
+            await fail(held)
+        del held
+        assert is_held() is None
+    finally:
+        gc.enable()

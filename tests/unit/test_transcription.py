@@ -1,0 +1,141 @@
+"""A transcription prints as its text, answers as openai/whisper's result does, and writes every format."""
+
+import json
+import re
+from dataclasses import replace
+from importlib.metadata import files
+from importlib.util import module_from_spec, spec_from_file_location
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from specwhisper.options import DecodingOptions, Task
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.subtitles import Layout
+from specwhisper.transcription.transcription import ModelInfo, Transcription
+from specwhisper.types import Mode, Segment, Word
+from specwhisper_client.cli.output import OutputFormat, render
+
+WORDS = (Word(0.0, 0.5, " Hello", 0.9), Word(0.5, 1.0, " there.", 0.8))
+SEGMENTS = (
+    Segment(0.0, 1.0, (7, 8), " Hello there.", no_speech_prob=0.1, words=WORDS),
+    Segment(1.5, 2.0, (9,), " Bye.", words=(Word(1.5, 2.0, " Bye.", 0.7),)),
+)
+RESULT = Transcription(
+    SEGMENTS,
+    language="en",
+    language_name="english",
+    duration_s=4.0,
+    stats=SpeculationStatistics(num_verified=8, num_accepted=6, num_committed=10, num_forwards=4),
+    model=ModelInfo("large", "tiny", "abc", Mode.FULL),
+    options=DecodingOptions(word_timestamps=True),
+    elapsed_s=2.0,
+)
+
+
+def whispers_utils():
+    """Load one file of openai/whisper: its package needs libraries that are not installed here."""
+    path = next(file.locate() for file in files("openai-whisper") or () if file.match("whisper/utils.py"))
+    spec = spec_from_file_location("whisper_utils", str(path))
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_prints_as_its_text():
+    assert str(RESULT) == f"{RESULT}" == RESULT.text == "Hello there. Bye."
+
+
+def test_words_are_those_of_all_segments():
+    assert [word.text for word in RESULT.words] == [" Hello", " there.", " Bye."]
+
+
+def test_it_answers_the_keys_of_openai_whisper():
+    assert list(RESULT) == ["text", "segments", "language", "stats"]
+    assert RESULT["text"] == "Hello there. Bye."
+    assert RESULT["language"] == "en"
+    assert RESULT["segments"][0]["start"] == 0.0
+    assert RESULT["segments"][1] == {
+        "id": 1,
+        "seek": 0,
+        "start": 1.5,
+        "end": 2.0,
+        "text": " Bye.",
+        "tokens": [9],
+        "temperature": 0.0,
+        "avg_logprob": 0.0,
+        "compression_ratio": 0.0,
+        "no_speech_prob": None,
+        "words": [{"word": " Bye.", "start": 1.5, "end": 2.0, "probability": 0.7}],
+    }
+    assert RESULT["stats"].overall_acceptance_rate == RESULT.stats.acceptance_rate == 0.75
+    assert RESULT["stats"].avg_tokens_per_iteration == RESULT.stats.tokens_per_forward == 2.5
+    assert "text" in RESULT and "model" not in RESULT and RESULT.get("model") is None
+    with pytest.raises(KeyError, match="model"):
+        RESULT["model"]
+
+
+def test_a_change_of_a_segment_is_kept():
+    """Programs add a speaker to each segment, as they do to openai/whisper's."""
+    result = replace(RESULT)
+    result["segments"][0]["speaker"] = "Ada"
+    assert result["segments"][0]["speaker"] == "Ada"
+    assert "speaker" not in replace(result)["segments"][0]
+
+
+def test_segments_have_words_only_where_they_were_asked_for():
+    without = tuple(replace(segment, words=()) for segment in SEGMENTS)
+    result = replace(RESULT, segments=without, options=DecodingOptions())
+    assert "words" not in result["segments"][0]
+    assert replace(result, options=DecodingOptions(word_timestamps=True))["segments"][0]["words"] == []
+
+
+@pytest.mark.parametrize("options", [{}, {"max_line_width": 8}, {"highlight_words": True}])
+@pytest.mark.parametrize(("name", "write"), [("SRT", Transcription.to_srt), ("VTT", Transcription.to_vtt)])
+def test_openais_own_writers_write_the_same_subtitles(name, write, options):
+    writer, written = getattr(whispers_utils(), f"Write{name}")(""), StringIO()
+    writer.write_result(RESULT, written, options)
+    short = re.sub(
+        r"(?m)^(\d\d:\d\d\.\d{3}) --> ", r"00:\1 --> 00:", written.getvalue()
+    )  # vtt leaves hours out
+    assert write(RESULT, Layout(**options)).rstrip() == short.rstrip()
+
+
+def test_openais_own_writers_write_the_same_text_and_table():
+    for name, text in (("TXT", RESULT.to_txt()), ("TSV", RESULT.to_tsv())):
+        written = StringIO()
+        getattr(whispers_utils(), f"Write{name}")("").write_result(RESULT, written, {})
+        assert written.getvalue() == text
+
+
+@pytest.mark.parametrize("output_format", OutputFormat)
+def test_every_format_of_the_command_line_is_a_method(output_format):
+    written = render(RESULT, Path("a.wav"), output_format)
+    arguments = ("a.wav",) if output_format is OutputFormat.JSON else ()
+    assert written == getattr(RESULT, f"to_{output_format}")(*arguments)
+
+
+def test_json_without_a_name_of_the_recording_has_none():
+    document = json.loads(RESULT.to_json())
+    assert document == json.loads(json.dumps(RESULT.to_dict()))
+    assert "audio" not in document
+    assert document["model"]["target"] == "large"
+    assert document["statistics"]["acceptance_rate"] == 0.75
+    assert document["statistics"]["real_time_factor"] == 0.5
+
+
+def test_json_without_statistics_still_has_its_times():
+    document = json.loads(replace(RESULT, stats=None).to_json())
+    assert document["statistics"] == {"elapsed_s": 2.0, "real_time_factor": 0.5}
+
+
+def test_verbose_json_follows_the_options():
+    result = replace(RESULT, options=DecodingOptions(task=Task.TRANSLATE, word_timestamps=True), segments=())
+    document = json.loads(result.to_verbose_json())
+    assert (document["task"], document["language"], document["words"]) == ("translate", "english", [])
+    assert "words" not in json.loads(replace(result, options=DecodingOptions()).to_verbose_json())
+
+
+def test_results_are_equal_whatever_they_took():
+    assert replace(RESULT, elapsed_s=9.0) == RESULT != replace(RESULT, language="de")
