@@ -97,7 +97,7 @@ def word_errors(name: str, text: str) -> float:
 
 
 @pytest.mark.parametrize("kind", CODECS)
-async def test_a_recording_in_whatever_way_it_is_written(kind):
+async def test_a_recording_of_each_format(kind):
     container, subtype, encoding = CODECS[kind]
     data = written(recording(3.0), container, subtype)
     config = riva_pb.RecognitionConfig(encoding=encoding, language_code="en-US")
@@ -140,7 +140,7 @@ async def test_words_and_times_of_a_recording():
         await all_free(target, draft)
 
 
-async def test_boosted_words_stand_in_front_of_every_prompt():
+async def test_boosted_words_begin_every_prompt():
     config = pcm_config(language_code="en")
     riva.client.add_word_boosting_to_config(config, ["Klara", "Dawid"], 20.0)
     async with demo_pair() as (_, draft), riva_client(draft) as client:
@@ -174,7 +174,7 @@ async def test_live_audio_becomes_utterances(name):
     assert final[-1].audio_processed == pytest.approx(len(pcm) / 2 / RATE, abs=0.01)
 
 
-async def test_what_the_clients_show_on_a_terminal():
+async def test_output_of_rivas_own_client():
     shown = io.StringIO()
     async with demo_pair() as (_, draft), riva_client(draft) as client:
         responses = await client.stream(pieces(demo_pcm(PHONE_CALL)), live_config(language_code="en"))
@@ -198,7 +198,7 @@ async def test_a_file_as_rivas_own_scripts_stream_it(tmp_path):
     assert word_errors(PHONE_CALL, transcript(results)) < 0.15
 
 
-async def test_large_pieces_are_decoded_part_by_part():
+async def test_large_pieces_are_decoded_in_parts():
     """It happens in the event loop: a message may have 32 MiB."""
 
     async def requests():
@@ -210,7 +210,7 @@ async def test_large_pieces_are_decoded_part_by_part():
     assert sum(sizes) == 2 * (10 * MAX_PIECE_BYTES + 1)
 
 
-async def test_pieces_that_are_larger_than_ours():
+async def test_pieces_above_our_own_limit():
     pcm = recording(6.0)
     assert len(pcm) > 2 * MAX_PIECE_BYTES
     async with running_pair() as (target, draft), riva_client(draft) as client:
@@ -218,13 +218,13 @@ async def test_pieces_that_are_larger_than_ours():
         await all_free(target, draft)
 
 
-async def test_silence_says_nothing():
+async def test_silence_has_no_text():
     async with demo_pair() as (_, draft), riva_client(draft) as client:
         assert await client.stream(pieces(bytes(2 * 3 * RATE)), live_config(language_code="en")) == []
         assert not (await client.recognize(bytes(2 * 3 * RATE), pcm_config(language_code="en"))).results
 
 
-async def test_the_id_of_a_request_comes_back():
+async def test_a_response_has_the_id_of_its_request():
     wanted = riva.client.proto.riva_common_pb2.RequestId(value="call-7")
     async with demo_pair() as (_, draft), riva_client(draft) as client:
         stub, pcm = client.service.stub, demo_pcm(PHONE_CALL)
@@ -241,7 +241,7 @@ async def test_the_id_of_a_request_comes_back():
         assert not (await client.recognize(pcm, pcm_config())).HasField("id")
 
 
-async def test_the_models_that_the_clients_list():
+async def test_listed_models():
     async with running_pair() as (_, draft), riva_client(draft) as client:
         models = await client.models()
         assert {model.parameters["type"]: model.model_name for model in models} == {
@@ -252,7 +252,7 @@ async def test_the_models_that_the_clients_list():
         assert await client.models("scripted") == models
 
 
-async def test_leaving_in_the_middle_leaves_no_session():
+async def test_a_cancelled_stream_frees_its_session():
     may_end = threading.Event()
 
     def endless():
@@ -274,7 +274,7 @@ async def test_leaving_in_the_middle_leaves_no_session():
             may_end.set()
 
 
-async def test_health_and_reflection_name_it():
+async def test_health_and_reflection_list_the_service():
     async with running_pair() as (_, draft):
         stub = health_pb2_grpc.HealthStub(draft.channel)
         reply = await stub.Check(health_pb2.HealthCheckRequest(service=SERVICE_NAME))
@@ -286,7 +286,7 @@ async def test_health_and_reflection_name_it():
         assert reply.file_descriptor_response.file_descriptor_proto
 
 
-async def test_our_own_clients_are_served_beside_it():
+async def test_our_own_clients_are_served_too():
     async with running_pair() as (_, draft), riva_client(draft) as client:
         pcm = recording(3.0)
         config = pb.RecognitionConfig(encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE)

@@ -49,7 +49,7 @@ def check(status: grpc.StatusCode, details: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_what_cannot_be_done_is_refused_in_one_sentence(name):
+async def test_unsupported_requests_are_refused_in_one_sentence(name):
     settings, words = REFUSED[name]
     async with running_pair() as (target, draft), riva_client(draft) as client:
         check(*await refusal(client.recognize(recording(1.0), pcm_config(**settings))), words)
@@ -82,7 +82,7 @@ async def test_a_stream_without_audio(chunks):
         await all_free(target, draft)
 
 
-async def test_a_recording_that_is_none():
+async def test_an_empty_recording():
     async with running_pair() as (_, draft), riva_client(draft) as client:
         status, details = await refusal(client.recognize(b"no audio" * 100, riva_pb.RecognitionConfig()))
         check(status, details, "cannot be decoded")
@@ -104,12 +104,12 @@ async def test_a_stream_that_does_not_begin_with_its_config():
         await all_free(target, draft)
 
 
-async def test_a_config_of_a_model_that_is_not_here():
+async def test_the_configuration_of_an_unknown_model():
     async with running_pair() as (_, draft), riva_client(draft) as client:
         check(*await refusal(client.models("parakeet")), "ask for 'scripted'")
 
 
-async def test_a_full_server_says_so():
+async def test_a_full_server_refuses_the_call():
     async with running_pair(max_sessions=1) as (_, draft), riva_client(draft) as client:
         call = draft.stub.StreamingRecognize()
         await call.write(streaming_config())
@@ -120,7 +120,7 @@ async def test_a_full_server_says_so():
         assert "try again later" in details
 
 
-async def test_a_server_that_stops_takes_no_new_calls():
+async def test_a_draining_server_refuses_new_calls():
     async with running_pair() as (_, draft), riva_client(draft) as client:
         draft.server.calls.drain()
         status, details = await refusal(client.recognize(recording(1.0), pcm_config()))
@@ -128,14 +128,14 @@ async def test_a_server_that_stops_takes_no_new_calls():
         assert "stopping" in details
 
 
-async def test_a_server_that_does_not_offer_it():
+async def test_a_server_without_the_service():
     async with running_pair(riva=False) as (_, draft), riva_client(draft) as client:
         status, _ = await refusal(client.recognize(recording(1.0), pcm_config()))
         assert status is grpc.StatusCode.UNIMPLEMENTED
 
 
 @pytest.mark.parametrize("is_wanted", [None, True])
-async def test_without_rivas_client_it_is_left_out_unless_it_is_asked_for(monkeypatch, is_wanted):
+async def test_without_rivas_client_the_service_is_left_out_unless_required(monkeypatch, is_wanted):
     monkeypatch.setitem(sys.modules, "riva.client.proto.riva_asr_pb2_grpc", None)
     async with running_pair(riva=False) as (_, draft):
         if is_wanted:

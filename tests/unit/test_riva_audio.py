@@ -58,18 +58,18 @@ def test_a_wav_file_cut_anywhere(kind, places, is_called_pcm):
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=5))
-def test_bare_samples_cut_anywhere_are_left_alone(data, places):
+def test_raw_samples_cut_anywhere_stay_unchanged(data, places):
     if data and data[:1] != b"R":
         assert heard(cut(data, places), BARE)[0] == data
 
 
 @pytest.mark.parametrize("data", [b"R", b"RIFF", b"RIFFabcdABCD", b"RIFX" + bytes(20)])
-def test_samples_that_look_like_the_beginning_of_a_wav(data):
+def test_raw_samples_that_look_like_the_start_of_a_wav_file(data):
     assert heard([data[:1], data[1:]], BARE)[0] == data
 
 
 @pytest.mark.parametrize(("encoding", "subtype"), [("MULAW", "ULAW"), ("ALAW", "ALAW")])
-def test_companded_samples(encoding, subtype):
+def test_mulaw_and_alaw_samples(encoding, subtype):
     data = bytes(range(256))
     config = riva_asr_pb2.RecognitionConfig(encoding=encoding, sample_rate_hertz=RATE)
     loud = np.frombuffer(heard(cut(data, range(0, 256, 7)), config)[0], "<i2")
@@ -79,20 +79,20 @@ def test_companded_samples(encoding, subtype):
     assert linear_16(b"", riva_audio_pb2.AudioEncoding.Value(encoding)) == b""
 
 
-def test_channels_of_a_file_are_told():
+def test_the_header_has_the_number_of_channels():
     _, audio = heard([wav(num_channels=3)], SILENT)
     assert audio.samples.num_channels == 3
 
 
 @pytest.mark.parametrize("size", [0, 0xFFFFFFFF, 0x7FFFFFFF])
-def test_a_recorder_that_left_the_size_open(size):
+def test_a_wav_file_without_a_size(size):
     file = wav()
     start = file.index(b"data") + 4
     file = file[:start] + size.to_bytes(4, "little") + file[start + 4 :]
     assert heard([file], SILENT)[0] == PCM
 
 
-def test_what_stands_behind_the_samples_is_no_sound():
+def test_data_after_the_samples_is_ignored():
     assert heard([wav(), b"LIST\x04\0\0\0info"], SILENT)[0] == PCM
 
 
@@ -113,12 +113,12 @@ def test_other_wav_formats_are_refused(subtype):
         (b"RIFF\0\0\0\0WAVEfmt \xff\xff\xff\xffab", "ends within the header"),
     ],
 )
-def test_headers_that_lead_nowhere(head, words):
+def test_invalid_headers(head, words):
     with pytest.raises(InvalidAudio, match=words):
         heard([head], SILENT)
 
 
-def test_a_rate_that_nothing_can_be_made_of():
+def test_an_unsupported_sample_rate():
     file = wav()
     file = file[:24] + (1_000).to_bytes(4, "little") + file[28:]
     with pytest.raises(InvalidRequest, match="sample_rate_hertz is 1000"):

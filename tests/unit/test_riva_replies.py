@@ -9,7 +9,7 @@ from specwhisper_draft_server.riva.replies import (
     LiveReplies,
     alternative,
     recognize_response,
-    with_space_behind,
+    with_trailing_space,
 )
 
 HEARD = Duration(seconds=2, nanos=500_000_000)
@@ -51,16 +51,16 @@ def told(replies, *results):
     ]
 
 
-def test_interim_results_are_the_whole_utterance_side_by_side():
-    replies = LiveReplies(tells_interim=True)
+def test_interim_results_hold_verified_and_draft_text_of_the_utterance():
+    replies = LiveReplies(interim_results=True)
     assert told(replies, drafted(" He")) == [[(0.1, "He")]]
     assert told(replies, verified(" Hello"), drafted(" their")) == [[(0.9, "Hello"), (0.1, " their")]]
     assert told(replies, final(" Hello"), verified(" there")) == [[(0.9, "Hello there")]]
     assert told(replies, drafted(" bye")) == [[(0.9, "Hello"), (0.1, " bye")]]
 
 
-def test_an_utterance_is_final_as_a_whole():
-    replies = LiveReplies(tells_interim=True)
+def test_an_utterance_is_one_final_result():
+    replies = LiveReplies(interim_results=True)
     told(replies, final(" Hello"), verified(" there"))
     told(replies, final(" there"))
     assert told(replies, final(".", ends=True), drafted(" Next")) == [
@@ -69,40 +69,40 @@ def test_an_utterance_is_final_as_a_whole():
     ]
 
 
-def test_an_utterance_that_does_not_end_is_final_in_parts():
-    replies = LiveReplies(tells_interim=True)
+def test_a_long_utterance_is_final_in_parts():
+    replies = LiveReplies(interim_results=True)
     assert told(replies, final(" Hello", num_tokens=MAX_FINAL_TOKENS)) == [[(0.9, "Hello")]]
     assert told(replies, final(" there"), verified(" Bob")) == [[(None, "Hello there ")], [(0.9, "Bob")]]
     assert told(replies, final(" Bob", ends=True)) == [[(None, "Bob ")]]
 
 
-def test_two_utterances_that_end_at_once_are_told_one_by_one():
-    replies = LiveReplies(tells_interim=True)
+def test_two_utterances_that_end_together_are_two_responses():
+    replies = LiveReplies(interim_results=True)
     assert told(replies, final(" One.", ends=True), final(" Two.", ends=True)) == [
         [(None, "One. ")],
         [(None, "Two. ")],
     ]
 
 
-def test_without_interim_results_only_utterances_are_told():
-    replies = LiveReplies(tells_interim=False)
+def test_without_interim_results_only_utterances_are_sent():
+    replies = LiveReplies(interim_results=False)
     assert told(replies, final(" Hello"), verified(" there")) == []
     assert told(replies, final(" there.", ends=True)) == [[(None, "Hello there. ")]]
 
 
-def test_what_is_told_already_is_not_told_again():
-    replies = LiveReplies(tells_interim=True)
+def test_unchanged_text_is_not_sent_again():
+    replies = LiveReplies(interim_results=True)
     assert told(replies, verified(" Hello")) == [[(0.9, "Hello")]]
     assert told(replies, final(" Hello")) == []
 
 
-def test_a_noise_is_no_utterance():
-    replies = LiveReplies(tells_interim=True)
+def test_a_noise_has_no_result():
+    replies = LiveReplies(interim_results=True)
     assert told(replies, final("", ends=True)) == []
 
 
-def test_a_noise_that_seemed_to_be_a_word_is_taken_back():
-    replies = LiveReplies(tells_interim=True)
+def test_a_noise_with_interim_text_has_an_empty_final_result():
+    replies = LiveReplies(interim_results=True)
     assert told(replies, drafted(" Oh")) == [[(0.1, "Oh")]]
     assert told(replies) == []
     assert told(replies, final("", ends=True)) == [[(None, "")]]
@@ -115,14 +115,14 @@ def test_a_noise_that_seemed_to_be_a_word_is_taken_back():
         pb.StreamingRecognizeResponse(speech_event=pb.SPEECH_EVENT_BEGIN, speech_event_offset=HEARD),
     ],
 )
-def test_what_riva_has_no_words_for_changes_nothing(response):
-    replies = LiveReplies(tells_interim=True)
+def test_responses_without_a_counterpart_are_left_out(response):
+    replies = LiveReplies(interim_results=True)
     told(replies, final(" Hello"), drafted(" there"))
     assert replies.take(response) == []
     assert told(replies, drafted(" there")) == []
 
 
-def test_words_and_confidence_of_pieces():
+def test_words_and_confidence_of_joined_results():
     pieces = [final(" One", num_tokens=3, confidence=1.0), final(" two.", num_tokens=1, confidence=0.2)]
     whole = alternative(pieces)
     assert whole.transcript == "One two. "
@@ -134,8 +134,8 @@ def test_words_and_confidence_of_pieces():
 @pytest.mark.parametrize(
     ("text", "theirs"), [(" Hello.", "Hello. "), ("こんにちは", "こんにちは"), ("", ""), (" ", "")]
 )
-def test_a_space_stands_behind_a_transcript(text, theirs):
-    assert with_space_behind(text) == theirs
+def test_a_transcript_ends_with_a_space(text, theirs):
+    assert with_trailing_space(text) == theirs
 
 
 def test_a_recording_is_one_result():

@@ -24,7 +24,7 @@ def ends(custom=None, **settings) -> EndpointingOptions:
     return codec.endpointing_from_proto(endpointing(config))
 
 
-def test_live_audio_is_decoded_as_our_own_client_asks_for():
+def test_live_audio_is_decoded_as_for_our_own_client():
     options = codec.decoding_options_from_proto(recognition_config(asked(), LIVE).decoding)
     assert options.live == LIVE
     assert options.logprob_threshold == LIVE_DECODING.logprob_threshold
@@ -60,17 +60,17 @@ def test_custom_configuration():
 
 
 @pytest.mark.parametrize("settings", [{}, dict.fromkeys(("start_history", "stop_history"), -1)])
-def test_what_is_left_open_is_our_default(settings):
+def test_unset_values_are_our_defaults(settings):
     assert ends(**settings) == EndpointingOptions()
 
 
-def test_shares_of_windows_are_lengths():
+def test_windows_and_shares_become_lengths():
     ended = ends(start_history=300, start_threshold=0.2, stop_history=800, stop_threshold=0.98)
     assert (ended.min_speech_ms, ended.silence_duration_ms, ended.pause_ms) == (60, 784, 200)
     assert ends(stop_threshold=0.5).silence_duration_ms == 400
 
 
-def test_the_first_pass_of_an_end_is_our_pause():
+def test_the_end_of_utterance_window_is_our_pause():
     ended = ends(stop_history=500, stop_history_eou=240)
     assert (ended.silence_duration_ms, ended.pause_ms) == (500, 240)
     assert ends(stop_history=100).pause_ms == 100, "a pause is no longer than an end"

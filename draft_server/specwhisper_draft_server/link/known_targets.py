@@ -1,4 +1,4 @@
-"""What targets have reported over connections that are still open."""
+"""Reports of targets over connections that are still open."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from specwhisper.transcription.transcriber import TargetDescription
 
 @dataclass(frozen=True, slots=True)
 class KnownTarget:
-    """What is known of the server at an address.
+    """The last reports of the server at an address.
 
     Attributes
     ----------
@@ -23,7 +23,7 @@ class KnownTarget:
 
 
 class KnownTargets:
-    """What each configured target has reported, by address.
+    """The reports of each configured target, by address.
 
     A target does not change while it runs, and its successor has other connections. So call :meth:`forget`
     when a connection is lost, or was never there, and ask again.
@@ -37,7 +37,7 @@ class KnownTargets:
         self._by_address = dict.fromkeys(addresses, KnownTarget())
 
     def at(self, address: str) -> KnownTarget:
-        """Return what is known of the server at an address."""
+        """Return the reports of the server at an address; empty ones if there are none."""
         return self._by_address.get(address, KnownTarget())
 
     def note_description(self, address: str, description: TargetDescription) -> None:

@@ -31,7 +31,7 @@ class DelayedTargetStream:
 
     @property
     def limits(self) -> Limits:
-        """What the session may send."""
+        """Limits of the session's messages."""
         return self._stream.limits
 
     @property

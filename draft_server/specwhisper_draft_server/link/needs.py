@@ -1,4 +1,4 @@
-"""What a session requires of its target."""
+"""Requirements of a session for its target."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from specwhisper.transcription.transcriber import TargetDescription
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a session requires of its target; by default nothing.
+    """Requirements of a session for its target; by default none.
 
     Attributes
     ----------

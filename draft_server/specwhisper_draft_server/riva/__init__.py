@@ -1,7 +1,7 @@
-"""NVIDIA Riva's speech recognition beside ours: programs written for its clients work unchanged.
+"""NVIDIA Riva's speech recognition service, next to ours: programs written for Riva work unchanged.
 
-Riva's messages are those of its published client, ``nvidia-riva-client``; nothing here imports it before a
-server is to offer the service.
+The messages are those of Riva's published client, ``nvidia-riva-client``, which is imported only by a server
+that offers the service.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ SERVICE_NAME = "nvidia.riva.asr.RivaSpeechRecognition"
 
 
 def riva_services(service: TranscriptionService, is_wanted: bool | None) -> Mapping[str, AddServicer]:
-    """Give Riva's service in front of ours, or nothing.
+    """Return Riva's service on top of ours, by name; empty if it is not offered.
 
     Parameters
     ----------
-    is_wanted : ``None`` offers it where Riva's client is installed.
+    is_wanted : ``None`` offers it if Riva's client is installed.
     """
     if is_wanted is False:
         return {}
@@ -35,7 +35,7 @@ def riva_services(service: TranscriptionService, is_wanted: bool | None) -> Mapp
         from riva.client.proto.riva_asr_pb2_grpc import add_RivaSpeechRecognitionServicer_to_server
 
         from specwhisper_draft_server.riva.service import RivaService
-    # Its generated code asks for a grpc and a protobuf of its time, in words of their own kinds.
+    # Its generated code checks the versions of grpc and protobuf, and raises errors of several kinds.
     except Exception as error:
         is_missing = isinstance(error, ModuleNotFoundError)
         if is_wanted:

@@ -1,4 +1,4 @@
-"""Audio as Riva's clients stream it: bare samples, companded ones, or a WAV file from its header on."""
+"""Decode the audio that Riva's clients stream: raw PCM, mu-law or A-law, or a WAV file."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FMT = Struct("<HHIIHH")  # format, channels, samples per second, bytes per secon
 RIFF_BYTES = 12  # "RIFF", size, "WAVE"
 MAX_HEADER_BYTES = 64 * 1024
 MAX_FMT_BYTES = 40
-EXTENSIBLE = 0xFFFE  # the format proper stands behind the fields that all formats have
+EXTENSIBLE = 0xFFFE  # the actual format follows the fields that all formats have
 EXTENSIBLE_FORMAT_OFFSET = 24
 ENCODING_OF_FORMAT = {(1, 16): LINEAR_PCM, (6, 8): ALAW, (7, 8): MULAW}  # by WAV's number and bits per sample
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """How bare samples are written: Riva's number of an encoding, samples per second, channels."""
+    """Format of raw samples: Riva's number of the encoding, samples per second, channels."""
 
     encoding: int
     sample_rate: int
@@ -41,29 +41,29 @@ class Samples:
 
     @classmethod
     def of(cls, config: riva_asr_pb2.RecognitionConfig) -> Samples:
-        """Read what a client says of samples without a header."""
+        """Return the format that a client names for samples without a header."""
         return cls(config.encoding, config.sample_rate_hertz, config.audio_channel_count or 1)
 
 
 class StreamedAudio:
-    """Turns the bytes of a stream, cut anywhere, into 16-bit samples.
+    """Converts the bytes of a stream, cut anywhere, to 16-bit samples.
 
-    A WAV file is known by its first bytes, whatever the client says: Riva's own clients send the header along
-    and name no encoding.
+    A WAV file is detected by its first bytes, whatever encoding the client names: Riva's own clients send the
+    header along and name none.
 
     Attributes
     ----------
-    samples : how the samples are written; ``None`` until enough has been heard to know.
+    samples : format of the samples; ``None`` until enough bytes have arrived to know it.
     """
 
     def __init__(self, config: riva_asr_pb2.RecognitionConfig) -> None:
         self.samples: Samples | None = None
         self._config = config
         self._head = b""
-        self._num_left: int | None = None  # bytes of samples; behind them a file may hold something else
+        self._num_left: int | None = None  # bytes of samples; a file may hold other data after them
 
     def push(self, data: bytes) -> bytes:
-        """Take the next bytes and give the samples that are ready."""
+        """Append bytes; return the samples that are ready."""
         if self.samples is None:
             self._head += data
             start = self._begin()
@@ -73,22 +73,22 @@ class StreamedAudio:
         return self._decode(data)
 
     def finish(self) -> bytes:
-        """Say that no bytes follow, and give the last samples."""
+        """End the audio; return the last samples."""
         if self.samples is not None:
             return b""
         if not self._head:
             raise InvalidAudio("The stream holds no audio.")
         if is_wav(self._head):
             raise InvalidAudio("The audio ends within the header of a WAV file.")
-        self.samples = self._bare()
+        self.samples = self._raw_format()
         return self._decode(self._head)
 
     def _begin(self) -> int | None:
-        """Find out what the audio is and where its samples begin; ``None`` until more is heard."""
+        """Detect the format; return where samples begin, or ``None`` if more bytes are needed."""
         if not is_wav(self._head):
             if may_become_wav(self._head):
                 return None
-            self.samples = self._bare()
+            self.samples = self._raw_format()
             return 0
         header = parse_wav_header(self._head)
         if header is None:
@@ -96,11 +96,11 @@ class StreamedAudio:
         self.samples, start, self._num_left = header
         return start
 
-    def _bare(self) -> Samples:
+    def _raw_format(self) -> Samples:
         if self._config.encoding not in (LINEAR_PCM, *G711):
             raise InvalidRequest(
                 f"Streamed audio of encoding {encoding_name(self._config.encoding)} must be a WAV file: set "
-                "LINEAR_PCM, MULAW or ALAW for bare samples, or send other files to Recognize."
+                "LINEAR_PCM, MULAW or ALAW for raw samples, or send other files to Recognize."
             )
         return Samples.of(self._config)
 
@@ -112,12 +112,12 @@ class StreamedAudio:
 
 
 def may_become_wav(head: bytes) -> bool:
-    """Tell whether the first few bytes may be those of a WAV file."""
+    """Return whether a WAV file may begin with these few bytes."""
     return len(head) < RIFF_BYTES and head[:4] == RIFF[: len(head)]
 
 
 def is_wav(head: bytes) -> bool:
-    """Tell whether a WAV file begins so."""
+    """Return whether these are the first bytes of a WAV file."""
     return head[:4] == RIFF and head[8:RIFF_BYTES] == WAVE
 
 
@@ -126,8 +126,8 @@ def parse_wav_header(head: bytes) -> tuple[Samples, int, int | None] | None:
 
     Returns
     -------
-    How the samples are written, where they begin and how many bytes they are, where that is known; ``None``
-    where more must be heard first.
+    The samples' format, the offset of the first one, and their number of bytes if it is known; ``None`` if
+    more bytes are needed.
     """
     samples, start = None, RIFF_BYTES
     while start <= MAX_HEADER_BYTES:
@@ -137,8 +137,8 @@ def parse_wav_header(head: bytes) -> tuple[Samples, int, int | None] | None:
         start += CHUNK.size
         if name == b"data":
             if samples is None:
-                raise InvalidAudio("A WAV file does not say how its samples are written: it has no format.")
-            # Recorders that cannot seek back leave the size open, or at 0.
+                raise InvalidAudio("A WAV file has no format chunk before its samples.")
+            # Recorders that cannot seek back leave the size at its maximum, or at 0.
             return samples, start, size if 0 < size < OPEN_ENDED_BYTES else None
         if name == b"fmt ":
             end = start + min(size, MAX_FMT_BYTES)
@@ -165,7 +165,7 @@ def _parse_format(chunk: bytes) -> Samples:
 
 
 def linear_16(data: bytes, encoding: int) -> bytes:
-    """Decode bare samples to s16le; no byte depends on another."""
+    """Decode raw samples to s16le; each sample is decoded by itself."""
     if encoding == LINEAR_PCM or not data:
         return data
     file = BytesIO(data)
@@ -177,6 +177,6 @@ def linear_16(data: bytes, encoding: int) -> bytes:
 
 
 def encoding_name(number: int) -> str:
-    """Name one of Riva's encodings."""
+    """Return the name of one of Riva's encodings."""
     known = riva_audio_pb2.AudioEncoding.values()
     return riva_audio_pb2.AudioEncoding.Name(number) if number in known else str(number)

@@ -1,4 +1,4 @@
-"""What our service answers, as Riva's messages."""
+"""Convert the responses of our service to Riva's messages."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire.stability import DRAFT_STABILITY, VERIFIED_STABILITY, is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
-MAX_FINAL_TOKENS = 300  # an utterance that has more is told in parts: interim results hold all of it
+MAX_FINAL_TOKENS = 300  # a longer utterance is sent in parts: interim results hold all of it
 CHANNEL = 1  # Riva counts from 1; channels are mixed
-MODEL_TYPES = {"online": "True", "offline": "False"}  # Riva's names for what streams and what does not
+MODEL_TYPES = {"online": "True", "offline": "False"}  # Riva's names for streaming models and others
 
 
 def alternative(results: Sequence[pb.SpeechRecognitionResult]) -> riva_asr_pb2.SpeechRecognitionAlternative:
-    """Put final results together that follow each other."""
+    """Join consecutive final results to one alternative."""
     pieces = [result.alternatives[0] for result in results]
     num_tokens = sum(len(piece.tokens) for piece in pieces)
     confidence = sum(piece.confidence * len(piece.tokens) for piece in pieces)
     return riva_asr_pb2.SpeechRecognitionAlternative(
-        transcript=with_space_behind("".join(piece.transcript for piece in pieces)),
+        transcript=with_trailing_space("".join(piece.transcript for piece in pieces)),
         confidence=confidence / num_tokens if num_tokens else 0.0,
         words=[
             riva_asr_pb2.WordInfo(
@@ -38,13 +38,13 @@ def alternative(results: Sequence[pb.SpeechRecognitionResult]) -> riva_asr_pb2.S
     )
 
 
-def with_space_behind(text: str) -> str:
-    """Move the space before a text, which is Whisper's, behind it, which is Riva's."""
+def with_trailing_space(text: str) -> str:
+    """Move the space at the start of a text, as Whisper writes it, to the end, as Riva does."""
     return f"{text.strip()} " if text.startswith(" ") and text.strip() else text.strip()
 
 
 def recognize_response(response: pb.RecognizeResponse) -> riva_asr_pb2.RecognizeResponse:
-    """Write a whole transcript: one result, as Riva's own, and none where nothing is said."""
+    """Return a whole transcript as one result; none for a recording without speech."""
     whole = alternative(response.results)
     if not whole.transcript:
         return riva_asr_pb2.RecognizeResponse()
@@ -55,7 +55,7 @@ def recognize_response(response: pb.RecognizeResponse) -> riva_asr_pb2.Recognize
 
 
 def config_response(model: pb.GetModelResponse) -> riva_asr_pb2.RivaSpeechRecognitionConfigResponse:
-    """Name the target, as a model that streams and as one that does not: Riva's are one or the other."""
+    """Name the target twice: Riva lists streaming models and others separately."""
     return riva_asr_pb2.RivaSpeechRecognitionConfigResponse(
         model_config=[
             riva_asr_pb2.RivaSpeechRecognitionConfigResponse.Config(
@@ -74,18 +74,23 @@ def config_response(model: pb.GetModelResponse) -> riva_asr_pb2.RivaSpeechRecogn
 
 
 class LiveReplies:
-    """Turns our responses to live audio into Riva's: a final is an utterance, or part of a very long one."""
+    """Converts responses to live audio: a final result is an utterance, or part of a long one.
 
-    def __init__(self, *, tells_interim: bool) -> None:
-        self._tells_interim = tells_interim
+    Parameters
+    ----------
+    interim_results : whether the client asks for text that may still change.
+    """
+
+    def __init__(self, *, interim_results: bool) -> None:
+        self._interim_results = interim_results
         self._pieces: list[pb.SpeechRecognitionResult] = []  # of the open utterance, final
-        self._told = ("", "")  # of it, to the client
-        self._has_told = False
+        self._sent = ("", "")  # of it, last sent to the client
+        self._has_sent = False
 
     def take(self, response: pb.StreamingRecognizeResponse) -> list[riva_asr_pb2.StreamingRecognizeResponse]:
-        """Take in a response and give what it has to tell: each has at most one final result."""
+        """Return Riva's responses for one of ours; each has at most one final result."""
         if not response.HasField("audio_received"):
-            return []  # it names the model, or tells that somebody begins or ends to speak
+            return []  # it names the model, or reports the start or end of speech
         audio_s = seconds(response.audio_received)
         replies = []
         for result in response.results:
@@ -94,11 +99,11 @@ class LiveReplies:
             self._pieces.append(result)
             if result.is_utterance_end or self._num_tokens > MAX_FINAL_TOKENS:
                 whole = alternative(self._pieces)
-                # Of a noise without a word nothing has to be told, unless there seemed to be one.
-                if whole.transcript or self._has_told:
+                # A noise without a word gets no result, unless interim results had a word.
+                if whole.transcript or self._has_sent:
                     replies.append(_final(whole, audio_s))
-                self._pieces, self._told, self._has_told = [], ("", ""), False
-        if self._tells_interim:
+                self._pieces, self._sent, self._has_sent = [], ("", ""), False
+        if self._interim_results:
             replies += self._interim(response, audio_s)
         return replies
 
@@ -109,7 +114,7 @@ class LiveReplies:
     def _interim(
         self, response: pb.StreamingRecognizeResponse, audio_s: float
     ) -> list[riva_asr_pb2.StreamingRecognizeResponse]:
-        """Write the open utterance: side by side, the texts are all of it."""
+        """Return the open utterance: its verified text, then its draft text."""
         verified = "".join(piece.alternatives[0].transcript for piece in self._pieces)
         draft = ""
         for result in response.results:
@@ -118,15 +123,15 @@ class LiveReplies:
             elif not result.is_final:
                 draft += result.alternatives[0].transcript
         verified, draft = verified.lstrip(), draft if verified.strip() else draft.lstrip()
-        if (verified, draft) == self._told:
+        if (verified, draft) == self._sent:
             return []
-        self._told = (verified, draft)
+        self._sent = (verified, draft)
         results = [
             _interim_result(text, stability, audio_s)
             for text, stability in ((verified, VERIFIED_STABILITY), (draft, DRAFT_STABILITY))
             if text
         ]
-        self._has_told = self._has_told or bool(results)
+        self._has_sent = self._has_sent or bool(results)
         return [riva_asr_pb2.StreamingRecognizeResponse(results=results)] if results else []
 
 
@@ -152,10 +157,10 @@ def _interim_result(text: str, stability: float, audio_s: float) -> riva_asr_pb2
 
 
 def seconds(duration: Duration) -> float:
-    """Read seconds."""
+    """Convert a protobuf duration to seconds."""
     return float(duration.ToNanoseconds() / 1e9)
 
 
 def milliseconds(duration: Duration) -> int:
-    """Read milliseconds, to the nearest one."""
+    """Convert a protobuf duration to whole milliseconds."""
     return round(duration.ToNanoseconds() / 1e6)

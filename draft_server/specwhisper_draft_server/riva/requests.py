@@ -1,4 +1,4 @@
-"""What Riva's clients ask for, as our messages."""
+"""Convert the requests of Riva's clients to our messages."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.riva.audio import G711, LINEAR_PCM, Samples, encoding_name, is_wav, linear_16
 
 CONTAINERS = (riva_audio_pb2.ENCODING_UNSPECIFIED, riva_audio_pb2.FLAC, riva_audio_pb2.OGGOPUS)
-ANY_LANGUAGE = "multi"  # Riva's word for a language that is to be detected
-# Riva's own windows, where a client sets only the share of them that must be speech, or silence.
+ANY_LANGUAGE = "multi"  # Riva's code for language detection
+# Riva's default windows, if a client sets only the share of them that must be speech, or silence.
 START_HISTORY_MS = 300
 STOP_HISTORY_MS = 800
 SERVER_MODES = [mode for mode in Mode if mode is not Mode.ONE_PROCESS]
@@ -28,15 +28,15 @@ MIN_WINDOW_MS, MAX_WINDOW_MS = 32, 10_000  # from a frame of the voice activity 
 def recognition_config(
     config: riva_asr_pb2.RecognitionConfig, live: LiveOptions | None = None
 ) -> pb.RecognitionConfig:
-    """Write what is asked of the text; of the audio it says nothing yet."""
-    _refuse_what_is_not_offered(config)
+    """Return a request's settings of the text; :func:`set_samples` adds those of the audio."""
+    _check_supported(config)
     custom = config.custom_configuration
     language = config.language_code
     options = DecodingOptions(
         task=_task(custom),
         hotwords=", ".join(phrase for context in config.speech_contexts for phrase in context.phrases),
         live=live,
-        **OPENAI_THRESHOLDS,  # Riva's clients cannot ask for any, and silence is to stay silent
+        **OPENAI_THRESHOLDS,  # Riva's clients cannot set any, and silence must not become text
     )
     message = pb.RecognitionConfig(
         language_code="" if language.lower() == ANY_LANGUAGE else language,
@@ -50,17 +50,17 @@ def recognition_config(
 
 
 def set_samples(message: pb.RecognitionConfig, samples: Samples) -> None:
-    """Write how samples are written, once they are decoded to 16 bits."""
+    """Set the format of samples that are decoded to 16 bits."""
     message.encoding = pb.AUDIO_ENCODING_LINEAR16
     message.sample_rate_hertz = samples.sample_rate
     message.audio_channel_count = samples.num_channels
 
 
 def whole_config(request: riva_asr_pb2.RecognizeRequest) -> pb.RecognitionConfig:
-    """Write what is asked of a whole recording; its audio is that of :func:`whole_audio`."""
+    """Return the settings of a whole recording; :func:`whole_audio` returns its audio."""
     config = request.config
     ours = recognition_config(config)
-    if _says_what_it_is(request):
+    if _has_header(request):
         return ours
     if config.encoding != LINEAR_PCM and config.encoding not in G711:
         raise InvalidRequest(f"Audio encoding {encoding_name(config.encoding)} is unknown.")
@@ -69,20 +69,20 @@ def whole_config(request: riva_asr_pb2.RecognizeRequest) -> pb.RecognitionConfig
 
 
 def whole_audio(request: riva_asr_pb2.RecognizeRequest) -> bytes:
-    """Give a whole recording's audio; bare samples are decoded, which takes time."""
+    """Return a whole recording's audio; raw samples are decoded, which takes time."""
     audio: bytes = request.audio
-    return audio if _says_what_it_is(request) else linear_16(audio, request.config.encoding)
+    return audio if _has_header(request) else linear_16(audio, request.config.encoding)
 
 
-def _says_what_it_is(request: riva_asr_pb2.RecognizeRequest) -> bool:
+def _has_header(request: riva_asr_pb2.RecognizeRequest) -> bool:
     return request.config.encoding in CONTAINERS or is_wav(request.audio)
 
 
 def endpointing(config: riva_asr_pb2.RecognitionConfig) -> pb.Endpointing:
-    """Write when utterances begin and end.
+    """Return how utterances begin and end.
 
-    Riva asks which share of a window must be speech, or silence: the product is a length, as we ask for one.
-    The probability above which somebody speaks is its neural VAD's ``onset``.
+    Riva's settings are windows, and the share of them that must be speech, or silence: their product is the
+    length that we need. Its neural VAD's ``onset`` is the probability above which audio is speech.
     """
     asked = config.endpointing_config
     message = pb.Endpointing()
@@ -94,7 +94,7 @@ def endpointing(config: riva_asr_pb2.RecognitionConfig) -> pb.Endpointing:
     if speech_ms is not None:
         message.min_speech_ms = speech_ms
     message.silence_duration_ms = DEFAULT.silence_duration_ms if silence_ms is None else silence_ms
-    # A client that shortens the one says nothing of the other.
+    # A client that sets a shorter silence leaves the pause at its default.
     message.pause_ms = min(DEFAULT.pause_ms if pause_ms is None else pause_ms, message.silence_duration_ms)
     return message
 
@@ -102,7 +102,7 @@ def endpointing(config: riva_asr_pb2.RecognitionConfig) -> pb.Endpointing:
 def _length_ms(
     asked: riva_asr_pb2.EndpointingConfig, history: str, threshold: str, default_ms: int
 ) -> int | None:
-    """Give how long speech or silence must be; ``None`` where a client leaves that open, or says -1."""
+    """Return the required length of speech or silence; ``None`` if unset, or -1."""
     window_ms, share = getattr(asked, history), getattr(asked, threshold)
     if window_ms <= 0 and share <= 0:
         return None
@@ -113,7 +113,7 @@ def _length_ms(
     return max(MIN_WINDOW_MS, round(window_ms * share))
 
 
-def _refuse_what_is_not_offered(config: riva_asr_pb2.RecognitionConfig) -> None:
+def _check_supported(config: riva_asr_pb2.RecognitionConfig) -> None:
     if config.diarization_config.enable_speaker_diarization:
         raise UnsupportedOption("Speaker diarization is not offered: leave enable_speaker_diarization out.")
     if config.enable_separate_recognition_per_channel:

@@ -1,4 +1,4 @@
-"""Riva's service: asks ours, in this process, and answers in Riva's words."""
+"""Riva's gRPC service: calls our own in this process, and converts its messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from specwhisper_draft_server.service import TranscriptionService
 
 
 class RivaService:
-    """Serves Riva's clients with what serves ours; it holds no session of its own."""
+    """Serves Riva's clients with our own service; it has no sessions of its own."""
 
     def __init__(self, service: TranscriptionService) -> None:
         self._service = service
@@ -36,7 +36,7 @@ class RivaService:
     async def GetRivaSpeechRecognitionConfig(
         self, request: riva_asr_pb2.RivaSpeechRecognitionConfigRequest, context: Any
     ) -> riva_asr_pb2.RivaSpeechRecognitionConfigResponse:
-        """Name the target and what it understands."""
+        """Name the target and its languages."""
         await self._check_model(request.model_name, context)
         return config_response(await self._service.GetModel(pb.GetModelRequest(), context))
 
@@ -69,7 +69,7 @@ class RivaService:
         first = await _first(requests)
         config = first.streaming_config
         await self._check_model(config.config.model, context)
-        replies = LiveReplies(tells_interim=config.interim_results)
+        replies = LiveReplies(interim_results=config.interim_results)
         async with (
             aclosing(_our_requests(config, requests)) as ours,
             aclosing(self._service.transcribe(ours)) as responses,
@@ -81,7 +81,7 @@ class RivaService:
                     yield reply
 
     async def _check_model(self, name: str, context: Any) -> None:
-        """Refuse a model that is not the target; no name is any model's."""
+        """Raise :class:`UnsupportedOption` unless the name is empty or the target's."""
         if not name:
             return
         model = (await self._service.GetModel(pb.GetModelRequest(), context)).model.target_model
@@ -103,7 +103,7 @@ async def _our_requests(
     config: riva_asr_pb2.StreamingRecognitionConfig,
     requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest],
 ) -> AsyncGenerator[pb.StreamingRecognizeRequest]:
-    """Write the requests of our own stream: the config once it is known what the audio is, then samples."""
+    """Yield the requests of our own stream: settings once the format is known, then samples."""
     ours = pb.StreamingRecognitionConfig(
         config=recognition_config(config.config, LiveOptions()),
         interim_results=config.interim_results,
@@ -124,11 +124,11 @@ async def _our_requests(
 async def _decoded(
     requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest], audio: StreamedAudio
 ) -> AsyncGenerator[bytes]:
-    """Give 16-bit samples of what arrives."""
+    """Yield the audio as 16-bit samples."""
     async for request in requests:
         match request.WhichOneof("streaming_request"):
             case "audio_content":
-                for piece in _cut(request.audio_content):  # decoded in the event loop: it must not take long
+                for piece in _cut(request.audio_content):  # short pieces: they are decoded in the event loop
                     yield audio.push(piece)
             case "streaming_config":
                 raise InvalidRequest("A stream takes one streaming_config, its first message.")
