@@ -221,7 +221,7 @@ NAN = float("nan")
         ({"on_error": "ignore"}, "on_error is 'ignore': choose 'raise' or 'return'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_is_decoded(pair, files, asked, message, monkeypatch):
+def test_invalid_options_are_refused_before_anything_is_decoded(pair, files, asked, message, monkeypatch):
     monkeypatch.setattr(pair, "_pair", None)
     for transcribe in (pair.transcribe, pair.transcribe_iter):
         with pytest.raises(InvalidRequest, match=message):

@@ -43,7 +43,7 @@ def test_both_ways_write_the_same_and_are_scored(pair, short):
     assert comparison.speculative.statistics.num_accepted > 0
 
 
-def test_what_cannot_be_decoded_is_left_out_and_named(pair, short):
+def test_recordings_that_cannot_be_decoded_are_skipped_and_named(pair, short):
     broken = Reference("broken.wav", BytesIO(b"no audio"), "one two")
     with pytest.raises(InvalidAudio):
         compare(pair, [broken], language="en")
@@ -59,7 +59,7 @@ def test_what_cannot_be_decoded_is_left_out_and_named(pair, short):
     assert "neither libsndfile nor FFmpeg" in bad[0][1]
 
 
-def test_the_command_goes_on_without_them_and_exits_with_1(short, tmp_path):
+def test_the_command_continues_without_them_and_exits_with_1(short, tmp_path):
     shutil.copy(short[0].audio, tmp_path / "good.flac")
     (tmp_path / "good.txt").write_text(short[0].text)
     (tmp_path / "bad.wav").write_bytes(b"RIFF, or so")
@@ -115,7 +115,7 @@ def test_a_dataset_gives_files_or_their_bytes(hub):
     assert (second.name, second.text, second.audio) == ("1", "Two.", path)
 
 
-def test_a_hub_that_goes_away_is_one_sentence(hub):
+def test_a_lost_hub_is_one_sentence(hub):
     row = {"audio": {"bytes": b"", "path": ""}, "text": "One."}
     hub(Rows([row, row], fails_at=1))
     rows = from_dataset("some/thing", None, "test", None)

@@ -25,12 +25,12 @@ def test_silence_is_an_empty_transcript(demo, length_s):
         assert result.duration_s == length_s
 
 
-def test_noise_is_one_too(demo):
+def test_noise_is_an_empty_transcript(demo):
     noise = np.random.default_rng(0).normal(0, 0.01, 10 * SECOND).astype(np.float32)
     assert demo.transcribe(noise, language="en").text == ""
 
 
-def test_what_a_model_invents_is_skipped_by_the_thresholds(tmp_path):
+def test_the_thresholds_skip_invented_text(tmp_path):
     """Random weights write something on silence too, and are not sure of it."""
     folder = str(save_checkpoint(Shape(seed=11, scale=0.1), tmp_path / "random"))
     pair = SpeculativeWhisper(folder, folder, device="cpu", batch_size=1)

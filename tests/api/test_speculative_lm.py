@@ -77,7 +77,7 @@ def test_every_token_that_ends_a_text_ends_it(folders, target, tmp_path):
         assert completion.tokens == written[: stops_at + 1]
 
 
-def test_a_model_without_an_end_writes_as_much_as_it_may(folders, target, tmp_path):
+def test_a_model_without_an_end_token_writes_up_to_the_limit(folders, target, tmp_path):
     folder = ending(target, tmp_path / "endless", None)
     completion = SpeculativeLM(folders["noisy"], folder, "cpu").generate(PROMPTS[0], max_new_tokens=40)
     assert completion.tokens == expected(target, PROMPTS[0], 40)
@@ -92,7 +92,7 @@ def test_a_model_without_an_end_writes_as_much_as_it_may(folders, target, tmp_pa
         ({"num_beams": 4}, "Beam search is not offered"),
     ],
 )
-def test_what_means_nothing_for_text_is_refused(folders, asked, message):
+def test_options_without_meaning_for_text_are_refused(folders, asked, message):
     with pytest.raises(SpecWhisperError, match=message):
         SpeculativeLM(None, folders["target"], "cpu").generate(PROMPTS[0], **asked)
 
@@ -109,14 +109,14 @@ def test_a_seed_gives_the_same_text_with_any_draft(folders, top_k):
     assert len(texts) == 1
 
 
-def test_a_good_draft_saves_passes(folders):
+def test_a_good_draft_saves_forward_passes(folders):
     pair = SpeculativeLM(folders["noisy"], folders["target"], "cpu")
     stats = pair.generate(PROMPTS[0], max_new_tokens=40).stats
     assert stats.overall_acceptance_rate > 0.3
     assert stats.avg_tokens_per_iteration > 1.5
 
 
-def test_prompts_that_cannot_be_are_named_before_anything_is_written(folders, monkeypatch):
+def test_invalid_prompts_are_named_before_anything_is_decoded(folders, monkeypatch):
     pair = SpeculativeLM(None, folders["target"], "cpu")
     monkeypatch.setattr(pair._target, "score", lambda rows: pytest.fail("written"))
     with pytest.raises(InvalidRequest, match=r"^Prompt number 2: The prompt has 401 tokens"):
@@ -144,7 +144,7 @@ def test_a_prompt_that_fails_later_leaves_the_others(folders, target, monkeypatc
         pair.generate(PROMPTS[1], max_new_tokens=8)
 
 
-def test_what_cannot_be_is_refused(folders, target, tmp_path):
+def test_invalid_requests_are_refused(folders, target, tmp_path):
     pair = SpeculativeLM(None, folders["target"], "cpu")
     with pytest.raises(InvalidRequest, match="takes between 1 and 95"):
         pair.generate("")

@@ -59,7 +59,7 @@ class AudioDecoder:
         return {"array": self._samples, "sampling_rate": 16_000}[name]
 
 
-def test_several_give_a_list_in_their_order(pair, samples):
+def test_several_recordings_return_a_list_in_order(pair, samples):
     lengths = (3.0, 1.0, 2.0, 0.5, 2.5)
     recordings = [samples[: int(length_s * 16_000)] for length_s in lengths]
     results = pair.transcribe(recordings, language="en", max_tokens=MAX_TOKENS)
@@ -102,7 +102,7 @@ def test_statistics(pair, samples):
     assert pair.transcribe(samples, language="en", max_tokens=4, return_stats=False).stats is None
 
 
-def test_the_target_alone_writes_the_same(pair, samples):
+def test_target_only_writes_the_same_text(pair, samples):
     asked = {"language": "en", "max_tokens": MAX_TOKENS, "temperatures": (0.8,), "seed": 3}
     alone = pair.without_draft().transcribe(samples, **asked)
     split = pair.transcribe(samples, **asked)
@@ -166,7 +166,7 @@ def test_the_config_says_how(folder, samples):
         ({"chunk_length_s": 5.0, "word_timestamps": True}, UnsupportedOption, "leave chunk_length_s or word"),
     ],
 )
-def test_what_cannot_be_is_refused(pair, samples, asked, error, message):
+def test_invalid_requests_are_refused(pair, samples, asked, error, message):
     with pytest.raises(error, match=message):
         pair.transcribe(samples, **asked)
 
@@ -201,7 +201,7 @@ def test_an_open_file_that_cannot_go_back_is_read_once(pair, samples, tmp_path):
         assert pair.transcribe(pipe, **asked).text == pair.transcribe(path, **asked).text
 
 
-def test_options_as_other_whispers_have_them(pair, samples):
+def test_options_named_as_in_other_whispers(pair, samples):
     expected = pair.transcribe(samples, language="en", temperatures=(0.5,), seed=1, max_tokens=4)
     asked = {"temperature": 0.5, "initial_prompt": None, "hotwords": None, "beam_size": 1, "top_k": None}
     assert pair.transcribe(samples, language="en", seed=1, max_tokens=4, **asked).text == expected.text
@@ -222,7 +222,7 @@ def test_a_segment_ends_no_later_than_its_recording(pair, samples):
         ({"temperature": "hot"}, "temperatures is 'hot'"),
     ],
 )
-def test_a_config_that_cannot_be_meant(config, message):
+def test_invalid_configs_are_refused(config, message):
     with pytest.raises(InvalidRequest, match=message):
         SpeculativeConfig(**config)
 
@@ -232,6 +232,6 @@ def test_names_of_languages(pair, samples):
     assert by_name.language == "de"
 
 
-def test_a_batch_needs_a_place(folder):
+def test_a_batch_needs_a_slot(folder):
     with pytest.raises(InvalidRequest, match="batch_size is 0"):
         SpeculativeWhisper(None, str(folder), batch_size=0)

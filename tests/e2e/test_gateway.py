@@ -25,7 +25,7 @@ SAMPLES = DEMO_FOLDER / "samples"
 RECORDING = SAMPLES / "03_errands.mp3"
 OTHERS = (SAMPLES / "04_harbor_in_the_storm.ogg", SAMPLES / "01_phone_call.flac")
 SAID = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])["text"]  # in the last of them
-# What temperature 0 means to OpenAI's API.
+# The meaning of temperature 0 in OpenAI's API.
 AS_OPENAI = (
     *("--temperature-increment-on-fallback", "0.2", "--compression-ratio-threshold", "2.4"),
     *("--logprob-threshold", "-1", "--no-speech-threshold", "0.6"),
@@ -58,7 +58,7 @@ def api(gateway) -> Iterator[openai.OpenAI]:
 
 @pytest.fixture(scope="module")
 def target_alone(draft_address, tmp_path_factory) -> dict[str, Any]:
-    """What the command line writes without a draft."""
+    """Return the command line's text without a draft."""
     folder = tmp_path_factory.mktemp("target-only")
     command = (
         "specwhisper_client.cli.main",
@@ -75,7 +75,7 @@ def target_alone(draft_address, tmp_path_factory) -> dict[str, Any]:
     return json.loads((folder / f"{RECORDING.stem}.json").read_text())
 
 
-def test_the_text_is_the_targets_own(api, target_alone):
+def test_the_text_is_the_targets(api, target_alone):
     reply = api.audio.transcriptions.create(
         file=RECORDING,
         model="demo-target",
@@ -90,7 +90,7 @@ def test_the_text_is_the_targets_own(api, target_alone):
     assert reply.duration == target_alone["duration"]
 
 
-async def test_many_at_once_and_streamed(gateway, target_alone):
+async def test_concurrent_requests_and_streams(gateway, target_alone):
     async with openai.AsyncOpenAI(**settings(gateway)) as api:
 
         async def streamed(recording: Path) -> tuple[str, str]:
@@ -110,14 +110,14 @@ async def test_realtime(gateway, turn_detection):
     """Deltas grow into what each item is said to be, and together they are what was said."""
     samples, rate = soundfile.read(OTHERS[1], dtype="int16")
     pcm = soxr.resample(samples, rate, 24_000).astype("<i2").tobytes()
-    heard = {"transcription": {"language": "en"}, "turn_detection": turn_detection}
+    audio_input = {"transcription": {"language": "en"}, "turn_detection": turn_detection}
     deltas: dict[str, str] = defaultdict(str)
     completed: dict[str, str] = {}
     async with (
         openai.AsyncOpenAI(**settings(gateway)) as api,
         api.realtime.connect(extra_query={"intent": "transcription"}) as connection,
     ):
-        await connection.session.update(session={"type": "transcription", "audio": {"input": heard}})
+        await connection.session.update(session={"type": "transcription", "audio": {"input": audio_input}})
         for start in range(0, len(pcm), 4_800):
             await connection.input_audio_buffer.append(
                 audio=base64.b64encode(pcm[start : start + 4_800]).decode()
@@ -144,12 +144,12 @@ def test_every_format_of_both_routes(api, response_format):
         assert "Thursday" in (reply if isinstance(reply, str) else reply.text)
 
 
-def test_a_language_that_is_none(api):
+def test_an_unknown_language_is_refused(api):
     with pytest.raises(openai.BadRequestError, match="xx"):
         api.audio.transcriptions.create(file=RECORDING, model="whisper-1", language="xx")
 
 
-def test_sigterm_lets_who_is_being_answered_finish(draft_address):
+def test_open_requests_complete_after_sigterm(draft_address):
     gateway = Server("specwhisper_gateway", "--port", "0", "--server", draft_address)
     try:
         with openai.OpenAI(**settings(gateway)) as api:
@@ -173,7 +173,7 @@ def test_sigterm_lets_who_is_being_answered_finish(draft_address):
         (("--server", "nowhere"), "is not HOST:PORT"),
     ],
 )
-def test_what_cannot_be_started_is_one_sentence(options, sentence):
+def test_a_failed_start_prints_one_sentence(options, sentence):
     status, out, err = run("specwhisper_gateway", *options)
     assert (status, out) == (1, "")
     assert err.startswith("specwhisper-gateway: ")
@@ -187,7 +187,7 @@ def test_a_taken_port_is_an_error(gateway):
     assert "the port is taken" in err
 
 
-def test_what_is_too_large_takes_no_memory(gateway):
+def test_too_large_a_request_takes_no_memory(gateway):
     def body() -> Iterator[bytes]:
         yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
         yield from (b"0" * 65_536 for _ in range(500_000_000 // 65_536))

@@ -43,7 +43,7 @@ def ask(url: str, context: ssl.SSLContext | None = None, key: str | None = None)
             return error.code, error.read().decode()
 
 
-def test_a_trusted_gateway(folder, unused_tcp_port):
+def test_a_gateway_with_encryption_and_keys(folder, unused_tcp_port):
     server = Server(
         *(
             "specwhisper_gateway",
@@ -75,7 +75,7 @@ def test_a_trusted_gateway(folder, unused_tcp_port):
         server.end()
 
 
-def test_no_key_is_logged_for_those_who_debug(monkeypatch, unused_tcp_port):
+def test_no_key_is_logged_at_level_debug(monkeypatch, unused_tcp_port):
     monkeypatch.setenv(API_KEY, TOKEN)
     server = Server(
         *("specwhisper_gateway", "--port", "0", "--server", f"127.0.0.1:{unused_tcp_port}"),
@@ -92,7 +92,7 @@ def test_no_key_is_logged_for_those_who_debug(monkeypatch, unused_tcp_port):
                 try:
                     with connect(f"ws://{address}{path}", **shown):
                         pass
-                except InvalidStatus as refused:  # nobody is behind the gateway
+                except InvalidStatus as refused:  # no draft server answers the gateway
                     assert refused.response.status_code == 503
         server.send_signal(signal.SIGTERM)
         _, _, log = server.wait()
@@ -103,7 +103,7 @@ def test_no_key_is_logged_for_those_who_debug(monkeypatch, unused_tcp_port):
 
 
 def test_no_flag_takes_a_key():
-    """Whoever has an account on the machine reads command lines."""
+    """Every user of the machine can read command lines."""
     status, _, err = run("specwhisper_gateway", "--api-key", TOKEN)
     assert status == 2
     assert "No such option: --api-key" in err
@@ -121,7 +121,7 @@ def test_no_flag_takes_a_key():
         (("--tokens-file", "{folder}/nothing"), "cannot be read"),
     ],
 )
-def test_half_of_it_is_one_sentence(options: tuple[str, ...], sentence: str, folder: Any):
+def test_incomplete_security_flags_print_one_sentence(options: tuple[str, ...], sentence: str, folder: Any):
     status, out, err = run("specwhisper_gateway", *(option.format(folder=folder) for option in options))
     assert (status, out) == (1, "")
     assert err.startswith("specwhisper-gateway: ")

@@ -77,9 +77,9 @@ async def final_text(page) -> str:
 
 
 async def test_a_sample_is_drafted_verified_and_final(url, tmp_path):
-    """One click; text appears while it is heard, and what it can be kept as."""
+    """One click; text appears while the sample plays, and can be saved."""
     async with browser() as chromium, opened(chromium, url) as page:
-        # What the eye may see of a word, noted as it comes.
+        # Record what the page shows of each word.
         await page.page.evaluate(
             """() => {
                 window.seen = new Set();
@@ -157,7 +157,7 @@ async def test_what_is_said_into_the_microphone(url, microphone):
 
 
 async def test_without_a_microphone_it_says_what_to_do(url):
-    async with browser() as chromium, opened(chromium, url) as page:  # nobody allows it
+    async with browser() as chromium, opened(chromium, url) as page:  # without permission
         await page.locator("#microphone").click()
         await page.status_is("microphone")
         await expect(page.locator("#status")).to_have_class("error")
@@ -186,7 +186,7 @@ async def test_a_full_server_is_waited_for(start_server_for_all):
             await second.status_is("holds its 1 sessions already")
             await first.locator("#stop").click()
             await second.status_is(COMPLETE)
-            assert similarity(await final_text(second)) > 0.9  # what was heard meanwhile is not lost
+            assert similarity(await final_text(second)) > 0.9  # the sound of the meantime is not lost
     finally:
         server.end()
 
@@ -245,7 +245,7 @@ async def test_a_file_at_once_by_keyboard_alone(url, microphone):
 
 @pytest.mark.parametrize("width", [1280, 360])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_it_is_there_for_everybody(url, width, scheme):
+async def test_it_is_accessible(url, width, scheme):
     settings = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
     async with browser() as chromium, opened(chromium, url, **settings, reduced_motion="reduce") as page:
         await expect(page.locator("#pair")).to_contain_text("demo-target")
@@ -257,13 +257,13 @@ async def test_it_is_there_for_everybody(url, width, scheme):
         await page.status_is(COMPLETE)
 
 
-async def test_a_gateway_that_is_gone_is_told_whatever_is_asked_of_it(gateway):
+async def test_every_control_reports_a_gateway_that_is_gone(gateway):
     server = Server("specwhisper_gateway", "--port", "0", "--server", gateway_target(gateway))
     try:
         async with browser() as chromium, opened(chromium, f"http://localhost:{server.port}/") as page:
             await try_sample(page, at_once=True)
             await page.status_is(COMPLETE)
-            await expect(page.locator("#with-sound")).to_be_disabled()  # it was not heard in its own time
+            await expect(page.locator("#with-sound")).to_be_disabled()  # it was not sent in real time
             server.end()
             for button in ("#save-replay", "#try-sample"):
                 await page.locator(button).click()
@@ -287,7 +287,7 @@ async def test_nothing_inline_runs(url):
         assert "Content Security Policy" in page.complaints.pop()
 
 
-async def test_a_file_that_is_no_recording(url, tmp_path):
+async def test_a_file_that_is_not_audio(url, tmp_path):
     (tmp_path / "letter.txt").write_text("Dear Sir or Madam")
     async with browser() as chromium, opened(chromium, url) as page:
         await page.locator("#file").set_input_files(tmp_path / "letter.txt")
@@ -310,19 +310,19 @@ async def test_a_gateway_that_is_gone_and_comes_back(gateway, tmp_path):
             await page.status_is(COMPLETE)
             text = await final_text(page)
             assert words(text)[: len(before)] == before
-            assert similarity(text) > 0.9  # as without a break; test_page_breaks.py tells word for word
+            assert similarity(text) > 0.9  # as without a break; test_page_breaks.py compares word by word
             page.complaints.clear()  # the browser's own, of connections that failed
     finally:
         server.end()
 
 
 def gateway_target(gateway: Server) -> str:
-    """The draft server behind a gateway."""
+    """The draft server of a gateway."""
     command = Path(f"/proc/{gateway.pid}/cmdline").read_text().split("\0")
     return command[command.index("--server") + 1]
 
 
-async def test_a_key_is_asked_for(gateway, monkeypatch):
+async def test_a_key_is_required(gateway, monkeypatch):
     monkeypatch.setenv(API_KEY, "the-right-one-of-anna")
     server = Server("specwhisper_gateway", "--port", "0", "--server", gateway_target(gateway))
     try:

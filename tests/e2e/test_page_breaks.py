@@ -1,4 +1,4 @@
-"""The page's connection breaks while somebody speaks: word for word its text is that of one that did not."""
+"""The page loses its connection during speech: its text equals that of an undisturbed one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.rpc.gateways import running_gateway
 from tests.rpc.speaking import speaking_pair
 
 SPANS, LENGTH_S = ((0.3, 3.5), (4.5, 8.5)), 9.4
-BREAKS_BEHIND = 3  # final words of each utterance
+BREAKS_AFTER = 3  # final words of each utterance
 expect = playwright.expect
 
 
@@ -39,12 +39,12 @@ async def test_no_word_is_lost_or_repeated_where_a_gateway_is_another_one(record
             await page.locator("#file").set_input_files(recording)
             for number in range(1, len(SPANS) + 1):
                 utterance = page.locator(f"#transcript p:nth-child({number})")
-                await expect(utterance.locator(".word.final").nth(BREAKS_BEHIND - 1)).to_be_attached(
+                await expect(utterance.locator(".word.final").nth(BREAKS_AFTER - 1)).to_be_attached(
                     timeout=30_000
                 )
                 await stack.aclose()
                 await page.status_is("Trying again")
-                await page.locator("#retry").click()  # nobody answers yet, and no word is forgotten for that
+                await page.locator("#retry").click()  # no server answers yet, and no word is lost
                 assert (await final_text(page)).startswith(before)
                 before = await final_text(page)
                 gateway = await stack.enter_async_context(

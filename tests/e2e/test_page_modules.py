@@ -1,4 +1,4 @@
-"""The page's own modules in a browser, before a gateway whose draft server says what it is told to."""
+"""The page's modules in a browser, with a gateway of a scripted draft server."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_a_replay_is_of_the_last_ten_minutes(page, minutes):
     assert (rate, len(sound)) == (16_000, min(minutes * 60, 600) * 16_000)
     first, last = minutes * 60 - min(minutes * 60, 600), minutes * 60 - 1
     assert (sound[0], sound[-1]) == (first, last)
-    assert kept["sound"]["at"] == (0 if is_cut else -1000)  # a second is heard when it is over
+    assert kept["sound"]["at"] == (0 if is_cut else -1000)  # a second of sound arrives at its end
 
 
 AUDIO = """
@@ -149,19 +149,21 @@ SOCKET = """
         static OPEN = 1;
         constructor() { super(); this.sent = []; this.readyState = 1; sockets.push(this); }
         send(data) { this.sent.push(typeof data === "string" ? JSON.parse(data) : data.length); }
-        hear(message) { this.dispatchEvent(new MessageEvent("message", { data: JSON.stringify(message) })); }
+        receive(message) {
+            this.dispatchEvent(new MessageEvent("message", { data: JSON.stringify(message) }));
+        }
         lose() { this.dispatchEvent(new CloseEvent("close", { code: 1006 })); }
     };
     window.setTimeout = (again) => again();
-    const [heard, states] = [[], []];
+    const [messages, states] = [[], []];
     const connection = new Connection({ sample_rate: 8000 }, "", {
-        onMessage: (message) => heard.push(message),
+        onMessage: (message) => messages.push(message),
         onState: (state, reason) => states.push([state, reason]),
     });
     const opened = () => (connection.open(), sockets[0].dispatchEvent(new Event("open")));
     const again = () => (sockets.at(-1).lose(), sockets.at(-1).dispatchEvent(new Event("open")));
     const second = (count) => Array.from({ length: count }, () => connection.send(new Int16Array(8000)));
-    const update = (start_sample, passes) => sockets.at(-1).hear({
+    const update = (start_sample, passes) => sockets.at(-1).receive({
         type: "update", position: { start_sample, num_utterances: 1, final_tokens: [7] },
         statistics: { drafted: 0, verified: 0, accepted: 0, committed: 0, passes, steps: 0, gamma: 4 },
     });
@@ -178,7 +180,7 @@ async def test_another_connection_goes_on_and_counts_on(page):
         opened(); second(3); update(24000, 2); update(24000, 5);
         again(); update(24000, 1); update(32000, 4);
         again(); update(32000, 1);
-        return [sockets.map(({ sent }) => sent), heard.map(({ statistics }) => statistics.passes)];
+        return [sockets.map(({ sent }) => sent), messages.map(({ statistics }) => statistics.passes)];
         """,
     )
     assert passes == [2, 5, 6, 9, 10]
@@ -209,7 +211,7 @@ async def test_a_gateway_is_waited_for_as_long_as_sound_is_kept(page):
     assert kept == 1
 
 
-async def test_sound_that_was_not_kept_is_passed_over_and_told(page):
+async def test_lost_sound_is_skipped_and_reported(page):
     """Nothing became final for longer than audio is kept, and then the connection was lost."""
     sent, states = await run(
         page,

@@ -1,4 +1,4 @@
-"""A draft server that says what it was told to say, for tests of the client."""
+"""A draft server with scripted responses, for tests of the client."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -84,19 +84,19 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
         *,
         error: Exception | None = None,
         log_mel_max_bins: Sequence[int] = (80, 128),
-        hears_everything: bool = True,
+        reads_everything: bool = True,
         hangs: bool = False,
     ) -> None:
         self._responses = responses
         self._error = error
         self._log_mel_max_bins = log_mel_max_bins
-        self._hears_everything = hears_everything
+        self._reads_everything = reads_everything
         self._hangs = hangs
         self.config: pb.StreamingRecognitionConfig | None = None
         self.recognized: pb.RecognizeRequest | None = None
         self.audio = b""
         self.message_sizes: list[int] = []
-        self.heard_everything = asyncio.Event()
+        self.has_read_everything = asyncio.Event()
         self.left = asyncio.get_running_loop().create_future()
 
     async def StreamingRecognize(self, request_iterator, context):
@@ -107,9 +107,9 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
                 else:
                     self.audio += request.audio_content
                     self.message_sizes.append(len(request.audio_content))
-                if not self._hears_everything:
+                if not self._reads_everything:
                     break
-            self.heard_everything.set()
+            self.has_read_everything.set()
             for response in self._responses:
                 yield response
             if self._hangs:

@@ -25,7 +25,7 @@ TIMES = int(os.environ.get("SPECWHISPER_FUZZ", "1"))  # how many times as many e
 MAX_UPLOAD_BYTES = 200_000
 REPLY_S = 30.0
 REFUSALS = (400, 403, 404, 405, 413)
-# What uvicorn logs as an error although a client has made it.
+# Errors in uvicorn's log that a client has caused.
 NOT_OURS = ("Invalid UTF-8 sequence received from client.",)
 
 
@@ -85,14 +85,14 @@ class Fuzzed:
         lines = [("Host", "here"), ("Content-Length", str(len(body))), *headers]
         head = "".join(f"{name}: {value}\r\n" for name, value in lines)
         with socket.create_connection(self.address, timeout=REPLY_S) as connection:
-            # At once: what comes behind a refusal would reset the connection, and that might overtake it.
+            # At once: bytes after a refusal would reset the connection, and the reset might overtake it.
             connection.sendall(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body)
             with HTTPResponse(connection, method=method) as reply:
                 reply.begin()
                 return reply.status, reply.getheader("content-type", ""), reply.read()
 
     def check_alive(self) -> None:
-        """It answers, nothing is left behind, and nothing that nobody foresaw has happened."""
+        """Assert that the gateway answers, holds nothing, and logged no unexpected error."""
         assert self.ask("GET", "/health")[0] == 200
         asyncio.run_coroutine_threadsafe(self._at_rest(), self.loop).result(REPLY_S)
         assert self.errors.messages == []
@@ -141,7 +141,7 @@ def fuzzed(folder: Path) -> Iterator[Fuzzed]:
 
 
 def check_reply(status: int, media_type: str, body: bytes) -> None:
-    """An answer is no failure of ours, tells nothing of the inside, and has OpenAI's shape if it refuses."""
+    """Assert that an answer is no failure, has no internals, and has OpenAI's format if it refuses."""
     assert status < 500, body
     assert b"Traceback" not in body
     if status >= 400:

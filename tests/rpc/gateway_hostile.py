@@ -1,4 +1,4 @@
-"""What hostile clients of a gateway send, mostly near enough to what is right to get far."""
+"""Input of hostile clients of a gateway, mostly close to valid input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mostly(good: Json, bad: Json) -> Json:
     return st.one_of(good, good, good, bad)
 
 
-# What stands where something else should.
+# Values of the wrong kind.
 words = st.text(max_size=40) | st.sampled_from(
     ["", "nan", "-1", "1e999", "true", "null", "\0", HALF_CHARACTER, "9" * 5_000]
 )
@@ -71,7 +71,7 @@ head_lines = st.lists(
 
 @st.composite
 def targets(draw: st.DrawFn, paths: Sequence[str]) -> str:
-    """Give one of the paths, or nearly one, and a query."""
+    """Return a valid or almost valid path, and a query."""
     path = draw(st.sampled_from(paths))
     for part in ("{name}.wav", "{name}", "{model:path}"):
         kept = draw(st.sampled_from(["", "/", "/.%"]))
@@ -90,7 +90,7 @@ fields = st.dictionaries(names | names.map("{}[]".format), words | values.map(st
 
 @st.composite
 def recordings(draw: st.DrawFn) -> bytes:
-    """Give a recording, one that breaks off, or one whose head was tampered with."""
+    """Return a recording, a truncated one, or one with a damaged header."""
     content = bytearray(draw(mostly(st.just(RECORDING), st.binary(max_size=200))))
     del content[draw(st.just(len(content)) | st.integers(0, len(content))) :]
     for at, byte in draw(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 255)), max_size=4)):
@@ -107,7 +107,7 @@ def part(name: bytes, value: bytes, more: bytes = b"") -> bytes:
 
 @st.composite
 def parts(draw: st.DrawFn) -> bytes:
-    """Give a part that there may be, with a value that may be none."""
+    """Return a part of a form, with a value that may be invalid."""
     name = draw(names | names.map("{}[]".format) | st.just("file") | latin)
     text = words.map(lambda text: text.encode("utf-8", "surrogatepass"))
     more = st.sampled_from(
@@ -129,7 +129,7 @@ def parts(draw: st.DrawFn) -> bytes:
 pcm = st.binary(max_size=4_000).map(lambda samples: base64.b64encode(samples).decode())
 audio = mostly(pcm, words | values | pcm.map(lambda text: text[:-1]) | pcm.map(lambda text: f"{text[:7]}\n"))
 odd = words | values
-heard = st.fixed_dictionaries(
+audio_inputs = st.fixed_dictionaries(
     {},
     optional={
         "format": mostly(
@@ -171,7 +171,7 @@ flat = st.fixed_dictionaries(
     },
 )
 sessions = mostly(
-    st.fixed_dictionaries({"audio": st.fixed_dictionaries({"input": heard})}) | flat,
+    st.fixed_dictionaries({"audio": st.fixed_dictionaries({"input": audio_inputs})}) | flat,
     st.dictionaries(words, values, max_size=2) | values,
 )
 events = (
@@ -188,10 +188,10 @@ def sendable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def framed(told: Json) -> st.SearchStrategy[str | bytes]:
+def framed(messages: Json) -> st.SearchStrategy[str | bytes]:
     """Mostly JSON in text messages."""
     return mostly(
-        told.map(json.dumps), values.map(json.dumps) | words.map(sendable) | st.binary(max_size=4_000)
+        messages.map(json.dumps), values.map(json.dumps) | words.map(sendable) | st.binary(max_size=4_000)
     )
 
 

@@ -1,4 +1,4 @@
-"""A gateway on a free port of this machine, in front of whatever draft server a test has, and its clients."""
+"""A gateway on a free port, for a test's draft server, and its clients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEPRECATED = pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
 
 
 def wav(length_s: float = 2.5) -> bytes:
-    """Give a recording of noise."""
+    """Return a recording of noise."""
     samples = np.random.default_rng(0).integers(-3_000, 3_000, int(length_s * 16_000)).astype(np.int16)
     file = io.BytesIO()
     soundfile.write(file, samples, 16_000, format="WAV")
@@ -65,19 +65,19 @@ class RunningGateway:
         return await asyncio.to_thread(run)
 
     async def figures(self, key: str = "none") -> dict[str, float]:
-        """Give what /metrics says, by name and labels."""
+        """Return the metrics of /metrics by name and labels."""
         text = (await self.http.get("/metrics", headers={"Authorization": f"Bearer {key}"})).text
         found = re.findall(r"^(?!#)(\S+) (\S+)$", text, re.MULTILINE)
         return {name.removeprefix("specwhisper_gateway_"): float(value) for name, value in found}
 
     async def all_answered(self, key: str = "none") -> dict[str, float]:
-        """Wait until only the request for the figures is open, and give them."""
+        """Wait until no other request is open, and return the metrics."""
         await eventually(lambda: len(self.server.server_state.tasks) == 0)
         return await self.figures(key)
 
 
 def api_settings(url: str) -> dict[str, Any]:
-    """How OpenAI's client is told to come here; once only, because tests count."""
+    """Return the settings of OpenAI's client; without retries, because tests count requests."""
     return {"base_url": f"{url}/v1", "api_key": "any", "max_retries": 0}
 
 
@@ -85,7 +85,7 @@ def api_settings(url: str) -> dict[str, Any]:
 async def running_gateway(
     draft: str, *, port: int = 0, api_key: str | None = None, **settings: Any
 ) -> AsyncIterator[RunningGateway]:
-    """A gateway in front of a draft server; it may ask for a key."""
+    """Run a gateway for a draft server, with or without a key."""
     if api_key is not None:
         settings["tokens"] = Tokens({api_key: CALLER})
     server = GatewayServer(GatewayConfig(server=draft, port=port, **settings))

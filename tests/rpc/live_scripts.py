@@ -1,4 +1,4 @@
-"""What a draft server says of live audio, for tests of the gateway: speech, utterances, figures."""
+"""Scripted responses to live audio, for tests of the gateway: speech, utterances, statistics."""
 
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.client_scripts import MODEL, STATISTICS, duration, final, interim
@@ -13,7 +13,7 @@ def speech(event: str, at_s: float) -> pb.StreamingRecognizeResponse:
 def said(
     text: str, start_s: float, end_s: float, utterance: int = 1, *, is_last: bool = False, ahead=()
 ) -> pb.StreamingRecognizeResponse:
-    """A piece of an utterance that has become final, and what stands behind it."""
+    """A final piece of an utterance, and the text after it."""
     result = final(start_s, end_s, text, (1,), 0.5)
     result.utterance, result.is_utterance_end = utterance, is_last
     return pb.StreamingRecognizeResponse(

@@ -1,4 +1,4 @@
-"""What servers export, read as Prometheus does."""
+"""Servers' metrics, read as Prometheus does."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ async def test_a_servers_refusal_comes_out_as_it_was_raised(noise, error, after)
 
 async def test_a_refusal_comes_out_although_audio_is_still_on_its_way(tmp_path):
     path = write_noise(tmp_path / "long.wav", 60)
-    server = ScriptedTranscription([], error=ServerFull("No place."), hears_everything=False)
+    server = ScriptedTranscription([], error=ServerFull("No place."), reads_everything=False)
     async with serving(server) as address, TranscriptionClient(address) as client:
         with pytest.raises(ServerFull, match="No place"):
             await client.transcribe_file(path)
@@ -229,7 +229,7 @@ async def test_cancelling_ends_the_call(noise):
     server = ScriptedTranscription(hangs=True)
     async with serving(server) as address, TranscriptionClient(address) as client:
         task = asyncio.create_task(client.transcribe_file(noise))
-        await asyncio.wait_for(server.heard_everything.wait(), 5)
+        await asyncio.wait_for(server.has_read_everything.wait(), 5)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -25,7 +25,7 @@ class Calls(ScriptedTranscription):
     """Gives each call responses of its own; behind them all but the last fail, or hang."""
 
     def __init__(self, *calls: Sequence[pb.StreamingRecognizeResponse], hangs: bool = False) -> None:
-        super().__init__(hears_everything=False)
+        super().__init__(reads_everything=False)
         self._calls = list(calls)
         self._fails = not hangs
         self._waits = hangs

@@ -33,7 +33,7 @@ Names = dict[str, set[str]]  # labels by name
 
 
 async def names_exported() -> Names:
-    """What all servers export behind a session, also what nothing was counted of yet."""
+    """Return the metrics of all servers after a session, including those that are 0."""
     async with running_pair(parity_check_every=1) as (target, draft):
         await stream(draft, recording(1.0), mode="MODE_SYNC")
         gateway = GatewayMetrics()
@@ -68,13 +68,13 @@ def selectors(query: str) -> list[promql_parser.VectorSelector]:
 
 
 def wrong_in(query: str, names: Names) -> list[str]:
-    """Say what a query asks for that nobody exports."""
+    """Return what a query selects and no server exports."""
     wrong = []
     for selector in selectors(query):
         if selector.name in OF_PROMETHEUS | RECORDED:
             continue
         if selector.name not in names:
-            wrong.append(f"nobody exports {selector.name}")
+            wrong.append(f"no server exports {selector.name}")
             continue
         labels = {matcher.name for matcher in selector.matchers.matchers}
         wrong += [f"{selector.name} has no {label}" for label in labels - names[selector.name] - OF_SCRAPES]

@@ -188,7 +188,7 @@ async def test_a_live_stream_goes_to_another_server_where_one_is_full(fleet, fir
             await stream.finish()
             assert [update async for update in stream]
         assert full.num_calls == 1
-        assert free.heard_everything.is_set()
+        assert free.has_read_everything.is_set()
     finally:
         await server.stop(drain_timeout_s=1.0)
 

@@ -1,4 +1,4 @@
-"""Nobody gets past the gateway's door without a key, whatever he asks for; but for what is open by name."""
+"""Every path of a gateway needs a key, but for a few named exceptions."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_requests_without_a_valid_key_are_refused(tokens):
 
 
 @pytest.mark.parametrize("path", SOCKETS)
-async def test_no_websocket_opens_without_a_key(path, tokens):
+async def test_every_websocket_needs_a_key(path, tokens):
     server = ScriptedTranscription()
     async with serving(server) as address, running_gateway(address, tokens=tokens) as gateway:
         url = f"ws://{gateway.server.address}{path}?intent=transcription"
@@ -177,7 +177,7 @@ async def test_the_log_names_the_caller(caplog):
     [
         ({}, 200),  # this machine only
         ({"host": "0.0.0.0", "insecure": True}, 404),
-        ({"host": "0.0.0.0", "insecure": True, "tokens": TOKENS}, 200),  # to whoever has a key
+        ({"host": "0.0.0.0", "insecure": True, "tokens": TOKENS}, 200),  # for callers with a key
     ],
 )
 async def test_descriptions_of_the_gateway_need_a_key(settings, status):
@@ -215,7 +215,7 @@ def test_an_unprotected_gateway_refuses_to_listen_on_the_network(protection, lac
     GatewayConfig(host="0.0.0.0", insecure=True, **protection)
 
 
-async def test_a_draft_server_that_does_not_know_the_gateway():
+async def test_a_draft_server_that_does_not_know_the_gateways_token():
     server = ScriptedTranscription([], error=Unauthenticated("This server does not know the token."))
     async with serving(server) as address, running_gateway(address) as gateway:
         with pytest.raises(openai.InternalServerError) as refused:

@@ -1,4 +1,4 @@
-"""What a gateway holds is bounded: connections, heads, answers that nobody takes, transcriptions."""
+"""A gateway's limits: connections, heads, unread answers, transcriptions."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.rpc.services import eventually
 
 ANNA, BEN = "0123456789abcdef-anna", "0123456789abcdef-ben"
 TOKENS = Tokens({ANNA: "anna", BEN: "ben"})
-BIG = "/static-offline-docs/swagger-ui-bundle.js"  # more than the system keeps for a connection of few bytes
+BIG = "/static-offline-docs/swagger-ui-bundle.js"  # more than the system buffers
 
 
 def handshake(path: str) -> str:
-    """The head of a request for a WebSocket, but for the empty line behind it."""
+    """Return the head of a WebSocket handshake, without the empty line at its end."""
     return (
         f"GET {path}?intent=transcription HTTP/1.1\r\nHost: here\r\n"
         "Connection: upgrade\r\nUpgrade: websocket\r\n"
@@ -44,7 +44,7 @@ async def draft() -> AsyncIterator[str]:
 async def connected(
     gateway: RunningGateway,
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection, byte by byte."""
+    """Open a raw connection."""
     host, _, port = gateway.server.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -54,14 +54,14 @@ async def connected(
 
 
 async def ends(reader: asyncio.StreamReader) -> bytes:
-    """Give all that is said until the connection is closed or cut."""
-    heard = b""
+    """Return all bytes until the connection is closed or cut."""
+    received = b""
     try:
         while piece := await reader.read(65_536):
-            heard += piece
+            received += piece
     except ConnectionResetError:
         pass
-    return heard
+    return received
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ async def ends(reader: asyncio.StreamReader) -> bytes:
         b"GET /health HTTP/1.1\r\nHost: he",
     ],
 )
-async def test_who_does_not_end_a_head_is_cut_off(draft, sent, monkeypatch):
+async def test_an_incomplete_head_is_cut_off(draft, sent, monkeypatch):
     monkeypatch.setattr(connections, "HEAD_S", 0.05)
     async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
         writer.write(sent)
@@ -79,7 +79,7 @@ async def test_who_does_not_end_a_head_is_cut_off(draft, sent, monkeypatch):
         await eventually(lambda: not gateway.server.server_state.connections)
 
 
-async def test_each_head_has_its_time(draft, monkeypatch):
+async def test_each_head_has_a_deadline(draft, monkeypatch):
     async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
         for _ in range(2):
             writer.write(b"GET /samples HTTP/1.1\r\nHost: here\r\n\r\n")
@@ -89,8 +89,8 @@ async def test_each_head_has_its_time(draft, monkeypatch):
         assert await ends(reader) == b""
 
 
-async def test_who_has_begun_is_not_cut_off():
-    server = ScriptedTranscription(TWO_UTTERANCES, hears_everything=False)
+async def test_open_requests_and_websockets_have_no_head_deadline():
+    server = ScriptedTranscription(TWO_UTTERANCES, reads_everything=False)
     async with serving(server) as address:
         async with running_gateway(address) as gateway, connected(gateway) as (reader, writer):
             writer.write((handshake("/live") + "\r\n").encode())
@@ -108,7 +108,7 @@ async def test_who_has_begun_is_not_cut_off():
                 assert await ends(other) == b""
 
 
-async def test_who_stops_in_the_middle_of_an_upload_loses_his_place(draft, monkeypatch):
+async def test_an_idle_upload_ends_its_session(draft, monkeypatch):
     monkeypatch.setattr(uploads, "IDLE_TIMEOUT_S", 0.05)
     async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
         writer.write(b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nContent-Length: 99\r\n")
@@ -118,7 +118,7 @@ async def test_who_stops_in_the_middle_of_an_upload_loses_his_place(draft, monke
 
 
 @pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/nowhere"])
-async def test_a_body_that_is_no_http_ends_its_request(draft, path, caplog):
+async def test_an_invalid_body_ends_its_request(draft, path, caplog):
     is_answered = path == "/nowhere"  # before its body was read
     head = f"POST {path} HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n"
     async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
@@ -132,12 +132,12 @@ async def test_a_body_that_is_no_http_ends_its_request(draft, path, caplog):
 
 
 @pytest.mark.parametrize("path", [BIG, "/live"])
-async def test_who_takes_nothing_is_cut_off(path, monkeypatch):
+async def test_a_client_that_reads_nothing_is_cut_off(path, monkeypatch):
     monkeypatch.setattr(connections, "UNREAD_S", 0.05)
-    server = ScriptedTranscription(TWO_UTTERANCES * 1_000, hears_everything=False)
+    server = ScriptedTranscription(TWO_UTTERANCES * 1_000, reads_everything=False)
     async with serving(server) as address:
         async with running_gateway(address) as gateway:
-            # What the system keeps for both ends is little.
+            # The system buffers little for both ends.
             gateway.server.servers[0].sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
             async with connected(gateway) as (reader, writer):
                 if path == "/live":
@@ -145,7 +145,7 @@ async def test_who_takes_nothing_is_cut_off(path, monkeypatch):
                     await reader.readuntil(b"\r\n\r\n")
                     start = json.dumps({"type": "start", "sample_rate": 16_000}).encode()
                     writer.write(bytes([0x81, 0x80 | len(start), 0, 0, 0, 0]) + start)
-                    await server.heard_everything.wait()
+                    await server.has_read_everything.wait()
                 else:
                     writer.write(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
                 writer.transport.pause_reading()
@@ -155,7 +155,7 @@ async def test_who_takes_nothing_is_cut_off(path, monkeypatch):
 
 
 class Slow:
-    """A transport whose other end takes a byte now and then."""
+    """A transport whose client reads a byte now and then."""
 
     def __init__(self) -> None:
         self.num_bytes = 9
@@ -169,15 +169,15 @@ class Slow:
         self.is_cut.set()
 
 
-async def test_who_takes_a_little_is_waited_for(monkeypatch):
+async def test_a_client_that_reads_slowly_is_not_cut_off(monkeypatch):
     monkeypatch.setattr(connections, "UNREAD_S", 0.0)
     transport = Slow()
     connections._Deadlines(transport).set_unread(9)
     await transport.is_cut.wait()
-    assert transport.num_bytes == 3  # it was asked until nothing moved
+    assert transport.num_bytes == 3  # until the client read no more
 
 
-async def test_there_are_so_many_connections(draft):
+async def test_connections_are_limited(draft):
     async with running_gateway(draft, max_connections=2) as gateway:
         async with connected(gateway), connected(gateway):
             await eventually(lambda: len(gateway.server.server_state.connections) == 2)
@@ -189,7 +189,7 @@ async def test_there_are_so_many_connections(draft):
         assert (await gateway.http.get("/health")).status_code == 200
 
 
-async def test_there_are_so_many_transcriptions_and_of_each_caller_so_many():
+async def test_sessions_are_limited_in_all_and_per_caller():
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
     settings = {"tokens": TOKENS, "max_sessions": 2, "max_sessions_per_token": 1}
     async with serving(server) as address, running_gateway(address, **settings) as gateway:
@@ -205,7 +205,7 @@ async def test_there_are_so_many_transcriptions_and_of_each_caller_so_many():
                     f"ws://{gateway.server.address}{path}", additional_headers=headers
                 ):
                     pass
-        assert (await anna.models.list()).data  # takes no place
+        assert (await anna.models.list()).data  # is no session
         async with ben.realtime.connect(extra_query={"intent": "transcription"}) as connection:
             await connection.recv()
             await stream.close()
@@ -213,7 +213,7 @@ async def test_there_are_so_many_transcriptions_and_of_each_caller_so_many():
         await eventually(lambda: gateway.num_sessions == 0)
 
 
-async def test_a_full_gateway_is_full_for_all():
+async def test_a_full_gateway_refuses_every_caller():
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
     async with serving(server) as address, running_gateway(address, max_sessions=1) as gateway:
         stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
@@ -247,7 +247,7 @@ async def test_a_connection_is_read_in_small_pieces(draft, path, most, monkeypat
     assert max(sizes) <= most
 
 
-async def test_a_message_has_so_many_fragments(draft):
+async def test_fragments_of_a_message_are_limited(draft):
     async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
         writer.write((handshake("/live") + "\r\n").encode())
         await reader.readuntil(b"\r\n\r\n")

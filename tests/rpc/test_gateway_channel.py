@@ -52,7 +52,7 @@ def num_alive(kind: type) -> int:
     return sum(issubclass(type(thing), kind) for thing in gc.get_objects())
 
 
-async def test_all_sessions_share_them():
+async def test_all_sessions_share_the_connections():
     server = Peers(EVERYTHING)
     async with serving(server) as address, running_gateway(address) as gateway:
         await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
@@ -72,14 +72,14 @@ async def test_all_sessions_share_them():
         assert 1 < len(server.peers) <= CONNECTIONS, "six sessions, which a balancer may have spread"
 
 
-async def test_another_draft_server_answers_where_one_is_lost(unused_tcp_port, first_named):
+async def test_another_draft_server_answers_when_one_is_lost(unused_tcp_port, first_named):
     async with serving(ScriptedTranscription()) as address:
         async with running_gateway(f"127.0.0.1:{unused_tcp_port}, {address}") as gateway:
             assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text
             assert (await gateway.http.get("/health")).status_code == 200
 
 
-async def test_turns_that_nobody_takes_leave_nothing_behind(monkeypatch):
+async def test_turns_of_a_lost_client_leave_nothing(monkeypatch):
     monkeypatch.setattr(session, "MAX_TURNS", 1)
     monkeypatch.setattr("specwhisper_client.servers.CONNECTIONS", 1)
     server = ScriptedTranscription(EVERYTHING, hangs=True)
@@ -89,7 +89,7 @@ async def test_turns_that_nobody_takes_leave_nothing_behind(monkeypatch):
         async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}) as connection:
             await connection.session.update(session=MANUAL)
             await commit(connection)
-            await server.heard_everything.wait()
+            await server.has_read_everything.wait()
             monkeypatch.setattr(sockets, "STALL_TIMEOUT_S", 0.0)
             with pytest.raises(websockets.ConnectionClosed) as closed:  # one waits, the next one has no place
                 for _ in range(2):
@@ -103,8 +103,8 @@ async def test_turns_that_nobody_takes_leave_nothing_behind(monkeypatch):
         assert num_alive(grpc.aio.Channel) == before
 
 
-async def test_a_stream_that_is_left_ends_its_call_and_no_other():
-    server = ScriptedTranscription(EVERYTHING, hears_everything=False, hangs=True)
+async def test_a_closed_stream_ends_its_call_and_no_other():
+    server = ScriptedTranscription(EVERYTHING, reads_everything=False, hangs=True)
     async with serving(server) as address, TranscriptionClient(address) as client:
         async with StreamingClient(address, servers=client.servers) as stream:
             updates = aiter(stream)

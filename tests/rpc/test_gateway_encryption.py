@@ -1,4 +1,4 @@
-"""The gateway's two ways are encrypted or fail: the one to its clients, and the one to its draft server."""
+"""The gateway's connections to clients and draft servers are encrypted or fail."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def server_tls(folder: Path, *, is_mutual: bool = False) -> ServerTls:
 
 
 def trusting(roots: Path, client: Path | None = None) -> ssl.SSLContext:
-    """What a client trusts, and shows."""
+    """Return a client's context: its roots and its certificate."""
     context = ssl.create_default_context(cafile=roots)
     if client is not None:
         context.load_cert_chain(client / "client.pem", client / "client.key")
@@ -64,8 +64,8 @@ def trusting(roots: Path, client: Path | None = None) -> ssl.SSLContext:
 
 
 @asynccontextmanager
-async def asking(gateway: RunningGateway, context: ssl.SSLContext) -> AsyncIterator[openai.AsyncOpenAI]:
-    """OpenAI's client of an encrypted gateway."""
+async def client_of(gateway: RunningGateway, context: ssl.SSLContext) -> AsyncIterator[openai.AsyncOpenAI]:
+    """Open OpenAI's client of an encrypted gateway."""
     url = f"https://{gateway.server.address}/v1"
     async with (
         openai.DefaultAsyncHttpxClient(verify=context) as http,
@@ -84,16 +84,16 @@ async def test_every_connection_is_encrypted(draft, folder):
     async with running_gateway(draft, tls=server_tls(folder), tokens=TOKENS, metrics_port=0) as gateway:
         known = {"headers": {"Authorization": f"Bearer {TOKEN}"}, "context": trusting(folder / "roots.pem")}
         assert "specwhisper_gateway_build_info" in (await scrape(gateway.server.metrics_address, **known))[0]
-        async with asking(gateway, trusting(folder / "roots.pem")) as api:
+        async with client_of(gateway, trusting(folder / "roots.pem")) as api:
             assert (await api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text
-        async with asking(gateway, trusting(folder / "others.pem")) as api:
+        async with client_of(gateway, trusting(folder / "others.pem")) as api:
             with pytest.raises(openai.APIConnectionError):
                 await api.models.list()
         with pytest.raises(openai.APIConnectionError):
             await gateway.api.models.list()
 
 
-async def test_realtime_and_the_page_are_too(draft, folder):
+async def test_realtime_and_the_page_are_encrypted(draft, folder):
     context = trusting(folder / "roots.pem")
     async with running_gateway(draft, tls=server_tls(folder), tokens=TOKENS) as gateway:
         offered = {"subprotocols": ["realtime", f"openai-insecure-api-key.{TOKEN}"], "ssl": context}
@@ -110,11 +110,11 @@ async def test_realtime_and_the_page_are_too(draft, folder):
                 pass
 
 
-async def test_clients_may_have_to_show_certificates(draft, folder):
+async def test_client_certificates_can_be_required(draft, folder):
     async with running_gateway(draft, tls=server_tls(folder, is_mutual=True)) as gateway:
-        async with asking(gateway, trusting(folder / "roots.pem", folder)) as api:
+        async with client_of(gateway, trusting(folder / "roots.pem", folder)) as api:
             assert (await api.models.list()).data
-        async with asking(gateway, trusting(folder / "roots.pem")) as api:
+        async with client_of(gateway, trusting(folder / "roots.pem")) as api:
             with pytest.raises(openai.APIConnectionError):
                 await api.models.list()
 
@@ -123,18 +123,18 @@ async def test_a_new_certificate_needs_no_restart(draft, folder, tmp_path, caplo
     for name in ("server.pem", "server.key"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     async with running_gateway(draft, tls=server_tls(tmp_path)) as gateway:
-        async with asking(gateway, trusting(folder / "roots.pem")) as api:
+        async with client_of(gateway, trusting(folder / "roots.pem")) as api:
             assert (await api.models.list()).data
         new = trustme.CA()
         new.cert_pem.write_to_path(tmp_path / "roots.pem")
         issue(new, tmp_path, "server")
-        async with asking(gateway, trusting(tmp_path / "roots.pem")) as api:
+        async with client_of(gateway, trusting(tmp_path / "roots.pem")) as api:
             assert (await api.models.list()).data
-        async with asking(gateway, trusting(folder / "roots.pem")) as api:
+        async with client_of(gateway, trusting(folder / "roots.pem")) as api:
             with pytest.raises(openai.APIConnectionError):
                 await api.models.list()
         (tmp_path / "server.pem").write_text("half written")
-        async with asking(gateway, trusting(tmp_path / "roots.pem")) as api:
+        async with client_of(gateway, trusting(tmp_path / "roots.pem")) as api:
             assert (await api.models.list()).data
     assert [record.getMessage() for record in caplog.records].count("certificate kept") == 1
 
@@ -146,7 +146,7 @@ def test_encryption_and_keys_open_a_gateway_to_the_network(folder):
     GatewayConfig(host="0.0.0.0", tls=server_tls(folder, is_mutual=True))
 
 
-async def test_a_certificate_and_anothers_key(draft, folder):
+async def test_a_certificate_with_another_key_is_refused(draft, folder):
     with pytest.raises(InvalidRequest, match="cannot be used together"):
         async with running_gateway(draft, tls=ServerTls(folder / "server.pem", folder / "client.key")):
             pass
@@ -166,7 +166,7 @@ def test_incomplete_flags_are_refused_with_the_gateways_names(folder):
 
 @asynccontextmanager
 async def trusted_draft_server(folder: Path) -> AsyncIterator[str]:
-    """A draft server that asks for a certificate, and for a token."""
+    """Run a draft server that needs a certificate and a token."""
     add = partial(rpc.add_TranscriptionServicer_to_server, ScriptedTranscription())
     options = ServingOptions(tls=server_tls(folder, is_mutual=True), tokens=TOKENS)
     server = await start_server({SERVICE: add}, options)
@@ -176,7 +176,7 @@ async def trusted_draft_server(folder: Path) -> AsyncIterator[str]:
         await server.stop(drain_timeout_s=1.0)
 
 
-async def test_the_way_to_the_draft_server(folder):
+async def test_encrypted_connections_to_the_draft_server(folder):
     shown = ClientTls(folder / "roots.pem", folder / "client.pem", folder / "client.key")
     async with trusted_draft_server(folder) as address:
         async with running_gateway(address, server_credentials=Credentials(shown, TOKEN)) as gateway:

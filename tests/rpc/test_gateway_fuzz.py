@@ -34,15 +34,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:Unclosed file <.*SpooledTemporar
 
 
 def end_of(connection: sockets.socket) -> bytes:
-    """Give what is told until the connection ends, which it does."""
-    heard = b""
+    """Return all bytes until the connection ends."""
+    received = b""
     try:
         while piece := connection.recv(65_536):
-            heard += piece
+            received += piece
     except ConnectionResetError:
         pass
-    assert b"Traceback" not in heard
-    return heard
+    assert b"Traceback" not in received
+    return received
 
 
 @pytest.fixture(scope="module")
@@ -77,14 +77,14 @@ def test_any_request_to_any_route(server, method, headers, body, data):
     lines=hostile.head_lines,
     rest=st.binary(max_size=80) | st.just(b"ffffffffffffffff\r\n"),
 )
-def test_bytes_that_are_hardly_http(server, first, lines, rest):
+def test_almost_valid_http(server, first, lines, rest):
     with sockets.create_connection(server.address, timeout=REPLY_S) as connection:
         with suppress(OSError):  # the gateway may have refused it already, and left
             connection.sendall(first + b"".join(lines) + b"\r\n" + rest)
             connection.shutdown(sockets.SHUT_WR)
-        heard = end_of(connection)
-    assert not heard or heard.startswith(b"HTTP/1.1 ")
-    assert not heard.startswith(b"HTTP/1.1 5")
+        received = end_of(connection)
+    assert not received or received.startswith(b"HTTP/1.1 ")
+    assert not received.startswith(b"HTTP/1.1 5")
 
 
 @examples(120)
@@ -105,8 +105,8 @@ def test_forms(server, path, recording, more, end, boundary):
 @given(path=st.sampled_from(ROUTES), fields=hostile.fields)
 @example(path=ROUTES[0], fields={"prompt": hostile.HALF_CHARACTER})
 def test_fields_of_a_good_recording(server, path, fields):
-    told = [(name.encode(), value.encode("utf-8", "surrogatepass")) for name, value in fields.items()]
-    body = [hostile.part(b"file", hostile.RECORDING, FILE), *starmap(hostile.part, told)]
+    reply = [(name.encode(), value.encode("utf-8", "surrogatepass")) for name, value in fields.items()]
+    body = [hostile.part(b"file", hostile.RECORDING, FILE), *starmap(hostile.part, reply)]
     if "model" not in fields:
         body.append(hostile.part(b"model", MODEL.encode()))
     content_type = ("Content-Type", "multipart/form-data; boundary=x")
@@ -114,15 +114,15 @@ def test_fields_of_a_good_recording(server, path, fields):
 
 
 def frame_of(socket: ClientConnection) -> dict[str, Any] | None:
-    """The next that is told; ``None`` at the end, which is never a failure of ours."""
+    """Return the next message; ``None`` at the end, which is never an internal error."""
     try:
-        told: dict[str, Any] = json.loads(socket.recv(REPLY_S))
+        reply: dict[str, Any] = json.loads(socket.recv(REPLY_S))
     except websockets.ConnectionClosed as closed:
         assert closed.rcvd is not None
         assert closed.rcvd.code != FAILED, closed
         return None
-    assert "Traceback" not in str(told)
-    return told
+    assert "Traceback" not in str(reply)
+    return reply
 
 
 @examples(120)
@@ -166,31 +166,31 @@ def test_the_pages_messages(server, first, frames):
     length=st.integers(0, 200) | st.just(2**62),
     payload=st.binary(max_size=60),
 )
-def test_frames_that_are_none(server, path, opcode, is_last, length, payload):
+def test_invalid_frames(server, path, opcode, is_last, length, payload):
     size = bytes([0x80 | length]) if length < 126 else bytes([0x80 | 127]) + length.to_bytes(8, "big")
     with sockets.create_connection(server.address, timeout=REPLY_S) as connection:
         connection.sendall(handshake(path).encode() + b"\r\n")
-        heard = b""
-        while b"\r\n\r\n" not in heard:
-            heard += connection.recv(65_536)
-        assert heard.startswith(b"HTTP/1.1 101 ")
+        received = b""
+        while b"\r\n\r\n" not in received:
+            received += connection.recv(65_536)
+        assert received.startswith(b"HTTP/1.1 101 ")
         connection.sendall(bytes([0x80 * is_last | opcode]) + size + bytes(4) + payload)
         connection.shutdown(sockets.SHUT_WR)
         end_of(connection)
 
 
 async def broken() -> None:
-    raise KeyError("what nobody foresaw")
+    raise KeyError("an unexpected error")
 
 
-def test_a_failure_of_ours_would_be_seen(server):
+def test_the_fuzzer_notices_a_failure(server):
     server.gateway.server.config.app.add_api_route("/broken", broken)
     status, media_type, body = server.ask("GET", "/broken")
-    assert (status, "what nobody foresaw" in body.decode()) == (500, False)
+    assert (status, "an unexpected error" in body.decode()) == (500, False)
     with pytest.raises(AssertionError):
         check_reply(status, media_type, body)
     with pytest.raises(AssertionError):
         server.check_alive()
     (logged,) = server.errors.messages
-    assert "KeyError: 'what nobody foresaw'" in logged
+    assert "KeyError: 'an unexpected error'" in logged
     server.errors.messages.clear()

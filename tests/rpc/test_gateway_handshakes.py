@@ -1,4 +1,4 @@
-"""TLS handshakes of a gateway: they count as connections, end in time, and hold nothing up."""
+"""TLS handshakes of a gateway count as connections and have a deadline."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def encrypted_gateway(folder: Path, **settings) -> AsyncIterator[RunningGa
 
 
 async def answer(gateway: RunningGateway, folder: Path) -> bytes:
-    """What an encrypted client is answered."""
+    """Return the answer to a request over TLS."""
     context = ssl.create_default_context(cafile=folder / "roots.pem")
     host, _, port = gateway.server.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname="localhost")
@@ -51,7 +51,7 @@ async def answer(gateway: RunningGateway, folder: Path) -> bytes:
         writer.transport.abort()
 
 
-async def test_a_handshake_has_its_time(folder, monkeypatch):
+async def test_a_handshake_has_a_deadline(folder, monkeypatch):
     monkeypatch.setattr(handshakes, "HANDSHAKE_S", 0.05)
     async with encrypted_gateway(folder) as gateway, connected(gateway) as (reader, _):
         assert await ends(reader) == b""
@@ -72,7 +72,7 @@ async def test_handshakes_count_as_connections(folder):
         assert b"200 OK" in await answer(gateway, folder)
 
 
-async def test_what_is_no_handshake_ends_its_connection(folder, caplog):
+async def test_an_invalid_handshake_ends_its_connection(folder, caplog):
     async with encrypted_gateway(folder) as gateway, connected(gateway) as (reader, writer):
         writer.write(REQUEST)
         await ends(reader)
@@ -94,15 +94,15 @@ async def test_a_request_may_come_with_the_end_of_the_handshake(folder):
                 writer.write(outgoing.read())
                 incoming.write(await reader.read(65_536))
         client.write(REQUEST)
-        writer.write(outgoing.read())  # the client's last word of the handshake, and the request
-        told = b""
-        while b"}" not in told:
+        writer.write(outgoing.read())  # the client's last message of the handshake, and the request
+        answered = b""
+        while b"}" not in answered:
             incoming.write(await reader.read(65_536))
             try:
-                told += client.read(65_536)
+                answered += client.read(65_536)
             except ssl.SSLWantReadError:
                 pass
-    assert b"200 OK" in told
+    assert b"200 OK" in answered
 
 
 async def test_a_stop_does_not_wait_for_handshakes(folder):

@@ -30,7 +30,7 @@ class Counted(ScriptedTranscription):
         return await super().GetModel(request, context)
 
 
-async def test_all_who_ask_share_one_answer():
+async def test_all_callers_share_one_answer():
     server = Counted()
     async with serving(server) as address, running_gateway(address) as gateway:
         asking = [asyncio.create_task(gateway.http.get("/health")) for _ in range(20)]
@@ -42,7 +42,7 @@ async def test_all_who_ask_share_one_answer():
     assert server.num_asked == 1
 
 
-async def test_so_they_do_where_the_answer_is_an_error():
+async def test_all_callers_share_one_error():
     class Broken(ScriptedTranscription):
         num_asked = 0
 
@@ -56,7 +56,7 @@ async def test_so_they_do_where_the_answer_is_an_error():
     assert Broken.num_asked == 1
 
 
-async def test_strangers_learn_whether_it_works_and_no_more():
+async def test_callers_without_a_key_see_the_status_alone():
     async with (
         serving(ScriptedTranscription()) as address,
         running_gateway(address, api_key="right") as gateway,
@@ -67,7 +67,7 @@ async def test_strangers_learn_whether_it_works_and_no_more():
             assert (reply.status_code, reply.json()) == (200, OK)
 
 
-async def test_nor_why_it_does_not(unused_tcp_port):
+async def test_callers_without_a_key_do_not_see_the_error(unused_tcp_port):
     address = f"127.0.0.1:{unused_tcp_port}"
     async with running_gateway(address, api_key="right") as gateway:
         known = await gateway.http.get("/health", headers=KEY)
@@ -78,7 +78,7 @@ async def test_nor_why_it_does_not(unused_tcp_port):
     assert stranger.json()["error"]["message"] == "This gateway cannot transcribe at present."
 
 
-async def test_an_answer_has_its_time():
+async def test_an_answer_expires():
     num_asked = 0
 
     async def ask():
@@ -92,7 +92,7 @@ async def test_an_answer_has_its_time():
     assert [await fresh.get() for _ in range(3)] == [4, 5, 6]
 
 
-async def test_one_who_leaves_takes_nothing_from_the_others():
+async def test_a_caller_that_leaves_does_not_cancel_the_answer():
     may_answer = asyncio.Event()
 
     async def ask():
@@ -110,7 +110,7 @@ async def test_one_who_leaves_takes_nothing_from_the_others():
         await leaving
 
 
-async def test_a_question_that_is_open_at_the_end_is_cancelled():
+async def test_an_open_question_is_cancelled_on_close():
     was_cancelled = False
 
     async def ask():

@@ -1,4 +1,4 @@
-"""A transcription lasts only so long, however busy its client is: it is told, and its place is free again."""
+"""The session timeout ends any transcription, reports it and frees its slot."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def end_now(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def speaking() -> ScriptedTranscription:
-    """A draft server that has something to tell, and more to come."""
-    return ScriptedTranscription(TWO_UTTERANCES[:3], hears_everything=False, hangs=True)
+    """Return a draft server that sends some text and never ends."""
+    return ScriptedTranscription(TWO_UTTERANCES[:3], reads_everything=False, hangs=True)
 
 
-async def test_an_upload_that_goes_on_and_on():
+async def test_an_endless_upload_reaches_the_session_timeout():
     async with (
         serving(ScriptedTranscription()) as address,
         running_gateway(address, session_timeout_s=0.05) as gateway,
@@ -70,11 +70,11 @@ async def test_an_upload_that_goes_on_and_on():
 
 @DEPRECATED
 @pytest.mark.parametrize("route", ["transcriptions", "translations"])
-async def test_an_answer_that_does_not_come(route, end_now):
+async def test_a_missing_answer_reaches_the_session_timeout(route, end_now):
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
     async with serving(server) as address, running_gateway(address) as gateway:
         asking = asyncio.create_task(getattr(gateway.api.audio, route).create(file=RECORDING, model=MODEL))
-        await server.heard_everything.wait()
+        await server.has_read_everything.wait()
         end_now()
         with pytest.raises(openai.APIStatusError, match=f"86400 s, {SENTENCE}") as refused:
             await asking
@@ -85,22 +85,22 @@ async def test_an_answer_that_does_not_come(route, end_now):
     assert figures["active_transcriptions"] == 0
 
 
-async def test_a_stream_that_does_not_end(end_now):
+async def test_an_endless_stream_reaches_the_session_timeout(end_now):
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
     async with serving(server) as address, running_gateway(address) as gateway:
         stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
         assert (await anext(aiter(stream))).delta == "Hello there."
         end_now()
-        with pytest.raises(openai.APIError, match=SENTENCE) as told:
+        with pytest.raises(openai.APIError, match=SENTENCE) as raised:
             await anext(aiter(stream))
-        assert told.value.code == "session_expired"
+        assert raised.value.code == "session_expired"
         await server.left
         figures = await gateway.all_answered()
     assert figures['errors_total{kind="SessionExpired"}'] == 1
     assert figures["active_transcriptions"] == 0
 
 
-async def test_a_realtime_session(end_now):
+async def test_a_realtime_session_reaches_the_session_timeout(end_now):
     server = speaking()
     async with serving(server) as address, running_gateway(address) as gateway:
         async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}) as connection:
@@ -120,7 +120,7 @@ async def test_a_realtime_session(end_now):
     assert figures["active_transcriptions"] == 0
 
 
-async def test_a_session_of_the_page(end_now):
+async def test_a_session_of_the_page_reaches_the_session_timeout(end_now):
     server = speaking()
     async with serving(server) as address, running_gateway(address) as gateway:
         async with websockets.connect(f"ws://{gateway.server.address}/live") as socket:
@@ -142,7 +142,7 @@ async def test_a_session_of_the_page(end_now):
 
 
 @pytest.mark.parametrize("is_read_again", [False, True])
-async def test_a_stream_that_nobody_reads(is_read_again, monkeypatch):
+async def test_a_stream_without_a_reader_reaches_the_session_timeout(is_read_again, monkeypatch):
     monkeypatch.setattr(events, "SEND_TIMEOUT_S", DAY_S if is_read_again else 0.0)
     sent: list[Any] = []
 
@@ -171,7 +171,7 @@ async def test_a_stream_that_nobody_reads(is_read_again, monkeypatch):
     assert b"session_expired" in sent[-1]["body"]
 
 
-async def test_another_time_that_is_over_stays_what_it_is():
+async def test_another_timeout_is_not_the_session_timeout():
     gateway = SimpleNamespace(config=SimpleNamespace(session_timeout_s=DAY_S))
     scope = {"type": "http", "state": {}, "app": SimpleNamespace(state=SimpleNamespace(gateway=gateway))}
     with pytest.raises(TimeoutError):

@@ -17,13 +17,13 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_leaving_before_there_is_text(folder, stream):
+async def test_disconnecting_before_the_first_text(folder, stream):
     server = ScriptedTranscription(RESPONSES[:1], hangs=True)
     async with serving(server) as address, running_gateway(address) as gateway:
         asking = asyncio.create_task(
             gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=stream)
         )
-        await server.heard_everything.wait()
+        await server.has_read_everything.wait()
         assert len(list(folder.iterdir())) == 1
         asking.cancel()
         await server.left
@@ -33,7 +33,7 @@ async def test_leaving_before_there_is_text(folder, stream):
     assert list(folder.iterdir()) == []
 
 
-async def test_leaving_in_the_middle_of_a_stream(folder):
+async def test_disconnecting_in_the_middle_of_a_stream(folder):
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
     async with serving(server) as address, running_gateway(address) as gateway:
         stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
@@ -45,7 +45,7 @@ async def test_leaving_in_the_middle_of_a_stream(folder):
     assert list(folder.iterdir()) == []
 
 
-async def test_leaving_in_the_middle_of_the_upload(folder):
+async def test_disconnecting_in_the_middle_of_the_upload(folder):
     server = ScriptedTranscription()
     async with serving(server) as address, running_gateway(address) as gateway:
         host, _, port = gateway.server.address.rpartition(":")
@@ -65,7 +65,7 @@ async def test_leaving_in_the_middle_of_the_upload(folder):
     assert list(folder.iterdir()) == []
 
 
-async def test_stopping_waits_for_who_is_being_answered(folder):
+async def test_a_stop_waits_for_open_requests(folder):
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
     async with serving(server) as address:
         async with running_gateway(address) as gateway:
@@ -79,7 +79,7 @@ async def test_stopping_waits_for_who_is_being_answered(folder):
     assert list(folder.iterdir()) == []
 
 
-async def test_stopping_waits_only_so_long(folder):
+async def test_a_stop_waits_for_the_drain_timeout_only(folder):
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
     async with serving(server) as address:
         async with running_gateway(address, drain_timeout_s=0) as gateway:

@@ -30,8 +30,8 @@ async def page(gateway, start=START, **settings):
         yield socket
 
 
-async def told(socket):
-    """All that is told up to the end, and the code that it ends with."""
+async def received(socket):
+    """Return all messages until the end, and the close code."""
     messages = []
     try:
         async for message in socket:
@@ -49,7 +49,7 @@ async def test_a_transcription():
             for start in range(0, len(PCM), 3_200):
                 await socket.send(PCM[start : start + 3_200])
             await socket.send(json.dumps({"type": "finish"}))
-            messages, code = await told(socket)
+            messages, code = await received(socket)
         figures = await gateway.all_answered()
     kinds = [message["type"] for message in messages]
     assert kinds == ["ready", "speech", "update", "speech", "speech", "update", "update", "done"]
@@ -78,8 +78,8 @@ async def test_a_transcription():
     assert figures['sessions_total{code="1000",route="/live"}'] == 1
 
 
-async def test_it_goes_on_in_another_way():
-    server = ScriptedTranscription(TWO_UTTERANCES[:3], hears_everything=False, hangs=True)
+async def test_mode_and_draft_length_change():
+    server = ScriptedTranscription(TWO_UTTERANCES[:3], reads_everything=False, hangs=True)
     async with serving(server) as address, running_gateway(address) as gateway, page(gateway) as socket:
         await socket.send(PCM)
         while json.loads(await socket.recv())["type"] != "update":
@@ -92,12 +92,12 @@ async def test_it_goes_on_in_another_way():
         assert server.config.added_latency_ms == 100
 
 
-async def test_audio_is_counted_once_wherever_a_session_goes_on():
+async def test_audio_is_counted_once_after_a_resume():
     position = {"start_sample": 16_000, "num_utterances": 1, "final_tokens": [1]}
     async with serving(ScriptedTranscription(TWO_UTTERANCES)) as address, running_gateway(address) as gateway:
         async with page(gateway, START | {"position": position}) as socket:
             await socket.send(json.dumps({"type": "finish"}))
-            await told(socket)
+            await received(socket)
         figures = await gateway.all_answered()
     assert figures["audio_seconds_total"] == 1.5  # of 2.5 s
 
@@ -114,50 +114,50 @@ async def test_audio_is_counted_once_wherever_a_session_goes_on():
         (json.dumps(START | {"volume": 11}), 1008),
     ],
 )
-async def test_a_stream_that_does_not_begin(frame, code):
+async def test_a_stream_without_a_start_is_refused(frame, code):
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
         async with page(gateway, start=None) as socket:
             await socket.send(frame)
-            messages, closed = await told(socket)
+            messages, closed = await received(socket)
     assert closed == code
     assert [message["type"] for message in messages] == ["error"]
     assert messages[0]["kind"] == "invalid_request_error"
 
 
 @pytest.mark.parametrize("frame", ["no JSON", json.dumps(START), json.dumps({"type": "change", "gamma": -1})])
-async def test_what_is_wrong_later_is_told(frame):
+async def test_later_errors_are_reported(frame):
     async with serving(ScriptedTranscription(EVERYTHING)) as address, running_gateway(address) as gateway:
         async with page(gateway) as socket:
             await socket.send(frame)
             assert json.loads(await socket.recv())["type"] == "error"
             await socket.send(PCM)
             await socket.send(json.dumps({"type": "finish"}))
-            messages, code = await told(socket)
+            messages, code = await received(socket)
     assert (messages[-1]["type"], code) == ("done", 1000)
 
 
-async def test_too_large_a_piece():
+async def test_too_large_an_audio_message():
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
         async with page(gateway) as socket:
             await socket.send(bytes(300_000))
-            messages, code = await told(socket)
+            messages, code = await received(socket)
     assert (messages[0]["type"], code) == ("error", 1009)
 
 
-async def test_a_full_server_says_so():
+async def test_a_full_server_closes_with_1013():
     error = ServerFull("The draft server is full: try again later.")
-    server = ScriptedTranscription((), error=error, hears_everything=False)
+    server = ScriptedTranscription((), error=error, reads_everything=False)
     async with serving(server) as address, running_gateway(address) as gateway:
         async with page(gateway) as socket:
-            messages, code = await told(socket)
+            messages, code = await received(socket)
     assert code == 1013
     assert messages == [
         {"type": "error", "kind": "requests", "code": "rate_limit_exceeded", "message": str(error)}
     ]
 
 
-async def test_leaving_ends_the_transcription():
-    server = ScriptedTranscription(TWO_UTTERANCES[:3], hears_everything=False, hangs=True)
+async def test_disconnecting_ends_the_transcription():
+    server = ScriptedTranscription(TWO_UTTERANCES[:3], reads_everything=False, hangs=True)
     async with serving(server) as address, running_gateway(address) as gateway:
         async with page(gateway) as socket:
             await socket.send(PCM)
@@ -170,7 +170,7 @@ async def test_leaving_ends_the_transcription():
     assert figures['sessions_total{code="4000",route="/live"}'] == 1  # no label of each client's own
 
 
-async def test_who_may_use_it():
+async def test_pages_that_may_connect():
     async with (
         serving(ScriptedTranscription()) as address,
         running_gateway(address, api_key="right") as gateway,
@@ -229,7 +229,7 @@ async def test_a_session_is_recorded_without_a_browser():
     assert "talk.wav" in replay_page(recording)
 
 
-def test_a_replay_is_heard_from_its_beginning_to_its_end():
+def test_the_sound_of_a_replay_is_complete():
     kind, _, sound = sound_url(PCM).partition(",")
     samples, rate = soundfile.read(io.BytesIO(base64.b64decode(sound)))
     assert (kind, rate, len(samples)) == ("data:audio/mpeg;base64", 16_000, len(PCM) // 2)

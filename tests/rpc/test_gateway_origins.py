@@ -22,7 +22,7 @@ SOCKETS = ["/live", "/v1/realtime?intent=transcription"]
 
 
 @pytest.mark.parametrize("api_key", [None, "right"])
-async def test_a_page_that_is_named_sends_a_recording_and_reads_the_answer(api_key):
+async def test_an_allowed_page_sends_a_recording_and_reads_the_answer(api_key):
     async with (
         serving(ScriptedTranscription()) as address,
         running_gateway(address, api_key=api_key, allow_origins=(SHOP,)) as gateway,
@@ -36,14 +36,14 @@ async def test_a_page_that_is_named_sends_a_recording_and_reads_the_answer(api_k
         assert "x-request-id" in reply.headers["access-control-expose-headers"]
 
 
-async def test_so_it_reads_a_refusal():
+async def test_an_allowed_page_reads_an_error():
     async with running_gateway("127.0.0.1:1", api_key="right", allow_origins=(SHOP,)) as gateway:
         reply = await gateway.http.get("/v1/models", headers={"Origin": SHOP})
     assert (reply.status_code, reply.headers[ALLOWED]) == (401, SHOP)
 
 
 @pytest.mark.parametrize("origins", [(), (SHOP,)])
-async def test_other_pages_do_not(origins):
+async def test_other_pages_read_nothing(origins):
     server = ScriptedTranscription()
     async with serving(server) as address, running_gateway(address, allow_origins=origins) as gateway:
         asked = await gateway.http.options(TRANSCRIPTIONS, headers={"Origin": OTHER} | PREFLIGHT)
@@ -56,7 +56,7 @@ async def test_other_pages_do_not(origins):
 
 
 @pytest.mark.parametrize("path", SOCKETS)
-async def test_web_sockets_follow_the_same_list(path):
+async def test_websockets_use_the_same_origins(path):
     async with (
         serving(ScriptedTranscription()) as address,
         running_gateway(address, allow_origins=(SHOP,)) as gateway,
@@ -71,7 +71,7 @@ async def test_web_sockets_follow_the_same_list(path):
                 pass
 
 
-async def test_all_pages_may_where_a_key_is_asked_for():
+async def test_all_pages_are_allowed_with_keys():
     async with (
         serving(ScriptedTranscription()) as address,
         running_gateway(address, api_key="right", allow_origins=("*",)) as gateway,
@@ -84,7 +84,7 @@ async def test_all_pages_may_where_a_key_is_asked_for():
 @pytest.mark.parametrize(
     "origin", ["*", "shop.example", "https://shop.example/", "https://Shop.example", "null", "", "https://*"]
 )
-def test_origins_that_no_page_has_are_refused_at_the_start(origin):
+def test_invalid_origins_are_refused_at_the_start(origin):
     with pytest.raises(InvalidRequest, match="--allow-origin"):
         GatewayConfig(allow_origins=(origin,))
 
@@ -92,6 +92,6 @@ def test_origins_that_no_page_has_are_refused_at_the_start(origin):
 @pytest.mark.parametrize(
     "origin", ["https://shop.example:8443", "http://[::1]:8000", "http://localhost", "chrome-extension://abc"]
 )
-def test_origins_that_pages_have(origin):
+def test_valid_origins(origin):
     assert GatewayConfig(allow_origins=(origin,)).allows(origin)
     assert GatewayConfig(allow_origins=("*",), tokens=Tokens({"0123456789abcdef": "anna"})).allows(origin)

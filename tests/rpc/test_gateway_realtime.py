@@ -1,4 +1,4 @@
-"""Realtime transcription with OpenAI's own clients: what they are told, and what is left behind: nothing."""
+"""Realtime transcription with OpenAI's own clients, after which nothing is held."""
 
 import asyncio
 import base64
@@ -70,8 +70,8 @@ async def close_code(connection, frame=None):
     return closed.value.rcvd.code
 
 
-async def test_utterances_that_the_server_tells_apart():
-    server = ScriptedTranscription(TWO_UTTERANCES, hears_everything=False, hangs=True)
+async def test_utterances_that_the_server_separates():
+    server = ScriptedTranscription(TWO_UTTERANCES, reads_everything=False, hangs=True)
     async with serving(server) as address, running_gateway(address) as gateway:
         async with session(gateway) as connection:
             await connection.input_audio_buffer.append(audio=base64_of(PCM))
@@ -81,7 +81,7 @@ async def test_utterances_that_the_server_tells_apart():
     assert kinds[:2] == [UTTERANCE[0], DELTA]
     assert kinds[2:7] == [*UTTERANCE[1:], UTTERANCE[0]]
     assert kinds[7:9] == [DELTA, COMPLETED]
-    assert kinds[9] == DELTA  # the second utterance's end was not told: its last final is its end
+    assert kinds[9] == DELTA  # the second utterance's end was not sent: its last final segment is its end
     assert kinds[10:] == [*UTTERANCE[1:], COMPLETED]
     first, second = (event for event in events if event.type == COMPLETED)
     assert (first.transcript, second.transcript) == ("Hello there.", "Bye.")
@@ -96,7 +96,7 @@ async def test_utterances_that_the_server_tells_apart():
     assert items == [first.item_id, second.item_id]
 
 
-async def test_the_synchronous_client_commits_by_itself():
+async def test_the_synchronous_client_commits():
     def talk(api):
         with api.realtime.connect(extra_query=QUERY) as connection:
             kinds = [connection.recv().type]
@@ -123,8 +123,8 @@ async def test_the_synchronous_client_commits_by_itself():
     assert figures["verified_tokens_total"] == 8
 
 
-async def test_what_is_set_reaches_the_draft_server():
-    heard = {
+async def test_settings_reach_the_draft_server():
+    audio_input = {
         "format": {"type": "audio/pcm", "rate": 16_000},
         "transcription": {
             "model": "large",
@@ -137,16 +137,18 @@ async def test_what_is_set_reaches_the_draft_server():
     server = ScriptedTranscription(EVERYTHING)
     async with serving(server) as address, running_gateway(address) as gateway:
         async with session(gateway) as connection:
-            await connection.session.update(session={"type": "transcription", "audio": {"input": heard}})
+            await connection.session.update(
+                session={"type": "transcription", "audio": {"input": audio_input}}
+            )
             updated = await connection.recv()
             # In odd pieces of whole samples; 16 kHz arrives byte for byte.
             for start in range(0, len(PCM), 4_242):
                 await connection.input_audio_buffer.append(audio=base64_of(PCM[start : start + 4_242]))
             await connection.input_audio_buffer.commit()
             await up_to(connection, COMPLETED)
-    told = updated.session.audio.input
-    assert (told.transcription.language, told.transcription.prompt) == ("de", "Bienen")
-    assert (told.turn_detection.threshold, told.turn_detection.prefix_padding_ms) == (0.7, 300)
+    received = updated.session.audio.input
+    assert (received.transcription.language, received.transcription.prompt) == ("de", "Bienen")
+    assert (received.turn_detection.threshold, received.turn_detection.prefix_padding_ms) == (0.7, 300)
     assert server.audio == PCM
     decoding = server.config.config.decoding
     assert (decoding.language, decoding.initial_prompt, decoding.hotwords) == ("de", "Bienen", "Imker, Wabe")
@@ -158,19 +160,23 @@ async def test_what_is_set_reaches_the_draft_server():
 async def test_an_update_changes_only_what_it_names():
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
         async with session(gateway) as connection:
-            for heard in ({"transcription": {"language": "de"}}, {"turn_detection": None}):
-                await connection.session.update(session={"type": "transcription", "audio": {"input": heard}})
+            for audio_input in ({"transcription": {"language": "de"}}, {"turn_detection": None}):
+                await connection.session.update(
+                    session={"type": "transcription", "audio": {"input": audio_input}}
+                )
                 updated = await connection.recv()
     assert updated.session.audio.input.transcription.language == "de"
     assert updated.session.audio.input.turn_detection is None
 
 
-async def test_a_language_of_some_part_of_the_world_is_that_language():
-    heard = {"transcription": {"language": "de-CH"}, "turn_detection": None}
+async def test_the_region_of_a_language_is_ignored():
+    audio_input = {"transcription": {"language": "de-CH"}, "turn_detection": None}
     server = ScriptedTranscription(EVERYTHING)
     async with serving(server) as address, running_gateway(address) as gateway:
         async with session(gateway) as connection:
-            await connection.session.update(session={"type": "transcription", "audio": {"input": heard}})
+            await connection.session.update(
+                session={"type": "transcription", "audio": {"input": audio_input}}
+            )
             updated = await connection.recv()
             await connection.input_audio_buffer.append(audio=base64_of(PCM))
             await connection.input_audio_buffer.commit()
@@ -179,7 +185,7 @@ async def test_a_language_of_some_part_of_the_world_is_that_language():
     assert server.config.config.decoding.language == "de"
 
 
-async def test_the_beta_has_other_shapes():
+async def test_the_betas_format():
     flat = {
         "input_audio_format": "pcm16",
         "input_audio_transcription": {"model": "whisper-1", "language": "en"},
@@ -201,7 +207,7 @@ async def test_the_beta_has_other_shapes():
 
 
 @pytest.mark.parametrize(
-    ("heard", "param"),
+    ("audio_input", "param"),
     [
         ({"format": {"type": "audio/pcmu"}}, "audio.input.format.type"),
         ({"format": {"type": "audio/pcm", "rate": 44_100}}, "audio.input.format.rate"),
@@ -225,10 +231,10 @@ async def test_the_beta_has_other_shapes():
         ({"transcription": {"delay": "low"}}, "audio.input.transcription.delay"),
     ],
 )
-async def test_settings_that_cannot_be_honoured(heard, param):
+async def test_settings_that_are_not_supported(audio_input, param):
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
         async with session(gateway) as connection:
-            update = {"type": "transcription", "audio": {"input": heard}}
+            update = {"type": "transcription", "audio": {"input": audio_input}}
             await connection.send({"type": "session.update", "session": update, "event_id": "mine"})
             refused = await connection.recv()
             await connection.session.update(session=MANUAL)  # the session goes on
@@ -284,7 +290,7 @@ async def test_sessions_that_are_not_offered(session_, param):
         ('{"type": "input_audio_buffer.append", "audio": "' + "A" * 1_000_001 + '"}', "invalid_base64"),
     ],
 )
-async def test_what_is_no_event_of_ours_does_not_end_the_session(frame, code):
+async def test_an_unknown_event_does_not_end_the_session(frame, code):
     async with serving(ScriptedTranscription(EVERYTHING)) as address, running_gateway(address) as gateway:
         async with session(gateway) as connection:
             await connection.send_raw(frame)
@@ -304,7 +310,7 @@ async def test_a_frame_that_must_end_the_session():
     assert figures['sessions_total{code="1009",route="/v1/realtime"}'] == 1
 
 
-async def test_what_is_cleared_is_forgotten():
+async def test_cleared_audio_is_discarded():
     server = ScriptedTranscription(EVERYTHING, hangs=True)
     async with serving(server) as address, running_gateway(address) as gateway:
         async with session(gateway) as connection:
@@ -321,7 +327,7 @@ async def test_what_is_cleared_is_forgotten():
             assert (await connection.recv()).error.code == "input_audio_buffer_commit_empty"
 
 
-async def test_silence_that_is_committed_has_no_text():
+async def test_committed_silence_has_no_text():
     server = ScriptedTranscription(TWO_UTTERANCES[:1])
     async with serving(server) as address, running_gateway(address) as gateway:
         async with session(gateway) as connection:
@@ -332,7 +338,7 @@ async def test_silence_that_is_committed_has_no_text():
     assert events[-1].transcript == ""
 
 
-async def test_turns_have_one_place_on_the_draft_server():
+async def test_turns_share_one_session_on_the_draft_server():
     server = ScriptedTranscription(EVERYTHING)
     async with serving(server) as address, running_gateway(address) as gateway:
         async with session(gateway) as connection:
@@ -347,15 +353,15 @@ async def test_turns_have_one_place_on_the_draft_server():
 
 async def test_a_long_turn_waits_for_the_one_before_it():
     class Busy(ScriptedTranscription):
-        """Hears nothing before it may."""
+        """Read no audio until allowed."""
 
         async def StreamingRecognize(self, request_iterator, context):
-            await may_hear.wait()
+            await may_read.wait()
             self.audio = b""
             async for response in super().StreamingRecognize(request_iterator, context):
                 yield response
 
-    may_hear, server = asyncio.Event(), Busy(EVERYTHING)
+    may_read, server = asyncio.Event(), Busy(EVERYTHING)
     long = bytes(16_000 * 2 * 90)
     async with serving(server) as address, running_gateway(address) as gateway:
         async with session(gateway) as connection:
@@ -366,22 +372,22 @@ async def test_a_long_turn_waits_for_the_one_before_it():
                     await connection.input_audio_buffer.append(audio=base64_of(piece))
                 await connection.input_audio_buffer.commit()
             await up_to(connection, UTTERANCE[2])  # the first is committed, and the second is on its way
-            may_hear.set()
+            may_read.set()
             events = await up_to(connection, COMPLETED, 2)
     assert "error" not in {event.type for event in events}
     assert server.audio == long
     assert events[-1].usage.seconds == 90
 
 
-@pytest.mark.parametrize("told", ["header", "subprotocol"])
-async def test_the_key(told):
-    settings = {"api_key": "right"} if told == "header" else {"api_key": "any"}
+@pytest.mark.parametrize("received", ["header", "subprotocol"])
+async def test_the_key(received):
+    settings = {"api_key": "right"} if received == "header" else {"api_key": "any"}
     async with (
         serving(ScriptedTranscription()) as address,
         running_gateway(address, api_key="right") as gateway,
         openai.AsyncOpenAI(**(api_settings(gateway.url) | settings)) as api,
     ):
-        if told == "header":
+        if received == "header":
             async with api.realtime.connect(extra_query=QUERY) as connection:
                 assert (await connection.recv()).type == "session.created"
         else:  # as browsers do, from a page of anybody's
@@ -415,7 +421,7 @@ async def test_connections_that_are_refused():
             figures = await gateway.all_answered()
     assert figures['sessions_total{code="403",route="/v1/realtime"}'] == 1
     assert figures['errors_total{kind="ModelNotFound"}'] == 1
-    async with running_gateway(address) as gateway:  # where nobody answers any more
+    async with running_gateway(address) as gateway:  # the draft server is gone
         status, error = await refusal(gateway)
     assert (status, error["code"]) == (503, "unavailable")
 
@@ -427,19 +433,19 @@ async def test_connections_that_are_refused():
         (PairMismatch("They do not fit."), 1011, None),
     ],
 )
-async def test_what_ends_a_session(error, code, kind):
-    server = ScriptedTranscription((), error=error, hears_everything=False)
+async def test_errors_that_end_a_session(error, code, kind):
+    server = ScriptedTranscription((), error=error, reads_everything=False)
     async with serving(server) as address, running_gateway(address) as gateway:
         async with session(gateway) as connection:
             await connection.input_audio_buffer.append(audio=base64_of(PCM))
-            told = await connection.recv()
-            assert (told.type, told.error.code, told.error.message) == ("error", kind, str(error))
+            received = await connection.recv()
+            assert (received.type, received.error.code, received.error.message) == ("error", kind, str(error))
             assert await close_code(connection) == code
         figures = await gateway.all_answered()
     assert figures[f'sessions_total{{code="{code}",route="/v1/realtime"}}'] == 1
 
 
-async def test_a_turn_that_cannot_be_honoured_does_not():
+async def test_a_refused_turn_does_not_end_the_session():
     error = UnsupportedOption("The prompt has too many tokens: shorten it.")
     async with (
         serving(ScriptedTranscription((), error=error)) as address,
@@ -457,8 +463,8 @@ async def test_a_turn_that_cannot_be_honoured_does_not():
 
 
 @pytest.mark.parametrize("leave", ["close", "vanish"])
-async def test_a_client_that_leaves(leave):
-    server = ScriptedTranscription(TWO_UTTERANCES[:3], hears_everything=False, hangs=True)
+async def test_a_client_that_disconnects(leave):
+    server = ScriptedTranscription(TWO_UTTERANCES[:3], reads_everything=False, hangs=True)
     async with serving(server) as address, running_gateway(address) as gateway:
         async with session(gateway) as connection:
             await connection.input_audio_buffer.append(audio=base64_of(PCM))
@@ -470,8 +476,8 @@ async def test_a_client_that_leaves(leave):
     assert figures["active_sessions"] == 0
 
 
-async def test_stopping_says_that_it_restarts():
-    server = ScriptedTranscription(TWO_UTTERANCES[:3], hears_everything=False, hangs=True)
+async def test_a_stop_closes_with_1012():
+    server = ScriptedTranscription(TWO_UTTERANCES[:3], reads_everything=False, hangs=True)
     async with serving(server) as address:
         async with running_gateway(address) as gateway:
             async with session(gateway) as connection:

@@ -1,4 +1,4 @@
-"""What a gateway refuses, with which status and in OpenAI's shape; and what is left behind: nothing."""
+"""Requests that a gateway refuses, with the status and OpenAI's format; nothing is held."""
 
 import errno
 import tempfile
@@ -51,7 +51,7 @@ async def refusal(gateway, kind, file=RECORDING, model=MODEL, **fields):
         (WAV[:44], "the file holds no audio samples"),
     ],
 )
-async def test_a_file_that_is_no_recording(content, sentence):
+async def test_a_file_that_is_not_audio(content, sentence):
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
         error = await refusal(gateway, openai.BadRequestError, file=("talk.wav", content))
         stream = await refusal(gateway, openai.BadRequestError, file=("talk.wav", content), stream=True)
@@ -94,7 +94,7 @@ async def test_a_file_that_is_no_recording(content, sentence):
         ({"extra_body": {"temperature": [0.1, 0.2]}}, "temperature", "invalid_value"),
     ],
 )
-async def test_a_field_that_cannot_be_honoured(fields, param, code):
+async def test_a_field_that_is_not_supported(fields, param, code):
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
         error = await refusal(gateway, openai.BadRequestError, **fields)
     assert (error.param, error.code) == (param, code)
@@ -112,7 +112,7 @@ async def test_a_translation_has_no_language_and_no_stream():
             assert (refused.value.param, refused.value.code) == (field, "unknown_parameter")
 
 
-async def test_forms_that_are_none():
+async def test_invalid_forms():
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
         path = "/v1/audio/transcriptions"
         is_json = await gateway.http.post(path, json={"model": MODEL})
@@ -152,7 +152,7 @@ async def test_a_recording_that_is_too_long_is_refused():
 
 
 @pytest.mark.parametrize("num_bytes", [100_000, 3_000_000])
-async def test_what_is_too_large_is_refused(num_bytes):
+async def test_too_large_a_request_is_refused(num_bytes):
     async with (
         serving(ScriptedTranscription()) as address,
         running_gateway(address, max_upload_bytes=100_000) as gateway,
@@ -168,7 +168,7 @@ async def test_what_is_too_large_is_refused(num_bytes):
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("part", ["TemporaryFile", "NamedTemporaryFile"])
-async def test_a_full_disk_says_so(monkeypatch, part):
+async def test_a_full_disk_is_507(monkeypatch, part):
     @contextmanager
     def on_full_disk(*args, **settings):
         with FULL.open("w+b") as file:
@@ -190,7 +190,7 @@ async def test_a_full_disk_says_so(monkeypatch, part):
     assert figures['errors_total{kind="StorageFull"}'] == 1
 
 
-async def test_another_failure_to_write_is_no_full_disk(monkeypatch):
+async def test_another_write_error_is_not_507(monkeypatch):
     def denied(*args, **settings):
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -202,7 +202,7 @@ async def test_another_failure_to_write_is_no_full_disk(monkeypatch):
 
 
 @pytest.mark.parametrize("media_type", ["application/x-www-form-urlencoded", "application/json", "", "x"])
-async def test_what_is_no_form_with_files_is_not_parsed(media_type):
+async def test_forms_without_files_are_not_parsed(media_type):
     body = b"a=b&" * 100_000
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
         reply = await gateway.http.post(
@@ -211,7 +211,7 @@ async def test_what_is_no_form_with_files_is_not_parsed(media_type):
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, "file")
 
 
-async def test_what_has_no_length_is_counted():
+async def test_a_request_without_a_length_is_limited():
     sent = 0
 
     async def without_end():
@@ -232,7 +232,7 @@ async def test_what_has_no_length_is_counted():
     assert server.config is None
 
 
-async def test_a_model_that_is_not_there():
+async def test_an_unknown_model():
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
         error = await refusal(gateway, openai.NotFoundError, model="gpt-4o-transcribe")
         with pytest.raises(openai.NotFoundError) as refused:
@@ -241,7 +241,7 @@ async def test_a_model_that_is_not_there():
     assert "'openai/whisper-tiny' does not exist" in refused.value.body["message"]
 
 
-async def test_what_is_no_route():
+async def test_an_unknown_path():
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
         nowhere = await gateway.http.get("/v1/nowhere")
         wrong_method = await gateway.http.get("/v1/audio/transcriptions")
@@ -266,7 +266,7 @@ async def test_what_is_no_route():
         (SpecWhisperError("Something else."), 500, "server_error"),
     ],
 )
-async def test_what_the_draft_server_refuses(error, status, kind):
+async def test_errors_of_the_draft_server(error, status, kind):
     server = ScriptedTranscription([], error=error)
     async with serving(server) as address, running_gateway(address) as gateway:
         refused = await refusal(gateway, openai.APIStatusError)
@@ -276,7 +276,7 @@ async def test_what_the_draft_server_refuses(error, status, kind):
     assert refused.response.headers.get("retry-after") == ("1" if status == 429 else None)
 
 
-async def test_a_client_comes_again_when_there_is_room():
+async def test_a_client_retries_when_there_is_room():
     server = ScriptedTranscription([], error=ServerFull("No room."))
     async with serving(server) as address, running_gateway(address) as gateway:
         with pytest.raises(openai.RateLimitError):
@@ -312,7 +312,7 @@ async def test_no_draft_server(unused_tcp_port):
 
 
 @DEPRECATED
-async def test_a_key_is_asked_for():
+async def test_a_key_is_required():
     server = ScriptedTranscription()
     async with serving(server) as address, running_gateway(address, api_key="secret") as gateway:
         error = await refusal(gateway, openai.AuthenticationError)
@@ -342,7 +342,7 @@ async def test_a_key_is_asked_for():
         ("rebound.example:1", "http://rebound.example:1", 403),  # a name that was made to lead here
     ],
 )
-async def test_pages_of_others_send_nothing_unless_they_have_the_key(host, origin, status):
+async def test_pages_of_other_sites_need_the_key(host, origin, status):
     form = {"data": {"model": MODEL}, "files": {"file": RECORDING}}
     headers = {"Origin": origin} | ({"Host": host} if host else {})
     server = ScriptedTranscription()
@@ -359,7 +359,7 @@ async def test_pages_of_others_send_nothing_unless_they_have_the_key(host, origi
             assert reply.status_code == 200
 
 
-async def test_the_right_key_opens():
+async def test_the_right_key_is_accepted():
     async with (
         serving(ScriptedTranscription()) as address,
         running_gateway(address, api_key="key") as gateway,

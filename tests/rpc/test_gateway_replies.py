@@ -80,13 +80,13 @@ async def test_verbose_json_has_segments():
         (1, 1.5, 2.25, " Bye."),
     ]
     assert reply.segments[0].tokens == [50365, 440, 50440]
-    assert reply.segments[0].no_speech_prob == 0.0  # the server did not tell
+    assert reply.segments[0].no_speech_prob == 0.0  # the server sent none
     assert reply.words is None
     assert reply.usage.seconds == 2.5
 
 
 @pytest.mark.parametrize("granularities", [["word"], ["segment"], ["word", "segment"]])
-async def test_granularities_choose_what_has_times(granularities):
+async def test_granularities_choose_segments_and_words(granularities):
     server = ScriptedTranscription(with_words())
     async with serving(server) as address, running_gateway(address) as gateway:
         reply = await gateway.api.audio.transcriptions.create(
@@ -195,7 +195,7 @@ async def test_models_are_the_target_and_its_alias():
     assert (large.object, large.owned_by) == ("model", "specwhisper")
 
 
-async def test_health_says_which_models_answer():
+async def test_health_names_the_models():
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
         reply = await gateway.http.get("/health")
     assert reply.status_code == 200
@@ -211,7 +211,7 @@ async def test_health_says_which_models_answer():
     }
 
 
-async def test_it_lives_while_nobody_answers_behind_it():
+async def test_live_is_200_without_a_draft_server():
     async with running_gateway("127.0.0.1:1") as gateway:
         reply = await gateway.http.get("/health/live")
         figures = await gateway.all_answered()
@@ -248,7 +248,7 @@ async def test_metrics_can_be_left_out():
         assert (await gateway.http.get("/metrics")).status_code == 404
 
 
-async def test_the_page_of_the_api_loads_nothing_from_elsewhere():
+async def test_the_apis_page_loads_nothing_from_other_hosts():
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
         page = (await gateway.http.get("/docs")).text
         script = await gateway.http.get("/static-offline-docs/swagger-ui-bundle.js")

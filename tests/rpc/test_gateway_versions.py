@@ -94,7 +94,7 @@ async def test_a_draft_server_of_the_next_release_that_still_speaks_this_protoco
         await all_free(target, draft)
 
 
-async def test_a_gateway_passes_on_what_the_draft_server_says(monkeypatch):
+async def test_a_gateway_passes_on_the_draft_servers_error(monkeypatch):
     monkeypatch.setattr(messages, "CLIENT", NEWER)
     async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
         reply = await gateway.http.post(

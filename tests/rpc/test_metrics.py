@@ -1,4 +1,4 @@
-"""Servers export what happened to them, and what happened to nobody is 0."""
+"""Servers export metrics; events that never happened are 0."""
 
 from __future__ import annotations
 
@@ -58,27 +58,27 @@ async def test_a_session_is_counted_on_both_servers():
         responses = await stream(draft, recording(LENGTH_S), mode="MODE_FULL")
         await all_free(target, draft)
         at_target, at_draft = (collected(server.service.metrics.collected) for server in (target, draft))
-    told = responses[-1].statistics
+    statistics = responses[-1].statistics
     for samples, prefix in ((at_target, TARGET), (at_draft, DRAFT)):
         assert value(samples, f"{prefix}_sessions_total", mode="full", outcome="complete") == 1
         assert value(samples, f"{prefix}_sessions_total", mode="full", outcome="failed") == 0
         assert value(samples, f"{prefix}_active_sessions") == 0
         assert value(samples, f"{prefix}_audio_seconds_total") == pytest.approx(LENGTH_S)
-        assert value(samples, f"{prefix}_windows_total") == told.num_windows
-        assert value(samples, f"{prefix}_committed_tokens_total") == told.num_committed
-        assert value(samples, f"{prefix}_verified_tokens_total") == told.num_verified
-        assert value(samples, f"{prefix}_accepted_tokens_total") == told.num_accepted
-        assert value(samples, f"{prefix}_self_decoded_tokens_total") == told.num_self_decoded
-        assert value(samples, f"{prefix}_session_forward_passes_total") == told.num_passes
-        assert value(samples, f"{prefix}_forward_pass_accepted_tokens_sum") == told.num_accepted
+        assert value(samples, f"{prefix}_windows_total") == statistics.num_windows
+        assert value(samples, f"{prefix}_committed_tokens_total") == statistics.num_committed
+        assert value(samples, f"{prefix}_verified_tokens_total") == statistics.num_verified
+        assert value(samples, f"{prefix}_accepted_tokens_total") == statistics.num_accepted
+        assert value(samples, f"{prefix}_self_decoded_tokens_total") == statistics.num_self_decoded
+        assert value(samples, f"{prefix}_session_forward_passes_total") == statistics.num_passes
+        assert value(samples, f"{prefix}_forward_pass_accepted_tokens_sum") == statistics.num_accepted
         assert value(samples, f"{prefix}_draining") == 0
-    assert value(at_draft, f"{DRAFT}_drafted_tokens_total") == told.num_drafted
+    assert value(at_draft, f"{DRAFT}_drafted_tokens_total") == statistics.num_drafted
     assert value(at_draft, f"{DRAFT}_first_text_seconds_count", kind="recording") == 1
     assert value(at_draft, f"{DRAFT}_held_audio_bytes") == 0
     assert value(at_target, f"{TARGET}_slots") == MAX_SESSIONS
     assert value(at_target, f"{TARGET}_slots_in_use") == 0
-    assert value(at_target, f"{TARGET}_queue_seconds_count") == told.num_passes
-    assert value(at_target, f"{TARGET}_encode_seconds_count") == told.num_windows
+    assert value(at_target, f"{TARGET}_queue_seconds_count") == statistics.num_passes
+    assert value(at_target, f"{TARGET}_encode_seconds_count") == statistics.num_windows
     assert value(
         at_target,
         f"{TARGET}_build_info",
@@ -89,7 +89,7 @@ async def test_a_session_is_counted_on_both_servers():
     )
 
 
-async def test_passes_are_counted_once_and_their_sessions_one_by_one():
+async def test_a_forward_pass_is_counted_once_and_each_of_its_sessions():
     async with target_server() as target, draft_server(target.address) as draft:
         await asyncio.gather(*(stream(draft, recording(LENGTH_S, seed)) for seed in range(4)))
         samples = collected(target.service.metrics.collected)
@@ -103,7 +103,7 @@ def held_audio_bytes(target: Target) -> float:
     return value(collected(target.service.metrics.collected), f"{TARGET}_held_audio_bytes")
 
 
-async def test_sessions_that_do_not_complete_are_told_apart():
+async def test_sessions_are_counted_by_outcome():
     async with (
         target_server(limits=Limits(max_sessions=1)) as target,
         draft_server(target.address, connect_timeout_s=0.5) as draft,
@@ -133,7 +133,7 @@ async def test_sessions_that_do_not_complete_are_told_apart():
         assert value(collected(target.service.metrics.collected), f"{TARGET}_draining") == 1
 
 
-async def test_a_call_that_the_server_ends_is_not_taken_for_one_that_the_caller_left():
+async def test_a_call_that_the_server_ends_does_not_count_as_cancelled():
     async with (
         target_server() as target,
         draft_server(target.address, session_timeout_s=0.2) as draft,
@@ -148,7 +148,7 @@ async def test_a_call_that_the_server_ends_is_not_taken_for_one_that_the_caller_
         assert value(samples, f"{DRAFT}_errors_total", kind="SessionExpired") == 1
 
 
-async def test_resumes_are_counted_by_what_the_target_was_lost_by(monkeypatch):
+async def test_resumes_are_counted_by_the_error_that_lost_the_target(monkeypatch):
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
     async with (
         target_server() as target,
@@ -163,7 +163,7 @@ async def test_resumes_are_counted_by_what_the_target_was_lost_by(monkeypatch):
     assert value(samples, f"{DRAFT}_sessions_total", mode="full", outcome="complete") == 1
 
 
-async def test_live_audio_tells_how_late_its_text_is(monkeypatch):
+async def test_the_latency_of_live_text_is_exported(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
     async with (
@@ -184,7 +184,7 @@ async def test_live_audio_tells_how_late_its_text_is(monkeypatch):
 
 @asynccontextmanager
 async def exposed(**options):
-    """A server of nothing, and its metrics."""
+    """Run a server without services, and its metrics."""
     metrics = ServerMetrics("specwhisper_test", model="m", dtype="float32", device="cpu")
     server = await start_server({}, ServingOptions(**{"metrics_port": 0} | options), metrics)
     try:
@@ -207,7 +207,7 @@ async def test_metrics_have_a_port_of_their_own_that_closes_with_the_server():
         await scrape(server.metrics_address)
 
 
-async def test_there_are_none_unless_they_are_asked_for():
+async def test_metrics_are_off_by_default():
     async with exposed(metrics_port=None) as server:
         assert server.metrics_address is None
 
@@ -261,7 +261,7 @@ async def test_a_new_certificate_is_used_without_a_restart(tmp_path):
             await scrape(server.metrics_address, context=trusted)
 
 
-async def test_metrics_are_protected_as_calls_are(tmp_path):
+async def test_metrics_need_the_same_certificates_and_tokens_as_calls(tmp_path):
     authority = trustme.CA()
     tls = server_tls(authority, tmp_path)
     trusting = ssl.create_default_context()
@@ -292,7 +292,7 @@ async def test_metrics_are_protected_as_calls_are(tmp_path):
             assert bool(reading.samples) is not bool(error)
 
 
-def test_metrics_for_everybody_are_refused():
+def test_unprotected_metrics_on_the_network_are_refused():
     with pytest.raises(UnsafeBind):
         ServingOptions(metrics_host="0.0.0.0")
     assert ServingOptions(metrics_host="0.0.0.0", insecure=True)

@@ -123,8 +123,8 @@ async def test_what_is_refused_before_it_is_a_request_has_a_name_too(log, sent, 
     assert lines[0].startswith(f"http/1.1 {status} ")
     assert "content-type: application/json" in lines
     assert json.loads(body)["error"]["code"] == code
-    told = [line.removeprefix("x-request-id: ") for line in lines if line.startswith("x-request-id: ")]
-    assert told == [line["request"] for line in log("refused")]
+    received = [line.removeprefix("x-request-id: ") for line in lines if line.startswith("x-request-id: ")]
+    assert received == [line["request"] for line in log("refused")]
     assert [line["status"] for line in log("refused")] == [status]
 
 

@@ -158,7 +158,7 @@ async def test_live_audio_goes_on_at_the_same_server_once_it_is_back():
 async def test_a_server_that_never_says_a_word_is_left(tmp_path, monkeypatch, first_named):
     monkeypatch.setattr(exchange, "WELCOME_S", 0.5)
     path = wav(tmp_path / "audio.wav", recording(5.0))
-    silent = ScriptedTranscription([], hears_everything=False, hangs=True)
+    silent = ScriptedTranscription([], reads_everything=False, hangs=True)
     async with serving(silent) as address, target_server() as target, draft_server(target.address) as draft:
         async with TranscriptionClient(f"{address},{draft.address}") as client:
             transcript = await client.transcribe_file(path, DecodingOptions(language="en"))

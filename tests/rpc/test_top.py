@@ -59,9 +59,13 @@ async def test_a_cluster_is_shown_once():
         )
         assert (at_target["sessions"], at_target["capacity"]) == (1, MAX_SESSIONS)
         assert (at_draft["sessions"], at_draft["capacity"]) == (1, MAX_SESSIONS)
-        told = responses[-1].statistics
-        assert at_draft["acceptance"] == at_target["acceptance"] == told.num_accepted / told.num_verified
-        assert at_draft["tokens_per_forward"] == told.num_committed / told.num_passes
+        statistics = responses[-1].statistics
+        assert (
+            at_draft["acceptance"]
+            == at_target["acceptance"]
+            == statistics.num_accepted / statistics.num_verified
+        )
+        assert at_draft["tokens_per_forward"] == statistics.num_committed / statistics.num_passes
         assert at_draft["round_trip_s"] > 0
         assert json.loads(out)["totals"]["target"]["sessions"] == 1
 
@@ -70,11 +74,11 @@ async def test_a_cluster_is_shown_once():
         assert "target servers" in out
         assert "draft servers" in out
         assert f"1/{MAX_SESSIONS}" in out
-        assert "127.0.0.1:1  nobody answers" in out
+        assert "127.0.0.1:1  no server answers" in out
         call.cancel()
 
 
-async def test_targets_behind_a_locator_are_found_as_they_come_and_go():
+async def test_targets_of_a_locator_are_found_as_they_come_and_go():
     found: list[str] = []
     of_locator = ServerMetrics("specwhisper_locator", model="", dtype="", device="")
     own_metrics = metrics_page(of_locator.collected)
@@ -115,7 +119,7 @@ async def test_what_is_no_address_is_refused():
         assert status == 1
 
 
-async def test_a_gateway_tells_the_places_that_are_taken():
+async def test_a_gateway_shows_its_open_transcriptions():
     async with (
         serving(ScriptedTranscription()) as address,
         running_gateway(address, max_sessions=3, metrics_port=0) as gateway,

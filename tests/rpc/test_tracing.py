@@ -1,4 +1,4 @@
-"""One trace from the client over the draft server to the target, and no trace of it where nobody asks."""
+"""One trace from the client through the draft server to the target, if tracing is on."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_client_draft_and_target_are_one_trace(exporter, wav):
     assert opened.attributes["specwhisper.draft_session"] == opened_by_draft.attributes["specwhisper.session"]
 
 
-async def test_what_fails_is_marked_on_both_ends(exporter):
+async def test_a_failure_is_marked_on_both_ends(exporter):
     async with draft_server("127.0.0.1:1", connect_timeout_s=0.2) as draft:
         with pytest.raises(grpc.aio.AioRpcError):
             await stream(draft, recording(1.0))
@@ -105,7 +105,7 @@ async def test_what_fails_is_marked_on_both_ends(exporter):
     assert answered.attributes["error.type"] == TargetUnavailable.__name__
 
 
-async def test_a_client_that_leaves_is_no_failure(exporter):
+async def test_a_client_that_disconnects_is_no_failure(exporter):
     async with running_pair() as (target, draft):
         call = draft.stub.StreamingRecognize()
         call.cancel()
@@ -119,7 +119,7 @@ async def test_a_client_that_leaves_is_no_failure(exporter):
     ]
 
 
-async def test_a_session_that_goes_on_elsewhere_stays_in_its_trace(exporter, monkeypatch):
+async def test_a_session_that_resumes_elsewhere_stays_in_its_trace(exporter, monkeypatch):
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
     async with (
         target_server() as target,
@@ -140,7 +140,7 @@ async def test_a_session_that_goes_on_elsewhere_stays_in_its_trace(exporter, mon
 HEX_TRACE, HEX_SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
-async def test_a_request_to_the_gateway_begins_the_trace_or_goes_on_with_its_clients(exporter):
+async def test_a_request_to_the_gateway_begins_a_trace_or_continues_its_clients(exporter):
     async with running_pair() as (target, draft), running_gateway(draft.address) as gateway:
         for headers in ({}, {"traceparent": f"00-{HEX_TRACE}-{HEX_SPAN}-01"}):
             exporter.clear()
@@ -163,7 +163,7 @@ async def test_a_request_to_the_gateway_begins_the_trace_or_goes_on_with_its_cli
                 assert request.parent is None
 
 
-async def test_requests_side_by_side_are_kept_apart(exporter):
+async def test_concurrent_requests_have_traces_of_their_own(exporter):
     async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
         ask = partial(gateway.http.post, "/v1/audio/transcriptions", files={"file": RECORDING}, data=FIELDS)
         replies = await asyncio.gather(*(ask() for _ in range(4)))
@@ -191,7 +191,7 @@ async def test_a_websocket_is_a_span_around_its_calls(exporter):
     assert session.start_time <= asked.start_time <= asked.end_time <= session.end_time
 
 
-async def test_only_what_is_not_the_clients_fault_is_marked_as_failed(exporter):
+async def test_only_the_servers_errors_are_marked_as_failed(exporter):
     async with running_gateway("127.0.0.1:1", api_key="0123456789abcdef") as gateway:
         key = {"Authorization": "Bearer 0123456789abcdef"}
         assert (await gateway.http.get("/v1/models")).status_code == 401
@@ -202,9 +202,9 @@ async def test_only_what_is_not_the_clients_fault_is_marked_as_failed(exporter):
                 pass
         answers = lambda: [s for s in exporter.get_finished_spans() if s.kind is SpanKind.SERVER]  # noqa: E731
         await eventually(lambda: len(answers()) == 4)
-    told = {(span.attributes["http.response.status_code"], span.status.status_code) for span in answers()}
+    outcomes = {(span.attributes["http.response.status_code"], span.status.status_code) for span in answers()}
     unset, error = StatusCode.UNSET, StatusCode.ERROR
-    assert told == {(401, unset), (404, unset), (503, error)}
+    assert outcomes == {(401, unset), (404, unset), (503, error)}
     (failed,) = named(exporter, "GET /v1/models", SpanKind.SERVER)
     assert failed.attributes["error.type"] == TargetUnavailable.__name__
 
@@ -245,8 +245,8 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         return trace_service_pb2.ExportTraceServiceResponse()
 
 
-def test_a_collector_is_sent_what_a_process_did():
-    """The command line's client, whose server is not there."""
+def test_a_collector_receives_the_spans_of_a_process():
+    """Run the command line's client without a server."""
     collector = Collector()
     server = grpc.server(ThreadPoolExecutor(2))
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, server)

@@ -10,7 +10,7 @@ texts = st.lists(st.lists(st.text(alphabet=" \nab.", max_size=6), max_size=3), m
 
 
 @given(texts)
-def test_deltas_put_together_are_the_text(updates):
+def test_concatenated_deltas_are_the_text(updates):
     deltas = Deltas()
     pieces = [deltas.add([Segment(0.0, 1.0, (), text) for text in update]) for update in updates]
     assert "".join(pieces) == "".join(text for update in updates for text in update).strip()

@@ -48,7 +48,7 @@ async def test_a_large_message_is_not_parsed_by_the_event_loop(parsed_by):
         (APPEND | {"audio": ["A"] * MAX_CONTROL_BYTES}, "audio"),
     ],
 )
-async def test_what_is_large_and_no_audio_is_not_parsed_at_all(parsed_by, message, audio):
+async def test_a_large_message_without_audio_is_not_parsed(parsed_by, message, audio):
     with pytest.raises(InvalidEvent) as refused:
         await read_object(json.dumps(message), audio=audio)
     assert (refused.value.code, parsed_by) == ("message_too_large", [])
@@ -75,13 +75,13 @@ async def test_only_audio_makes_a_message_large(message):
         {"deep": json.loads("[" * 9 + "]" * 9)},
     ],
 )
-async def test_more_than_a_message_needs_is_refused(message):
+async def test_too_many_values_or_levels_are_refused(message):
     with pytest.raises(InvalidEvent) as refused:
         await read_object(json.dumps(message))
     assert refused.value.code == "message_too_large"
 
 
-async def test_as_much_as_a_message_may_have():
+async def test_the_largest_allowed_message():
     message = {"values": [1] * (MAX_VALUES - 1)}
     assert await read_object(json.dumps(message)) == message
     start = {"type": "start", "sample_rate": 16_000, "position": {"final_tokens": [2**31 - 1] * 1024}}
@@ -97,7 +97,7 @@ async def test_as_much_as_a_message_may_have():
         (Position, {"final_tokens": ["x"] * 1_000}, ("final_tokens", "0")),
     ],
 )
-def test_one_error_is_built_however_much_is_wrong(model, value, path):
+def test_only_the_first_error_is_built(model, value, path):
     with pytest.raises(ValidationError) as refused:
         model.model_validate(value)
     assert refused.value.error_count() == 1
@@ -115,7 +115,7 @@ def test_a_long_key_is_not_repeated():
     ("name", "lowest", "highest"),
     [("threshold", 0.05, 0.95), ("prefix_padding_ms", 0, 2_000), ("silence_duration_ms", 32, 10_000)],
 )
-def test_every_value_that_turn_detection_takes(name, lowest, highest):
+def test_every_value_of_turn_detection(name, lowest, highest):
     for value in (lowest, highest):
         settings = RealtimeSettings().updated({"audio": {"input": {"turn_detection": {name: value}}}})
         assert getattr(settings.endpointing, name) == value
@@ -132,7 +132,7 @@ class Chatty:
         return {"type": "websocket.receive", "text": "{}"}
 
 
-async def test_others_have_their_turn_between_messages_that_are_there():
+async def test_other_tasks_run_between_messages():
     turns = 0
 
     async def other():

@@ -1,4 +1,4 @@
-"""What surrounds every request: refused bodies are read to their end, work ends with its client."""
+"""The middleware: refused bodies are read to their end, and work ends with its client."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ async def refuse(scope, receive, send):
 
 
 async def talk(app, headers, incoming):
-    """What a client sees, and how much of what it sent was taken; after that the connection is silent."""
+    """Return the messages to a client, and how many of its bytes were read."""
     messages, sent = iter(incoming), []
 
     async def receive():
@@ -39,7 +39,7 @@ async def talk(app, headers, incoming):
     return sent, len(list(messages))
 
 
-async def test_the_answer_goes_out_and_the_rest_is_thrown_away():
+async def test_the_answer_is_sent_and_the_rest_is_discarded():
     sent, num_left = await talk(Lingering(refuse), {"content-length": "36"}, BODY)
     assert [message.get("body") for message in sent] == [None, b"too large", b""]
     assert [message.get("more_body") for message in sent[1:]] == [True, False]
@@ -50,20 +50,20 @@ async def test_the_answer_goes_out_and_the_rest_is_thrown_away():
     "headers",
     [{}, {"content-length": "0"}, {"content-length": "36", "expect": "100-continue"}],
 )
-async def test_nothing_is_waited_for_that_does_not_come(headers):
+async def test_a_complete_request_is_not_waited_for(headers):
     sent, num_left = await talk(Lingering(refuse), headers, BODY)
     assert sent == ANSWER
     assert num_left == len(BODY)
 
 
 @pytest.mark.parametrize("incoming", [BODY[:2], [CLOSED]])
-async def test_a_client_that_stops_or_leaves_is_not_waited_for(incoming):
+async def test_a_client_that_stops_or_disconnects_is_not_waited_for(incoming):
     sent, _ = await talk(Lingering(refuse, linger_s=0.0), {"transfer-encoding": "chunked"}, incoming)
     assert sent[-1]["more_body"] is False
 
 
 class Request:
-    """A request whose client leaves when it is told to."""
+    """A request whose client disconnects when ``leaves`` is set."""
 
     def __init__(self):
         self.leaves = asyncio.Event()
@@ -73,7 +73,7 @@ class Request:
         return CLOSED
 
 
-async def test_work_is_cancelled_when_its_client_leaves():
+async def test_work_is_cancelled_when_its_client_disconnects():
     request, begun, ended = Request(), asyncio.Event(), asyncio.Event()
 
     async def work():
@@ -91,14 +91,14 @@ async def test_work_is_cancelled_when_its_client_leaves():
     assert ended.is_set()
 
 
-async def test_work_that_is_done_is_given():
+async def test_the_result_of_work_is_returned():
     async def work():
         return 7
 
     assert await cancel_on_disconnect(Request(), work()) == 7
 
 
-async def test_work_that_fails_says_so():
+async def test_the_error_of_work_is_raised():
     async def work():
         raise KeyError("lost")
 

@@ -29,7 +29,7 @@ def test_every_error_is_in_the_table_or_below_one_that_is():
     assert ANSWER_OF_ERROR.keys() <= ALL_ERRORS
 
 
-def test_an_error_is_told_in_openais_shape():
+def test_an_error_has_openais_format():
     error = InvalidField("temperature is 3: too hot.", "temperature")
     assert body_of(error) == {
         "error": {
@@ -43,7 +43,7 @@ def test_an_error_is_told_in_openais_shape():
     assert headers_of(ServerFull("No room.")) == {"Retry-After": "1"}
 
 
-def test_what_nobody_foresaw_tells_nothing():
+def test_an_unexpected_error_has_no_details():
     error = KeyError("password")
     assert body_of(error)["error"] == {
         "message": INTERNAL_ERROR,
@@ -69,19 +69,19 @@ def test_what_nobody_foresaw_tells_nothing():
         ({"drain_timeout_s": -1.0}, InvalidRequest),
     ],
 )
-def test_settings_that_cannot_be(settings, kind):
+def test_invalid_settings(settings, kind):
     with pytest.raises(kind):
         GatewayConfig(**settings)
 
 
 @pytest.mark.parametrize("key", ["", "two words and more", "schlüssel-von-anna", "guessed"])
-def test_keys_that_are_none(key, monkeypatch):
+def test_invalid_keys(key, monkeypatch):
     monkeypatch.setenv(API_KEY, key)
     with pytest.raises(InvalidRequest, match=r"\$SPECWHISPER_API_KEY is no token: .* visible ASCII"):
         keys(None)
 
 
-def test_there_is_a_key_or_there_are_tokens(tmp_path, monkeypatch):
+def test_a_key_and_tokens_together_are_refused(tmp_path, monkeypatch):
     monkeypatch.setenv(API_KEY, "0123456789abcdef")
     file = tmp_path / "tokens"
     file.write_text("anna 0123456789abcdef\n")
@@ -89,7 +89,7 @@ def test_there_is_a_key_or_there_are_tokens(tmp_path, monkeypatch):
         keys(file)
 
 
-def test_a_key_is_not_kept(monkeypatch):
+def test_a_key_is_not_stored(monkeypatch):
     monkeypatch.delenv(API_KEY, raising=False)
     assert keys(None) is None
     monkeypatch.setenv(API_KEY, "0123456789abcdef")
@@ -99,7 +99,7 @@ def test_a_key_is_not_kept(monkeypatch):
     assert GatewayConfig(host="0.0.0.0", insecure=True).host == "0.0.0.0"
 
 
-def test_without_the_extra_it_says_what_it_needs():
+def test_without_the_extra_the_error_names_it():
     script = (
         "import sys; sys.modules['uvicorn'] = None; from specwhisper_gateway.__main__ import main; main()"
     )

@@ -19,7 +19,7 @@ def said(text, start_s, end_s, *, is_last=False):
     return Update((segment,), "", "")
 
 
-def heard(turn, *updates, end_s=9.0):
+def events_of(turn, *updates, end_s=9.0):
     """All events of a turn, to its end."""
     events = [event for update in updates for event in turn.on_update(update)]
     return [*events, *turn.end(end_s)]
@@ -32,11 +32,11 @@ def kinds(events, *wanted):
 BEGIN, END = VoiceEvent.BEGIN, VoiceEvent.END
 
 
-def test_a_stream_that_goes_on_after_a_break_repeats_nothing():
-    events = heard(
+def test_a_resumed_stream_repeats_nothing():
+    events = events_of(
         Turn(Items(), 0.0, detects_speech=True),
         *(speech(BEGIN, 1.0), said(" One", 1.0, 1.5), speech(END, 2.0), speech(BEGIN, 3.0)),
-        # The connection was lost: it goes on behind the last final word.
+        # The connection was lost: it resumes after the last final word.
         *(speech(BEGIN, 1.5), speech(END, 2.0), said(" two.", 1.5, 2.0, is_last=True)),
         *(speech(BEGIN, 3.0), speech(END, 4.0), said(" Three.", 3.0, 4.0, is_last=True)),
     )
@@ -52,19 +52,19 @@ def test_a_stream_that_goes_on_after_a_break_repeats_nothing():
 
 
 def test_an_utterance_whose_beginning_was_lost():
-    events = heard(Turn(Items(), 10.0, detects_speech=True), said(" One.", 1.0, 1.5, is_last=True))
+    events = events_of(Turn(Items(), 10.0, detects_speech=True), said(" One.", 1.0, 1.5, is_last=True))
     assert kinds(events, STARTED, STOPPED, COMMITTED, COMPLETED) == [STARTED, STOPPED, COMMITTED, COMPLETED]
     assert events[0].audio_start_ms == 11_000
 
 
 def test_an_utterance_that_is_open_at_the_end_is_completed():
-    events = heard(Turn(Items(), 0.0, detects_speech=True), speech(BEGIN, 1.0), end_s=2.0)
+    events = events_of(Turn(Items(), 0.0, detects_speech=True), speech(BEGIN, 1.0), end_s=2.0)
     assert kinds(events, STARTED, STOPPED, COMMITTED, COMPLETED) == [STARTED, STOPPED, COMMITTED, COMPLETED]
     assert events[-1].transcript == ""
     assert events[-1].usage.seconds == 1.0
 
 
-def test_speech_is_nobodys_news_where_the_client_commits():
+def test_speech_has_no_events_if_the_client_commits():
     turn = Turn(Items(), 0.0, detects_speech=False)
     first = [*turn.on_update(speech(BEGIN, 0.0)), *turn.on_update(said(" One.", 0.0, 1.0, is_last=True))]
     assert kinds(first, STARTED, STOPPED, COMMITTED, COMPLETED) == []
@@ -74,7 +74,7 @@ def test_speech_is_nobodys_news_where_the_client_commits():
     assert {event.item_id for event in (first[0], rest[0], rest[-1])} == {rest[-1].item_id}
 
 
-def test_items_of_several_turns_stand_in_one_line():
+def test_items_of_several_turns_are_linked():
     items = Items()
     for turn in (Turn(items, 0.0, detects_speech=False), Turn(items, 1.0, detects_speech=False)):
         before = items.last_id

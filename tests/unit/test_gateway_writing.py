@@ -42,7 +42,7 @@ def fields(response_format: str, *more: tuple[str, str]) -> TranscriptionFields:
         (fields("vtt"), NUM_SEGMENTS),
     ],
 )
-async def test_other_requests_have_their_turns_while_a_long_transcript_is_written(asked, num_pieces):
+async def test_other_requests_run_while_a_long_transcript_is_formatted(asked, num_pieces):
     num_turns = 0
 
     async def other() -> None:
@@ -57,7 +57,7 @@ async def test_other_requests_have_their_turns_while_a_long_transcript_is_writte
     assert num_turns >= num_pieces // PIECES_AT_ONCE
 
 
-async def test_pieces_are_the_document_that_they_are_pieces_of():
+async def test_concatenated_pieces_are_the_document():
     assert (await reply(fields("srt"), TRANSCRIPT)).body.decode() == to_srt(SEGMENTS)
     assert (await reply(fields("vtt"), TRANSCRIPT)).body.decode() == to_vtt(SEGMENTS)
     document = to_verbose_json(SEGMENTS, language="english", duration_s=float(NUM_SEGMENTS))

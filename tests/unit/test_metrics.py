@@ -1,4 +1,4 @@
-"""Counters of what engines and sessions tell."""
+"""Counters of engines and sessions."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_session_ends_in_one_of_four_ways(error, outcome):
     assert counts == {each: float(each == outcome) for each in counts}
 
 
-async def test_a_cancellation_that_nobody_asked_for_is_a_failure():
+async def test_a_cancellation_without_a_caller_is_a_failure():
     assert outcome_of(asyncio.CancelledError()) == "failed"
     outcomes = []
 

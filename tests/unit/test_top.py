@@ -1,4 +1,4 @@
-"""What specwhisper top makes of readings."""
+"""The figures that specwhisper top computes from readings."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def reading(address: str = "gpu:9464", at_s: float = 200.0, text: str = EXPORTED
     return Reading(address, at_s, parse(text))
 
 
-def test_a_first_reading_tells_of_all_since_the_server_began():
+def test_a_first_reading_covers_the_time_since_the_start():
     (row,) = figures_of(reading(), None)
     assert (row.kind, row.address, row.sessions, row.capacity) == (TARGET, "gpu:9464", 3, 8)
     assert row.tokens_per_s == pytest.approx(10.0)
@@ -67,7 +67,7 @@ def test_a_first_reading_tells_of_all_since_the_server_began():
     assert row.round_trip_s is None
 
 
-def test_a_later_one_tells_of_what_came_between():
+def test_a_later_reading_covers_the_time_in_between():
     (row,) = figures_of(reading(at_s=202.0, committed=1100, passes=420), reading())
     assert row.tokens_per_s == pytest.approx(50.0)
     assert row.tokens_per_forward == pytest.approx(5.0)
@@ -81,7 +81,7 @@ def test_a_server_that_began_anew_counts_from_nothing():
     assert row.tokens_per_s == pytest.approx(15.0)
 
 
-def test_all_of_a_kind_are_told_together():
+def test_servers_of_a_kind_are_totalled():
     before = [reading("a:1"), reading("b:1")]
     now = [
         reading("a:1", 202.0, committed=1100, passes=420, in_use=8),
@@ -100,7 +100,10 @@ def total_now(now: list[Reading], before: list[Reading]) -> Figures:
 
 
 def test_a_lost_server_takes_nothing_from_the_others():
-    now = [reading("a:1", 202.0, committed=1100, passes=420), Reading("b:1", 202.0, error="nobody answers")]
+    now = [
+        reading("a:1", 202.0, committed=1100, passes=420),
+        Reading("b:1", 202.0, error="no server answers"),
+    ]
     total = total_now(now, [reading("a:1"), reading("b:1")])
     assert (total.state, total.sessions, total.capacity) == ("1 servers", 3, 8)
     assert total.tokens_per_s == pytest.approx(50.0)
@@ -130,8 +133,8 @@ def test_a_target_within_a_draft_server_is_a_server_too():
 def test_servers_that_stop_or_are_lost_are_marked():
     (row,) = figures_of(reading(draining=1), None)
     assert row.state == DRAINING
-    (lost,) = figures_of(Reading("a:1", 1.0, error="nobody answers"), reading())
-    assert (lost.state, lost.reason) == (LOST, "nobody answers")
+    (lost,) = figures_of(Reading("a:1", 1.0, error="no server answers"), reading())
+    assert (lost.state, lost.reason) == (LOST, "no server answers")
     (other,) = figures_of(Reading("a:1", 1.0, parse("up 1.0\n")), None)
     assert (other.state, other.reason) == (LOST, "exports no metrics of specwhisper")
 
@@ -156,7 +159,7 @@ def test_tables_fit_and_show_what_matters(width):
     rows = [
         *figures_of(reading("gpu1:9464", in_use=8), None),
         *figures_of(reading("gpu2:9464", draining=1), None),
-        *figures_of(Reading("gpu3:9464", 1.0, error="nobody answers"), None),
+        *figures_of(Reading("gpu3:9464", 1.0, error="no server answers"), None),
     ]
     readings = [(reading("gpu1:9464", in_use=8), None), (reading("gpu2:9464"), None)]
     totals = {TARGET: total_of(TARGET, rows[:2], readings)}
@@ -171,7 +174,7 @@ def test_tables_fit_and_show_what_matters(width):
         " 3/8",
         "11/16",
         "2 servers",
-        "gpu3:9464  nobody answers",
+        "gpu3:9464  no server answers",
         "queue ms",
         "fail",
     ):
@@ -180,7 +183,7 @@ def test_tables_fit_and_show_what_matters(width):
     assert "\x1b" not in text, "a server does not steer the terminal"
 
 
-def test_a_token_is_not_told_in_the_clear():
+def test_a_token_is_not_sent_unencrypted():
     check_addresses(["127.0.0.1:9464"], Credentials(token="0123456789abcdef"))
     check_addresses(["gpu:9464"], OPEN)
     with pytest.raises(UnsafeBind, match="unencrypted"):
@@ -202,13 +205,13 @@ def untrusted() -> ssl.SSLCertVerificationError:
         (ssl.SSLError(1, "wrong version number"), "no encrypted connection"),
         (ConnectionResetError(104, "Connection reset by peer"), "does it ask for encryption"),
         (RemoteDisconnected("without response"), "does it ask for encryption"),
-        (ConnectionRefusedError(), "nobody answers"),
+        (ConnectionRefusedError(), "no server answers"),
         (TimeoutError(), "no answer in 2 s"),
         (ValueError("could not convert"), "something else than metrics"),
         (HTTPException("answers 401 Unauthorized"), "answers 401"),
     ],
 )
-async def test_why_a_server_is_not_read_is_told(monkeypatch, error, says):
+async def test_the_reason_of_a_failed_reading_is_shown(monkeypatch, error, says):
     def fails(*_):
         raise error
 

@@ -24,7 +24,7 @@ GATEWAYS = ("http://", "https://")
 async def is_serving(server: str, credentials: Credentials = OPEN, *, timeout_s: float = 5.0) -> bool:
     """Ask a server (``HOST:PORT``) or a gateway (its URL) once whether it takes calls; no while it stops.
 
-    Raises :class:`TargetUnavailable` where nobody answers in time.
+    Raises :class:`TargetUnavailable` if no server answers in time.
     """
     if server.startswith(GATEWAYS):
         return await asyncio.to_thread(_gateway_is_serving, server, credentials, timeout_s)

@@ -118,7 +118,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer in {TIMEOUT_S:g} s"
     if isinstance(error, ConnectionRefusedError):
-        return "nobody answers"
+        return "no server answers"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
