@@ -17,7 +17,7 @@ from specwhisper.audio.source import AudioSource
 from specwhisper.errors import RETRY_ELSEWHERE, ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.observe import request_id
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.backoff import Backoff
+from specwhisper.rpc.failover import Failover
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import Mode, Segment
@@ -124,7 +124,7 @@ class FileTranscription:
         self, config: pb.StreamingRecognitionConfig, source: AudioSource
     ) -> AsyncGenerator[Update]:
         """Run one call after the other, until all of the recording is final."""
-        backoff, num_committed = None, 0
+        failover, num_committed = Failover(self._resume_timeout_s), 0
         attempts = self._servers.attempts()
         while True:
             try:
@@ -134,7 +134,8 @@ class FileTranscription:
                 ):
                     async for update in updates:
                         if self._statistics.num_committed > num_committed:  # it has made progress
-                            backoff, num_committed = None, self._statistics.num_committed
+                            num_committed = self._statistics.num_committed
+                            failover.progressed()
                             attempts.progressed()
                         yield update
                 return
@@ -145,8 +146,7 @@ class FileTranscription:
                 if not await attempts.failed(error):
                     if not self._is_mendable(error, rpc_error):
                         raise error from rpc_error
-                    backoff = backoff or Backoff(self._resume_timeout_s)
-                    await backoff.wait(error)
+                    await failover.wait(error)
                 self.num_resumes += self._model is not None
                 log = {"request": self._request_id, "server": attempts.address, "error": str(error)}
                 logger.info("server lost", extra=log)

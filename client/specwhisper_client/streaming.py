@@ -29,8 +29,8 @@ from specwhisper.errors import (
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.observe import request_id
 from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions, options_from
-from specwhisper.rpc.backoff import Backoff
 from specwhisper.rpc.channels import OPEN, Credentials
+from specwhisper.rpc.failover import Failover
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import SAMPLE_RATE, Mode
@@ -47,7 +47,7 @@ from specwhisper_client.utterances import in_order
 
 logger = logging.getLogger(__name__)
 
-FIRST_S = 5.0  # for a server that has not answered yet
+FIRST_CONNECT_S = 5.0  # limit before any server has answered: the address may be wrong
 # Live audio has more noise in it than recordings that somebody chose.
 LIVE_DECODING = DecodingOptions(**OPENAI_THRESHOLDS)
 
@@ -179,7 +179,7 @@ class StreamingClient:
         if self._is_iterated:
             raise InvalidRequest("A stream is listened to once: open another one.")
         self._is_iterated = True
-        backoff, was_answered = None, False
+        failover, has_answered = Failover(min(FIRST_CONNECT_S, self._reconnect_s)), False
         attempts = self._servers.attempts()
         try:
             while True:
@@ -189,7 +189,7 @@ class StreamingClient:
                         aclosing(self._updates(connection)) as updates,
                     ):
                         async for update in updates:
-                            backoff = None
+                            failover.progressed()
                             attempts.progressed()
                             yield update
                     if not self._has_changed:
@@ -200,19 +200,14 @@ class StreamingClient:
                     if self._all_is_final and not await self._audio.continues_after(heard_to):
                         return
                 except RETRY_ELSEWHERE as error:
-                    # A server that never answered is more likely a wrong address than lost; one that did, and
-                    # is full now, may hold the place of the very call that was lost.
-                    has_answered = self.model is not None
                     is_elsewhere = await attempts.failed(error)
-                    if isinstance(error, ServerFull) and not has_answered and not is_elsewhere:
+                    # A full server that had taken the stream may still count the call that was lost.
+                    if isinstance(error, ServerFull) and self.model is None and not is_elsewhere:
                         raise
-                    is_new = backoff is None
-                    if backoff is None or has_answered > was_answered:
-                        backoff = Backoff(
-                            self._reconnect_s if has_answered else min(FIRST_S, self._reconnect_s)
-                        )
-                    was_answered = has_answered
-                    await backoff.wait(error, is_elsewhere=is_elsewhere)
+                    is_new = not failover.is_retrying
+                    if self.model is not None and not has_answered:
+                        failover, has_answered = Failover(self._reconnect_s), True
+                    await failover.wait(error, is_elsewhere=is_elsewhere)
                     log = {"request": self._request_id, "server": attempts.address, "error": str(error)}
                     logger.info("connection lost", extra=log)
                     self.num_reconnects += is_new

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
-from math import inf
 from time import monotonic
 
 from specwhisper.errors import SpecWhisperError
-from specwhisper.rpc.backoff import Backoff
+
+FIRST_DELAY_S = 0.05
+# Together with gRPC's own delay before it reconnects: a server that is back has its sessions within 2 s.
+MAX_DELAY_S = 1.0
 
 
 class Failover:
@@ -16,6 +19,9 @@ class Failover:
 
     Call :meth:`wait` with the error that ended an attempt, then try again. Call :meth:`progressed` when the
     session got further: the next loss then has the whole time limit and the shortest delay.
+
+    Delays are drawn evenly up to a bound that doubles ("full jitter"), so that sessions which lost the same
+    server do not return at once. A server that names a time is not asked before.
 
     Parameters
     ----------
@@ -31,11 +37,11 @@ class Failover:
     @property
     def is_retrying(self) -> bool:
         """Whether something was lost since the last progress."""
-        return self._backoff is not None
+        return self._delay_bound_s is not None
 
     def progressed(self) -> None:
         """Start the time limit and the delays anew at the next loss."""
-        self._backoff: Backoff | None = None
+        self._delay_bound_s: float | None = None
         self._deadline_s: float | None = None
         self._connected_s: float | None = None
 
@@ -61,12 +67,18 @@ class Failover:
         is_limited : whether the time limit counts; it starts with the first wait where it does.
         """
         self.lost()
-        self._backoff = self._backoff or Backoff(inf)
-        wait_s = self._backoff.next_wait_s(error, is_elsewhere=is_elsewhere) or 0.0
+        delay_s = self._next_delay_s(None if is_elsewhere else error.retry_after_s)
         if is_limited:
             now_s = self._clock()
             if self._deadline_s is None:
                 self._deadline_s = now_s + self._timeout_s
-            if now_s + wait_s >= self._deadline_s:
+            if now_s + delay_s >= self._deadline_s:
                 raise error
-        await asyncio.sleep(wait_s)
+        await asyncio.sleep(delay_s)
+
+    def _next_delay_s(self, retry_after_s: float | None) -> float:
+        bound_s = FIRST_DELAY_S if self._delay_bound_s is None else self._delay_bound_s
+        self._delay_bound_s = min(2 * bound_s, MAX_DELAY_S)
+        if retry_after_s is not None:
+            return retry_after_s * random.uniform(1, 1.5)
+        return random.uniform(0, bound_s)

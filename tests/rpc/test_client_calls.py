@@ -8,7 +8,7 @@ import pytest
 
 from specwhisper.errors import TargetUnavailable
 from specwhisper.live import LiveOptions, LivePosition
-from specwhisper.rpc import backoff
+from specwhisper.rpc import failover
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -18,7 +18,7 @@ from tests.rpc.client_scripts import MODEL, ScriptedTranscription, duration, ser
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
 
 
 class Calls(ScriptedTranscription):

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from experiments.common.models.speech import SPOKEN, EnergyVad, samples_of, spoken_utterances, talk
 from specwhisper.errors import InvalidAudio, InvalidRequest, SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
-from specwhisper.rpc import backoff
+from specwhisper.rpc import failover
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_client import blocking, sources
 from specwhisper_client.blocking import listen
@@ -37,7 +37,7 @@ PIECE_BYTES = 3_200
 @pytest.fixture(autouse=True)
 def hearing(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
 
 
 def pieces_of(pcm: bytes) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from experiments.common.models.speech import EnergyVad, SpeechModel, spoken_utterances, talk
-from specwhisper.rpc import backoff
+from specwhisper.rpc import failover
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
@@ -48,7 +48,7 @@ NEVER = 10**9  # hits of a failpoint
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
     monkeypatch.setattr(status, "PUSHBACK_MS", 20)
 
 

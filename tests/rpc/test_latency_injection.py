@@ -11,7 +11,7 @@ import pytest
 
 from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, TargetUnavailable
-from specwhisper.rpc import backoff
+from specwhisper.rpc import failover
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import AudioChunk, Candidates, Limits, Mode, WindowOpened
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -28,7 +28,7 @@ SHORT = talk(((0.2, 1.6),), 2.5)
 def fast(monkeypatch):
     """Detect speech by its energy, and reconnect at once."""
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
 
 
 @pytest.mark.parametrize("mode", list(Mode)[:4])

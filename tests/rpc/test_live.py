@@ -21,7 +21,7 @@ from experiments.common.models.speech import (
     words_of,
 )
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
-from specwhisper.rpc import backoff
+from specwhisper.rpc import failover
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -45,7 +45,7 @@ MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 @pytest.fixture(autouse=True)
 def simulated_vad(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
 
 
 @pytest.mark.parametrize("piece_bytes", [1_001, 3_200, 64_000])

@@ -13,7 +13,7 @@ import pytest
 
 from experiments.common.models.scripted import ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
-from specwhisper.rpc import backoff
+from specwhisper.rpc import failover
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
@@ -41,7 +41,7 @@ HANGING_S = 120.0  # no test waits for so long
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
 
 
 class Locator(verification_pb2_grpc.VerificationServicer):

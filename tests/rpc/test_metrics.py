@@ -18,7 +18,7 @@ from experiments.common.models.speech import SPANS, EnergyVad, talk
 from specwhisper import __version__
 from specwhisper.errors import InvalidRequest, PortTaken, ServerFull, SessionExpired, UnsafeBind
 from specwhisper.observe.metrics.server import ServerMetrics
-from specwhisper.rpc import backoff, handshakes, metrics_server
+from specwhisper.rpc import failover, handshakes, metrics_server
 from specwhisper.rpc.channels import Credentials, open_channel, with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
@@ -149,7 +149,7 @@ async def test_a_call_that_the_server_ends_does_not_count_as_cancelled():
 
 
 async def test_resumes_are_counted_by_the_error_that_lost_the_target(monkeypatch):
-    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
     async with (
         target_server() as target,
         cut_network(target.address, [1, 5, 2]) as (network, _),
@@ -165,7 +165,7 @@ async def test_resumes_are_counted_by_the_error_that_lost_the_target(monkeypatch
 
 async def test_the_latency_of_live_text_is_exported(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
     async with (
         speaking_target() as target,
         cut_network(target.address, [3]) as (network, _),

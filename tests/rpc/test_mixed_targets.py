@@ -23,7 +23,7 @@ from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from experiments.common.network.bad_network import BadNetwork
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
-from specwhisper.rpc import backoff
+from specwhisper.rpc import failover
 from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
@@ -61,7 +61,7 @@ SEEDS = {"old": 0, "new": 1}  # of what targets with these weights write
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
 
 
 def weighted(weights: str, max_sessions: int = 8, **settings):

@@ -26,7 +26,7 @@ from specwhisper.audio import kept
 from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc import backoff
+from specwhisper.rpc import failover
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
@@ -78,7 +78,7 @@ MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 @pytest.fixture(autouse=True)
 def simulated_vad(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
 
 
 class Targets:

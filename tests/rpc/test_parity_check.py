@@ -81,7 +81,7 @@ async def test_one_recording_in_n_is_decoded_again_with_the_same_text(caplog):
 
 
 async def test_a_check_survives_a_lost_target(monkeypatch):
-    monkeypatch.setattr("specwhisper.rpc.backoff.MOST_S", 0.02)
+    monkeypatch.setattr("specwhisper.rpc.failover.MAX_DELAY_S", 0.02)
     async with (
         target_server() as target,
         cut_network(target.address, [1, 7, 3, 0, 5]) as (network, cutting),

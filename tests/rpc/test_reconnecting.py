@@ -11,7 +11,7 @@ import pytest
 
 from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from specwhisper.errors import ServerFull
-from specwhisper.rpc import backoff
+from specwhisper.rpc import failover
 from specwhisper.rpc.channels import open_channel
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
@@ -24,7 +24,7 @@ from tests.rpc.speaking import Listener, live_client, speaking_pair
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
 
 
 class FullClients(CutClients):

@@ -12,7 +12,7 @@ import websockets
 from experiments.common.models.speech import EnergyVad, talk
 from specwhisper.observe import request_id
 from specwhisper.observe.logs import LogFormat, configure_logging
-from specwhisper.rpc import backoff
+from specwhisper.rpc import failover
 from specwhisper_gateway.routers import page
 from tests.rpc.gateways import RECORDING, running_gateway
 from tests.rpc.network import cut_network
@@ -171,7 +171,7 @@ async def test_a_refusal_is_named_too(log):
 
 async def test_a_live_stream_keeps_its_name_over_lost_connections(log, monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
     async with (
         speaking_target() as target,
         cut_network(target.address, [3]) as (network, _),

@@ -11,7 +11,7 @@ from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from experiments.common.network.proxy import Proxy
 from specwhisper.errors import TargetUnavailable
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc import backoff
+from specwhisper.rpc import failover
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -47,7 +47,7 @@ HEARTBEAT = pb.StreamingRecognizeResponse(heartbeat=True)
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
     monkeypatch.setattr(exchange, "SILENCE_S", SILENCE_S)
     monkeypatch.setattr(heartbeats, "HEARTBEAT_S", HEARTBEAT_S)
 

@@ -23,7 +23,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from specwhisper.errors import TargetUnavailable
 from specwhisper.observe.tracing import configure_tracing, start_tracing
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc import backoff
+from specwhisper.rpc import failover
 from specwhisper.types import Mode
 from specwhisper_client.api import TranscriptionClient
 from tests.rpc.gateways import RECORDING, running_gateway
@@ -120,7 +120,7 @@ async def test_a_client_that_disconnects_is_no_failure(exporter):
 
 
 async def test_a_session_that_resumes_elsewhere_stays_in_its_trace(exporter, monkeypatch):
-    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
     async with (
         target_server() as target,
         cut_network(target.address, [2, 4]) as (network, _),

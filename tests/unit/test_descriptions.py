@@ -10,7 +10,7 @@ import pytest
 
 from experiments.common.models.speech import SPOKEN
 from specwhisper.errors import PairMismatch, TargetUnavailable
-from specwhisper.rpc import backoff
+from specwhisper.rpc import failover
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Limits
 from specwhisper.wire.status import error_from_rpc
@@ -23,8 +23,8 @@ ABSENT = TargetUnavailable("No target server answered.")
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(backoff, "FIRST_S", 0.001)
-    monkeypatch.setattr(backoff, "MOST_S", 0.001)
+    monkeypatch.setattr(failover, "FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.001)
 
 
 def lost(

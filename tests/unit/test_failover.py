@@ -1,4 +1,4 @@
-"""A session that lost its server tries again for a limited time since its last progress."""
+"""A session that lost its server tries again, with growing random delays, for a limited time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 
 from specwhisper.errors import ServerFull, TargetUnavailable
 from specwhisper.rpc import failover as failover_module
-from specwhisper.rpc.backoff import FIRST_S
-from specwhisper.rpc.failover import Failover
+from specwhisper.rpc.failover import FIRST_DELAY_S, MAX_DELAY_S, Failover
 
 GONE = TargetUnavailable("It is gone.")
 
@@ -30,8 +29,30 @@ def delays(monkeypatch) -> list[float]:
         slept.append(delay_s)
 
     monkeypatch.setattr(failover_module.asyncio, "sleep", sleep)
-    monkeypatch.setattr("specwhisper.rpc.backoff.random.uniform", lambda low, high: high)
+    monkeypatch.setattr("specwhisper.rpc.failover.random.uniform", lambda low, high: high)
     return slept
+
+
+async def test_delays_are_drawn_up_to_a_bound_that_doubles(delays):
+    failover = Failover(60, clock=Clock())
+    for _ in range(8):
+        await failover.wait(GONE)
+    assert delays == [FIRST_DELAY_S * 2**i for i in range(5)] + [MAX_DELAY_S] * 3
+
+
+async def test_delays_of_sessions_that_lost_the_same_server_differ(monkeypatch):
+    slept: list[float] = []
+
+    async def sleep(delay_s: float) -> None:
+        slept.append(delay_s)
+
+    monkeypatch.setattr(failover_module.asyncio, "sleep", sleep)
+    full = ServerFull("No slot is free.")
+    full.retry_after_s = 3.0
+    for _ in range(50):
+        await Failover(60, clock=Clock()).wait(full)
+    assert all(3.0 <= delay_s <= 4.5 for delay_s in slept)
+    assert len(set(slept)) > 1
 
 
 async def test_the_limit_counts_from_the_first_loss(delays):
@@ -54,7 +75,7 @@ async def test_progress_renews_the_limit_and_the_delays(delays):
     assert not failover.is_retrying
     clock.now_s += 50
     await failover.wait(GONE)
-    assert delays == [FIRST_S, 2 * FIRST_S, FIRST_S]
+    assert delays == [FIRST_DELAY_S, 2 * FIRST_DELAY_S, FIRST_DELAY_S]
 
 
 async def test_time_on_a_server_does_not_count(delays):
@@ -90,7 +111,7 @@ async def test_retry_after_holds_for_the_same_server_only(delays):
     failover = Failover(inf)
     await failover.wait(full, is_elsewhere=True)
     await failover.wait(full)
-    assert delays == [FIRST_S, 4.5]
+    assert delays == [FIRST_DELAY_S, 4.5]
 
 
 async def test_no_time_raises_the_first_error(delays):

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.common.models.speech import SPOKEN
 from specwhisper.errors import TargetUnavailable
-from specwhisper.rpc import backoff
+from specwhisper.rpc import failover
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Resume, Window, WindowOpened
 from specwhisper_draft_server.config import DraftConfig
@@ -25,8 +25,8 @@ Events = Sequence[WindowOpened | Commit]
 
 @pytest.fixture(autouse=True)
 def no_delays(monkeypatch):
-    monkeypatch.setattr(backoff, "FIRST_S", 0.001)
-    monkeypatch.setattr(backoff, "MOST_S", 0.001)
+    monkeypatch.setattr(failover, "FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.001)
 
 
 class Clock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specwhisper.errors import GONE, ServerDraining, TargetUnavailable
-from specwhisper.rpc.backoff import Backoff
+from specwhisper.rpc.failover import Failover
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.wire.status import was_there
 from specwhisper_draft_server.link.needs import ANY, Needs
@@ -35,15 +35,14 @@ class Descriptions:
         """Return a target on which a session may open; ask again for a while after one was lost."""
         if (known := self._known(needs)) is not None:
             return known
-        backoff: Backoff | None = None
+        failover = Failover(self._retry_timeout_s)
         while True:
             try:
                 return await self.ask(needs)
             except GONE as error:
                 if not was_there(error):
                     raise
-                backoff = backoff or Backoff(self._retry_timeout_s)
-                await backoff.wait(error)
+                await failover.wait(error)
 
     async def in_outages(
         self, needs: Needs

@@ -8,7 +8,7 @@ from math import inf
 from typing import TypeVar
 
 from specwhisper.errors import RETRY_ELSEWHERE, ServerDraining, SpecWhisperError
-from specwhisper.rpc.backoff import Backoff
+from specwhisper.rpc.failover import Failover
 
 logger = logging.getLogger(__name__)
 
@@ -27,11 +27,11 @@ async def opened_elsewhere(
     open_other : tries once. An expected error is retried for as long as the old target serves the session.
     target : the address of the target that stops.
     """
-    backoff, is_logged = Backoff(inf), False
+    failover, is_logged = Failover(inf), False
     error: SpecWhisperError = ServerDraining(f"Target {target} is stopping.")
     log = {"session": session_id, "target": target}
     while True:
-        await backoff.wait(error)
+        await failover.wait(error)
         try:
             return await open_other()
         except SpecWhisperError as refusal:
