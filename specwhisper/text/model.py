@@ -1,4 +1,4 @@
-"""A causal language model with slots, behind the interface of Whisper models."""
+"""A causal language model with slots, with the interface of Whisper models."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode, WindowOpened
 from tests.live_engines import LivePair
-from tests.unit.test_live_engines import TALK, told, transcribe
+from tests.unit.test_live_engines import TALK, final_segments, transcribe
 
 MAX_ASKED = 40
 TIMED = DecodingOptions(language="en", word_timestamps=True)
@@ -186,7 +186,7 @@ def test_live_text_does_not_depend_on_the_time_of_an_alignment(num_asked, has_wo
     draft = SpeechModel(2, seed=seed, error_rate=0.2)
     pair = LateLivePair(num_asked, SpeechModel(seed=seed), draft)
     ours = transcribe(pair, TALK, options)
-    assert ours.windows == expected.windows and told(ours) == told(expected)
+    assert ours.windows == expected.windows and final_segments(ours) == final_segments(expected)
 
 
 def test_a_closed_session_frees_its_slot_at_once():

@@ -1,4 +1,4 @@
-"""The promise, live: whatever the draft proposes, and when, each step's text is the target's own."""
+"""Each step of live audio has the target's own text, whatever the draft proposes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Schedule = list[tuple[bytes, list[VoiceMark]]]
 
 
 def schedule(spans: list[tuple[float, float]], length_s: float, piece_s: float = PIECE_S) -> Schedule:
-    """Cut audio, which is silent outside the spans, into pieces, with the marks an endpointer would make."""
+    """Cut audio, silent outside the spans, into pieces with an endpointer's marks."""
     audio = bytearray(round(length_s * SAMPLE_RATE) * 2)
     marks = []
     for seed, (begin_s, end_s) in enumerate(spans):
@@ -47,7 +47,7 @@ def whole(pieces: Schedule) -> bytes:
 
 
 def transcribe(pair: LivePair, pieces: Schedule, options: DecodingOptions, pace=()) -> LiveSession:
-    """Feed pieces; each waits until everybody is idle, or for only so many rounds as ``pace`` says."""
+    """Transcribe pieces; each waits until the pair is idle, or for the rounds of ``pace``."""
     session = pair.open("one", options)
     for number, (pcm, marks) in enumerate(pieces):
         pair.append_audio("one", pcm, *marks)
@@ -62,8 +62,8 @@ def transcribe(pair: LivePair, pieces: Schedule, options: DecodingOptions, pace=
     return session
 
 
-def told(session: LiveSession) -> list[tuple]:
-    """Everything a client hears of final text."""
+def final_segments(session: LiveSession) -> list[tuple]:
+    """Return the final text that a client receives."""
     return [
         (s.start_s, s.end_s, s.tokens, s.text, s.utterance, s.is_utterance_end, s.words)
         for s in session.segments
@@ -100,10 +100,10 @@ options = st.builds(
     drafts_next_window=st.booleans(),
     seed=st.integers(0, 1_000),
 )
-def test_any_draft_gives_the_targets_text(
+def test_any_draft_leads_to_the_targets_text(
     options, mode, kind, gamma, error_rate, max_positions, drafts_next_window, seed
 ):
-    """Each piece of audio comes when everybody is idle, so that the target makes the same steps."""
+    """Each piece waits until the pair is idle, so that the target makes the same steps."""
     pair = LivePair(
         SpeechModel(seed=seed),
         SpeechModel(2, seed=seed, error_rate=error_rate, max_positions=max_positions),
@@ -115,7 +115,7 @@ def test_any_draft_gives_the_targets_text(
     ours = transcribe(pair, TALK, options)
     alone = transcribe(LivePair(SpeechModel(seed=seed)), TALK, options)
     assert ours.windows == alone.windows
-    assert told(ours) == told(alone)
+    assert final_segments(ours) == final_segments(alone)
     assert ours.positions == alone.positions
     assert ours.transcript.verified_text == ours.transcript.draft_text == ""
 
@@ -131,9 +131,7 @@ def test_any_draft_gives_the_targets_text(
     trim_ms=st.sampled_from([2_000, 15_000]),
     seed=st.integers(0, 1_000),
 )
-def test_whenever_audio_comes_each_steps_text_is_that_of_its_clip(
-    mode, kind, error_rate, pace, step_ms, trim_ms, seed
-):
+def test_at_any_pace_each_step_has_the_text_of_its_clip(mode, kind, error_rate, pace, step_ms, trim_ms, seed):
     options = DecodingOptions(live=LiveOptions(step_ms=step_ms, trim_ms=trim_ms), language="en")
     pair = LivePair(
         SpeechModel(seed=seed),
@@ -153,11 +151,11 @@ def test_whenever_audio_comes_each_steps_text_is_that_of_its_clip(
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("reuses_candidates", [True, False])
-def test_what_the_last_step_wrote_saves_passes_and_changes_nothing(mode, reuses_candidates):
+def test_reused_candidates_save_forward_passes_and_change_no_text(mode, reuses_candidates):
     options = DecodingOptions(live=LiveOptions(reuses_candidates=reuses_candidates), language="en")
     ours = transcribe(LivePair(SpeechModel(), SpeechModel(2), mode=mode), TALK, options)
     alone = transcribe(LivePair(SpeechModel()), TALK, options)
-    assert told(ours) == told(alone)
+    assert final_segments(ours) == final_segments(alone)
     statistics = ours.transcript.statistics
     assert statistics.num_forwards < alone.transcript.statistics.num_forwards
     assert (statistics.num_reused > 0) is reuses_candidates
@@ -178,7 +176,7 @@ def test_a_long_utterance_is_cut_and_loses_no_word(trim_ms):
 
 @pytest.mark.parametrize("length_s", [0.005, 0.3, 3.0, 30.0, 60.0])
 def test_audio_that_is_all_speech_may_end_anywhere(length_s):
-    """As without endpointing: it begins with the first piece, and ends with the last."""
+    """As without endpointing: speech begins with the first piece and ends with the last."""
     pieces: Schedule = [(speech(length_s), [VoiceMark(BEGIN, 0)])]
     options = DecodingOptions(live=LiveOptions(), language="en")
     session = transcribe(LivePair(SpeechModel(), SpeechModel(2)), pieces, options)
@@ -187,7 +185,7 @@ def test_audio_that_is_all_speech_may_end_anywhere(length_s):
 
 
 @pytest.mark.parametrize("mode", [Mode.TARGET_ONLY, *MODES])
-def test_silence_takes_no_pass_and_no_memory(mode):
+def test_silence_takes_no_forward_pass_and_no_memory(mode):
     target, draft = SpeechModel(), SpeechModel(2)
     pair = LivePair(target, draft if mode.drafts else None, mode=mode)
     session = pair.open("one", DecodingOptions(live=LiveOptions(), language="en"))
@@ -206,7 +204,7 @@ def test_silence_takes_no_pass_and_no_memory(mode):
     assert session.is_finished
 
 
-def test_sessions_side_by_side_do_not_mix():
+def test_concurrent_sessions_do_not_mix():
     options = DecodingOptions(live=LiveOptions(), language="en")
     alone = {
         name: transcribe(LivePair(SpeechModel()), pieces, options)
@@ -225,7 +223,7 @@ def test_sessions_side_by_side_do_not_mix():
     pair.settle()
     for name, expected in alone.items():
         assert pair.sessions[name].windows == expected.windows
-        assert told(pair.sessions[name]) == told(expected)
+        assert final_segments(pair.sessions[name]) == final_segments(expected)
 
 
 @pytest.mark.parametrize("mode", [Mode.TARGET_ONLY, *MODES])
@@ -237,7 +235,7 @@ def test_sessions_side_by_side_do_not_mix():
     ],
 )
 def test_a_session_without_a_language_detects_it_in_each_utterance(mode, step_ms):
-    """Also where the first step is the pause in which the utterance ends: its slot is not empty then."""
+    """Also if the first step is the pause that ends the utterance: its slot is not empty then."""
     options = DecodingOptions(live=LiveOptions(step_ms=step_ms))
     pieces = schedule([(0.0, 0.4), (1.2, 4.0)], 5.0)
 
@@ -246,9 +244,9 @@ def test_a_session_without_a_language_detects_it_in_each_utterance(mode, step_ms
 
     pair = LivePair(model(1), model(2) if mode.drafts else None, mode=mode)
     session = transcribe(pair, pieces, options)
-    heard = model(1)
+    plain = model(1)
     for window, tokens in session.windows:
-        assert tokens == plain_text(heard, whole(pieces), window)
+        assert tokens == plain_text(plain, whole(pieces), window)
     assert set(session.transcript.language_probs) == {"en", "de"}
     assert [s.utterance for s in session.segments if s.is_utterance_end] == [1, 2]
 
@@ -262,17 +260,15 @@ def test_a_session_without_a_language_detects_it_in_each_utterance(mode, step_ms
     mode=st.sampled_from([Mode.TARGET_ONLY, *MODES]),
     policy=st.sampled_from(StabilityPolicy),
 )
-def test_a_session_that_breaks_is_continued_without_a_word_lost_or_repeated(
-    breaks, late_s, trim_ms, mode, policy
-):
-    """By others that know nothing but its position, and notice only after a moment that somebody speaks."""
+def test_a_lost_session_resumes_without_a_lost_or_repeated_word(breaks, late_s, trim_ms, mode, policy):
+    """The next session knows the position only, and detects speech with a delay."""
     live = LiveOptions(trim_ms=trim_ms, policy=policy)
     unbroken = transcribe(LivePair(SpeechModel()), TALK, DecodingOptions(live=live, language="en"))
     segments: list[Segment] = []
     for end in [*sorted(breaks), len(TALK)]:
         pair = LivePair(SpeechModel(), SpeechModel(2) if mode.drafts else None, mode=mode)
         session = pair.open("one", DecodingOptions(live=live, language="en"))
-        for pcm, marks in heard_from(live.position.start_sample, late_s)[: end - len(TALK) or None]:
+        for pcm, marks in rest_of_talk(live.position.start_sample, late_s)[: end - len(TALK) or None]:
             pair.append_audio("one", pcm, *marks)
             pair.settle()
         if end == len(TALK):
@@ -286,8 +282,8 @@ def test_a_session_that_breaks_is_continued_without_a_word_lost_or_repeated(
     assert [s.start_s for s in segments] == sorted(s.start_s for s in segments)
 
 
-def heard_from(start_sample: int, late_s: float) -> Schedule:
-    """What is still to come of the talk; whoever speaks already there is noticed a moment later."""
+def rest_of_talk(start_sample: int, late_s: float) -> Schedule:
+    """Return the rest of the talk; speech that has begun is detected later."""
     known = [made.sample for _, marks in TALK for made in marks]
     is_open = any(begin < start_sample < end for begin, end in zip(known[::3], known[2::3], strict=True))
     noticed = VoiceMark(BEGIN, start_sample + round(late_s * SAMPLE_RATE))
