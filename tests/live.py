@@ -1,4 +1,4 @@
-"""What tests of live decoding share: a vocabulary with words, and windows that are driven by hand."""
+"""Shared by tests of live decoding: tokens as letters, scripted windows and a scripted speaker."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ def mark(event: VoiceEvent, seconds: float) -> VoiceMark:
     return VoiceMark(event, round(seconds * SAMPLE_RATE))
 
 
-class Heard:
-    """Live windows, the audio they hear, and all that they have settled.
+class ScriptedWindows:
+    """Live windows that a test drives, with all text that has become final.
 
     Attributes
     ----------
-    told : text that became final, by utterance.
+    final : text tokens that became final, by utterance.
     """
 
     def __init__(self, live: LiveOptions | None = None, vocabulary=SPOKEN, **options) -> None:
         live = live or LiveOptions()
         self.windows = LiveWindows(vocabulary, DecodingOptions(live=live, **options))
         self.received_samples = live.position.start_sample
-        self.told: dict[int, list[int]] = {}
+        self.final: dict[int, list[int]] = {}
         self.opened: Window | None = None
 
-    def hear(self, to_s: float, *marks: VoiceMark, is_last: bool = False) -> None:
-        """Take in audio up to a moment, and what is marked in it."""
+    def append(self, to_s: float, *marks: VoiceMark, is_last: bool = False) -> None:
+        """Append audio up to a time, with its marks."""
         chunk = AudioChunk(self.received_samples, b"", is_last, marks)
         self.received_samples = max(self.received_samples, round(to_s * SAMPLE_RATE))
         self.windows.append_audio(chunk, self.received_samples)
@@ -74,24 +74,24 @@ class Heard:
         assert self.opened is not None
         closed = self.windows.close(self.opened, tokens, **judged)
         if closed.step is not None:
-            final = tokens[closed.step.final_start : closed.step.final_end]
-            self.told.setdefault(closed.step.utterance, []).extend(i for i in final if i < END)
+            fresh = tokens[closed.step.final_start : closed.step.final_end]
+            self.final.setdefault(closed.step.utterance, []).extend(i for i in fresh if i < END)
         return closed
 
     def step(self, *parts: str | float, **judged) -> ClosedWindow:
-        """Open the window that is ready, and close it with what is said in it."""
+        """Open the window that is ready, and close it with tokens as :func:`said` writes them."""
         self.open()
         return self.close(said(*parts), **judged)
 
     def text(self, utterance: int = 1) -> str:
-        return letters(self.told.get(utterance, []))
+        return letters(self.final.get(utterance, []))
 
 
 class Speaker:
-    """Words of 400 ms, five to a sentence, as a model hears them: what is cut off is misheard."""
+    """Words of 400 ms, five to a sentence; a word that the window cuts off is written wrongly."""
 
     WORD_FRAMES, SENTENCE = 40, 5
-    NUM_TRUE = 12  # other words are misheard ones
+    NUM_TRUE = 12  # other words are wrong ones
 
     def __init__(self, start_frame: int, num_words: int) -> None:
         self.start_frame, self.num_words = start_frame, num_words
@@ -100,7 +100,7 @@ class Speaker:
         return [i % self.NUM_TRUE for i in range(start, self.num_words if end is None else end)]
 
     def write(self, start_frame: int, num_frames: int, step: int, noise: tuple[str, int] | None) -> list[int]:
-        """Write what a window holds; at most one word that was heard to its end is wrong."""
+        """Write the tokens of a window; at most one word that is not cut off is wrong."""
         end_frame = start_frame + num_frames
         known: list[tuple[int, int]] = []  # token, end frame in the window
         for word in range(self.num_words):

@@ -83,7 +83,7 @@ def test_an_empty_recording_is_refused(pair):
 @pytest.mark.parametrize(
     ("chunk_length_s", "stride_length_s"), [(0.0, None), (31.0, None), (10.0, 5.0), (9, -1)]
 )
-def test_chunks_that_cannot_be(pair, chunk_length_s, stride_length_s):
+def test_invalid_chunks_are_refused(pair, chunk_length_s, stride_length_s):
     with pytest.raises(InvalidRequest, match="at most 30 s long"):
         pair.transcribe(samples(1.0), chunk_length_s=chunk_length_s, stride_length_s=stride_length_s)
 

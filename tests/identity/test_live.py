@@ -78,7 +78,7 @@ def test_every_step_equals_transformers_on_its_clip(mode: Mode):
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-def test_however_live_text_is_settled_every_step_equals_transformers(kind: str):
+def test_every_step_equals_transformers_for_any_live_options(kind: str):
     session = transcribed(Mode.FULL, OTHERS[kind])
     _check_against_transformers(session)
     attends = OTHERS[kind].policy is StabilityPolicy.ALIGN_ATT

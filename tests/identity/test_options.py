@@ -84,7 +84,7 @@ def test_every_option_binds(name: str):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("fallback")])
-def test_windows_are_tried_again(name: str):
+def test_windows_are_retried(name: str):
     oracles = prepared(CASES[name]).batch.oracles
     assert sum(text.num_attempts for text in oracles) > sum(len(text.windows) for text in oracles)
 

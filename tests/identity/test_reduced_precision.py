@@ -15,13 +15,13 @@ CASE = Case("reduced", Shape(seed=71), (3.0, 12.0))
 
 @pytest.mark.skipif(not (HAS_BFLOAT16 and HAS_INT8_SUMS), reason="these kernels sum evenly, others do not")
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
-def test_nothing_parts(dtype):
+def test_texts_of_all_modes_are_equal(dtype):
     result = run_reduced("reduced", Prepared(CASE), 2, dtype)
     assert result.num_recordings == 2
     assert result.num_tokens > 100
     assert result.margins == []
 
 
-def test_in_float32_nothing_parts_and_it_is_its_own_reference():
+def test_float32_is_its_own_reference():
     result = run_reduced("reduced", Prepared(CASE), 2, "float32")
     assert (result.margins, result.num_from_float32) == ([], 0)

@@ -85,9 +85,9 @@ def test_a_tone_keeps_its_frequency_and_level():
     seconds = np.arange(48_000) / 48_000
     stream = CanonicalStream(48_000, 1)
     tone = (0.5 * np.sin(2 * np.pi * 1_000 * seconds)).astype(np.float32)
-    heard = np.frombuffer(stream.push(tone) + stream.finish(), "<i2")[1_000:-1_000] / 32768
+    resampled = np.frombuffer(stream.push(tone) + stream.finish(), "<i2")[1_000:-1_000] / 32768
     expected = 0.5 * np.sin(2 * np.pi * 1_000 * np.arange(16_000) / 16_000)[1_000:-1_000]
-    np.testing.assert_allclose(heard, expected, atol=1e-3)
+    np.testing.assert_allclose(resampled, expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("rate", [0, 7_999, 192_001])

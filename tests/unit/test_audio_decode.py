@@ -58,16 +58,16 @@ def test_canonical_wav_passes_bit_for_bit(subtype, tmp_path):
     [("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("MP3", "MPEG_LAYER_III"), ("AIFF", "PCM_16")],
 )
 def test_formats_of_libsndfile(container, subtype):
-    heard = decode(encode(tone(1, 44_100), 44_100, container, subtype))
-    assert len(heard) == pytest.approx(16_000, abs=2_000)
-    np.testing.assert_allclose(heard[4_000:12_000].std(), 0.3 / np.sqrt(2), rtol=0.02)
+    samples = decode(encode(tone(1, 44_100), 44_100, container, subtype))
+    assert len(samples) == pytest.approx(16_000, abs=2_000)
+    np.testing.assert_allclose(samples[4_000:12_000].std(), 0.3 / np.sqrt(2), rtol=0.02)
 
 
 @pytest.mark.parametrize(("container", "codec"), [("mp4", "aac"), ("adts", "aac"), ("matroska", "aac")])
 def test_formats_of_ffmpeg(container, codec):
-    heard = decode(encode_with_ffmpeg(tone(1, 48_000), 48_000, container, codec))
-    assert len(heard) == pytest.approx(16_000, abs=2_000)
-    np.testing.assert_allclose(heard[4_000:12_000].std(), 0.3 / np.sqrt(2), rtol=0.02)
+    samples = decode(encode_with_ffmpeg(tone(1, 48_000), 48_000, container, codec))
+    assert len(samples) == pytest.approx(16_000, abs=2_000)
+    np.testing.assert_allclose(samples[4_000:12_000].std(), 0.3 / np.sqrt(2), rtol=0.02)
 
 
 def test_file_objects_and_paths_are_the_same(tmp_path):

@@ -20,7 +20,7 @@ TOLERANCE = 2e-5
 
 @cache
 def speech_like(num_samples: int, seed: int = 0) -> bytes:
-    """Give noise and tones whose loudness changes, so that the maximum is at one place."""
+    """Return noise and tones whose loudness changes, so that the maximum is at one place."""
     rng = np.random.default_rng(seed)
     time_s = np.arange(num_samples) / 16_000
     loudness = 0.02 + 0.2 * np.abs(np.sin(0.13 * time_s + seed)) * np.abs(np.sin(2.1 * time_s))
@@ -31,7 +31,7 @@ def speech_like(num_samples: int, seed: int = 0) -> bytes:
 
 @cache
 def oracle(num_samples: int, num_mel_bins: int) -> np.ndarray:
-    """Give transformers' features of the whole recording, ``[num_mel_bins, frames]``."""
+    """Return transformers' features of the whole recording, ``[num_mel_bins, frames]``."""
     samples = np.frombuffer(speech_like(num_samples), "<i2") / np.float32(32768)
     extractor = WhisperFeatureExtractor(feature_size=num_mel_bins)
     whole = {"truncation": False, "padding": "longest"} if num_samples > WINDOW else {}
@@ -109,7 +109,7 @@ def test_a_stream_takes_constant_memory_and_gives_the_same_features():
         recording.discard_before(start_frame * 160)
 
 
-def test_window_waits_for_the_context_behind_it():
+def test_a_window_waits_for_the_context_after_it():
     pcm = speech_like(WINDOW + 40)
     recording = Recording()
     recording.append(AudioChunk(0, pcm[:-2]))
@@ -180,7 +180,7 @@ def test_another_recording_continues_where_one_stopped():
         np.testing.assert_array_equal(resumed.window_features(start_frame, 80), expected)
 
 
-def test_a_window_before_what_is_held_is_refused():
+def test_a_window_before_the_kept_audio_is_refused():
     pcm = speech_like(700_000)
     recording = Recording()
     feed(recording, pcm, [], start_sample=1_600 - CONTEXT_SAMPLES)

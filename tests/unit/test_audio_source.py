@@ -1,4 +1,4 @@
-"""A recording is read for whoever waits for it, and no further."""
+"""A recording is read while its caller waits for it, and no further."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def has_let_go() -> None:
     await asyncio.to_thread(int)
 
 
-async def test_nobody_scans_on_for_a_listener_that_has_left(decoder):
+async def test_a_scan_ends_when_its_caller_is_cancelled(decoder):
     decoder.gate.set()
     source = await AudioSource.open(decoder)
     await has_let_go()
@@ -68,11 +68,11 @@ async def test_nobody_scans_on_for_a_listener_that_has_left(decoder):
     await left(asyncio.create_task(source.log_mel_max(BINS)), decoder)
     assert (decoder.num_taken, decoder.is_closed) == (1, True)
     assert source.duration_s is None
-    # Whoever stays hears all of it.
+    # A caller that is not cancelled gets all of it.
     assert (await source.log_mel_max(BINS)).keys() == set(BINS)
     assert (decoder.num_taken, source.duration_s) == (LENGTH_S, LENGTH_S)
 
 
-async def test_nobody_opens_a_recording_for_a_listener_that_has_left(decoder):
+async def test_opening_ends_when_its_caller_is_cancelled(decoder):
     await left(asyncio.create_task(AudioSource.open(decoder)), decoder)
     assert (decoder.num_taken, decoder.is_closed) == (1, True)

@@ -25,7 +25,7 @@ from tests.rpc.services import (
 LENGTH_S = 240
 LIMIT_S = 10.0
 MAX_GROWTH_BYTES = 64 * 1024 * 1024
-# Decodes what it is given and tells how much more memory that took at its height.
+# Decodes a file, and prints the peak of the additional memory.
 CHILD = """
 import re, sys
 from specwhisper.audio.decode import decode_bytes
@@ -58,13 +58,13 @@ def decoded_in_child(tmp_path, data: bytes, limit_s: float, *, keeps: bool = Fal
     path = tmp_path / "bomb"
     path.write_bytes(data)
     command = [sys.executable, "-c", CHILD, str(path), str(limit_s), "keeps" if keeps else "drops"]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    end, _, growth = told.strip().rpartition(" ")
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    end, _, growth = printed.strip().rpartition(" ")
     return end, int(growth)
 
 
 @pytest.mark.parametrize("kind", BOMBS)
-def test_a_bomb_is_defused_in_little_memory(kind, tmp_path):
+def test_a_bomb_is_refused_in_little_memory(kind, tmp_path):
     data = BOMBS[kind]()
     assert len(data) < 2_000_000
     end, growth = decoded_in_child(tmp_path, data, LIMIT_S)
@@ -72,7 +72,7 @@ def test_a_bomb_is_defused_in_little_memory(kind, tmp_path):
     assert growth < MAX_GROWTH_BYTES
 
 
-def test_memory_would_tell(tmp_path):
+def test_the_measurement_sees_memory(tmp_path):
     """The negative control: a reader that keeps all it decodes is over the bound."""
     end, growth = decoded_in_child(tmp_path, BOMBS["flac"](), 10.0 * LENGTH_S, keeps=True)
     assert end == "decoded"

@@ -23,7 +23,7 @@ EXACT = EndpointingOptions(
 
 
 def marks_of(pattern: str, options: EndpointingOptions = EXACT, start_sample: int = 0) -> list[str]:
-    """Hear a frame for each character and tell the marks, at frames: ``+`` is speech, ``-`` silence, ``?``
+    """Return the marks, at frames, of one frame per character: ``+`` is speech, ``-`` silence, ``?``
     neither.
     """
     endpointer = Endpointer(options, start_sample, settling_ms=0)
@@ -39,7 +39,7 @@ def test_an_utterance_begins_before_its_first_sound_pauses_and_ends():
     assert marks_of("-----+++---------") == ["6: begin 2", "9: pause 10", "11: end 10"]
 
 
-def test_a_pause_that_is_none_is_told_and_begins_once():
+def test_after_a_pause_speech_begins_once():
     assert marks_of("++--++---++----") == [
         "1: begin 0",
         "3: pause 4",
@@ -99,7 +99,7 @@ def test_silence_ends_an_utterance_at_any_threshold(threshold):
     assert marks == [VoiceEvent.BEGIN, VoiceEvent.PAUSE, VoiceEvent.END]
 
 
-def test_a_probability_that_is_none_changes_nothing():
+def test_a_probability_of_nan_changes_nothing():
     endpointer = Endpointer(EXACT, settling_ms=0)
     probs = [1.0, float("nan"), 1.0, float("nan"), 0.0]
     assert [mark for prob in probs for mark in endpointer.on_vad_probability(prob)] == [
@@ -126,25 +126,25 @@ levels = st.lists(st.tuples(st.sampled_from([0.0, 0.2, 0.45, 0.6, 1.0]), st.inte
 
 
 @given(options=options, levels=levels, start_frame=st.integers(0, 100))
-def test_marks_are_in_order_and_lie_in_what_was_heard(options, levels, start_frame):
+def test_marks_are_in_order_and_within_the_audio(options, levels, start_frame):
     start = start_frame * FRAME_SAMPLES
     endpointer = Endpointer(options, start, settling_ms=0)
-    heard, is_speech, has_paused, last_end = start, False, False, 0
+    end_sample, is_speech, has_paused, last_end = start, False, False, 0
     num_loud = num_silent = 0
     for prob, length in levels:
         for _ in range(length):
-            heard += FRAME_SAMPLES
+            end_sample += FRAME_SAMPLES
             num_loud = num_loud + 1 if prob >= options.threshold else num_loud
             num_silent = 0 if prob >= options.threshold else num_silent + 1
             for mark in endpointer.on_vad_probability(prob):
-                assert 0 <= mark.sample <= heard
+                assert 0 <= mark.sample <= end_sample
                 match mark.event:
                     case VoiceEvent.BEGIN if is_speech:
                         assert has_paused and num_silent == 0
                         has_paused = False
                     case VoiceEvent.BEGIN:
                         assert prob >= options.threshold
-                        assert heard - mark.sample >= min(heard, options.min_speech_ms * MS)
+                        assert end_sample - mark.sample >= min(end_sample, options.min_speech_ms * MS)
                         is_speech, has_paused = True, False
                     case VoiceEvent.PAUSE:
                         assert is_speech and not has_paused
@@ -159,7 +159,7 @@ def test_marks_are_in_order_and_lie_in_what_was_heard(options, levels, start_fra
 
 
 @given(options=options, levels=levels)
-def test_enough_silence_ends_whatever_was_said(options, levels):
+def test_enough_silence_ends_any_utterance(options, levels):
     endpointer = Endpointer(options, settling_ms=0)
     probs = [prob for prob, length in levels for _ in range(length)]
     silence = [0.0] * (options.silence_duration_ms // FRAME_MS + 2)

@@ -1,4 +1,4 @@
-"""What errors say of the results that come with them."""
+"""Errors name the results that come with them."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def test_other_results_are_named_where_there_are_some(others):
     assert error.results == failed + others
 
 
-def test_results_handed_over_already_are_not_named():
+def test_results_that_were_yielded_already_are_not_named():
     assert ".results" not in str(RecordingsFailed.of({0: InvalidAudio("broken")}, 3))

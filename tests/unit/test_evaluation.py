@@ -67,9 +67,9 @@ def test_a_folder_without_texts_says_what_to_do(tmp_path):
 
 
 def test_english_is_normalised_as_whisper_does():
-    said, heard = ["Mr. Brown's colour is twenty-one!"], ["mister Brown's color, is 21"]
-    assert error_rates(said, heard, "en").wer == 0.0
-    assert error_rates(said, heard, "de").wer > 0.5
+    reference, written = ["Mr. Brown's colour is twenty-one!"], ["mister Brown's color, is 21"]
+    assert error_rates(reference, written, "en").wer == 0.0
+    assert error_rates(reference, written, "de").wer > 0.5
     assert error_rates(["Twenty-one colours."], ["21 colors"], "en").wer == 0.0
     assert error_rates(["Twenty-one colours."], ["21 colors"], "de").wer == 1.0
 
@@ -96,7 +96,7 @@ def comparison() -> Comparison:
     return Comparison(["one two", "free"], 10.0, alone, pair, "de")
 
 
-def test_the_table_says_it_all(comparison):
+def test_the_table_has_both_arms(comparison):
     console = Console(width=120, record=True, file=StringIO())
     console.print(table_of(comparison, "large-v3", "tiny"))
     text = console.export_text()
@@ -111,7 +111,7 @@ def test_the_table_says_it_all(comparison):
         assert part in text
 
 
-def test_the_facts_are_for_machines(comparison):
+def test_the_facts_can_be_written_as_json(comparison):
     loaded = json.loads(json.dumps(facts(comparison)))
     assert loaded["speed_up"] == 2.0
     assert loaded["num_identical"] == 1

@@ -18,8 +18,7 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.live import LiveOptions
 from specwhisper.model.checkpoint import DEMO_FOLDER
 from specwhisper.types import SAMPLE_RATE, DecodedStep
-from tests.live import BEGIN, ENDED, PAUSE, Speaker, letters, mark
-from tests.live import Heard as Windows
+from tests.live import BEGIN, ENDED, PAUSE, ScriptedWindows, Speaker, letters, mark
 
 TAKE = Take("a take", b"", tuple(SpokenWord(word, 1.0) for word in (" Hello", " there,", " Bob.")))
 LOAD = Load(4, (Errors(0.1, 0.1, 0.0), Errors(0.1, 0.1, 0.2)), 10, 40, (0.5,), 0)
@@ -101,7 +100,7 @@ class Session:
     """Live windows over words of 400 ms, whose audio arrives in pieces of some length."""
 
     def __init__(self, piece_s: float) -> None:
-        self.windows = Windows(LiveOptions(trim_ms=6_000))
+        self.windows = ScriptedWindows(LiveOptions(trim_ms=6_000))
         self.steps: list[tuple[int, int]] = []
         self._speaker = Speaker(round(BEGIN_S * 100), NUM_WORDS)
         self._piece_s = piece_s
@@ -122,7 +121,7 @@ class Session:
         while self.received_s < LENGTH_S and self.received_s + self._piece_s < to_s + 1e-9:
             before_s, self._num_pieces = self.received_s, self._num_pieces + 1
             marks = [made for at_s, made in MARKS if before_s < at_s <= self.received_s]
-            self.windows.hear(self.received_s, *marks, is_last=self.received_s >= LENGTH_S)
+            self.windows.append(self.received_s, *marks, is_last=self.received_s >= LENGTH_S)
 
     def decode(self, until_s: float) -> None:
         """Decode the step that is ready, while audio continues."""
@@ -139,7 +138,7 @@ class Session:
     @property
     def text(self) -> str:
         assert self.windows.ready == 0, "all steps must be decoded"
-        return letters([*self.windows.told[1]])
+        return letters([*self.windows.final[1]])
 
 
 def loaded(random: Random, most_s: float) -> Session:

@@ -165,7 +165,7 @@ def test_a_row_has_ratios_of_sums():
     )
     result.target_cpu_s = 5.0
     one = Measured(1, FULL, GREETING, result)
-    other = replace(one, take=take(), result_of=result_of(num_steps=4, num_forwards=24))
+    other = replace(one, take=take(), result=result_of(num_steps=4, num_forwards=24))
     row = row_of([one, other])
     assert (row.forwards_per_step, row.steps_per_s, row.target_cpu) == (4.0, 0.4, 0.25)
     assert row.final_s == pytest.approx((0.8, 0.3, 1.0))

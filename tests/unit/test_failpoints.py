@@ -71,7 +71,7 @@ def test_several_are_read():
         "verify.before=kill,",
     ],
 )
-def test_what_cannot_be_read_is_an_error_that_says_what_can(text):
+def test_an_unreadable_failpoint_is_an_error_with_the_known_ones(text):
     with pytest.raises(
         InvalidRequest, match=r"SPECWHISPER_FAILPOINTS has .*verify\.before.*kill, stop, raise, hang"
     ):

@@ -84,7 +84,7 @@ def test_temperatures_are_tried_in_order_and_the_last_is_kept():
     assert windows.open(3000).temperature == 0.0
 
 
-def test_a_failed_text_is_expected_again():
+def test_a_failed_text_becomes_reused_candidates():
     options = DecodingOptions(temperatures=(0.0, 0.4), logprob_threshold=-1.0)
     windows = SequentialWindows(VOCABULARY, options)
     assert windows.close(windows.open(3000), [TIME, 1, END], [-2.0] * 3).reused == (TIME, 1, END)
@@ -98,7 +98,7 @@ def test_silence_is_skipped_whole():
     assert windows.next_frame == 2000
 
 
-def test_what_was_thrown_away_is_expected_in_the_next_windows_times():
+def test_discarded_tokens_are_reused_with_the_next_windows_timestamps():
     windows = SequentialWindows(VOCABULARY, DecodingOptions())
     tokens = [TIME, 1, TIME + 100, TIME + 100, 2, 3, TIME + 150, 4]
     closed = windows.close(windows.open(3000), tokens, [-math.log(2)] * len(tokens))

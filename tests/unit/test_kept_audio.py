@@ -13,7 +13,7 @@ from specwhisper.audio.kept import PIECE_BYTES, KeptAudio
 
 
 def samples(start: int, end: int) -> bytes:
-    """Each sample tells where it stands."""
+    """Return audio in which each sample is its own index."""
     return b"".join((sample % 65_536).to_bytes(2, "little") for sample in range(start, end))
 
 
@@ -21,7 +21,7 @@ async def read(audio: KeptAudio, sample: int) -> bytes:
     return b"".join([piece async for piece in audio.pieces(sample)])
 
 
-async def test_what_was_put_is_read_in_small_pieces():
+async def test_audio_is_read_in_small_pieces():
     audio = KeptAudio()
     await audio.put(samples(0, 4_000))
     audio.finish()
@@ -31,7 +31,7 @@ async def test_what_was_put_is_read_in_small_pieces():
     assert (audio.num_samples, audio.is_complete) == (4_000, True)
 
 
-async def test_it_begins_where_a_session_goes_on():
+async def test_it_begins_where_a_session_continues():
     audio = KeptAudio(1_000)
     await audio.put(samples(1_000, 1_500))
     audio.finish()
@@ -39,7 +39,7 @@ async def test_it_begins_where_a_session_goes_on():
     assert await read(audio, 1_200) == samples(1_200, 1_500)
 
 
-async def test_what_is_forgotten_is_passed_over_and_never_given_twice():
+async def test_forgotten_audio_is_skipped_and_no_audio_is_read_twice():
     audio = KeptAudio()
     await audio.put(samples(0, 9_000))
     audio.forget_before(5_000)
@@ -49,7 +49,7 @@ async def test_what_is_forgotten_is_passed_over_and_never_given_twice():
     assert await read(audio, 6_000) == samples(6_000, 9_000)
 
 
-async def test_a_reader_waits_for_what_comes_and_ends_with_the_audio():
+async def test_a_reader_waits_for_audio_and_ends_with_it():
     audio = KeptAudio()
     reading = asyncio.create_task(read(audio, 0))
     for start in range(0, 100, 10):
@@ -61,7 +61,7 @@ async def test_a_reader_waits_for_what_comes_and_ends_with_the_audio():
 
 
 @pytest.mark.parametrize("ends", [False, True])
-async def test_whoever_puts_too_much_waits_until_it_is_read_or_over(ends, monkeypatch):
+async def test_a_writer_waits_while_too_much_audio_is_unread(ends, monkeypatch):
     monkeypatch.setattr(kept, "MAX_UNREAD_SAMPLES", 1_600)
     audio = KeptAudio()
     await audio.put(samples(0, 1_600))
@@ -79,7 +79,7 @@ async def test_whoever_puts_too_much_waits_until_it_is_read_or_over(ends, monkey
     await putting
 
 
-async def test_no_more_is_forgotten_than_there_is():
+async def test_forgetting_stops_at_the_newest_sample():
     audio = KeptAudio()
     await audio.put(samples(0, 100))
     audio.forget_before(10_000)
@@ -97,7 +97,7 @@ STEPS = st.lists(
 
 @settings(max_examples=100, deadline=None)
 @given(start=st.integers(0, 1_000), steps=STEPS)
-def test_whatever_is_put_forgotten_and_read_again_is_the_same(start, steps):
+def test_audio_that_is_read_again_is_the_same(start, steps):
     async def go() -> None:
         audio, end, forgotten = KeptAudio(start), start, start
         readers: list[tuple[asyncio.Task[bytes], int]] = []
@@ -121,7 +121,7 @@ def test_whatever_is_put_forgotten_and_read_again_is_the_same(start, steps):
     asyncio.run(go())
 
 
-async def test_who_waits_for_more_hears_of_it_or_of_the_end():
+async def test_waiting_for_audio_ends_with_more_or_with_the_end():
     audio = KeptAudio(50)
     await audio.put(samples(50, 100))
     assert await audio.continues_after(99)

@@ -95,7 +95,7 @@ def imports_of(path, module, is_package):
 
 
 def violations(module, imported):
-    """Say what is wrong with the imports of a module."""
+    """Yield the errors in the imports of a module."""
     layer = layer_of(module)
     allowed, forbidden = LAYERS[layer]
     for name in imported:

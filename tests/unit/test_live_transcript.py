@@ -1,4 +1,4 @@
-"""What the draft's side knows of live text: what is final, what may change, and where another would go on."""
+"""Live transcripts: final text, text that may change, and the position to continue from."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from specwhisper.types import (
     WindowOpened,
     WordAlignment,
 )
-from tests.live import BEGIN, ENDED, Heard, Speaker, letters, mark, said
+from tests.live import BEGIN, ENDED, ScriptedWindows, Speaker, letters, mark, said
 
 
-class Followed(Heard):
+class Followed(ScriptedWindows):
     """Live windows, and a transcript that follows what they decide."""
 
     def __init__(self, live: LiveOptions | None = None, vocabulary=SPOKEN, **options) -> None:
@@ -38,19 +38,19 @@ class Followed(Heard):
         self.segments: list[Segment] = []
         self.reused: tuple[int, ...] = ()
 
-    def hear(self, to_s, *marks, is_last=False) -> None:
-        super().hear(to_s, *marks, is_last=is_last)
+    def append(self, to_s, *marks, is_last=False) -> None:
+        super().append(to_s, *marks, is_last=is_last)
         self.transcript.num_samples = self.received_samples
 
     def open(self) -> Window:
-        """Open the window that is ready, and tell of it."""
+        """Open the window that is ready, and report it to the transcript."""
         num_final = self.windows.num_final
         window = super().open()
         assert self.transcript.observe(WindowOpened(window, None, self.reused, num_final)) == []
         return window
 
     def write(self, tokens: Sequence[int], pieces: Sequence[int] = (1000,), **judged) -> list[Segment]:
-        """Tell of tokens in commits of so many, the last of which closes the window."""
+        """Report tokens in commits of the given sizes, the last of which closes the window."""
         window, at, number = self.opened, 0, 0
         closed = self.close(tokens, **judged)
         self.reused = closed.reused
@@ -84,26 +84,26 @@ def spoken(text: str) -> str:
 
 
 class TestFinal:
-    def test_segments_are_what_each_step_has_settled(self):
+    def test_segments_are_the_text_that_each_step_makes_final(self):
         followed = Followed()
-        followed.hear(0.5, mark(BEGIN, 0))
+        followed.append(0.5, mark(BEGIN, 0))
         assert followed.step(0.0, "AB", 0.4, ".") == []
-        followed.hear(1.0)
+        followed.append(1.0)
         (segment,) = followed.step(0.0, "ABC", 0.8, ".")
         assert (segment.tokens, segment.text, segment.utterance) == (said("AB"), spoken("AB"), 1)
         assert not segment.is_utterance_end
-        followed.hear(1.5, mark(ENDED, 1.5))
+        followed.append(1.5, mark(ENDED, 1.5))
         (segment,) = followed.step(0.0, "AB", 0.4, 0.4, "CD", 1.4, ".")
         assert (segment.tokens, segment.is_utterance_end) == (said("CD"), True)
 
-    def test_an_utterance_without_text_is_told_to_have_ended(self):
+    def test_an_utterance_without_text_ends_with_an_empty_segment(self):
         followed = Followed(no_speech_threshold=0.5)
-        followed.hear(1.0, mark(BEGIN, 0), mark(ENDED, 1.0))
+        followed.append(1.0, mark(BEGIN, 0), mark(ENDED, 1.0))
         (segment,) = followed.step("AB.", no_speech_prob=0.9)
         assert (segment.text, segment.tokens, segment.is_utterance_end) == ("", (), True)
         assert followed.transcript.position == LivePosition(SAMPLE_RATE, 1)
 
-    def test_confidence_and_what_a_window_is_judged_by_are_told(self):
+    def test_segments_have_confidence_and_scores_of_their_window(self):
         transcript = LiveTranscript(SPOKEN)
         window = Window(0, 100, 50, (SPOKEN.start_of_transcript,), 40, temperature=0.3)
         transcript.observe(WindowOpened(window))
@@ -125,19 +125,19 @@ class TestFinal:
         ]
         assert (segment.start_s, segment.end_s) == (0.1, 0.5)
 
-    def test_the_language_is_the_windows(self):
+    def test_the_language_is_that_of_the_window(self):
         followed = Followed(vocabulary=SPOKEN_MULTILINGUAL, language="de")
         assert followed.transcript.language == "en"
-        followed.hear(0.5, mark(BEGIN, 0))
+        followed.append(0.5, mark(BEGIN, 0))
         followed.open()
         assert followed.transcript.language == "de"
         followed.write(said("A."))
 
-    def test_steps_tell_what_was_heard_and_in_how_many_passes(self):
+    def test_steps_have_their_span_and_number_of_forward_passes(self):
         followed = Followed(temperatures=(0.0, 0.5), compression_ratio_threshold=1.0)
-        followed.hear(0.6, mark(BEGIN, 0.1))
+        followed.append(0.6, mark(BEGIN, 0.1))
         followed.step("A.")
-        followed.hear(5.1, mark(ENDED, 5.1))
+        followed.append(5.1, mark(ENDED, 5.1))
         for _ in range(2):
             followed.open()
             followed.write(said("ABABABABABAB."), (5,))
@@ -164,7 +164,7 @@ class TestTimes:
             ((0.8, "A", 0.2, "."), 1, 2, (0.8, 0.8)),  # no earlier than what is before it
         ],
     )
-    def test_they_are_those_that_were_written_and_in_proportion_between(self, parts, start, end, expected):
+    def test_they_are_the_timestamps_and_interpolated_between_them(self, parts, start, end, expected):
         transcript = LiveTranscript(SPOKEN)
         transcript.observe(WindowOpened(Window(0, 200, 100, (SPOKEN.start_of_transcript,), 40)))
         tokens = said(*parts)
@@ -172,19 +172,19 @@ class TestTimes:
         (segment,) = transcript.observe(commit)
         assert (segment.start_s, segment.end_s) == tuple(round(2 + at_s, 2) for at_s in expected)
 
-    def test_what_is_not_final_lies_behind_it(self):
+    def test_the_span_of_text_that_may_change_follows_final_text(self):
         followed = Followed()
-        followed.hear(1.0, mark(BEGIN, 0), mark(ENDED, 1.0))
+        followed.append(1.0, mark(BEGIN, 0), mark(ENDED, 1.0))
         assert followed.transcript.span_s == (0.0, 1.0)
         followed.step(0.0, "A", 0.6, ".")
-        followed.hear(3.0)
+        followed.append(3.0)
         assert followed.transcript.span_s == (1.0, 3.0)
 
 
-class TestWhatMayChange:
-    def test_verified_text_is_what_is_written_behind_final_text(self):
+class TestVerifiedAndDraftText:
+    def test_verified_text_follows_final_text(self):
         followed = Followed()
-        followed.hear(0.5, mark(BEGIN, 0))
+        followed.append(0.5, mark(BEGIN, 0))
         followed.open()
         transcript = followed.transcript
         assert transcript.verified_text == ""
@@ -192,15 +192,15 @@ class TestWhatMayChange:
         assert transcript.verified_text == spoken("A")
         followed.write(said(0.0, "AB", 0.4, "."))
         assert transcript.verified_text == spoken("AB")
-        followed.hear(1.0)
+        followed.append(1.0)
         followed.step(0.0, "ABC", 0.9, ".")
         assert transcript.verified_text == spoken("C")
 
-    def test_what_the_last_step_wrote_stands_until_it_is_contradicted(self):
+    def test_text_of_the_last_step_stays_until_a_commit_contradicts_it(self):
         followed = Followed()
-        followed.hear(0.5, mark(BEGIN, 0))
+        followed.append(0.5, mark(BEGIN, 0))
         followed.step(0.0, "ABC.")
-        followed.hear(1.0)
+        followed.append(1.0)
         followed.partly(0.0, "A")
         assert followed.transcript.verified_text == spoken("ABC")
         followed.write(said(0.0, "AD."), (2,))
@@ -208,37 +208,37 @@ class TestWhatMayChange:
             "D"
         )  # A is final, and nothing of the last step left
 
-    def test_what_failed_is_no_text(self):
+    def test_text_of_a_skipped_step_is_dropped(self):
         followed = Followed(no_speech_threshold=0.5)
-        followed.hear(0.5, mark(BEGIN, 0))
+        followed.append(0.5, mark(BEGIN, 0))
         followed.step("ABC.", no_speech_prob=0.9)
         assert followed.transcript.verified_text == ""
-        followed.hear(1.0)
+        followed.append(1.0)
         followed.open()
         assert followed.transcript.verified_text == ""
 
-    def test_draft_text_follows_what_is_verified(self):
+    def test_draft_text_follows_verified_text(self):
         followed = Followed()
         transcript = followed.transcript
-        followed.hear(0.5, mark(BEGIN, 0))
+        followed.append(0.5, mark(BEGIN, 0))
         window = followed.open()
         transcript.update_belief(window, said(0.0, "ABCD"))
         assert (transcript.verified_text, transcript.draft_text) == ("", spoken("ABCD"))
         transcript.observe(Commit(0, 0, said(0.0, "AB"), (0.0,) * 3))
         assert (transcript.verified_text, transcript.draft_text) == (spoken("AB"), spoken("CD"))
 
-    def test_draft_text_that_is_contradicted_is_gone(self):
+    def test_draft_text_is_dropped_when_a_commit_contradicts_it(self):
         followed = Followed()
-        followed.hear(0.5, mark(BEGIN, 0))
+        followed.append(0.5, mark(BEGIN, 0))
         window = followed.open()
         followed.transcript.update_belief(window, said(0.0, "ABCD"))
         followed.transcript.observe(Commit(0, 0, said(0.0, "X"), (0.0,) * 2))
         assert followed.transcript.draft_text == ""
 
-    def test_draft_text_of_newer_audio_counts_and_of_older_does_not(self):
+    def test_draft_text_of_newer_audio_replaces_that_of_older_audio(self):
         followed = Followed()
         transcript = followed.transcript
-        followed.hear(0.5, mark(BEGIN, 0))
+        followed.append(0.5, mark(BEGIN, 0))
         window = followed.open()
         newer = replace(window, id=1, num_frames=100)
         transcript.update_belief(newer, said(0.0, "ABC"))
@@ -247,10 +247,10 @@ class TestWhatMayChange:
         transcript.update_belief(window, said(0.0, "ABD"))
         assert transcript.draft_text == spoken("C")
 
-    def test_draft_text_of_an_utterance_that_has_ended_is_gone(self):
+    def test_draft_text_is_dropped_when_its_utterance_ends(self):
         followed = Followed()
         transcript = followed.transcript
-        followed.hear(0.5, mark(BEGIN, 0), mark(ENDED, 0.5))
+        followed.append(0.5, mark(BEGIN, 0), mark(ENDED, 0.5))
         window = followed.open()
         transcript.update_belief(replace(window, id=1, num_frames=100), said(0.0, "ABC"))
         followed.write(said(0.0, "AB."))
@@ -258,31 +258,33 @@ class TestWhatMayChange:
         transcript.update_belief(replace(window, id=2, num_frames=150), said(0.0, "ABC"))
         assert transcript.draft_text == ""
 
-    def test_draft_text_from_before_a_cut_is_gone(self):
+    def test_draft_text_from_before_a_cut_is_dropped(self):
         followed = Followed(LiveOptions(trim_ms=1_000))
         transcript = followed.transcript
-        followed.hear(1.5, mark(BEGIN, 0))
+        followed.append(1.5, mark(BEGIN, 0))
         followed.step(0.0, "AB", 1.0, 1.0, "CD.")
-        followed.hear(2.0)
+        followed.append(2.0)
         window = followed.open()
-        followed.hear(2.5)
-        foreseen = replace(window, id=window.id + 1, num_frames=250)
-        transcript.update_belief(foreseen, said(0.0, "AB", 1.0, 1.0, "CDEF"))
+        followed.append(2.5)
+        predicted = replace(window, id=window.id + 1, num_frames=250)
+        transcript.update_belief(predicted, said(0.0, "AB", 1.0, 1.0, "CDEF"))
         followed.write(said(0.0, "AB", 1.0, 1.0, "CDE."))
         assert transcript.draft_text == spoken("F")
         window = followed.open()
         assert window.start_frame == 100
         assert transcript.draft_text == ""
-        transcript.update_belief(foreseen, said(0.0, "AB", 1.0, 1.0, "CDEFG"))  # it had not heard yet
+        transcript.update_belief(
+            predicted, said(0.0, "AB", 1.0, 1.0, "CDEFG")
+        )  # the draft had not applied the commit yet
         assert transcript.draft_text == ""
         transcript.update_belief(window, said(0.0, "CDEF"))
         assert transcript.draft_text == spoken("F")
 
 
 class TestMessages:
-    def test_commits_may_repeat_what_was_committed(self):
+    def test_commits_may_repeat_tokens(self):
         followed = Followed()
-        followed.hear(0.5, mark(BEGIN, 0))
+        followed.append(0.5, mark(BEGIN, 0))
         followed.open()
         for end in (2, 1, 2):
             followed.transcript.observe(Commit(0, 0, said("ABC")[:end], (0.0,) * end))
@@ -290,14 +292,14 @@ class TestMessages:
 
     def test_a_gap_is_refused(self):
         followed = Followed()
-        followed.hear(0.5, mark(BEGIN, 0))
+        followed.append(0.5, mark(BEGIN, 0))
         followed.open()
         with pytest.raises(InvalidCandidates, match="at position 3 leaves a gap after 0"):
             followed.transcript.observe(Commit(0, 3, said("A"), (0.0,)))
 
-    def test_commits_of_other_windows_say_nothing(self):
+    def test_commits_of_other_windows_are_ignored(self):
         followed = Followed()
-        followed.hear(0.5, mark(BEGIN, 0))
+        followed.append(0.5, mark(BEGIN, 0))
         followed.open()
         late = Commit(7, 0, said("A."), (0.0, 0.0), is_final=True, step=Step(1, 0, 1, True))
         assert followed.transcript.observe(late) == []
@@ -308,7 +310,7 @@ class TestMessages:
 
     @settings(max_examples=200)
     @given(data=st.data())
-    def test_whatever_a_target_says_final_times_go_on_and_nothing_breaks(self, data):
+    def test_final_times_are_in_order_whatever_a_target_sends(self, data):
         transcript = LiveTranscript(SPOKEN)
         tokens = st.lists(st.sampled_from([0, 1, 20, END, TIME, TIME + 50, TIME + 1_500]), max_size=6)
         places, ids = st.integers(0, 7), st.integers(0, 2)
@@ -369,7 +371,7 @@ hypotheses = st.lists(
     pieces=st.lists(st.integers(1, 5), min_size=1, max_size=3),
     temperatures=st.sampled_from([(0.0,), (0.0, 0.3)]),
 )
-def test_the_transcript_knows_what_the_windows_know(data, trim_ms, reuses_candidates, pieces, temperatures):
+def test_the_transcript_agrees_with_the_windows(data, trim_ms, reuses_candidates, pieces, temperatures):
     followed = Followed(
         LiveOptions(trim_ms=trim_ms, reuses_candidates=reuses_candidates),
         temperatures=temperatures,
@@ -381,7 +383,7 @@ def test_the_transcript_knows_what_the_windows_know(data, trim_ms, reuses_candid
     for _ in range(data.draw(st.integers(1, 10))):
         at_s += data.draw(st.sampled_from([0.1, 0.5, 1.3, 31.0]))
         events = st.builds(mark, st.sampled_from([BEGIN, BEGIN, ENDED]), st.just(at_s - 0.05))
-        followed.hear(at_s, *data.draw(st.lists(events, max_size=2)))
+        followed.append(at_s, *data.draw(st.lists(events, max_size=2)))
         if not followed.ready:
             continue
         window = followed.open()
@@ -400,12 +402,12 @@ def test_the_transcript_knows_what_the_windows_know(data, trim_ms, reuses_candid
         for segment in followed.write(tokens, pieces, **probs):
             assert end_s <= segment.start_s <= segment.end_s <= followed.received_samples / SAMPLE_RATE + 0.01
             end_s = segment.end_s
-        told = {segment.utterance: [] for segment in followed.segments}
+        found = {segment.utterance: [] for segment in followed.segments}
         for segment in followed.segments:
-            told[segment.utterance] += [token for token in segment.tokens if token < END]
+            found[segment.utterance] += [token for token in segment.tokens if token < END]
             assert segment.text == SPOKEN.decode(segment.tokens)
-        assert {number: text for number, text in told.items() if text} == {
-            number: text for number, text in followed.told.items() if text
+        assert {number: text for number, text in found.items() if text} == {
+            number: text for number, text in followed.final.items() if text
         }
         transcript.update_belief(window, tuple(tokens))
         assert transcript.draft_text == "", "the window is closed"
@@ -419,7 +421,7 @@ def test_the_transcript_knows_what_the_windows_know(data, trim_ms, reuses_candid
     breaks=st.lists(st.integers(1, 100), min_size=1, max_size=4),
     within=st.booleans(),
 )
-def test_another_goes_on_from_a_position_without_a_word_lost_or_repeated(
+def test_a_session_continues_from_a_position_without_losing_or_repeating_a_word(
     num_words, step_ms, trim_ms, breaks, within
 ):
     """Wherever the first one breaks, also within a window."""
@@ -430,10 +432,10 @@ def test_another_goes_on_from_a_position_without_a_word_lost_or_repeated(
     for num_steps in [*breaks, 10_000]:
         followed = Followed(live)
         at_s = live.position.start_sample / SAMPLE_RATE
-        followed.hear(at_s, mark(BEGIN, at_s))
+        followed.append(at_s, mark(BEGIN, at_s))
         for number in range(num_steps):
             at_s = min(end_s, at_s + 0.3)
-            followed.hear(at_s, is_last=at_s == end_s)
+            followed.append(at_s, is_last=at_s == end_s)
             while followed.ready:
                 window = followed.open()
                 tokens = speaker.write(window.start_frame, window.num_frames, number, None)
@@ -441,7 +443,7 @@ def test_another_goes_on_from_a_position_without_a_word_lost_or_repeated(
             if at_s == end_s:
                 break
         if within and at_s < end_s:
-            followed.hear(min(end_s, at_s + 2))
+            followed.append(min(end_s, at_s + 2))
             if followed.ready:
                 followed.open()
         words += [token for segment in followed.segments for token in segment.tokens if token < END]

@@ -1,4 +1,4 @@
-"""Options that cannot be meant are refused in one clear sentence."""
+"""Invalid options are refused in one clear sentence."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from specwhisper.options import (
         ({"temperatures": ("hot",)}, "it must be a number, or several"),
     ],
 )
-def test_what_cannot_be_meant(options: dict, message: str):
+def test_invalid_values_are_refused(options: dict, message: str):
     with pytest.raises(InvalidRequest, match=message):
         DecodingOptions(**options)
 
@@ -110,7 +110,7 @@ def test_steps_too_small_are_refused(increment):
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 1.5])
 @pytest.mark.parametrize("increment", [0, 0.0, -0.2, 1e-300, 5e-324])
-def test_steps_lead_upwards(temperature, increment):
+def test_steps_are_positive(temperature, increment):
     with pytest.raises(InvalidRequest, match=r"_increment_on_fallback is .*: it must be at least 1e-06, or"):
         fallback_temperatures(temperature, increment)
 
@@ -133,9 +133,9 @@ def test_a_temperature_may_stand_alone():
 
 
 class TestKeywords:
-    """As users of other Whispers write them."""
+    """As users of other Whisper programs write them."""
 
-    def test_what_is_given_goes_before_the_defaults(self):
+    def test_given_options_override_the_defaults(self):
         defaults = {"temperatures": (0.5,), "top_k": 3}
         assert options_from(defaults, {"top_k": 4}) == DecodingOptions(temperatures=(0.5,), top_k=4)
         assert options_from(defaults, {"temperature": 0.1}).temperatures == (0.1,)
@@ -145,7 +145,7 @@ class TestKeywords:
         with pytest.raises(InvalidRequest, match="Both temperature and temperatures"):
             options_from({}, {"temperature": 0.1, "temperatures": (0.2,)})
 
-    def test_an_unknown_option_is_told_with_the_choice(self):
+    def test_an_unknown_option_is_refused_with_the_known_ones(self):
         with pytest.raises(InvalidRequest, match=r"There is no option 'langage'; there are .*language"):
             options_from({}, {"langage": "en"})
 

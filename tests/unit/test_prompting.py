@@ -1,4 +1,4 @@
-"""What stands before a window: the caller's words and the text so far."""
+"""The prompt of a window: the caller's words and the text before it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def previous(words: PromptText = NOTHING, *, condition: bool = True) -> Previous
     return PreviousText(VOCABULARY, words, condition=condition)
 
 
-def test_nothing_stands_before_the_first_window():
+def test_the_first_window_has_no_previous_text():
     assert previous().prefix() == previous(condition=False).prefix() == ()
 
 
-def test_text_is_remembered_with_its_times_but_once_where_they_are_doubled():
+def test_text_is_kept_with_its_timestamps_and_doubled_ones_once():
     made = previous()
     made.append([[TIME, 3, TIME + 5], [TIME + 5, 4, TIME + 9, TIME + 9]], 0.0)
     assert made.prefix() == (PREV, TIME, 3, TIME + 5, TIME + 5, 4, TIME + 9)
 
 
-def test_only_as_much_as_fits_into_half_a_window():
+def test_previous_text_is_limited_to_half_a_window():
     made = previous(WORDS)
     made.append([[3] * 100], 0.0)
     assert made.prefix() == (PREV, *[3] * (VOCABULARY.max_length // 2 - 1))
@@ -54,7 +54,7 @@ def test_words_that_stay_leave_every_window_room_to_write_in(num_given, is_carri
     assert len(window.prompt) == 1 + num_given + min(31, 47 - num_given) + 1
 
 
-def test_what_was_sampled_hot_is_not_believed_but_remembered():
+def test_text_of_a_high_temperature_is_kept_for_later_prompts():
     made = previous()
     made.append([[3]], 0.6)
     assert made.prefix() == ()
@@ -86,7 +86,7 @@ def test_a_carried_prompt_and_hotwords_stay_in_front():
     assert previous(HOT).prefix() == (PREV, 9, 1, 2)
 
 
-def test_another_target_goes_on_with_what_was_remembered():
+def test_another_target_continues_with_the_previous_text():
     made, other = previous(WORDS), previous(WORDS)
     made.append([[3, 4]], 0.0)
     other.resume(made.tokens)

@@ -25,14 +25,14 @@ def answered(tracker: ResumeTracker, opened: WindowOpened) -> list[tuple[int, in
     return [(answer.window_id, answer.candidates_received, answer.held) for answer in answers]
 
 
-def test_what_was_on_its_way_is_lost():
+def test_candidates_in_flight_are_lost():
     tracker = begun()
     tracker.propose(Candidates(1, 2, 2, (7,), number=2))
     tracker.migrate()
     assert answered(tracker, OPENED) == [(1, 2, 2)]
 
 
-def test_what_comes_before_the_new_target_has_named_the_window_is_lost():
+def test_candidates_before_the_window_is_reopened_are_lost():
     """It drops candidates for a window that it has not opened yet."""
     tracker = begun()
     tracker.migrate()
@@ -42,7 +42,7 @@ def test_what_comes_before_the_new_target_has_named_the_window_is_lost():
     assert tracker.is_reopened
 
 
-def test_what_comes_behind_that_is_not():
+def test_candidates_after_the_window_is_reopened_are_not_lost():
     tracker = begun()
     tracker.migrate()
     assert answered(tracker, OPENED) == [(1, 1, 2)]
@@ -52,18 +52,18 @@ def test_what_comes_behind_that_is_not():
     assert answered(tracker, NEXT) == []
 
 
-def test_what_was_meant_for_the_next_window_is_lost_with_it():
+def test_candidates_of_a_predicted_window_are_lost():
     tracker = begun()
     tracker.observe(Commit(1, 2, (9,), candidates_received=1, held=3, is_final=True))
     tracker.migrate()
     tracker.propose(Candidates(2, 0, 0, (4,), number=1, start_frame=2_800))
-    assert answered(tracker, OPENED) == [], "the window is complete: nobody drafts in it any more"
+    assert answered(tracker, OPENED) == [], "the window is complete: no draft proposes tokens for it"
     assert tracker.observe(Commit(1, 2, (9,), is_final=True)) == [], "which is known"
     assert answered(tracker, NEXT) == [(2, 1, 0)]
 
 
-def test_a_target_that_writes_a_last_token_once_more_need_not_wait_for_candidates():
-    """Nobody drafts in a window that is complete."""
+def test_a_target_that_repeats_a_last_token_is_sent_an_empty_block():
+    """No draft proposes tokens for a window that is complete."""
     tracker = begun()
     tracker.observe(Commit(1, 2, (9,), candidates_received=1, held=3, is_final=True))
     tracker.migrate()
@@ -77,7 +77,7 @@ def test_a_target_that_writes_a_last_token_once_more_need_not_wait_for_candidate
     assert open_one.pop_pending_block() is None, "the draft goes on there"
 
 
-def test_who_has_heard_of_no_window_begins_anew():
+def test_a_session_without_a_window_begins_anew():
     tracker = ResumeTracker(max_ahead_tokens=16)
     tracker.migrate()
     assert tracker.is_reopened and tracker.resume() is None

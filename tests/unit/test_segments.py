@@ -90,13 +90,13 @@ def test_a_single_pair_of_times_is_one_segment_to_its_end():
     assert cut([*tokens, END]) == ([(0.0, 4.0, tokens)], 3000, [])
 
 
-def test_times_that_meet_part_segments():
+def test_a_pair_of_timestamps_separates_segments():
     tokens = [time(0), A, time(2), time(2), B, time(5)]
     segments = [(0.0, 2.0, [time(0), A, time(2)]), (2.0, 5.0, [time(2), B, time(5)])]
     assert cut(tokens) == (segments, 3000, [])
 
 
-def test_what_follows_the_last_pair_is_decoded_again():
+def test_text_after_the_last_pair_is_decoded_again():
     tokens = [time(0), A, time(2), time(2), B, C]
     assert cut([*tokens, END], start_frame=100) == ([(1.0, 3.0, tokens[:4])], 200, [B, C])
 

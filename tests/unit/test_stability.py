@@ -1,4 +1,4 @@
-"""What of a hypothesis is final, and where it goes on behind final text that it words differently."""
+"""The stable part of a hypothesis, and where it continues final text that it words differently."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class TestContinuation:
             ("AB", "XYZ", "Z"),  # nothing is alike: as many are left out
             ("Aa", "AaaB", "B"),  # the word has grown: its rest is not a word of its own
             ("AaB", "AbBC", "C"),
-            ("ABAB", "ABABAB", "AB"),  # what is said twice is told twice
+            ("ABAB", "ABABAB", "AB"),  # words that are spoken twice are written twice
         ],
     )
-    def test_text_goes_on_behind_the_closest_match(self, final, text, rest):
+    def test_text_continues_after_the_closest_match(self, final, text, rest):
         assert text[continuation(ids(final), ids(text), begins) :] == rest
 
     @given(final=token_lists, text=token_lists)
@@ -76,7 +76,7 @@ class TestContinuation:
         assert start == len(final) or start == min(same_end, key=lambda i: (abs(i - len(final)), -i))
 
     @given(final=token_lists, text=token_lists)
-    def test_nothing_begins_within_a_word(self, final, text):
+    def test_no_continuation_begins_within_a_word(self, final, text):
         start = continuation(final, text, begins)
         free = continuation(final, text, always)
         assert 0 <= free <= start <= len(text)
@@ -121,7 +121,7 @@ class TestAgreed:
         assert now[: agreed(ids(before), ids(now), begins)] == shared
 
     @given(before=token_lists, now=token_lists)
-    def test_what_is_shared_is_the_same_whoever_came_first(self, before, now):
+    def test_agreement_is_symmetric(self, before, now):
         count = agreed(before, now, begins)
         assert count == agreed(now, before, begins)
         assert before[:count] == now[:count]
@@ -147,7 +147,7 @@ class TestAttended:
         [
             ([100, 200, 300], "ABC", "ABC"),
             ([100, 200, 501], "ABC", "AB"),
-            ([100, 501, 300], "ABC", "A"),  # the first that looks behind it ends all
+            ([100, 501, 300], "ABC", "A"),  # the first word that attends to later audio ends the stable text
             ([501, 100, 100], "ABC", ""),
             ([100, 200, 501], "AaB", "Aa"),
             ([100, 501, 100], "AaB", ""),  # not half a word
@@ -155,11 +155,11 @@ class TestAttended:
             ([], "", ""),
         ],
     )
-    def test_words_before_the_first_that_looks_at_the_last_moments(self, attended_ms, text, stable):
+    def test_words_before_the_first_that_attends_to_the_end_are_stable(self, attended_ms, text, stable):
         assert text[: attended(attended_ms, 500, ids(text), begins)] == stable
 
     @given(text=token_lists, data=st.data())
-    def test_where_the_decoder_looks_earlier_no_less_is_stable(self, text, data):
+    def test_earlier_attention_makes_no_less_text_stable(self, text, data):
         times = st.lists(st.integers(0, 1000), min_size=len(text), max_size=len(text))
         looked, earlier = data.draw(times), data.draw(times)
         earliest = [min(pair) for pair in zip(looked, earlier, strict=True)]

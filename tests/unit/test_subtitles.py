@@ -93,13 +93,13 @@ def test_without_a_layout_a_segment_is_a_cue():
     assert list(cues([SEGMENT], Layout())) == [Cue(0.0, 2.0, "Hi <you> & all")]
 
 
-def test_what_a_transcript_says_is_never_markup():
+def test_text_of_a_transcript_is_never_markup():
     words = (Word(0.0, 0.5, " <u>"), Word(0.5, 0.9, " x"))
     written = to_vtt([Segment(0.0, 1.0, (), " <u> x", words=words)], Layout(highlight_words=True))
     assert "<u>&lt;u></u> x" in written
 
 
-def test_each_word_is_underlined_while_it_is_said():
+def test_each_word_is_underlined_while_it_is_spoken():
     assert to_vtt([SEGMENT], Layout(highlight_words=True)).splitlines()[2:4] == [
         "00:00:00.000 --> 00:00:00.500",
         "<u>Hi</u> &lt;you> &amp; all",
@@ -115,6 +115,6 @@ def test_each_word_is_underlined_while_it_is_said():
         ({"max_words_per_line": 2, "max_line_width": 9}, "contradict each other"),
     ],
 )
-def test_what_has_no_effect_is_refused(layout, message):
+def test_options_without_effect_are_refused(layout, message):
     with pytest.raises(InvalidRequest, match=message):
         Layout(**layout)

@@ -51,7 +51,7 @@ def test_a_correction_takes_the_rest_of_the_draft_with_it(builder):
     assert (builder.verified_text, builder.draft_text) == ("ad", "")
 
 
-def test_candidates_about_the_past_or_behind_a_gap_are_not_shown(builder):
+def test_candidates_before_the_committed_end_or_after_a_gap_are_not_shown(builder):
     builder.observe(commit(0, A, B))
     builder.observe(candidates(0, C, D))
     builder.observe(candidates(3, C))
@@ -102,7 +102,7 @@ def test_a_repeated_commit_adds_only_what_is_new(builder):
     assert builder.draft_text == "d"
 
 
-def test_a_commit_behind_a_gap_is_refused(builder):
+def test_a_commit_after_a_gap_is_refused(builder):
     builder.observe(commit(0, A))
     with pytest.raises(InvalidCandidates, match="position 2 leaves a gap after 1"):
         builder.observe(commit(2, C))

@@ -1,4 +1,4 @@
-"""Utterances follow the marks, whatever marks come, and tell up to where to decode."""
+"""Utterances follow any marks, and name the sample up to which to decode."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def at(event: VoiceEvent, seconds: float) -> VoiceMark:
     return VoiceMark(event, round(seconds * SAMPLE_RATE))
 
 
-def heard(*pieces: tuple[float, list[VoiceMark]], **kwargs) -> Utterances:
-    """Hear pieces of audio that reach to so many seconds, with their marks."""
+def followed(*pieces: tuple[float, list[VoiceMark]], **kwargs) -> Utterances:
+    """Return utterances after pieces of audio: the end of each in seconds, and its marks."""
     utterances = Utterances(**kwargs)
     for end_s, marks in pieces:
         utterances.append_audio(round(end_s * SAMPLE_RATE), marks)
@@ -40,11 +40,11 @@ class TestStepEnd:
         ("received", "expected"),
         [(0, 0), (999, 0), (1_000, 0), (8_999, 0), (9_000, 8_960), (17_000, 16_960), (99_999, 96_960)],
     )
-    def test_while_somebody_speaks_it_is_a_multiple_of_a_step_behind_the_begin(self, received, expected):
+    def test_during_speech_it_is_a_multiple_of_a_step_after_the_start(self, received, expected):
         end = Utterance(1, 1_000).step_end(received, STEP)
         assert end == max(expected, 1_000 // HOP_SAMPLES * HOP_SAMPLES)
 
-    def test_at_a_pause_it_is_there_and_at_the_end_it_is_there(self):
+    def test_it_is_the_pause_or_the_end_of_the_utterance(self):
         assert Utterance(1, 0, pause_sample=20_000).step_end(30_000, STEP) == 20_000
         assert Utterance(1, 0, pause_sample=20_000, end_sample=20_200).step_end(30_000, STEP) == 20_160
         assert Utterance(1, 0, end_sample=20_200).step_end(30_000, STEP) == 20_160
@@ -54,9 +54,7 @@ class TestStepEnd:
         received=st.integers(0, 10**9),
         step_ms=st.integers(100, 10_000),
     )
-    def test_it_lies_within_what_has_come_and_at_most_a_step_and_a_frame_before_it(
-        self, start, received, step_ms
-    ):
+    def test_it_lies_at_most_a_step_and_a_frame_before_the_newest_sample(self, start, received, step_ms):
         step = step_ms * SAMPLE_RATE // 1000
         end = Utterance(1, start).step_end(received, step)
         assert end % HOP_SAMPLES == 0
@@ -68,78 +66,81 @@ class TestStepEnd:
 
 class TestMarks:
     def test_utterances_follow_each_other(self):
-        utterances = heard((1, [at(BEGIN, 0.5)]), (3, [at(PAUSE, 2), at(END, 2)]), (5, [at(BEGIN, 4.5)]))
+        utterances = followed((1, [at(BEGIN, 0.5)]), (3, [at(PAUSE, 2), at(END, 2)]), (5, [at(BEGIN, 4.5)]))
         assert spans(utterances) == [(1, 0.5, 2.0), (2, 4.5, None)]
 
-    def test_several_wait_while_the_first_is_not_done_with(self):
+    def test_several_wait_while_the_first_is_not_complete(self):
         marks = [mark for i in range(5) for mark in (at(BEGIN, i), at(END, i + 0.5))]
-        assert spans(heard((5, marks))) == [(i + 1, float(i), i + 0.5) for i in range(5)]
+        assert spans(followed((5, marks))) == [(i + 1, float(i), i + 0.5) for i in range(5)]
 
     def test_a_begin_within_an_utterance_ends_its_pause(self):
-        utterances = heard((3, [at(BEGIN, 0), at(PAUSE, 2)]))
+        utterances = followed((3, [at(BEGIN, 0), at(PAUSE, 2)]))
         assert utterances.current == Utterance(1, 0, pause_sample=2 * SAMPLE_RATE)
         utterances.append_audio(4 * SAMPLE_RATE, [at(BEGIN, 3)])
         assert utterances.current == Utterance(1, 0)
 
     def test_repeated_marks_change_nothing(self):
         marks = [at(BEGIN, 0), at(BEGIN, 0), at(BEGIN, 1), at(PAUSE, 2), at(PAUSE, 2), at(END, 2), at(END, 3)]
-        assert spans(heard((4, marks))) == [(1, 0.0, 2.0)]
+        assert spans(followed((4, marks))) == [(1, 0.0, 2.0)]
 
-    def test_ends_and_pauses_of_nothing_change_nothing(self):
-        utterances = heard((4, [at(END, 1), at(PAUSE, 2), at(END, 3)]))
+    def test_ends_and_pauses_without_an_utterance_are_ignored(self):
+        utterances = followed((4, [at(END, 1), at(PAUSE, 2), at(END, 3)]))
         assert utterances.current is None
         utterances.append_audio(6 * SAMPLE_RATE, [at(BEGIN, 5), at(END, 6), at(PAUSE, 6)])
         assert spans(utterances) == [(1, 5.0, 6.0)]
 
-    def test_an_end_before_the_begin_ends_it_a_frame_behind_that(self):
-        assert spans(heard((4, [at(BEGIN, 3), at(PAUSE, 1), at(END, 1)]))) == [(1, 3.0, 3.01)]
+    def test_an_end_before_the_start_ends_it_a_frame_after_the_start(self):
+        assert spans(followed((4, [at(BEGIN, 3), at(PAUSE, 1), at(END, 1)]))) == [(1, 3.0, 3.01)]
 
     def test_marks_beyond_the_audio_are_taken_for_its_end(self):
-        utterances = heard((4, [at(BEGIN, 3), at(PAUSE, 100)]))
+        utterances = followed((4, [at(BEGIN, 3), at(PAUSE, 100)]))
         assert utterances.current == Utterance(1, 3 * SAMPLE_RATE, pause_sample=4 * SAMPLE_RATE)
         utterances.append_audio(5 * SAMPLE_RATE, [at(END, 100)])
         assert spans(utterances) == [(1, 3.0, 5.0)]
 
     def test_an_utterance_begins_no_earlier_than_the_last_one_ended(self):
-        assert spans(heard((4, [at(BEGIN, 0), at(END, 3), at(BEGIN, 1)]))) == [(1, 0.0, 3.0), (2, 3.0, None)]
-        utterances = heard((4, [at(BEGIN, 0), at(END, 3)]))
+        assert spans(followed((4, [at(BEGIN, 0), at(END, 3), at(BEGIN, 1)]))) == [
+            (1, 0.0, 3.0),
+            (2, 3.0, None),
+        ]
+        utterances = followed((4, [at(BEGIN, 0), at(END, 3)]))
         utterances.finish_current()
         utterances.append_audio(5 * SAMPLE_RATE, [at(BEGIN, 1)])
         assert spans(utterances) == [(2, 3.0, None)]
 
     def test_an_utterance_begins_no_earlier_than_what_is_kept(self):
-        assert spans(heard((100, [at(BEGIN, 0)]))) == [(1, 95.0, None)]
+        assert spans(followed((100, [at(BEGIN, 0)]))) == [(1, 95.0, None)]
 
     def test_the_end_of_the_audio_ends_what_is_open(self):
-        utterances = heard((4, [at(BEGIN, 1)]))
+        utterances = followed((4, [at(BEGIN, 1)]))
         utterances.append_audio(5 * SAMPLE_RATE, [], is_last=True)
         assert utterances.is_complete
         assert spans(utterances) == [(1, 1.0, 5.0)]
 
     def test_the_end_of_the_audio_keeps_an_end_that_is_known(self):
-        utterances = heard((4, [at(BEGIN, 1), at(END, 3)]))
+        utterances = followed((4, [at(BEGIN, 1), at(END, 3)]))
         utterances.append_audio(5 * SAMPLE_RATE, [], is_last=True)
         assert spans(utterances) == [(1, 1.0, 3.0)]
 
     @pytest.mark.parametrize("start_sample", [0, 160_000])
-    def test_where_nothing_was_heard_nobody_spoke(self, start_sample):
-        """As where a session goes on behind the last word, and no audio follows."""
+    def test_without_audio_there_is_no_utterance(self, start_sample):
+        """As for a session that continues after the last word, when no audio follows."""
         utterances = Utterances(start_sample, 3)
         utterances.append_audio(start_sample, [VoiceMark(BEGIN, start_sample)], is_last=True)
         assert utterances.current is None and utterances.is_complete
 
-    def test_an_utterance_of_nothing_is_not_counted(self):
-        utterances = heard((1, [at(BEGIN, 1), at(END, 1), at(BEGIN, 1), at(END, 0)]), (3, [at(BEGIN, 2)]))
+    def test_an_utterance_without_audio_is_not_counted(self):
+        utterances = followed((1, [at(BEGIN, 1), at(END, 1), at(BEGIN, 1), at(END, 0)]), (3, [at(BEGIN, 2)]))
         assert spans(utterances) == [(1, 2.0, None)]
 
-    def test_a_session_goes_on_behind_the_utterances_that_were_complete(self):
-        utterances = heard((11, [at(BEGIN, 9)]), start_sample=10 * SAMPLE_RATE, num_complete=7)
+    def test_a_session_continues_after_the_complete_utterances(self):
+        utterances = followed((11, [at(BEGIN, 9)]), start_sample=10 * SAMPLE_RATE, num_complete=7)
         assert spans(utterances) == [(8, 10.0, None)]
 
 
-class TestWhatIsNeeded:
-    def test_hours_of_silence_leave_nothing_needed_but_a_moment(self):
-        utterances = heard((1, [at(BEGIN, 0), at(END, 1)]))
+class TestNeededFrom:
+    def test_hours_of_silence_leave_five_seconds_needed(self):
+        utterances = followed((1, [at(BEGIN, 0), at(END, 1)]))
         utterances.finish_current()
         for second in range(2, 7_200, 10):
             utterances.append_audio(second * SAMPLE_RATE, [])
@@ -147,7 +148,7 @@ class TestWhatIsNeeded:
             assert utterances.has_fallen_silent == (second > 6)
 
     def test_an_open_utterance_is_needed_from_its_begin(self):
-        utterances = heard((1, [at(BEGIN, 0.5), at(END, 1)]), (60, [at(BEGIN, 59.0)]))
+        utterances = followed((1, [at(BEGIN, 0.5), at(END, 1)]), (60, [at(BEGIN, 59.0)]))
         assert utterances.needed_from == SAMPLE_RATE // 2
         assert not utterances.has_fallen_silent
         utterances.finish_current()
@@ -155,8 +156,8 @@ class TestWhatIsNeeded:
         utterances.finish_current()
         assert utterances.needed_from == 60 * SAMPLE_RATE  # it was given up where it was
 
-    def test_what_was_decoded_is_not_needed_again(self):
-        utterances = heard((4, [at(BEGIN, 0), at(END, 3)]))
+    def test_decoded_audio_is_not_needed_again(self):
+        utterances = followed((4, [at(BEGIN, 0), at(END, 3)]))
         utterances.finish_current()
         assert utterances.needed_from == 3 * SAMPLE_RATE
 
@@ -167,7 +168,7 @@ pieces = st.lists(
 )
 
 
-def test_what_was_passed_over_is_not_needed_again_where_an_utterance_was_none():
+def test_skipped_audio_is_not_needed_after_an_ignored_utterance():
     utterances = Utterances(start_sample=24)
     utterances.append_audio(320, [VoiceMark(BEGIN, 320)])
     assert utterances.needed_from == 320
@@ -176,9 +177,7 @@ def test_what_was_passed_over_is_not_needed_again_where_an_utterance_was_none():
 
 
 @given(pieces=pieces, start_sample=st.integers(0, 10**6), num_complete=st.integers(0, 9), data=st.data())
-def test_whatever_is_marked_utterances_are_in_order_and_lie_in_the_audio(
-    pieces, start_sample, num_complete, data
-):
+def test_utterances_are_in_order_and_within_the_audio_for_any_marks(pieces, start_sample, num_complete, data):
     utterances = Utterances(start_sample, num_complete)
     received, needed, last_number, last_end = start_sample, 0, num_complete, 0
     for length, marked, finishes in pieces:
@@ -210,7 +209,7 @@ def test_whatever_is_marked_utterances_are_in_order_and_lie_in_the_audio(
 
 @given(pieces=pieces)
 def test_as_many_utterances_wait_as_there_are_frames(pieces):
-    """Whoever marks without end what it does not send takes no memory."""
+    """Marks without audio take no memory."""
     utterances = Utterances()
     received = 0
     for length, marked, _ in pieces:

@@ -23,11 +23,11 @@ from specwhisper.wire.versions import CLIENT, LINK, Protocols, check_protocol
         (Protocols(2, 2), Protocols(0), False),  # one that does not say
     ],
 )
-def test_peers_meet_where_both_speak_a_version(one, other, meet):
+def test_peers_work_together_if_both_support_a_version(one, other, meet):
     assert one.meets(other) is other.meets(one) is meet
 
 
-def test_who_refuses_names_all_versions():
+def test_a_refusal_names_all_versions():
     with pytest.raises(
         PairMismatch, match=r"specwhisper 9\) speaks protocol 7 to 8, this target .* speaks 2:"
     ):

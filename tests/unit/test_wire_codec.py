@@ -224,7 +224,7 @@ ROUND_TRIPS = {
 
 @pytest.mark.parametrize("name", ROUND_TRIPS)
 @given(data=st.data())
-def test_what_is_sent_is_what_arrives(name, data):
+def test_decoding_returns_the_encoded_value(name, data):
     value = data.draw(ROUND_TRIPS[name])
     message = getattr(codec, f"{name}_to_proto")(value)
     arrived = type(message).FromString(message.SerializeToString())
@@ -373,7 +373,7 @@ def test_an_infinite_margin_is_a_token_without_alternative():
     assert codec.commit_from_proto(message).margins == (math.inf,)
 
 
-def test_a_window_that_goes_there_and_back_keeps_its_temperature():
+def test_a_window_keeps_its_temperature_both_ways():
     window = Window(1, 0, 100, (), 448, temperature=0.2)
     assert codec.window_from_proto(codec.window_to_proto(window)).temperature == 0.2
 
@@ -408,6 +408,6 @@ def test_no_token_outside_the_vocabulary_reaches_a_model(what, tokens):
             make(impossible)
 
 
-def test_a_window_beyond_all_counting_is_refused():
+def test_a_window_beyond_the_countable_range_is_refused():
     with pytest.raises(InvalidRequest, match="counted up to"):
         codec.resume_from_proto(pb.Resume(window=pb.Window(id=MAX_WINDOW_ID + 1)))

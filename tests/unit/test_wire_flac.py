@@ -27,7 +27,7 @@ def encoded(rate=16_000, shape=(1_000,), subtype="PCM_16", container="FLAC"):
         (b"fLaC and then nonsense", "cannot be decoded"),
     ],
 )
-def test_what_was_not_agreed_is_refused(data, sentence):
+def test_other_formats_are_refused(data, sentence):
     with pytest.raises(InvalidAudio, match=sentence):
         flac.decode(data, max_samples=1_000)
 

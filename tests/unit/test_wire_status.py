@@ -28,7 +28,7 @@ ALL_ERRORS = [
 
 
 class Aborted(Exception):
-    """What a call's context raises to end it."""
+    """The exception with which a call's context ends it."""
 
 
 class FakeContext:
@@ -83,7 +83,7 @@ async def test_every_error_crosses_the_wire_unchanged(kind):
         ("", None),
     ],
 )
-def test_what_a_peer_says_of_when_to_knock_is_read_strictly(said, retry_after_s):
+def test_the_pushback_of_a_peer_is_parsed_strictly(said, retry_after_s):
     full = rpc_error(grpc.StatusCode.RESOURCE_EXHAUSTED, "No room.", ((PUSHBACK_KEY, said),))
     assert error_from_rpc(full, PEER).retry_after_s == retry_after_s
 
@@ -210,7 +210,7 @@ def test_statuses_of_others_become_the_nearest_error(code, details, kind, senten
         ("UNKNOWN", "odd.", False),
     ],
 )
-def test_a_connection_that_broke_is_told_from_one_that_never_was(code, details, is_broken):
+def test_a_broken_connection_differs_from_one_that_was_never_open(code, details, is_broken):
     assert has_broken(rpc_error(grpc.StatusCode[code], details)) is is_broken
     by_the_server = rpc_error(grpc.StatusCode[code], details, [(ERROR_KEY, "TargetUnavailable")])
     assert not has_broken(by_the_server)
@@ -229,8 +229,8 @@ def test_a_name_that_is_no_error_of_ours_is_ignored():
     assert type(error) is errors.SpecWhisperError
 
 
-async def test_what_a_sentence_quotes_stays_on_its_line():
-    """Whoever prints a refusal must not have its terminal written to."""
+async def test_quoted_text_stays_on_one_line():
+    """A refusal that is printed must not control the terminal."""
     context = await ended_by(errors.InvalidRequest("mode is 'a\nb\x1b[2J\x7f': choose another."))
     assert context.details == "mode is 'a\\nb\\x1b[2J\\x7f': choose another."
     restored = error_from_rpc(rpc_error(grpc.StatusCode.INVALID_ARGUMENT, "a\rb"), PEER)
