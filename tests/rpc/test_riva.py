@@ -84,7 +84,7 @@ def read(data: bytes, container: str, subtype: str) -> bytes:
 
 
 async def our_text(draft, pcm: bytes, **config) -> str:
-    """What our own service writes of a recording, asked for what Riva's clients get."""
+    """Return our own service's text of a recording, with the options of Riva's clients."""
     config = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": RATE, **config}
     config["decoding"] = codec.decoding_options_to_proto(LIVE_DECODING)
     config["decoding"].hotwords = config.pop("hotwords", "")
@@ -105,9 +105,9 @@ async def test_a_recording_of_each_format(kind):
         config.sample_rate_hertz = RATE
     async with running_pair() as (target, draft), riva_client(draft) as client:
         response = await client.recognize(data, config)
-        heard = read(data, container, subtype)
+        pcm = read(data, container, subtype)
         if kind != "opus":  # which decoder pads its ends how is not to be decided here
-            assert transcript(response.results) == await our_text(draft, heard)
+            assert transcript(response.results) == await our_text(draft, pcm)
         assert len(response.results) == 1
         assert response.results[0].channel_tag == 1
         assert response.results[0].audio_processed == pytest.approx(3.0, abs=0.01)

@@ -15,7 +15,7 @@ from specwhisper_draft_server.riva.audio import MAX_HEADER_BYTES, StreamedAudio,
 
 RATE = 8_000
 PCM = np.random.default_rng(0).integers(-20_000, 20_000, 999).astype("<i2").tobytes()
-BARE = riva_asr_pb2.RecognitionConfig(encoding="LINEAR_PCM", sample_rate_hertz=RATE)
+RAW = riva_asr_pb2.RecognitionConfig(encoding="LINEAR_PCM", sample_rate_hertz=RATE)
 SILENT = riva_asr_pb2.RecognitionConfig()  # a client that says nothing of its audio
 
 
@@ -31,7 +31,7 @@ def samples_of(file: bytes) -> bytes:
         return bytes(sound.buffer_read(dtype="int16"))
 
 
-def heard(chunks, config) -> tuple[bytes, StreamedAudio]:
+def decoded(chunks, config) -> tuple[bytes, StreamedAudio]:
     audio = StreamedAudio(config)
     pcm = b"".join(audio.push(chunk) for chunk in chunks)
     return pcm + audio.finish(), audio
@@ -52,7 +52,7 @@ FILES = {
 @given(st.sampled_from(sorted(FILES)), st.lists(st.integers(0, 4_000), max_size=20), st.booleans())
 def test_a_wav_file_cut_anywhere(kind, places, is_called_pcm):
     file = FILES[kind]
-    pcm, audio = heard(cut(file, places), BARE if is_called_pcm else SILENT)
+    pcm, audio = decoded(cut(file, places), RAW if is_called_pcm else SILENT)
     assert pcm == samples_of(file)
     assert (audio.samples.sample_rate, audio.samples.num_channels) == (RATE, 1)
 
@@ -60,19 +60,19 @@ def test_a_wav_file_cut_anywhere(kind, places, is_called_pcm):
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=5))
 def test_raw_samples_cut_anywhere_stay_unchanged(data, places):
     if data and data[:1] != b"R":
-        assert heard(cut(data, places), BARE)[0] == data
+        assert decoded(cut(data, places), RAW)[0] == data
 
 
 @pytest.mark.parametrize("data", [b"R", b"RIFF", b"RIFFabcdABCD", b"RIFX" + bytes(20)])
 def test_raw_samples_that_look_like_the_start_of_a_wav_file(data):
-    assert heard([data[:1], data[1:]], BARE)[0] == data
+    assert decoded([data[:1], data[1:]], RAW)[0] == data
 
 
 @pytest.mark.parametrize(("encoding", "subtype"), [("MULAW", "ULAW"), ("ALAW", "ALAW")])
 def test_mulaw_and_alaw_samples(encoding, subtype):
     data = bytes(range(256))
     config = riva_asr_pb2.RecognitionConfig(encoding=encoding, sample_rate_hertz=RATE)
-    loud = np.frombuffer(heard(cut(data, range(0, 256, 7)), config)[0], "<i2")
+    loud = np.frombuffer(decoded(cut(data, range(0, 256, 7)), config)[0], "<i2")
     assert len(loud) == 256
     assert len(set(loud.tolist())) >= 255  # mu-law has two zeros
     assert max(abs(loud.astype(int))) > 30_000
@@ -80,7 +80,7 @@ def test_mulaw_and_alaw_samples(encoding, subtype):
 
 
 def test_the_header_has_the_number_of_channels():
-    _, audio = heard([wav(num_channels=3)], SILENT)
+    _, audio = decoded([wav(num_channels=3)], SILENT)
     assert audio.samples.num_channels == 3
 
 
@@ -89,17 +89,17 @@ def test_a_wav_file_without_a_size(size):
     file = wav()
     start = file.index(b"data") + 4
     file = file[:start] + size.to_bytes(4, "little") + file[start + 4 :]
-    assert heard([file], SILENT)[0] == PCM
+    assert decoded([file], SILENT)[0] == PCM
 
 
 def test_data_after_the_samples_is_ignored():
-    assert heard([wav(), b"LIST\x04\0\0\0info"], SILENT)[0] == PCM
+    assert decoded([wav(), b"LIST\x04\0\0\0info"], SILENT)[0] == PCM
 
 
 @pytest.mark.parametrize("subtype", ["PCM_24", "PCM_U8", "FLOAT"])
 def test_other_wav_formats_are_refused(subtype):
     with pytest.raises(InvalidAudio, match="to Recognize"):
-        heard([wav(subtype)], SILENT)
+        decoded([wav(subtype)], SILENT)
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_other_wav_formats_are_refused(subtype):
 )
 def test_invalid_headers(head, words):
     with pytest.raises(InvalidAudio, match=words):
-        heard([head], SILENT)
+        decoded([head], SILENT)
 
 
 def test_an_unsupported_sample_rate():
     file = wav()
     file = file[:24] + (1_000).to_bytes(4, "little") + file[28:]
     with pytest.raises(InvalidRequest, match="sample_rate_hertz is 1000"):
-        heard([file], SILENT)
+        decoded([file], SILENT)

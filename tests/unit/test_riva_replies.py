@@ -12,7 +12,7 @@ from specwhisper_draft_server.riva.replies import (
     with_trailing_space,
 )
 
-HEARD = Duration(seconds=2, nanos=500_000_000)
+RECEIVED = Duration(seconds=2, nanos=500_000_000)
 
 
 def final(text, *, ends=False, num_tokens=1, confidence=0.5):
@@ -37,9 +37,9 @@ def drafted(text):
     return interim(text, 0.1)
 
 
-def told(replies, *results):
-    """What a client is told of one response: (stability, text), ``None`` for a final."""
-    response = pb.StreamingRecognizeResponse(results=results, audio_received=HEARD)
+def sent(replies, *results):
+    """Return the responses for one of ours: (stability, text) each, stability ``None`` for a final result."""
+    response = pb.StreamingRecognizeResponse(results=results, audio_received=RECEIVED)
     answers = replies.take(response)
     assert all(result.audio_processed == 2.5 for answer in answers for result in answer.results)
     return [
@@ -53,17 +53,17 @@ def told(replies, *results):
 
 def test_interim_results_hold_verified_and_draft_text_of_the_utterance():
     replies = LiveReplies(interim_results=True)
-    assert told(replies, drafted(" He")) == [[(0.1, "He")]]
-    assert told(replies, verified(" Hello"), drafted(" their")) == [[(0.9, "Hello"), (0.1, " their")]]
-    assert told(replies, final(" Hello"), verified(" there")) == [[(0.9, "Hello there")]]
-    assert told(replies, drafted(" bye")) == [[(0.9, "Hello"), (0.1, " bye")]]
+    assert sent(replies, drafted(" He")) == [[(0.1, "He")]]
+    assert sent(replies, verified(" Hello"), drafted(" their")) == [[(0.9, "Hello"), (0.1, " their")]]
+    assert sent(replies, final(" Hello"), verified(" there")) == [[(0.9, "Hello there")]]
+    assert sent(replies, drafted(" bye")) == [[(0.9, "Hello"), (0.1, " bye")]]
 
 
 def test_an_utterance_is_one_final_result():
     replies = LiveReplies(interim_results=True)
-    told(replies, final(" Hello"), verified(" there"))
-    told(replies, final(" there"))
-    assert told(replies, final(".", ends=True), drafted(" Next")) == [
+    sent(replies, final(" Hello"), verified(" there"))
+    sent(replies, final(" there"))
+    assert sent(replies, final(".", ends=True), drafted(" Next")) == [
         [(None, "Hello there. ")],
         [(0.1, "Next")],
     ]
@@ -71,14 +71,14 @@ def test_an_utterance_is_one_final_result():
 
 def test_a_long_utterance_is_final_in_parts():
     replies = LiveReplies(interim_results=True)
-    assert told(replies, final(" Hello", num_tokens=MAX_FINAL_TOKENS)) == [[(0.9, "Hello")]]
-    assert told(replies, final(" there"), verified(" Bob")) == [[(None, "Hello there ")], [(0.9, "Bob")]]
-    assert told(replies, final(" Bob", ends=True)) == [[(None, "Bob ")]]
+    assert sent(replies, final(" Hello", num_tokens=MAX_FINAL_TOKENS)) == [[(0.9, "Hello")]]
+    assert sent(replies, final(" there"), verified(" Bob")) == [[(None, "Hello there ")], [(0.9, "Bob")]]
+    assert sent(replies, final(" Bob", ends=True)) == [[(None, "Bob ")]]
 
 
 def test_two_utterances_that_end_together_are_two_responses():
     replies = LiveReplies(interim_results=True)
-    assert told(replies, final(" One.", ends=True), final(" Two.", ends=True)) == [
+    assert sent(replies, final(" One.", ends=True), final(" Two.", ends=True)) == [
         [(None, "One. ")],
         [(None, "Two. ")],
     ]
@@ -86,40 +86,40 @@ def test_two_utterances_that_end_together_are_two_responses():
 
 def test_without_interim_results_only_utterances_are_sent():
     replies = LiveReplies(interim_results=False)
-    assert told(replies, final(" Hello"), verified(" there")) == []
-    assert told(replies, final(" there.", ends=True)) == [[(None, "Hello there. ")]]
+    assert sent(replies, final(" Hello"), verified(" there")) == []
+    assert sent(replies, final(" there.", ends=True)) == [[(None, "Hello there. ")]]
 
 
 def test_unchanged_text_is_not_sent_again():
     replies = LiveReplies(interim_results=True)
-    assert told(replies, verified(" Hello")) == [[(0.9, "Hello")]]
-    assert told(replies, final(" Hello")) == []
+    assert sent(replies, verified(" Hello")) == [[(0.9, "Hello")]]
+    assert sent(replies, final(" Hello")) == []
 
 
 def test_a_noise_has_no_result():
     replies = LiveReplies(interim_results=True)
-    assert told(replies, final("", ends=True)) == []
+    assert sent(replies, final("", ends=True)) == []
 
 
 def test_a_noise_with_interim_text_has_an_empty_final_result():
     replies = LiveReplies(interim_results=True)
-    assert told(replies, drafted(" Oh")) == [[(0.1, "Oh")]]
-    assert told(replies) == []
-    assert told(replies, final("", ends=True)) == [[(None, "")]]
+    assert sent(replies, drafted(" Oh")) == [[(0.1, "Oh")]]
+    assert sent(replies) == []
+    assert sent(replies, final("", ends=True)) == [[(None, "")]]
 
 
 @pytest.mark.parametrize(
     "response",
     [
         pb.StreamingRecognizeResponse(model=pb.ModelInfo(target_model="large")),
-        pb.StreamingRecognizeResponse(speech_event=pb.SPEECH_EVENT_BEGIN, speech_event_offset=HEARD),
+        pb.StreamingRecognizeResponse(speech_event=pb.SPEECH_EVENT_BEGIN, speech_event_offset=RECEIVED),
     ],
 )
 def test_responses_without_a_counterpart_are_left_out(response):
     replies = LiveReplies(interim_results=True)
-    told(replies, final(" Hello"), drafted(" there"))
+    sent(replies, final(" Hello"), drafted(" there"))
     assert replies.take(response) == []
-    assert told(replies, drafted(" there")) == []
+    assert sent(replies, drafted(" there")) == []
 
 
 def test_words_and_confidence_of_joined_results():
@@ -139,8 +139,8 @@ def test_a_transcript_ends_with_a_space(text, theirs):
 
 
 def test_a_recording_is_one_result():
-    response = pb.RecognizeResponse(results=[final(" One."), final(" Two.")], audio_duration=HEARD)
+    response = pb.RecognizeResponse(results=[final(" One."), final(" Two.")], audio_duration=RECEIVED)
     (result,) = recognize_response(response).results
     assert result.alternatives[0].transcript == "One. Two. "
     assert result.audio_processed == 2.5
-    assert not recognize_response(pb.RecognizeResponse(audio_duration=HEARD)).results
+    assert not recognize_response(pb.RecognizeResponse(audio_duration=RECEIVED)).results
