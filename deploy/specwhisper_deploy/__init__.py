@@ -1,1 +1,1 @@
-"""Servers under Ray Serve: targets and draft servers that scale, their locators, and gateways."""
+"""Ray Serve deployment: targets, draft servers, their locators and gateways."""

@@ -1,4 +1,7 @@
-"""``specwhisper serve``: run targets, draft servers and gateways under Ray until a signal."""
+"""Command ``specwhisper serve``: run a Serve configuration under Ray.
+
+It runs targets, draft servers and gateways until a signal.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,9 @@ class Signals:
 
 
 def deploy(schema: ServeDeploySchema) -> None:
-    """Start Serve and apply a configuration; replicas that it does not change keep running.
+    """Start Serve and apply a configuration.
+
+    Replicas that it does not change keep running.
 
     Raises
     ------
@@ -127,7 +132,10 @@ def wait_until_running(
 
 
 def start_error(application: ApplicationStatusOverview) -> str:
-    """Return why an application did not start: its deployments' messages, or else its own."""
+    """Return why an application did not start.
+
+    These are the messages of its deployments, or its own where they have none.
+    """
     messages = [
         f"{name}: {last_line(deployment.message)}"
         for name, deployment in application.deployments.items()
@@ -172,7 +180,10 @@ def cluster(address: str | None) -> Iterator[None]:
 
 
 def check_reachable(address: str) -> None:
-    """Raise :class:`TargetUnavailable` where nothing listens at ``HOST:PORT``; leave other forms to Ray."""
+    """Raise :class:`TargetUnavailable` where nothing listens at ``HOST:PORT``.
+
+    Addresses of another form are left to Ray.
+    """
     if "://" in address or ":" not in address:
         return
     try:
@@ -190,9 +201,9 @@ def last_line(text: str) -> str:
 
 
 def run(config: Path | None, address: str | None) -> None:
-    """Serve a configuration file until SIGTERM or SIGINT, then drain; a second signal ends at once.
+    """Serve a configuration file until SIGTERM or SIGINT, then drain.
 
-    After an error, applications that ran before are left as they are.
+    A second signal ends at once. After an error, applications that ran before are left as they are.
     """
     schema = read_schema(config or DEMO)
     check_flags(schema, runs_here=address is None)
@@ -236,10 +247,10 @@ def already_running(names: Iterable[str]) -> str:
 
 
 def end(names: Sequence[str], signals: Signals, console: Console, *, is_all: bool) -> None:
-    """Drain and end applications in reverse order, so that those which clients call end first.
+    """Drain and end applications in reverse order.
 
-    An application that never ran has no sessions and is not waited for. One that Serve does not end in time
-    is reported and left to ``serve.shutdown``.
+    Those which clients call end first. An application that never ran has no sessions and is not waited for.
+    One that Serve does not end in time is reported and left to ``serve.shutdown``.
 
     Parameters
     ----------
@@ -262,7 +273,10 @@ def end(names: Sequence[str], signals: Signals, console: Console, *, is_all: boo
 
 
 def wait_until_gone(name: str, within_s: float, signals: Signals) -> bool:
-    """Wait until Serve has ended an application, or until a second signal; return whether it has."""
+    """Wait until Serve has ended an application; return whether it has.
+
+    A second signal ends the wait.
+    """
     until_s = monotonic() + within_s
     while is_there := name in serve.status().applications:
         if monotonic() > until_s or signals.is_hurried:

@@ -17,10 +17,10 @@ RAY = "2.60"  # the last release that it was tried with
 
 
 def apply_config(schema: ServeDeploySchema) -> None:
-    """Apply a configuration as ``serve run FILE`` does; replicas that it does not change keep running.
+    """Apply a configuration as ``serve run FILE`` does.
 
-    Ray's public calls either restart all replicas of an application (``serve.run``) or need the dashboard
-    (its REST API).
+    Replicas that it does not change keep running. Ray's public calls either restart all replicas of an
+    application (``serve.run``) or need the dashboard (its REST API).
     """
     _get_global_client().deploy_apps(schema, _blocking=False)
 
@@ -38,7 +38,7 @@ def graceful_shutdown_timeouts(name: str) -> list[float]:
 
 
 async def call_all_replicas(replicas: DeploymentHandle, method: str, timeout_s: float) -> list[Any]:
-    """Call a method of all replicas; return each one's result, or the exception that it raised.
+    """Call a method of all replicas; return each one's result or exception.
 
     A replica that does not answer in time has a ``CancelledError``. The public ``results_async`` returns no
     result at all where one replica hangs.

@@ -1,4 +1,7 @@
-"""Checks of a Serve configuration before Ray sees it: Ray itself reports mistakes late, as tracebacks."""
+"""Checks of a Serve configuration before Ray sees it.
+
+Ray itself reports mistakes late, as tracebacks.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,9 @@ def check_flags(schema: ServeDeploySchema, *, runs_here: bool = True) -> None:
 
 
 def check_hosts(schema: ServeDeploySchema, node_ips: Collection[str]) -> None:
-    """Refuse hosts that other nodes of the cluster cannot reach; a replica would report it minutes later.
+    """Refuse hosts that other nodes of the cluster cannot reach.
+
+    A replica would report them minutes later.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""The locator of draft servers: one address that lists draft servers with room, for gateways and clients."""
+"""The locator of draft servers.
+
+It is one address that lists draft servers with room, for gateways and clients.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,9 @@ def shuffle_by_room(
 
 
 class DraftServerCache:
-    """The draft servers that answered last; asks them again when a client asks and the answers are old.
+    """The draft servers that answered last.
+
+    They are asked again when a client asks and the answers are old.
 
     Parameters
     ----------
@@ -75,7 +80,7 @@ class DraftServerCache:
         self._update: asyncio.Task[None] | None = None
 
     async def servers(self) -> list[FreeSlots]:
-        """Return the draft servers; wait for new answers only where the last ones are stale."""
+        """Return the draft servers, asked again only where the last answers are stale."""
         age_s = self._clock() - self._updated_s
         if age_s >= FRESH_S:
             if self._update is None or self._update.done():

@@ -1,7 +1,7 @@
-"""A Serve replica that runs a gRPC server of its own, with our encryption, tokens and limits.
+"""A Serve replica that runs a gRPC server of its own.
 
-Sessions connect to it directly. Through Serve's proxy each message would cost an actor call, and all sessions
-would end with the proxy.
+The server has our encryption, tokens and limits. Sessions connect to it directly. Through Serve's proxy each
+message would cost an actor call, and all sessions would end with the proxy.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ Server = TypeVar("Server")
 
 
 class GrpcReplica:
-    """A replica with a gRPC server: it listens, reports its health, and drains when Serve ends it.
+    """A replica with a gRPC server.
+
+    It listens, reports its health, and drains when Serve ends it.
 
     Attributes
     ----------
@@ -145,6 +147,9 @@ async def retry_while_ports_are_taken(
 
 
 def advertised_address(address: str) -> str:
-    """Return the address at which other nodes reach a server, also where it listens on all interfaces."""
+    """Return the address at which other nodes reach a server.
+
+    For a server that listens on all interfaces, it is the node's own.
+    """
     host, port = split_address(address)
     return join_address(ray.util.get_node_ip_address(), port) if host in ANY_HOST else address

@@ -1,4 +1,7 @@
-"""A target's replies to its locator over a Serve handle: messages as bytes, refusals as values."""
+"""A target's replies to its locator over a Serve handle.
+
+Messages are sent as bytes, refusals as values.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,10 @@ class TargetHandler:
 
     @_as_handle_reply
     async def locate(self, request: bytes, caller: str, known_first: bool = False) -> pb.LocateResponse:
-        """Answer ``Locate`` for a caller of the locator; only the router reads ``known_first``."""
+        """Answer ``Locate`` for a caller of the locator.
+
+        Only the router reads ``known_first``.
+        """
         response = await self._service.locate(pb.LocateRequest.FromString(request), caller)
         response.address = self._address
         return response

@@ -1,4 +1,7 @@
-"""Health checks of the server in this process, made over a connection as any client makes them."""
+"""Health checks of the server in this process, made over a connection.
+
+They connect as any client does.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class NotServing(Exception):
 
 
 async def check_grpc(address: str, local_socket: Path, within_s: float = ANSWER_TIMEOUT_S) -> None:
-    """Raise :class:`NotServing` unless a gRPC server takes connections and reports that it serves.
+    """Raise :class:`NotServing` unless a gRPC server answers that it serves.
 
     Parameters
     ----------

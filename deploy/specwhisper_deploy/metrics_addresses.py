@@ -1,4 +1,7 @@
-"""Addresses of the metrics of all replicas of a deployment; replicas come and go, and take free ports."""
+"""Addresses of the metrics of all replicas of a deployment.
+
+They change: replicas come and go, and take free ports.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,10 @@ ANSWER_TIMEOUT_S = 2.0
 def metrics_addresses(
     replicas: DeploymentHandle, timeout_s: float = ANSWER_TIMEOUT_S
 ) -> Callable[[], list[str]]:
-    """Return a function that lists the ``HOST:PORT`` of the replicas' metrics; any thread may call it.
+    """Return a thread-safe function that lists the replicas' metrics addresses.
 
-    It leaves out replicas that have died. It raises :class:`TargetUnavailable` where one hangs, so that
-    Prometheus keeps its previous list.
+    Addresses have the form ``HOST:PORT``. The function leaves out replicas that have died. It raises
+    :class:`TargetUnavailable` where one hangs, so that Prometheus keeps its previous list.
     """
     loop = asyncio.get_running_loop()
 

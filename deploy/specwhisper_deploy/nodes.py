@@ -1,4 +1,7 @@
-"""Hosts of replicas in a cluster of several nodes, which cannot reach each other's 127.0.0.1."""
+"""Hosts of replicas in a cluster of several nodes.
+
+The nodes cannot reach each other's 127.0.0.1.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ NEEDS = "needs encryption and tokens, or `insecure: true` in a network where eve
 
 
 def configs_on_this_node(settings: type[Config], flags: Flags, *, may_be_local: bool = False) -> list[Config]:
-    """Return a replica's configurations, one for each port that it may take, with a host for this node.
+    """Return a replica's configurations, with a host for this node.
+
+    There is one for each port that the replica may take.
 
     Parameters
     ----------
@@ -31,7 +36,7 @@ def configs_on_this_node(settings: type[Config], flags: Flags, *, may_be_local: 
 
 
 def node_ips() -> set[str]:
-    """Return the addresses of the cluster's nodes; none where this process is not connected to a cluster."""
+    """Return the addresses of the cluster's nodes, none without a cluster."""
     if not ray.is_initialized():
         return set()
     return {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
@@ -45,7 +50,9 @@ def with_node_host(
     *,
     may_be_local: bool = False,
 ) -> Flags:
-    """Return flags with this node's address as host, where they have none and there are several nodes.
+    """Return flags with this node's address as host, in a cluster of several nodes.
+
+    Flags that name a host keep it.
 
     Raises
     ------

@@ -1,4 +1,7 @@
-"""Processes of Ray that outlive their cluster, for example after ``kill -9`` of ``specwhisper serve``."""
+"""Processes of Ray that outlive their cluster.
+
+They remain, for example, after ``kill -9`` of ``specwhisper serve``.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def is_orphan(command_line: str, ancestors: Sequence[str]) -> bool:
 
 
 def find_orphans() -> dict[int, str]:
-    """Return Ray's orphaned processes on this machine: the command line of each process id."""
+    """Return Ray's orphaned processes on this machine: command lines by process id."""
     orphans = {}
     for process in psutil.process_iter():
         try:
@@ -34,7 +37,10 @@ def find_orphans() -> dict[int, str]:
 
 
 def describe_orphans(orphans: Mapping[int, str]) -> str:
-    """Return a sentence that names orphaned processes and how to end them; they ignore SIGTERM."""
+    """Return a sentence that names orphaned processes and how to end them.
+
+    They ignore SIGTERM.
+    """
     names = ", ".join(dict.fromkeys(orphans.values()))
     pids = " ".join(map(str, orphans))
     return f"An earlier Ray on this machine was killed and has left {names}. End them by: kill -9 {pids}"

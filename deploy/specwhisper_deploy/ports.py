@@ -1,4 +1,7 @@
-"""Ports of replicas: a fixed one, a free one (0), or a range of which each replica on a node takes one."""
+"""Ports of replicas: a fixed one, a free one (0), or one of a range.
+
+Of a range, each replica on a node takes one.
+"""
 
 from __future__ import annotations
 

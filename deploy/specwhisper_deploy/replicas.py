@@ -1,4 +1,7 @@
-"""Serve replicas: each starts a server that also runs without Ray, reports on it and stops it."""
+"""Serve replicas of the servers that also run without Ray.
+
+Each replica starts one server, reports on it and stops it.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,10 @@ class TargetReplica(GrpcReplica):
         self._handler = TargetHandler(service, self.address)
 
     async def locate(self, request: bytes, caller: str, known_first: bool = False) -> HandleReply:
-        """Answer the locator's ``Locate`` for one of its callers; only the router reads ``known_first``."""
+        """Answer the locator's ``Locate`` for one of its callers.
+
+        Only the router reads ``known_first``.
+        """
         return await self._handler.locate(request, caller, known_first)
 
     async def describe(self, request: bytes) -> HandleReply:
@@ -85,7 +91,7 @@ class TargetReplica(GrpcReplica):
         }
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """Return what the autoscaling policy needs: open sessions, and the time that answers take."""
+        """Return open sessions and answer times for the autoscaling policy."""
         return {"open_sessions": float(self._service.num_sessions), "answer_ms": self._service.answer_ms}
 
 
@@ -147,7 +153,7 @@ class DraftReplica(GrpcReplica):
         await self._listen(services, choices, metrics=self._service.metrics)
 
     async def free_slots(self) -> FreeSlots:
-        """Answer the locator: the address for clients, and how many more sessions it can take."""
+        """Return the address for clients and how many more sessions fit."""
         return FreeSlots(self.address, self._service.num_free_places)
 
     async def check_health(self) -> None:

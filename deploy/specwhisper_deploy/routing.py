@@ -1,4 +1,7 @@
-"""Router of targets: a session goes to the matching, responsive target with the fewest sessions."""
+"""The router of targets.
+
+A session goes to the matching, responsive target with the fewest sessions.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ class Match(IntEnum):
 
 
 class RecentPicks(Generic[Replica]):
-    """Counts the sessions routed lately, which the replicas' statistics do not contain yet.
+    """The sessions routed lately, which the replicas' statistics do not contain yet.
 
     Parameters
     ----------
@@ -82,7 +85,10 @@ class PendingRequests(Generic[Replica]):
         self._sent[request_id] = (self._clock(), replica)
 
     def complete(self, request_id: str, replica: Replica) -> None:
-        """Forget a replica's requests where this one ended in time; a late end may be a cancellation."""
+        """Forget a replica's requests where this one ended in time.
+
+        A late end may be a cancellation.
+        """
         sent_s, _ = self._sent.get(request_id, (-inf, replica))
         if self._clock() - sent_s < self._timeout_s:
             self._sent = {each: sent for each, sent in self._sent.items() if sent[1] != replica}
@@ -107,10 +113,11 @@ class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's cl
     async def choose_replicas(
         self, candidate_replicas: Iterable[RunningReplica], pending_request: PendingRequest | None = None
     ) -> list[list[RunningReplica]]:
-        """Rank replicas by sessions; mismatched, unresponsive, avoided and full ones are last.
+        """Return the replicas ranked by sessions, the fewest first.
 
-        Equals are ranked at random. A new replica counts as matching until its first report, except for a
-        request with ``known_first``, which ranks it after those known to match.
+        Mismatched, unresponsive, avoided and full ones are last. Equals are ranked at random. A new replica
+        counts as matching until its first report, except for a request with ``known_first``, which ranks it
+        after those known to match.
         """
         recent, unresponsive = self._recent.count(), self._pending.unresponsive()
         needs = _locate_request(pending_request)
@@ -139,7 +146,7 @@ class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's cl
         return [[replica] for replica in replicas]
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
-        """Note the end of a request; Ray calls it for failed and cancelled requests as well."""
+        """Note the end of a request, also of a failed or cancelled one."""
         self._pending.complete(internal_request_id, replica_id)
 
 

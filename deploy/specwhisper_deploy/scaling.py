@@ -1,6 +1,7 @@
-"""Autoscaling policy: the number of replicas follows open sessions and the time that answers take.
+"""The autoscaling policy.
 
-Ray sends this file to its controller by value, so it imports nothing of this package.
+The number of replicas follows open sessions and the time that answers take. Ray sends this file to its
+controller by value, so it imports nothing of this package.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ class BySessions:
         return math.ceil(replicas)
 
     def __call__(self, context: Any) -> tuple[int, dict[str, Any]]:
-        """Return the number to Ray, which applies the bounds and delays of ``autoscaling_config``."""
+        """Return the number of replicas for Ray.
+
+        Ray applies the bounds and delays of ``autoscaling_config``.
+        """
         metrics = context.aggregated_metrics or {}
         return self.num_replicas(metrics.get("open_sessions", {}), metrics.get("answer_ms", {})), {}

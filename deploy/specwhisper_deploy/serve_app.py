@@ -1,7 +1,8 @@
-"""Applications for Ray Serve: ``targets`` and ``drafts``, each with a locator, and ``gateway``.
+"""Applications for Ray Serve: ``targets``, ``drafts`` and ``gateway``.
 
-The arguments of an application are the flags of its servers' command lines. Each replica runs the server that
-also runs without Ray; Ray starts, checks, scales and replaces replicas.
+Targets and draft servers have a locator. The arguments of an application are the flags of its servers'
+command lines. Each replica runs the server that also runs without Ray; Ray starts, checks, scales and
+replaces replicas.
 """
 
 from __future__ import annotations
@@ -111,7 +112,10 @@ class GatewayArguments(Arguments):
 
 
 def targets(args: dict[str, Any]) -> Application:
-    """Build targets of one checkpoint and their locator; use one application for each checkpoint."""
+    """Build targets of one checkpoint and their locator.
+
+    Use one application for each checkpoint.
+    """
     arguments = TargetsArguments.model_validate(args)
     flags = FREE_PORT | arguments.target
     replicas = Target.options(**_options(flags, _first_config(TargetConfig, flags)))
