@@ -1,4 +1,4 @@
-"""Whisper transcription by speculative decoding, split between a draft and a target server."""
+"""Whisper transcription by speculative decoding, split over two servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``Transcription``: what every door into the library returns, and all formats in which it is written."""
+"""``Transcription``: the result of every entry point, and its formats."""
 
 from __future__ import annotations
 
@@ -118,7 +118,12 @@ class Transcription(Mapping[str, Any]):
         return formats.to_tsv(self.segments)
 
     def to_json(self, audio: str | None = None) -> str:
-        """Write everything as JSON; ``audio`` is a name of the recording to write with it."""
+        """Return everything as JSON.
+
+        Parameters
+        ----------
+        audio : name of the recording, to write with it.
+        """
         return _dumped(({} if audio is None else {"audio": audio}) | self.to_dict())
 
     def to_verbose_json(self) -> str:
@@ -134,7 +139,7 @@ class Transcription(Mapping[str, Any]):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values; the name of each duration ends with its unit."""
+        """Return everything as plain values; names of durations end with their unit."""
         figures: dict[str, Any] = {}
         if (stats := self.stats) is not None:
             figures = asdict(stats)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def escaped(text: str) -> str:
-    r"""Escape characters that do not print as Python does: ``\n``, ``\x1b``, ``\u2028``."""
+    r"""Escape characters that do not print as Python does: ``\n``, ``\x1b``."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
         for character in text
