@@ -1,4 +1,4 @@
-"""Changes that a bad network or a hostile draft makes to blocks."""
+"""Blocks as a bad network or a hostile draft delivers them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import numpy as np
 from specwhisper.types import Candidates
 
 KINDS = ("normal", "noisy", "garbage", "empty", "duplicated", "delayed", "shuffled")
-LOSSY = "lost"  # a target that waits for candidates then waits for seconds
+LOSSY = "lost"  # a target that waits for candidates then waits for its timeout of seconds
 
 
 class Interference:
-    """Turns each block into what arrives in its place; ``kind`` is one of :data:`KINDS`, or :data:`LOSSY`."""
+    """Replaces each block by the blocks that arrive.
+
+    ``kind`` is one of :data:`KINDS`, or :data:`LOSSY`.
+    """
 
     def __init__(self, kind: str, seed: int, *, vocabulary_size: int) -> None:
         self._arrive = getattr(self, f"_{kind}")
@@ -36,7 +39,7 @@ class Interference:
         return [replace(block, tokens=tuple(tokens))]
 
     def _garbage(self, block: Candidates) -> Sequence[Candidates]:
-        """Add a block about nothing, for any window and position, and spoil the block itself."""
+        """Add a block of random position and tokens, and make the block's own random."""
         base, known, length = self._random.integers(0, 60, 3).tolist()
         tokens = tuple(self._random.integers(0, self._size, length).tolist())
         window_id = int(self._random.integers(0, 3))
@@ -49,7 +52,7 @@ class Interference:
         return [replace(block, tokens=())]
 
     def _duplicated(self, block: Candidates) -> Sequence[Candidates]:
-        """Send the block twice, and the one before it again."""
+        """Send the block twice, then the previous block again."""
         earlier, self._kept = self._kept, [block]
         return [block, block, *earlier]
 
@@ -59,7 +62,7 @@ class Interference:
         return [] if is_lost else [block]
 
     def _delayed(self, block: Candidates) -> Sequence[Candidates]:
-        """Hold a block back at times; in its place comes an empty one, as from a draft that has nothing."""
+        """Delay some blocks until the next one; an empty block takes their turn."""
         self._kept.append(block)
         if len(self._kept) == 1 and self._random.random() < 0.5:
             return [replace(block, tokens=())]
@@ -67,6 +70,6 @@ class Interference:
         return late
 
     def _shuffled(self, block: Candidates) -> Sequence[Candidates]:
-        """Send the last blocks again, in any order."""
+        """Send the last four blocks in random order."""
         self._kept = [*self._kept[-3:], block]
         return [self._kept[i] for i in self._random.permutation(len(self._kept))]

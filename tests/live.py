@@ -1,4 +1,4 @@
-"""Shared by tests of live decoding: tokens as letters, scripted windows and a scripted speaker."""
+"""For tests of live decoding: tokens as letters, scripted windows, a speaker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def said(*parts: str | float) -> tuple[int, ...]:
 
 
 def letters(tokens: Sequence[int]) -> str:
-    """Read text tokens as :func:`said` writes them, those that begin a word as capitals."""
+    """Return text tokens as letters; a capital begins a word."""
     text = (chr(ord("A" if i < NUM_WORDS else "a") + i) for i in tokens if i < END)
     return "".join(text)
 
@@ -79,7 +79,7 @@ class ScriptedWindows:
         return closed
 
     def step(self, *parts: str | float, **judged) -> ClosedWindow:
-        """Open the window that is ready, and close it with tokens as :func:`said` writes them."""
+        """Open the window that is ready, and close it with tokens; see :func:`said`."""
         self.open()
         return self.close(said(*parts), **judged)
 
@@ -88,7 +88,7 @@ class ScriptedWindows:
 
 
 class Speaker:
-    """Words of 400 ms, five to a sentence; a word that the window cuts off is written wrongly."""
+    """Words of 400 ms, five to a sentence; a word that is cut off comes out wrong."""
 
     WORD_FRAMES, SENTENCE = 40, 5
     NUM_TRUE = 12  # other words are wrong ones

@@ -1,4 +1,4 @@
-"""Draft and target of live audio in one process, step by step."""
+"""Draft and target of live audio, connected in one process, run step by step."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class LiveSession:
 
     Attributes
     ----------
-    windows : each that was opened, and its tokens.
-    positions : where another session would resume, with each segment.
+    windows : each window that was opened, and its tokens.
+    positions : for each segment, where another session would resume after it.
     """
 
     transcript: LiveTranscript
@@ -49,7 +49,7 @@ class LiveSession:
 
     @property
     def texts(self) -> dict[int, list[int]]:
-        """Final text, by utterance."""
+        """Tokens of the final text, by utterance."""
         texts: dict[int, list[int]] = {}
         for segment in self.segments:
             texts.setdefault(segment.utterance, []).extend(i for i in segment.tokens if i < END)
@@ -57,12 +57,12 @@ class LiveSession:
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """The windows' frames."""
+        """First frame and end frame of each window."""
         return [(window.start_frame, window.start_frame + window.num_frames) for window, _ in self.windows]
 
 
 class LivePair:
-    """Both engines, connected; time passes only while both wait."""
+    """Both engines, connected; the clock advances only while both wait."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class LivePair:
         return self.sessions[name]
 
     def append_audio(self, name: str, pcm: bytes, *marks: VoiceMark, is_last: bool = False) -> None:
-        """Submit a piece of audio to both, the draft first."""
+        """Submit audio to both engines, the draft first."""
         transcript = self.sessions[name].transcript
         chunk = AudioChunk(transcript.num_samples, pcm, is_last, marks)
         transcript.num_samples += len(pcm) // 2
@@ -111,21 +111,21 @@ class LivePair:
         self.verifier.submit(name, chunk)
 
     def advance(self) -> bool:
-        """Step the draft as far as it may, and the target once; return whether anything was done."""
-        has_drafted = self.drafter.has_work
+        """Run the draft until it waits, then one target step; return if there was work."""
+        draft_had_work = self.drafter.has_work
         while self.drafter.has_work:
             for name, drafted in self.drafter.step():
                 self._propose(name, drafted)
-        has_worked = self.verifier.has_work
+        target_had_work = self.verifier.has_work
         for name, event in self.verifier.step():
             self._follow(name, event)
-        if not (has_drafted or has_worked) and (waits_s := self.verifier.wake_after_s):
-            self._now_ns += round(waits_s * 1e9) + 1
+        if not (draft_had_work or target_had_work) and (wait_s := self.verifier.wake_after_s):
+            self._now_ns += round(wait_s * 1e9) + 1
             return True
-        return has_drafted or has_worked
+        return draft_had_work or target_had_work
 
     def settle(self) -> None:
-        """Step until both wait for audio."""
+        """Run both engines until they wait for audio."""
         while self.advance():
             pass
 
@@ -161,7 +161,7 @@ class LivePair:
 
 
 def plain_text(model: ScriptedModel, pcm: bytes, window: Window) -> list[int]:
-    """Decode a window by itself, token by token, from nothing but its clip and its prompt."""
+    """Decode a window on its own, token by token, from its audio and its prompt."""
     clip = Recording()
     start = window.start_sample * 2
     clip.append(AudioChunk(0, pcm[start : start + window.num_frames * HOP_SAMPLES * 2], is_last=True))

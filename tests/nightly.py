@@ -1,4 +1,4 @@
-"""Which tests run only at night, with SPECWHISPER_NIGHTLY=1: those that take long."""
+"""Long tests run only with SPECWHISPER_NIGHTLY=1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NIGHTLY = "SPECWHISPER_NIGHTLY" in os.environ
 
 
 def mostly_nightly(cases: Iterable[Any], *, by_day: int = 1) -> list[Any]:
-    """Return the cases of a parametrized test, all but the first few marked as nightly."""
+    """Return the cases of a parametrized test; only the first ``by_day`` run by day."""
     return [
         case
         if number < by_day
@@ -22,5 +22,5 @@ def mostly_nightly(cases: Iterable[Any], *, by_day: int = 1) -> list[Any]:
 
 
 def examples(by_day: int, at_night: int) -> int:
-    """Return how many examples a property-based test tries."""
+    """Return the number of examples of a property test."""
     return at_night if NIGHTLY else by_day

@@ -1,4 +1,4 @@
-"""Thirty things that are not speech, and that speech recognisers are known to write text about."""
+"""Thirty sounds without speech for which recognisers are known to write text."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ TIME_S = np.arange(NUM_SAMPLES) / RATE
 
 
 def coloured(exponent: float, seed: int) -> Sound:
-    """Noise whose power falls with frequency: 0 is white, 1 pink, 2 brown."""
+    """Return noise by the exponent of its falling power: 0 white, 1 pink, 2 brown."""
     spectrum = np.fft.rfft(np.random.default_rng(seed).normal(0, 1, NUM_SAMPLES))
     frequencies = np.maximum(np.fft.rfftfreq(NUM_SAMPLES, 1 / RATE), 20.0)
     return unit(np.fft.irfft(spectrum / frequencies ** (exponent / 2), NUM_SAMPLES))
 
 
 def unit(sound: Sound) -> Sound:
+    """Scale a sound to a peak of 1."""
     return sound / max(1e-9, float(np.abs(sound).max()))
 
 
 def hum(frequency: float, harmonics: int) -> Sound:
-    """Mains hum as badly shielded cables have it."""
+    """Return mains hum with harmonics, as of badly shielded cables."""
     return unit(sum(np.sin(2 * np.pi * frequency * n * TIME_S) / n for n in range(1, harmonics + 1)))
 
 
 def notes(seed: int, *, voices: int, tempo_s: float) -> Sound:
-    """Chords of decaying tones with overtones, as a piano or a guitar plays them."""
+    """Return chords of decaying tones with overtones, as of a piano or a guitar."""
     rng = np.random.default_rng(seed)
     sound = np.zeros(NUM_SAMPLES)
     for start_s in np.arange(0, DURATION_S - tempo_s, tempo_s):
@@ -45,13 +46,13 @@ def notes(seed: int, *, voices: int, tempo_s: float) -> Sound:
 
 
 def drums(seed: int, tempo_s: float) -> Sound:
-    """Bursts of noise at a beat."""
+    """Return bursts of noise at a steady beat."""
     noise = coloured(0.5, seed)
     return unit(noise * np.exp(-20 * (TIME_S % tempo_s)))
 
 
 def clicks(seed: int, per_second: float) -> Sound:
-    """Keys, a Geiger counter, rain on a window."""
+    """Return random clicks, as of a keyboard or of rain on a window."""
     rng = np.random.default_rng(seed)
     sound = np.zeros(NUM_SAMPLES)
     sound[rng.random(NUM_SAMPLES) < per_second / RATE] = 1.0
@@ -59,22 +60,23 @@ def clicks(seed: int, per_second: float) -> Sound:
 
 
 def sweep(low: float, high: float) -> Sound:
-    """A siren."""
+    """Return a tone that rises and falls, as of a siren."""
     frequency = low + (high - low) * (1 + np.sin(2 * np.pi * 0.4 * TIME_S)) / 2
     return np.sin(2 * np.pi * np.cumsum(frequency) / RATE)
 
 
 def beeps(frequency: float) -> Sound:
-    """A telephone that is engaged."""
+    """Return beeps of half a second, as of a busy telephone line."""
     return np.sin(2 * np.pi * frequency * TIME_S) * (TIME_S % 1.0 < 0.5)
 
 
 def waves(seed: int) -> Sound:
-    """Noise that swells and falls, as the sea or passing cars."""
+    """Return noise that grows and fades, as of the sea or of passing cars."""
     return unit(coloured(1.0, seed) * (1 + np.sin(2 * np.pi * 0.25 * TIME_S)))
 
 
 def quantised(sound: Sound, level: float) -> bytes:
+    """Return a sound of the given peak level as canonical PCM."""
     return np.rint(np.clip(sound * level, -1, 1) * 32767).astype("<i2").tobytes()
 
 
@@ -106,7 +108,7 @@ NOISES: dict[str, Callable[[], tuple[Sound, float]]] = {
 
 
 def noises() -> Iterator[tuple[str, bytes]]:
-    """Give name and canonical PCM of each."""
+    """Yield the name and the canonical PCM of each sound."""
     for name, make in NOISES.items():
         sound, level = make()
         yield name, quantised(sound, level)

@@ -1,4 +1,4 @@
-"""A reference, with torch alone, for the kernel that writes into slots."""
+"""A reference in plain torch for the kernel that writes into slots."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 def write_slots_reference(
     key_value: Tensor, cache: Tensor, slots: Tensor, starts: Tensor, lengths: Tensor
 ) -> None:
-    """Do what :func:`specwhisper.model.kernels.triton_attention.write_slots` does, on any device."""
+    """Write as ``write_slots`` of the Triton kernels does, on any device."""
     token = torch.arange(key_value.shape[1], device=cache.device)
     position = starts[:, None] + token
     is_written = (token < lengths[:, None]) & (position < cache.shape[3])

@@ -1,4 +1,4 @@
-"""AcceptAllTarget: it accepts every candidate, and always comes to an end."""
+"""AcceptAllTarget accepts every candidate, and every session ends."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from tests.live import BEGIN, ENDED, PAUSE, mark, said
 
 LIMITS = Limits(max_ahead_tokens=16)
 MAX_NEW_TOKENS = SPOKEN.max_length
-MAX_EVENTS = 20_000  # of a session; one with more has no end
+MAX_EVENTS = 20_000  # of a session; more would mean that it does not end
 
 
-def accepting(**live) -> AcceptAllTarget:
+def new_target(**live) -> AcceptAllTarget:
     options = DecodingOptions(live=LiveOptions(**live))
     return AcceptAllTarget(SPOKEN, options, LIMITS, max_new_tokens=MAX_NEW_TOKENS)
 
@@ -48,14 +48,14 @@ def append(target: AcceptAllTarget, seconds: float = 1.0, *marks: VoiceMark, is_
 
 
 def test_silence_opens_no_window_and_ends_at_once():
-    target = accepting()
+    target = new_target()
     assert append(target, 3.0) == []
     assert append(target, 4.0, is_last=True) == [Finished()]
     assert append(target, 5.0, is_last=True) == [], "it ends once"
 
 
 def test_a_block_is_committed_unchanged():
-    target = accepting()
+    target = new_target()
     (opened,) = append(target, 1.0, mark(BEGIN, 0.0))
     assert (opened.window.start_frame, opened.window.num_frames, opened.reused) == (0, 100, ())
     (commit,) = target.propose(Candidates(opened.window.id, 0, 0, said("ab"), 1))
@@ -68,7 +68,7 @@ def test_a_block_is_committed_unchanged():
 
 
 def test_text_of_two_equal_steps_and_of_an_ended_utterance_is_final():
-    target = accepting()
+    target = new_target()
     (first,) = append(target, 1.0, mark(BEGIN, 0.0))
     target.propose(Candidates(first.window.id, 0, 0, said("ab."), 1))
     (second,) = append(target, 1.6)
@@ -83,16 +83,16 @@ def test_text_of_two_equal_steps_and_of_an_ended_utterance_is_final():
 @pytest.mark.parametrize(
     ("block", "committed"),
     [
-        ((0, said("abcd")), said("cd")),  # the head is known
+        ((0, said("abcd")), said("cd")),  # the beginning is known
         ((1, said("xcd")), said("cd")),  # tokens before the end are ignored
-        ((0, said("ab")), ()),  # again
+        ((0, said("ab")), ()),  # a repetition
         ((3, said("d")), ()),  # a gap
         ((2, ()), ()),
         ((0, ()), ()),
     ],
 )
-def test_blocks_that_overlap_repeat_or_leave_a_gap(block, committed):
-    target = accepting()
+def test_only_tokens_that_follow_the_committed_ones_are_committed(block, committed):
+    target = new_target()
     (opened,) = append(target, 1.0, mark(BEGIN, 0.0))
     target.propose(Candidates(opened.window.id, 0, 0, said("ab"), 1))
     base, tokens = block
@@ -102,7 +102,7 @@ def test_blocks_that_overlap_repeat_or_leave_a_gap(block, committed):
 
 
 def test_a_block_of_another_window_is_ignored_unless_it_is_early():
-    target = accepting()
+    target = new_target()
     assert target.propose(Candidates(0, 0, 0, said("a"), 1)) == [], "no window is open"
     (opened,) = append(target, 1.0, mark(BEGIN, 0.0))
     number = opened.window.id
@@ -116,14 +116,14 @@ def test_a_block_of_another_window_is_ignored_unless_it_is_early():
 
 
 def test_the_number_of_early_blocks_is_bounded():
-    target = accepting()
+    target = new_target()
     for number in range(10_000):
         assert target.propose(Candidates(7, 0, 0, said("a"), number, start_frame=0)) == []
     assert len(target._early) == LIMITS.max_ahead_tokens
 
 
-def test_a_text_without_an_end_is_cut_at_the_windows_limit():
-    target = accepting()
+def test_a_text_without_an_end_is_cut_at_the_token_limit_of_its_window():
+    target = new_target()
     (opened,) = append(target, 1.0, mark(BEGIN, 0.0))
     most = opened.window.max_new_tokens
     (commit,) = target.propose(Candidates(opened.window.id, 0, 0, said("a") * (most + 50), 1))
@@ -151,15 +151,15 @@ class DraftOnly:
         chunk = AudioChunk(self._transcript.num_samples, pcm, is_last, marks)
         self._transcript.num_samples += len(pcm) // 2
         self._drafter.submit("session", chunk)
-        self._take(self._target.append_audio(chunk))
+        self._apply(self._target.append_audio(chunk))
         while self._drafter.has_work:
             for _, drafted in self._drafter.step():
                 if isinstance(drafted, Failed):
                     raise drafted.error
                 if drafted.candidates is not None:
-                    self._take(self._target.propose(drafted.candidates))
+                    self._apply(self._target.propose(drafted.candidates))
 
-    def _take(self, events: Sequence[WindowOpened | Commit | Finished]) -> None:
+    def _apply(self, events: Sequence[WindowOpened | Commit | Finished]) -> None:
         self._num_events += len(events)
         assert self._num_events < MAX_EVENTS
         for event in events:
@@ -195,7 +195,7 @@ PIECES = st.lists(
     st.tuples(st.integers(0, 24_000), st.lists(st.tuples(EVENTS, st.integers(-8_000, 8_000)), max_size=2)),
     max_size=16,
 )
-WAYS = st.fixed_dictionaries(
+LIVE_OPTIONS = st.fixed_dictionaries(
     {
         "step_ms": st.sampled_from([100, 300, 500, 2_000]),
         "trim_ms": st.sampled_from([1_000, 3_000, 15_000]),
@@ -218,9 +218,14 @@ def marks_at(sample: int, marks: Sequence[tuple[VoiceEvent, int]]) -> list[Voice
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(pieces=PIECES, way=WAYS, thresholds=THRESHOLDS, error_rate=st.sampled_from([0.0, 0.3, 1.0]))
-def test_any_audio_comes_to_its_end(pieces, way, thresholds, error_rate):
-    options = DecodingOptions(live=LiveOptions(reuses_candidates=False, **way), **thresholds)
+@given(
+    pieces=PIECES,
+    live_options=LIVE_OPTIONS,
+    thresholds=THRESHOLDS,
+    error_rate=st.sampled_from([0.0, 0.3, 1.0]),
+)
+def test_a_session_ends_after_any_audio(pieces, live_options, thresholds, error_rate):
+    options = DecodingOptions(live=LiveOptions(reuses_candidates=False, **live_options), **thresholds)
     draft_only = DraftOnly(SpeechModel(2, error_rate=error_rate), options)
     audio, at = speech(16 * 1.5 + 1), 160
     draft_only.append(audio[: at * 2])
@@ -235,7 +240,7 @@ def test_any_audio_comes_to_its_end(pieces, way, thresholds, error_rate):
 
 
 TOKENS = st.lists(st.integers(0, len(SPOKEN.tokens) - 1), max_size=40).map(tuple)
-HOSTILE = st.lists(
+HOSTILE_BLOCKS = st.lists(
     st.builds(
         Candidates,
         window_id=st.integers(0, 6),
@@ -250,9 +255,9 @@ HOSTILE = st.lists(
 
 
 @settings(max_examples=100, deadline=None)
-@given(blocks=HOSTILE, seconds=st.lists(st.floats(0.0, 40.0), max_size=6).map(sorted))
-def test_hostile_blocks_are_handled(blocks, seconds):
-    target = accepting()
+@given(blocks=HOSTILE_BLOCKS, seconds=st.lists(st.floats(0.0, 40.0), max_size=6).map(sorted))
+def test_commits_stay_valid_for_hostile_blocks(blocks, seconds):
+    target = new_target()
     events = append(target, 1.0, mark(BEGIN, 0.0))
     for second in seconds:
         events += append(target, 1.0 + second)

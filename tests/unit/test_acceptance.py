@@ -14,9 +14,9 @@ END = 9
 @pytest.mark.parametrize(
     ("candidates", "choices", "budget", "expected"),
     [
-        ([], [4], 10, Verdict((4,), 0, False)),  # the target alone
-        ([1, 2], [1, 2, 3], 10, Verdict((1, 2, 3), 2, False)),  # all right, and one more
-        ([1, 2], [1, 5, 3], 10, Verdict((1, 5), 1, False)),  # a correction; what follows it is void
+        ([], [4], 10, Verdict((4,), 0, False)),  # no candidates
+        ([1, 2], [1, 2, 3], 10, Verdict((1, 2, 3), 2, False)),  # all accepted, and the correction token
+        ([1, 2], [1, 5, 3], 10, Verdict((1, 5), 1, False)),  # the candidates after the correction are void
         ([1, 2], [5, 2, 3], 10, Verdict((5,), 0, False)),
         ([1, END], [1, END, 3], 10, Verdict((1, END), 2, True)),  # nothing follows the end
         ([1, 2], [END, 2, 3], 10, Verdict((END,), 0, True)),
@@ -26,7 +26,7 @@ END = 9
         ([], [4], 1, Verdict((4,), 0, True)),
     ],
 )
-def test_verdicts(candidates, choices, budget, expected):
+def test_the_verdict_is_the_accepted_prefix_and_the_correction_token(candidates, choices, budget, expected):
     assert accept(candidates, choices, ends={END}, budget=budget) == expected
 
 
@@ -38,7 +38,7 @@ tokens = st.integers(0, END)
     blocks=st.lists(st.lists(tokens, max_size=5), max_size=40),
     budget=st.integers(1, 20),
 )
-def test_any_candidates_lead_to_the_targets_text(text, blocks, budget):
+def test_the_text_is_the_targets_for_any_candidates(text, blocks, budget):
     """Here the target's choices do not depend on the prefix: it repeats ``text``."""
     expected = [text[i % len(text)] for i in range(budget)]
     if END in expected:

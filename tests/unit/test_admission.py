@@ -13,7 +13,7 @@ from specwhisper.speculation.admission import ResponseTime
 from specwhisper.types import Mode
 
 
-def test_without_a_budget_there_is_always_room():
+def test_without_a_budget_every_session_is_admitted():
     time = ResponseTime()
     time.observe(10**12, 1)
     assert time.has_room(50)
@@ -29,7 +29,7 @@ def test_one_more_session_makes_responses_slower():
     assert ResponseTime(budget_ms=1).has_room(0)
 
 
-def test_a_burst_does_not_pass_before_its_first_answers():
+def test_a_burst_of_sessions_is_limited_before_their_first_responses():
     time = ResponseTime(budget_ms=100)
     time.observe(30_000_000, 1)
     assert [time.has_room(number) for number in (1, 2, 3, 63)] == [True, True, False, False]
@@ -43,7 +43,7 @@ def test_the_mean_follows_the_latest_responses():
     assert 10 < time.mean_ms < 12
 
 
-def test_a_target_over_its_budget_refuses_and_says_why():
+def test_a_target_over_its_budget_refuses_with_the_reason():
     verifier = Verifier(ScriptedModel(4), executor=InlineExecutor(), latency_budget_ms=1e-9)
     verifier.open("a", Mode.TARGET_ONLY, DecodingOptions())
     assert verifier.check_room() == 3

@@ -86,9 +86,9 @@ class TestDecision:
 
     @given(
         st.lists(st.lists(st.floats(5, 50), min_size=4, max_size=4), min_size=2, max_size=6),
-        st.lists(st.sampled_from((0.25, 0.5, 1, 2, 4)), min_size=6, max_size=6),  # exact, so that ties stay
+        st.lists(st.sampled_from((0.25, 0.5, 1, 2, 4)), min_size=6, max_size=6),  # powers of 2 keep ties
     )
-    def test_slow_rounds_change_nothing(self, times_ms, slower):
+    def test_advice_does_not_depend_on_how_slow_a_round_was(self, times_ms, slower):
         as_is = advise(rounds(*times_ms))
         slowed = advise(
             rounds(*([ms * slow for ms in each] for each, slow in zip(times_ms, slower, strict=False)))
@@ -105,7 +105,7 @@ class TestDecision:
 
 
 class TestComparison:
-    def test_a_mode_is_its_geometric_means(self):
+    def test_the_time_of_a_mode_is_the_geometric_mean_of_its_rounds(self):
         compared = compare(rounds((10, 20, 20, 5), (40, 20, 20, 10)))
         assert compared[TARGET_ONLY].time_per_token_s == pytest.approx(0.020)
         assert compared[FULL].over_target_only.value == pytest.approx((0.5 * 0.25) ** 0.5)
@@ -113,14 +113,14 @@ class TestComparison:
         assert compared[TARGET_ONLY].over_target_only == Ratio(1, 1, 1)
 
     @pytest.mark.parametrize("num_rounds", range(2, 12))
-    def test_an_interval_is_students(self, num_rounds):
+    def test_intervals_are_those_of_students_t_distribution(self, num_rounds):
         logs = np.random.default_rng(num_rounds).normal(-0.3, 0.2, num_rounds)
         ratio = Ratio.paired(np.exp(logs), np.ones(num_rounds))
         low, high = stats.t.interval(0.95, num_rounds - 1, logs.mean(), stats.sem(logs))
         assert ratio.value == pytest.approx(exp(logs.mean()))
         assert (np.log(ratio.low), np.log(ratio.high)) == pytest.approx((low, high), abs=0.002)
 
-    def test_choices_and_acceptance_are_of_all_sessions(self):
+    def test_gamma_is_the_median_and_acceptance_that_of_all_tokens(self):
         session = rounds((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1))
         for each, gamma, counts in zip(session, (2, 9, 3), ((10, 9), (90, 1), (0, 0)), strict=True):
             each[SYNC].statistics.choice = Choice(gamma, gamma, "")
@@ -131,7 +131,7 @@ class TestComparison:
         assert compared[TARGET_ONLY].gamma is None
 
     @pytest.mark.parametrize("num_rounds", [0, 1])
-    def test_one_round_has_no_spread(self, num_rounds):
+    def test_fewer_than_two_rounds_are_refused(self, num_rounds):
         with pytest.raises(InvalidRequest, match="at least 2"):
             advise(rounds((20, 15, 15, 10))[:num_rounds])
 
@@ -139,7 +139,7 @@ class TestComparison:
 class TestEstimates:
     @pytest.mark.parametrize("acceptance", [0.1, 0.5, 0.85, 0.97])
     @pytest.mark.parametrize("round_trip_ms", [0.5, 20, 200])
-    def test_the_fixed_gamma_is_the_best_of_all(self, acceptance, round_trip_ms):
+    def test_the_fixed_gamma_takes_the_least_time_per_token(self, acceptance, round_trip_ms):
         session = estimates(acceptance, round_trip_ms)
         expected = advise(rounds(*[(20, 15, 15, 10)] * 2, known=KNOWN | {SYNC: session})).here
 
@@ -151,7 +151,7 @@ class TestEstimates:
         assert expected.times_s[SYNC] == pytest.approx(min(times_ms.values()) / 1e3)
         assert times_ms[expected.gamma] == pytest.approx(min(times_ms.values()))
 
-    def test_times_are_those_of_sync_and_runs_those_of_pipelined(self):
+    def test_costs_are_estimated_from_sync_and_acceptance_from_pipelined(self):
         noise = estimates(0.1, 500, 50, 500)
         known = {
             SYNC: estimates(0.5),
@@ -164,14 +164,14 @@ class TestEstimates:
         advice = advise(session)
         parts_ms = (advice.costs.draft_s * 1e3, advice.costs.forward_s * 1e3, advice.costs.round_trip_s * 1e3)
         assert parts_ms == pytest.approx((4, 21, 7))
-        alone = advise(
+        reference = advise(
             rounds(*[(20, 15, 15, 10)] * 2, known=dict.fromkeys(COMPARED[1:], estimates(0.9, 7, 4, 21)))
         )
         for mode in (PIPELINED, FULL):
-            assert advice.here.times_s[mode] == pytest.approx(alone.here.times_s[mode])
-        assert advice.here.times_s[SYNC] > alone.here.times_s[SYNC]
+            assert advice.here.times_s[mode] == pytest.approx(reference.here.times_s[mode])
+        assert advice.here.times_s[SYNC] > reference.here.times_s[SYNC]
 
-    def test_elsewhere_only_the_round_trip_differs(self):
+    def test_advice_for_other_links_differs_in_the_round_trip_only(self):
         advice = advise(rounds(*[(20, 15, 15, 10)] * 2))
         assert [each.round_trip_s for each in advice.elsewhere] == list(ELSEWHERE_S)
         for mode in (SYNC, PIPELINED, FULL):

@@ -1,4 +1,4 @@
-"""Alignments run beside the forward passes: other sessions continue, texts are the same."""
+"""Alignments run beside forward passes, and change no text."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode
 from tests.live_engines import LivePair
 from tests.unit.test_live_engines import TALK, final_segments, transcribe
 
-MAX_ASKED = 40
+MAX_CHECKS = 40
 TIMED = DecodingOptions(language="en", word_timestamps=True)
 PLAIN = DecodingOptions(language="en")
 PCMS = [recording(length_s, seed) for seed, length_s in enumerate((31.0, 1.0, 2.0, 3.0))]
 
 
-class Held(Executor):
+class ManualExecutor(Executor):
     """Keeps submitted calls until :meth:`run`."""
 
     def __init__(self) -> None:
@@ -58,20 +58,20 @@ class Held(Executor):
             future.set_exception(error)
 
 
-class Late(Executor):
-    """Runs calls once the engine has checked so many times whether they are done."""
+class DelayedExecutor(Executor):
+    """Runs a call at the engine's ``num_checks``-th check whether it is done."""
 
-    def __init__(self, num_asked: int) -> None:
+    def __init__(self, num_checks: int) -> None:
         self.num_waiting = 0
-        self._num_asked = num_asked
+        self._num_checks = num_checks
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future = Future[Any]()
-        asked = count(1)
+        checks = count(1)
         self.num_waiting += 1
 
         def is_done() -> bool:
-            if next(asked) == self._num_asked:
+            if next(checks) == self._num_checks:
                 self.num_waiting -= 1
                 try:
                     future.set_result(fn(*args, **kwargs))
@@ -83,26 +83,26 @@ class Late(Executor):
         return future
 
 
-class LateLivePair(LivePair):
-    """Is not idle during an alignment."""
+class DelayedLivePair(LivePair):
+    """A live pair that is not idle during an alignment."""
 
-    def __init__(self, num_asked: int, *models: ScriptedModel) -> None:
-        self._late = Late(num_asked)
-        super().__init__(*models, aligner=self._late)
+    def __init__(self, num_checks: int, *models: ScriptedModel) -> None:
+        self._executor = DelayedExecutor(num_checks)
+        super().__init__(*models, aligner=self._executor)
 
     def advance(self) -> bool:
-        return super().advance() or self._late.num_waiting > 0
+        return super().advance() or self._executor.num_waiting > 0
 
 
-def opened(verifier: Verifier, name: str, pcm: bytes, options: DecodingOptions) -> None:
+def open_session(verifier: Verifier, name: str, pcm: bytes, options: DecodingOptions) -> None:
     verifier.open(name, Mode.TARGET_ONLY, options)
     verifier.submit(name, AudioChunk(0, pcm, is_last=True))
 
 
-def drained(verifier: Verifier) -> list[tuple[str, Any]]:
+def run_until_idle(verifier: Verifier) -> list[tuple[str, Any]]:
     events = []
     num_idle = 0
-    while num_idle < MAX_ASKED:
+    while num_idle < MAX_CHECKS:
         num_idle = 0 if verifier.has_work else num_idle + 1
         events += verifier.step()
     return events
@@ -114,23 +114,23 @@ def tokens_of(events: Sequence[tuple[str, Any]], name: str) -> list[int]:
 
 def text(pcm: bytes, options: DecodingOptions = PLAIN) -> list[int]:
     verifier = Verifier(ScriptedModel(1), executor=InlineExecutor())
-    opened(verifier, "alone", pcm, options)
-    return tokens_of(drained(verifier), "alone")
+    open_session(verifier, "only", pcm, options)
+    return tokens_of(run_until_idle(verifier), "only")
 
 
 def test_other_sessions_continue_during_an_alignment():
-    held = Held()
-    verifier = Verifier(ScriptedModel(2), executor=InlineExecutor(), aligner=held)
-    opened(verifier, "timed", PCMS[1], TIMED)
-    opened(verifier, "other", PCMS[0], PLAIN)
-    events = drained(verifier)
+    executor = ManualExecutor()
+    verifier = Verifier(ScriptedModel(2), executor=InlineExecutor(), aligner=executor)
+    open_session(verifier, "timed", PCMS[1], TIMED)
+    open_session(verifier, "other", PCMS[0], PLAIN)
+    events = run_until_idle(verifier)
     assert ("other", Finished()) in events and tokens_of(events, "other") == text(PCMS[0])
     timed = [event for session, event in events if session == "timed"]
     assert isinstance(timed[0], WindowOpened) and not any(e.is_final for e in timed[1:])
-    assert len(held.waiting) == 1 and verifier.wake_after_s == 0
-    while held.waiting:
-        held.run()
-        timed += [event for _, event in drained(verifier)]
+    assert len(executor.waiting) == 1 and verifier.wake_after_s == 0
+    while executor.waiting:
+        executor.run()
+        timed += [event for _, event in run_until_idle(verifier)]
     assert timed[-1] == Finished()
     finals = [event for event in timed if isinstance(event, Commit) and event.is_final]
     assert finals and all(event.words and event.num_align_forwards == 1 for event in finals)
@@ -141,14 +141,14 @@ def test_other_sessions_continue_during_an_alignment():
 @settings(max_examples=20, deadline=None)
 @given(
     mode=st.sampled_from([Mode.TARGET_ONLY, Mode.ONE_PROCESS, Mode.SYNC, Mode.PIPELINED, Mode.FULL]),
-    num_asked=st.integers(1, MAX_ASKED),
+    num_checks=st.integers(1, MAX_CHECKS),
     gamma=st.integers(1, 8),
     temperatures=st.sampled_from([(0.0,), (0.0, 0.5, 1.0)]),
     drafts_next_window=st.booleans(),
     seed=st.integers(0, 100),
 )
 def test_words_and_text_do_not_depend_on_the_time_of_an_alignment(
-    mode, num_asked, gamma, temperatures, drafts_next_window, seed
+    mode, num_checks, gamma, temperatures, drafts_next_window, seed
 ):
     options = DecodingOptions(
         language="en", word_timestamps=True, temperatures=temperatures, logprob_threshold=-0.48
@@ -161,7 +161,7 @@ def test_words_and_text_do_not_depend_on_the_time_of_an_alignment(
         target,
         draft,
         encoder=inline,
-        aligner=Late(num_asked),
+        aligner=DelayedExecutor(num_checks),
         draft_encoder=inline,
         reader=inline,
         drafts_next_window=drafts_next_window,
@@ -178,46 +178,46 @@ def test_words_and_text_do_not_depend_on_the_time_of_an_alignment(
 
 
 @settings(max_examples=20, deadline=None)
-@given(num_asked=st.integers(1, MAX_ASKED), has_words=st.booleans(), seed=st.integers(0, 100))
-def test_live_text_does_not_depend_on_the_time_of_an_alignment(num_asked, has_words, seed):
+@given(num_checks=st.integers(1, MAX_CHECKS), has_words=st.booleans(), seed=st.integers(0, 100))
+def test_live_text_does_not_depend_on_the_time_of_an_alignment(num_checks, has_words, seed):
     live = LiveOptions(policy=StabilityPolicy.ALIGN_ATT)
     options = DecodingOptions(live=live, language="en", word_timestamps=has_words)
     expected = transcribe(LivePair(SpeechModel(seed=seed)), TALK, options)
     draft = SpeechModel(2, seed=seed, error_rate=0.2)
-    pair = LateLivePair(num_asked, SpeechModel(seed=seed), draft)
+    pair = DelayedLivePair(num_checks, SpeechModel(seed=seed), draft)
     ours = transcribe(pair, TALK, options)
     assert ours.windows == expected.windows and final_segments(ours) == final_segments(expected)
 
 
 def test_a_closed_session_frees_its_slot_at_once():
-    held = Held()
-    verifier = Verifier(ScriptedModel(1), executor=InlineExecutor(), aligner=held)
-    opened(verifier, "first", PCMS[1], TIMED)
-    drained(verifier)
-    (future, _), num_free = held.waiting[0], verifier.num_free_slots
-    assert future.set_running_or_notify_cancel()  # too late to cancel it
+    executor = ManualExecutor()
+    verifier = Verifier(ScriptedModel(1), executor=InlineExecutor(), aligner=executor)
+    open_session(verifier, "first", PCMS[1], TIMED)
+    run_until_idle(verifier)
+    (future, _), num_free = executor.waiting[0], verifier.num_free_slots
+    assert future.set_running_or_notify_cancel()  # it runs already, so it cannot be cancelled
     verifier.close("first")
     assert (num_free, verifier.num_free_slots) == (0, 1)
-    opened(verifier, "next", PCMS[3], PLAIN)
+    open_session(verifier, "next", PCMS[3], PLAIN)
     events = verifier.step()
-    held.waiting.clear()
-    future.set_result(((), 0))  # while the next session is in the slot
-    events += drained(verifier)
+    executor.waiting.clear()
+    future.set_result(((), 0))  # its slot belongs to the next session now
+    events += run_until_idle(verifier)
     assert {session for session, _ in events} == {"next"} and events[-1] == ("next", Finished())
     assert tokens_of(events, "next") == text(PCMS[3])
 
 
 def test_a_queued_alignment_of_a_closed_session_does_not_run():
-    held = Held()
-    verifier = Verifier(ScriptedModel(1), executor=InlineExecutor(), aligner=held)
-    opened(verifier, "first", PCMS[1], TIMED)
-    drained(verifier)
+    executor = ManualExecutor()
+    verifier = Verifier(ScriptedModel(1), executor=InlineExecutor(), aligner=executor)
+    open_session(verifier, "first", PCMS[1], TIMED)
+    run_until_idle(verifier)
     verifier.close("first")
-    assert held.waiting[0][0].cancelled()
+    assert executor.waiting[0][0].cancelled()
 
 
-class Unable(ScriptedModel):
-    """Fails to align on the executor, except for the first session's slot."""
+class FailingAligner(ScriptedModel):
+    """Fails to align, except in slot 0."""
 
     def __init__(self, num_slots: int, error: Exception) -> None:
         super().__init__(num_slots)
@@ -230,26 +230,28 @@ class Unable(ScriptedModel):
         return super().align(slot, window, tokens, num_frames) if slot == 0 else fail
 
 
-def test_an_error_ends_its_own_session_only():
-    verifier = Verifier(Unable(3, ValueError("no words")), executor=InlineExecutor(), aligner=Late(5))
+def test_an_error_in_an_alignment_ends_its_own_session_only():
+    verifier = Verifier(
+        FailingAligner(3, ValueError("no words")), executor=InlineExecutor(), aligner=DelayedExecutor(5)
+    )
     for number in range(3):
-        opened(verifier, str(number), PCMS[number], TIMED if number < 2 else PLAIN)
-    ends = {session: e for session, e in drained(verifier) if isinstance(e, Finished | Failed)}
+        open_session(verifier, str(number), PCMS[number], TIMED if number < 2 else PLAIN)
+    ends = {session: e for session, e in run_until_idle(verifier) if isinstance(e, Finished | Failed)}
     assert isinstance(ends["0"], Finished) and isinstance(ends["2"], Finished)
     assert str(ends["1"].error) == "no words"
     assert verifier.num_free_slots == 1
 
 
-def test_a_device_fault_ends_the_engine():
+def test_a_device_fault_in_an_alignment_ends_the_engine():
     fault = torch.AcceleratorError("CUDA error: device-side assert triggered")
-    verifier = Verifier(Unable(2, fault), executor=InlineExecutor(), aligner=Late(5))
+    verifier = Verifier(FailingAligner(2, fault), executor=InlineExecutor(), aligner=DelayedExecutor(5))
     for number in range(2):
-        opened(verifier, str(number), PCMS[number], TIMED)
+        open_session(verifier, str(number), PCMS[number], TIMED)
     with pytest.raises(DeviceFault):
-        drained(verifier)
+        run_until_idle(verifier)
 
 
-class AfterTheOther(ScriptedModel):
+class WaitingAligner(ScriptedModel):
     """Aligns only after the other session has finished."""
 
     def __init__(self, num_slots: int) -> None:
@@ -267,7 +269,7 @@ class AfterTheOther(ScriptedModel):
 
 
 async def test_a_target_engine_aligns_beside_its_thread():
-    model = AfterTheOther(2)
+    model = WaitingAligner(2)
     engine = TargetEngine(model, limits=Limits(max_sessions=2))
 
     async def tokens(name: str, pcm: bytes, options: DecodingOptions) -> list[int]:
@@ -287,11 +289,11 @@ async def test_a_target_engine_aligns_beside_its_thread():
 
 
 def test_a_shared_pair_aligns_beside_its_thread():
-    model = AfterTheOther(2)
+    model = WaitingAligner(2)
     pair = SharedPair(model)
     recordings = [Prepared(PCMS[1], TIMED), Prepared(PCMS[2], PLAIN)]
     ended = pair.transcribe(recordings, DraftLength.of(Mode.TARGET_ONLY, 1, 1, None), max_sessions=2)
     assert next(ended)[0] == 1
     model.has_finished.set()
-    place, transcript = next(ended)
-    assert place == 0 and [t for window in transcript.window_tokens for t in window] == text(PCMS[1])
+    number, transcript = next(ended)
+    assert number == 0 and [t for window in transcript.window_tokens for t in window] == text(PCMS[1])

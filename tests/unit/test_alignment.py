@@ -1,4 +1,4 @@
-"""Token times are those of transformers."""
+"""Token times equal those of transformers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def weights(seed: int, heads: int, tokens: int, positions: int) -> torch.Tensor:
     return (3 * scores).softmax(dim=-1)
 
 
-def found(made: torch.Tensor, median_width: int = 7) -> list[int]:
-    return token_positions(_alignment(made, median_width).double().numpy()).tolist()
+def positions_of(attention: torch.Tensor, median_width: int = 7) -> list[int]:
+    return token_positions(_alignment(attention, median_width).double().numpy()).tolist()
 
 
 @settings(deadline=None)
@@ -34,22 +34,22 @@ def test_the_path_equals_transformers(seed: int, rows: int, columns: int, has_ti
 @settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 3), st.integers(2, 9), st.integers(1, 40))
 def test_positions_equal_transformers(seed: int, heads: int, tokens: int, positions: int):
-    made = weights(seed, heads, tokens, positions)
-    normal = (made - made.mean(-2, keepdim=True)) / made.std(-2, keepdim=True, unbiased=False)
-    if not normal.isfinite().all():  # one position: transformers divides by nothing
+    attention = weights(seed, heads, tokens, positions)
+    normal = (attention - attention.mean(-2, keepdim=True)) / attention.std(-2, keepdim=True, unbiased=False)
+    if not normal.isfinite().all():  # one position: transformers divides by zero
         return
     matrix = _median_filter(normal[None], 7).mean(dim=1)[0]
     text, time = _dynamic_time_warping(-matrix.double().numpy())
     jumps = np.pad(np.diff(text), (1, 0), constant_values=1).astype(bool)
-    assert found(made) == time[jumps].tolist()
+    assert positions_of(attention) == time[jumps].tolist()
 
 
 @settings(deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from([1, 3, 5, 7, 9]), st.integers(1, 70), st.sampled_from("-rin"))
-def test_medians_equal_those_of_sorting(seed: int, width: int, tokens: int, kind: str):
+def test_medians_equal_the_middle_of_sorted_values(seed: int, width: int, tokens: int, kind: str):
     values = torch.randn(2, tokens, 40, generator=torch.Generator().manual_seed(seed))
     if kind == "r":
-        values = values.round()  # many are equal
+        values = values.round()  # many values are equal
     elif kind != "-":
         values[values > 1] = {"i": torch.inf, "n": torch.nan}[kind]
     expected = values.unfold(-1, width, 1).sort()[0][..., width // 2]
@@ -57,12 +57,12 @@ def test_medians_equal_those_of_sorting(seed: int, width: int, tokens: int, kind
 
 
 @pytest.mark.parametrize(("tokens", "positions"), [(0, 10), (3, 0), (1, 10), (3, 1)])
-def test_the_smallest_windows_have_positions_too(tokens: int, positions: int):
-    assert found(weights(0, 2, tokens, positions)) == [0] * tokens
+def test_the_smallest_windows_have_positions(tokens: int, positions: int):
+    assert positions_of(weights(0, 2, tokens, positions)) == [0] * tokens
 
 
 def test_a_clear_path_is_followed():
-    made = torch.zeros(1, 4, 20)
+    attention = torch.zeros(1, 4, 20)
     for token, position in enumerate((2, 7, 11, 16)):
-        made[0, token, position - 2 : position + 3] = 0.2
-    assert np.abs(np.array(found(made, 3)) - [0, 5, 9, 14]).max() <= 1
+        attention[0, token, position - 2 : position + 3] = 0.2
+    assert np.abs(np.array(positions_of(attention, 3)) - [0, 5, 9, 14]).max() <= 1

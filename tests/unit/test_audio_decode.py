@@ -1,4 +1,4 @@
-"""Files of every kind become canonical PCM; files that are not whole are refused in one sentence."""
+"""Files of all formats become canonical PCM; broken files are refused."""
 
 import io
 import tracemalloc

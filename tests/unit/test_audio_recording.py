@@ -1,4 +1,4 @@
-"""A recording that arrives in pieces gives the features that transformers computes from the whole file."""
+"""A recording in pieces has the features of the whole file by transformers."""
 
 from functools import cache
 
@@ -14,13 +14,13 @@ from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.types import AudioChunk
 
 WINDOW = 480_000
-# transformers computes in float32 too: on this audio it is up to 1.4e-5 from float64, we are up to 0.4e-5.
+# On this audio transformers differs from float64 by up to 1.4e-5, and we differ by up to 0.4e-5.
 TOLERANCE = 2e-5
 
 
 @cache
 def speech_like(num_samples: int, seed: int = 0) -> bytes:
-    """Return noise and tones whose loudness changes, so that the maximum is at one place."""
+    """Return noise and tones of changing loudness, with one maximum."""
     rng = np.random.default_rng(seed)
     time_s = np.arange(num_samples) / 16_000
     loudness = 0.02 + 0.2 * np.abs(np.sin(0.13 * time_s + seed)) * np.abs(np.sin(2.1 * time_s))
@@ -30,8 +30,8 @@ def speech_like(num_samples: int, seed: int = 0) -> bytes:
 
 
 @cache
-def oracle(num_samples: int, num_mel_bins: int) -> np.ndarray:
-    """Return transformers' features of the whole recording, ``[num_mel_bins, frames]``."""
+def expected_features(num_samples: int, num_mel_bins: int) -> np.ndarray:
+    """Return the whole recording's features by transformers, ``[bins, frames]``."""
     samples = np.frombuffer(speech_like(num_samples), "<i2") / np.float32(32768)
     extractor = WhisperFeatureExtractor(feature_size=num_mel_bins)
     whole = {"truncation": False, "padding": "longest"} if num_samples > WINDOW else {}
@@ -60,8 +60,8 @@ def feed(recording: Recording, pcm: bytes, sizes: list[int], start_sample: int =
     sizes=st.lists(st.integers(1, 200_000), max_size=12),
     where=st.floats(0, 1),
 )
-def test_windows_of_long_recordings(num_samples, num_mel_bins, sizes, where):
-    expected = oracle(num_samples, num_mel_bins)
+def test_windows_of_long_recordings_equal_those_of_transformers(num_samples, num_mel_bins, sizes, where):
+    expected = expected_features(num_samples, num_mel_bins)
     start_frame = int(where * (expected.shape[1] - 1)) // 2 * 2
     pcm = speech_like(num_samples)
     recording = Recording(log_mel_max([pcm], [num_mel_bins]))
@@ -80,8 +80,8 @@ def test_windows_of_long_recordings(num_samples, num_mel_bins, sizes, where):
     sizes=st.lists(st.integers(1, 100_000), max_size=6),
     where=st.floats(0, 1),
 )
-def test_windows_of_short_recordings(num_samples, sizes, where):
-    expected = oracle(num_samples, 80)
+def test_windows_of_short_recordings_equal_those_of_transformers(num_samples, sizes, where):
+    expected = expected_features(num_samples, 80)
     recording = Recording()
     feed(recording, speech_like(num_samples), sizes)
     assert recording.total_frames == 3_000
@@ -91,9 +91,9 @@ def test_windows_of_short_recordings(num_samples, sizes, where):
     np.testing.assert_allclose(again, window_of(expected, start_frame), atol=TOLERANCE)
 
 
-def test_a_stream_takes_constant_memory_and_gives_the_same_features():
+def test_a_stream_takes_constant_memory_and_has_the_same_features():
     num_samples = 2_000_000
-    pcm, expected = speech_like(num_samples), oracle(num_samples, 80)
+    pcm, expected = speech_like(num_samples), expected_features(num_samples, 80)
     recording = Recording(log_mel_max([pcm], [80]))
     start_frame = position = 0
     while start_frame < expected.shape[1]:
@@ -255,5 +255,5 @@ def test_scan_finds_the_maximum_of_the_whole_recording(num_samples):
     maxima = log_mel_max(blocks)
     for num_mel_bins in (80, 128):
         # The loudest place of normalised features is (maximum + 4) / 4.
-        expected = float(oracle(num_samples, num_mel_bins).max()) * 4 - 4
+        expected = float(expected_features(num_samples, num_mel_bins).max()) * 4 - 4
         assert maxima[num_mel_bins] == pytest.approx(expected, abs=1e-5)

@@ -22,7 +22,7 @@ RECORDING = np.random.default_rng(0).normal(0, 1000, 16_000).astype("<i2").tobyt
 
 
 def delay(forward_ns: float) -> BatchingDelay:
-    """Return the delay after a forward pass of so long."""
+    """Return the delay after one forward pass of ``forward_ns``."""
     found = BatchingDelay()
     found.observe(forward_ns)
     return found
@@ -77,14 +77,14 @@ def test_a_verifier_waits_for_other_sessions():
     step()
     for name in "ab":
         offer(name, perf_counter_ns())
-    assert verifier.wake_after_s == 0  # no candidates are on their way
+    assert verifier.wake_after_s == 0  # no candidates are expected
     step()
     for name in "ab":
         verifier._sessions[name].arrivals._since_ns -= 10**10  # so their turnaround is ten seconds
         offer(name, perf_counter_ns())
     step()
     verifier._batching_delay = delay(10**12)
-    assert not verifier.has_work  # all are on their way: there is no forward pass to delay
+    assert not verifier.has_work  # candidates of all sessions are expected: there is no forward pass to delay
     offer("a", perf_counter_ns())
     assert 4 < verifier.wake_after_s < 100  # it would wait at most 5 s for the other
     before = dict(lengths)

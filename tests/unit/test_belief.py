@@ -11,7 +11,7 @@ from specwhisper.speculation.belief import Belief
 
 
 def belief(tokens: list[int], *, sent: int, committed: int = 0, credit: int = 100) -> Belief:
-    """Build a belief with ``committed`` tokens, of which ``sent`` were sent in one block."""
+    """Build a belief; tokens from ``committed`` to ``sent`` are sent as one block."""
     made = Belief(tokens[:committed], credit=credit)
     made.tokens += tokens[committed:]
     if sent > committed:
@@ -53,7 +53,7 @@ def test_dropped_tokens_are_sent_again():
     assert made.take_block(5) == (2, (3, 4))
 
 
-def test_nothing_is_sent_again_while_a_block_is_on_its_way():
+def test_no_token_is_sent_again_while_a_block_is_in_flight():
     made = belief([1, 2, 3], sent=2)
     made.take_block(1)
     made.apply(0, [1], held=2, blocks_answered=1, credit=100)

@@ -30,7 +30,7 @@ def saved(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def folder(saved, tmp_path) -> Path:
-    """Return a copy to change."""
+    """Return a copy that a test may change."""
     return Path(shutil.copytree(saved, tmp_path / "spoiled"))
 
 
@@ -66,7 +66,7 @@ class TestNames:
         with pytest.raises(CheckpointError, match=f"There is no model '{name}': name a folder, a hub id"):
             resolve(name)
 
-    def test_a_hub_id_that_cannot_be_downloaded(self):
+    def test_a_hub_id_that_cannot_be_downloaded_is_reported(self):
         with pytest.raises(
             CheckpointError, match=r"'no-one/nothing' cannot be loaded .*: check name and connection"
         ):
@@ -104,7 +104,7 @@ class TestContent:
         assert digests[2] == digests[0]
         assert len(set(digests)) == 4
 
-    def test_sharded_weights(self, saved, tmp_path):
+    def test_sharded_weights_are_loaded(self, saved, tmp_path):
         model = WhisperForConditionalGeneration.from_pretrained(saved)
         shutil.copytree(saved, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns(WEIGHTS))
         model.save_pretrained(tmp_path, max_shard_size="100KB")
@@ -114,7 +114,7 @@ class TestContent:
         assert loaded.weights_digest != whole.weights_digest
 
     def test_the_digest_is_of_the_loaded_files(self, saved, folder):
-        """An index beside a single file is a stray one: transformers does not read it."""
+        """transformers does not read an index if there is a single file of weights."""
         digest = load_checkpoint(str(saved)).weights_digest
         stray = folder / "stray.safetensors"
         save_file({"model.decoder.layer_norm.bias": torch.zeros(3)}, stray, metadata={"format": "pt"})
@@ -154,7 +154,7 @@ class TestGenerationConfig:
     def test_a_fine_tune_speaks_its_own_language(self, changed, language):
         assert changed(language=language).vocabulary.default_language == "de"
 
-    def test_the_old_form_of_a_config_is_read_too(self, changed):
+    def test_the_old_form_of_a_config_is_read(self, changed):
         languages = changed().vocabulary.languages
         forced = [[1, languages["de"]], [2, 7]]
         assert changed(forced_decoder_ids=forced).vocabulary.default_language == "de"
@@ -164,7 +164,7 @@ class TestGenerationConfig:
     def test_published_models_detect_the_language(self, changed):
         assert changed(forced_decoder_ids=[[1, None], [2, 7]]).vocabulary.default_language is None
 
-    def test_a_language_of_its_own_goes_into_the_prompt_and_yields_to_the_callers(self, changed):
+    def test_the_models_own_language_is_in_the_prompt_unless_the_caller_sets_one(self, changed):
         vocabulary = changed(language="de").vocabulary
         german, english = vocabulary.languages["de"], vocabulary.languages["en"]
         assert german in vocabulary.prompt(DecodingOptions())

@@ -21,7 +21,7 @@ ROWS = [Row(0, [5, 6, 7], 2, (), timestamps=True), Row(1, [8], 0, (9,), timestam
 
 @pytest.fixture
 def transfers(monkeypatch) -> Counter:
-    """Count reads from a device."""
+    """Return a counter of reads from the device."""
     counted = Counter()
     for name in ("tolist", "item", "__float__", "__int__", "__bool__"):
         method = getattr(torch.Tensor, name)
@@ -34,7 +34,7 @@ def transfers(monkeypatch) -> Counter:
     return counted
 
 
-def test_a_greedy_pass_reads_the_device_once(transfers):
+def test_a_greedy_forward_pass_reads_the_device_once(transfers):
     model = WhisperModel(CHECKPOINT, 2, has_static_shapes=True)
     model.score(ROWS)
     assert transfers["reads"] == 1
@@ -42,7 +42,7 @@ def test_a_greedy_pass_reads_the_device_once(transfers):
     assert transfers["reads"] == 3  # the probe's result is read too
 
 
-def test_every_result_is_in_its_place():
+def test_results_belong_to_their_rows():
     logits = torch.randn(4, 51_866, generator=torch.Generator().manual_seed(3))
     logits[2, -1] = 9.0
     first, second = choose(ROWS, logits.clone())
@@ -55,7 +55,7 @@ def test_every_result_is_in_its_place():
     assert first.margins + second.margins == pytest.approx(margins, abs=1e-5)
 
 
-def test_when_equality_decides():
+def test_rows_that_are_accepted_by_equality():
     sampling = Sampling(0.5, 0, 0)
     row = ROWS[0]
     assert row.accepts_by_equality
@@ -65,7 +65,7 @@ def test_when_equality_decides():
     assert not replace(row, acceptance_threshold=0.2).accepts_by_equality
 
 
-def test_numbers_are_copied_exactly():
+def test_integers_are_copied_exactly():
     numbers = transfer.to_device([(1, 2), (3, 4)], torch.device("cpu"))
     assert numbers.tolist() == [[1, 2], [3, 4]]
     assert numbers.dtype == torch.int64

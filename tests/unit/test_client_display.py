@@ -1,4 +1,4 @@
-"""How text on its way looks."""
+"""The live display of the terminal client."""
 
 import io
 
@@ -20,12 +20,12 @@ from specwhisper_client.replies import Update
         (3_661.25, "1:01:01.25"),
     ],
 )
-def test_clock(time_s, text):
+def test_clock_formats_times(time_s, text):
     assert clock(time_s) == text
 
 
 def drawn(update: Update) -> str:
-    """Give what the terminal receives for one update."""
+    """Return the characters that the terminal receives for one update."""
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=80, color_system="standard")
     with LiveDisplay(console, timestamps=True) as display:
@@ -41,11 +41,11 @@ def test_control_characters_do_not_reach_the_terminal():
     assert "\x1b[2J" not in drawn(Update((), " Hello \x1b[2J", " their\x1b[2J bye"))
 
 
-def test_brackets_are_text_and_not_markup():
+def test_brackets_in_text_are_no_markup():
     assert "[red]alert[/red]" in drawn(Update((Segment(0, 1, (), "[red]alert[/red]"),), "", ""))
 
 
-def test_a_long_recording_shows_how_far_it_has_come():
+def test_a_long_recording_shows_its_progress():
     update = Update((Segment(30, 60, (), "One."),), "", "", duration_s=120.0)
     assert "01:00.00 of 02:00.00" in drawn(update)
     file = io.StringIO()
@@ -55,7 +55,7 @@ def test_a_long_recording_shows_how_far_it_has_come():
 
 
 @pytest.mark.parametrize("duration_s", [None, 5.0])
-def test_a_short_one_or_one_of_unknown_length_does_not(duration_s):
+def test_a_short_recording_or_one_of_unknown_length_shows_no_progress(duration_s):
     file = io.StringIO()
     with WithProgress(NoDisplay(), Console(file=file, force_terminal=True, width=100)) as display:
         display.show(Update((), "", "", duration_s=duration_s))

@@ -1,4 +1,4 @@
-"""How transcripts are laid out."""
+"""Formats and files of the terminal client's output."""
 
 import json
 from pathlib import Path
@@ -36,12 +36,12 @@ def transcript(*texts: str, duration_s: float = 10.0) -> Transcription:
     )
 
 
-def test_text_has_a_line_per_segment():
+def test_text_output_has_one_line_per_segment():
     text = render(transcript(" Grüße,\n aus  Köln.", "", " Ja."), Path("a.wav"), OutputFormat.TXT)
     assert text == "Grüße, aus Köln.\nJa.\n"
 
 
-def test_json_has_everything():
+def test_json_output_has_all_fields():
     document = json.loads(render(transcript(" Grüße.", " Ja."), Path("in/a.wav"), OutputFormat.JSON))
     assert (
         document.pop("statistics").items()
@@ -79,11 +79,11 @@ def test_verbose_json_names_the_language():
     assert document["language"] == "german"
 
 
-def test_json_keeps_letters_readable():
+def test_json_does_not_escape_letters():
     assert "Grüße" in render(transcript("Grüße"), Path("a.wav"), OutputFormat.JSON)
 
 
-def test_no_audio_has_no_real_time_factor():
+def test_the_real_time_factor_of_no_audio_is_null():
     assert transcript(duration_s=0.0).real_time_factor == 0.0
 
 

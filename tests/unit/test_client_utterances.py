@@ -1,4 +1,4 @@
-"""Live text comes in pieces; people read utterances."""
+"""Pieces of live text are joined to utterances."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ def test_an_utterance_is_complete_with_its_last_piece():
     assert utterances.pieces == utterances.finish() == []
 
 
-def test_several_utterances_may_come_at_once_and_one_whose_end_was_lost_ends():
+def test_a_new_utterance_ends_the_one_before_it_whose_end_was_lost():
     utterances = Utterances()
     whole = utterances.add([piece(" a"), piece(" b", 2), piece(" c", 2, is_last=True), piece(" d", 3)])
     assert [each.text for each in whole] == [" a", " b c"]
     assert [each.text for each in utterances.finish()] == [" d"]
 
 
-def test_what_has_no_text_is_no_utterance():
+def test_an_utterance_without_text_is_left_out():
     utterances = Utterances()
     assert utterances.add([piece("", is_last=True), piece(" ", 2, is_last=True)]) == []
     assert utterances.finish() == []
     (whole,) = utterances.add([piece(" a", 3), piece("", 3, at_s=9.0, is_last=True)])
-    assert (whole.text, whole.end_s) == (" a", 1.0), "nothing is said in the silence behind it"
+    assert (whole.text, whole.end_s) == (" a", 1.0), "the silence after the text does not count"
 
 
-def test_figures_are_means_and_the_highest_temperature():
+def test_a_whole_utterance_has_means_of_scores_and_the_highest_temperature():
     words = [Word(0.0, 1.0, " a", 0.1), Word(1.0, 2.0, " b", 0.2)]
     one = piece(
         " a", words=(words[0],), confidence=0.2, no_speech_prob=0.1, temperature=0.4, avg_logprob=-2.0
@@ -71,49 +71,49 @@ def numbered(texts: list[tuple[str, bool]]) -> list[Segment]:
 
 
 @given(PIECES, st.integers(1, 5))
-def test_no_text_is_lost_or_repeated_however_it_comes(texts, at_once):
+def test_no_text_is_lost_or_repeated_however_it_arrives(texts, at_once):
     pieces, utterances, whole = numbered(texts), Utterances(), []
     for start in range(0, len(pieces), at_once):
         whole += utterances.add(pieces[start : start + at_once])
     whole += utterances.finish()
-    told = "".join(each.text for each in whole)
-    assert told.replace(" ", "") == "".join(text for text, _ in texts).replace(" ", "")
+    joined_text = "".join(each.text for each in whole)
+    assert joined_text.replace(" ", "") == "".join(text for text, _ in texts).replace(" ", "")
     numbers = [each.utterance for each in whole]
     assert numbers == sorted(set(numbers))
     assert all(each.is_utterance_end for each in whole)
 
 
-async def coming(updates: list[Update]) -> AsyncIterator[Update]:
+async def stream(updates: list[Update]) -> AsyncIterator[Update]:
     for update in updates:
         yield update
 
 
-async def test_what_is_final_of_an_open_utterance_counts_as_verified():
+async def test_final_text_of_an_open_utterance_is_shown_as_verified():
     updates = [
         Update((piece(" Hello"),), " there", " you"),
         Update((piece(" there", at_s=1.0, is_last=True), piece(" By", 2, at_s=2.0)), "e", "", received_s=3.0),
         Update((), "es", "."),
     ]
-    seen = [update async for update in whole_utterances(coming(updates))]
+    seen = [update async for update in whole_utterances(stream(updates))]
     texts = [("".join(s.text for s in each.segments), each.verified_text, each.draft_text) for each in seen]
     assert texts == [
         ("", " Hello there", " you"),
         (" Hello there", " Bye", ""),
         ("", " Byes", "."),
-        (" By", "", ""),  # the audio has ended within it
+        (" By", "", ""),  # the audio ends within the utterance
     ]
     assert seen[1].received_s == 3.0
 
 
-async def test_text_of_an_outage_stays_marked():
-    (seen,) = [each async for each in whole_utterances(coming([Update((), "", " x", is_unverified=True)]))]
+async def test_unverified_text_stays_marked():
+    (seen,) = [each async for each in whole_utterances(stream([Update((), "", " x", is_unverified=True)]))]
     assert seen.is_unverified
 
 
-def test_final_text_does_not_go_back_in_time_where_a_stream_has_gone_on_elsewhere():
-    """A server does not know when the final text that it was given was spoken."""
+def test_final_text_of_a_resumed_stream_does_not_go_back_in_time():
+    """The next server gets final text without its times."""
     end = replace(piece("", at_s=0.69, is_last=True), end_s=0.69)
-    (moved,) = in_order([end], final_end_s=4.22)
-    assert (moved.start_s, moved.end_s) == (4.22, 4.22)
-    calm = [replace(piece("a", at_s=5.0), end_s=5.5), replace(piece("b", at_s=5.5), end_s=6.0)]
-    assert in_order(calm, final_end_s=4.22) == tuple(calm)
+    (shifted,) = in_order([end], final_end_s=4.22)
+    assert (shifted.start_s, shifted.end_s) == (4.22, 4.22)
+    ordered = [replace(piece("a", at_s=5.0), end_s=5.5), replace(piece("b", at_s=5.5), end_s=6.0)]
+    assert in_order(ordered, final_end_s=4.22) == tuple(ordered)

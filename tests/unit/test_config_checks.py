@@ -1,4 +1,4 @@
-"""A mistake in a configuration file is reported in one sentence, before Ray starts or is asked."""
+"""Errors in a configuration file are reported before Ray starts."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_files_that_flags_name_may_be_on_other_machines(flags):
         check_flags(application(args={"target": flags | {"modle": "large-v3"}}), runs_here=False)
 
 
-def test_a_file_that_is_on_this_machine_is_checked_wherever_the_cluster_is(tmp_path):
+def test_a_file_on_this_machine_is_checked_even_if_the_cluster_is_elsewhere(tmp_path):
     (tmp_path / "tokens").write_text("anna short\n")
     with pytest.raises(InvalidRequest, match="a token has 16"):
         check_flags(application(args={"target": {"tokens-file": str(tmp_path / "tokens")}}), runs_here=False)
@@ -103,7 +103,7 @@ def test_a_port_that_is_taken_is_reported(flag):
     check_ports(application(args=args))
 
 
-def test_a_range_of_ports_is_refused_only_where_all_are_taken():
+def test_a_range_of_ports_is_refused_only_if_all_are_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         check_ports(application(args={"draft": {"port": f"{port - 1}-{port}"}}))
@@ -131,5 +131,5 @@ def test_a_host_that_other_nodes_cannot_reach_is_refused(flags, kind, words):
 
 
 @pytest.mark.parametrize("flags", [{"insecure": True}, {"tokens-file": "/nowhere"}])
-def test_a_host_that_other_nodes_reach_is_accepted(flags):
+def test_a_host_that_other_nodes_can_reach_is_accepted(flags):
     check_hosts(application(args={"target": flags}), NODES)

@@ -58,7 +58,7 @@ any_length = st.builds(
 
 
 @given(any_length, st.none() | any_estimates)
-def test_no_choice_runs_away(length, known):
+def test_choices_are_within_their_limits(length, known):
     choice = choose(length, known)
     assert 1 <= choice.gamma <= length.longest
     assert 0 <= choice.min_confidence < 1
@@ -68,7 +68,7 @@ def test_no_choice_runs_away(length, known):
 
 
 @given(any_estimates, st.integers(1, 64), st.integers(1, 8))
-def test_a_requested_length_is_taken(known, gamma, depth):
+def test_a_requested_draft_length_is_used(known, gamma, depth):
     for mode in PIPELINING:
         choice = choose(DraftLength(mode, gamma, depth), known)
         assert (choice.gamma, choice.max_ahead) == (gamma, gamma * depth)
@@ -79,7 +79,7 @@ def test_a_requested_length_is_taken(known, gamma, depth):
 @pytest.mark.parametrize("mode", LOCK_STEP)
 @pytest.mark.parametrize("round_trip", [0, 10 * MS, 100 * MS])
 @pytest.mark.parametrize("acceptance", [0.3, 0.8, 0.95])
-def test_lock_step_takes_the_best_block_of_the_closed_form(mode, round_trip, acceptance):
+def test_lock_step_uses_the_block_with_the_least_time_per_token(mode, round_trip, acceptance):
     known = estimates(acceptance, round_trip=round_trip)
     found = choose(DraftLength(mode, is_adaptive=True, min_confidence=0), known).gamma
     times = {g: sync_s(known.costs, known.survival, g) for g in range(1, MAX_ADAPTIVE_GAMMA + 1)}
@@ -95,15 +95,15 @@ def test_a_calibrated_draft_gets_longer_blocks(mode):
     assert free.gamma > fixed.gamma
     assert choose(adaptive(mode), replace(known, calibration=0.5)).gamma == fixed.gamma
     far = choose(adaptive(mode), replace(known, round_trip_ns=100 * MS))
-    assert far.min_confidence < free.min_confidence  # a token is worth more
+    assert far.min_confidence < free.min_confidence  # a drafted token saves more time
 
 
 @pytest.mark.parametrize("mode", PIPELINING)
 def test_min_confidence_rises_with_the_time_of_a_token(mode):
-    cheap, dear = (
+    cheap, costly = (
         choose(adaptive(mode), estimates(0.8, token=token)).min_confidence for token in (0, 2 * MS)
     )
-    assert 0 < cheap < dear < 0.3
+    assert 0 < cheap < costly < 0.3
     assert choose(DraftLength(mode, min_confidence=0.4), estimates()).min_confidence == 0.4
     assert choose(DraftLength(mode), estimates()).min_confidence == 0
 
@@ -113,8 +113,8 @@ def test_blocks_are_as_short_as_messages_allow():
     assert gammas == [1, 2, MAX_ADAPTIVE_GAMMA]
 
 
-def test_blocks_grow_where_many_sessions_share_a_target():
-    """Their messages must not keep it from its forward passes."""
+def test_blocks_are_longer_if_many_sessions_share_a_target():
+    """Their messages must not delay its forward passes."""
     gammas = [
         choose(adaptive(Mode.FULL), replace(estimates(draft=2 * MS), num_sharing=sharing)).gamma
         for sharing in (1, 2, 4, 8, 1000)
@@ -123,7 +123,7 @@ def test_blocks_grow_where_many_sessions_share_a_target():
 
 
 @pytest.mark.parametrize("mode", PIPELINING)
-def test_a_draft_is_ahead_by_the_time_of_an_answer(mode):
+def test_a_draft_runs_ahead_by_the_tokens_of_a_round_trip(mode):
     ahead = [
         choose(adaptive(mode), estimates(0.99, round_trip=round_trip)).max_ahead
         for round_trip in (0, 20 * MS, 60 * MS)
@@ -132,7 +132,7 @@ def test_a_draft_is_ahead_by_the_time_of_an_answer(mode):
     assert choose(adaptive(mode), estimates(0.99, jitter=20 * MS)).max_ahead == 23 + 1
 
 
-def test_a_chain_that_is_surely_wrong_is_not_drafted():
+def test_tokens_that_are_unlikely_to_be_accepted_are_not_drafted():
     assert choose(adaptive(Mode.PIPELINED), estimates(0.5, round_trip=1000 * MS)).max_ahead < 8
 
 
@@ -149,13 +149,13 @@ def observe(controller: Controller, *, num_right: int, blocks: int = 1, size: in
         controller.observe_step(4 * MS)
         controller.observe_answer(100 * MS)
         controller.observe_forward(size + 1, 20 * MS)
-        judged = min(size, num_right + 1)
+        num_judged = min(size, num_right + 1)
         controller.observe_tokens(
-            range(judged), [1.0] * judged, num_right=num_right, num_committed=num_right + 1
+            range(num_judged), [1.0] * num_judged, num_right=num_right, num_committed=num_right + 1
         )
 
 
-def test_a_session_begins_as_requested_and_adapts():
+def test_an_adaptive_session_begins_with_the_default_length_and_adapts():
     controller = Controller(adaptive(Mode.SYNC))
     assert controller.choice == Choice(5, 5, "nothing is measured yet", FIRST_CONFIDENCE)
     observe(controller, num_right=8, blocks=40)
@@ -194,7 +194,7 @@ def test_survival_depends_on_the_distance():
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 200), max_size=8), st.integers(0, 8)), min_size=1))
-def test_survival_only_falls(events):
+def test_survival_never_rises_with_the_distance(events):
     survival = Survival()
     for distances, num_right in events:
         survival.observe(distances, num_right=num_right)

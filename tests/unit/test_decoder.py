@@ -1,4 +1,4 @@
-"""The cached decoder equals transformers', however its tokens are split, slotted and batched."""
+"""The cached decoder equals transformers', whatever the calls, slots, batches."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def text(seed: int, length: int) -> list[int]:
     return np.random.default_rng(seed).integers(0, SIZE, length).tolist()
 
 
-def alone(slot: int, tokens: list[int]) -> torch.Tensor:
-    """Return the logits after each token, from a decoder that has seen nothing else."""
+def expected_logits(slot: int, tokens: list[int]) -> torch.Tensor:
+    """Return the logits after each token, from a new decoder."""
     return decoder().append([slot], [tokens], [len(tokens)])
 
 
@@ -56,18 +56,18 @@ def test_logits_equal_transformers():
         expected = TRANSFORMERS(
             encoder_outputs=BaseModelOutput(AUDIO[:1]), decoder_input_ids=torch.tensor([tokens])
         ).logits[0]
-    torch.testing.assert_close(alone(0, tokens), expected, **CLOSE)
+    torch.testing.assert_close(expected_logits(0, tokens), expected, **CLOSE)
 
 
-def test_one_batch_equals_token_by_token():
+def test_logits_of_one_call_equal_those_of_one_call_per_token():
     tokens, stepwise = text(1, 20), decoder()
     steps = torch.cat([stepwise.append([0], [[token]], [1]) for token in tokens])
-    torch.testing.assert_close(steps, alone(0, tokens), **CLOSE)
+    torch.testing.assert_close(steps, expected_logits(0, tokens), **CLOSE)
 
 
 def test_only_the_last_tokens_are_scored():
     tokens = text(2, 9)
-    torch.testing.assert_close(decoder().append([0], [tokens], [3]), alone(0, tokens)[-3:], **CLOSE)
+    torch.testing.assert_close(decoder().append([0], [tokens], [3]), expected_logits(0, tokens)[-3:], **CLOSE)
 
 
 def test_rejected_then_extended_equals_never_drafted():
@@ -76,12 +76,12 @@ def test_rejected_then_extended_equals_never_drafted():
     made.append([0], [wrong], [1])
     made.rollback(0, 8)
     after = made.append([0], [tokens[8:]], [12])
-    undisturbed = decoder()
-    undisturbed.append([0], [tokens[:8]], [1])
-    assert torch.equal(after, undisturbed.append([0], [tokens[8:]], [12]))
+    reference = decoder()
+    reference.append([0], [tokens[:8]], [1])
+    assert torch.equal(after, reference.append([0], [tokens[8:]], [12]))
 
 
-def test_rollback_never_moves_forward():
+def test_rollback_never_lengthens_a_slot():
     made = decoder()
     made.append([2], [[1, 2, 3]], [1])
     made.rollback(2, 9)
@@ -96,27 +96,29 @@ def test_new_audio_empties_the_slot():
     made.prefill_audio(1, AUDIO[3])
     assert made.lengths[1] == 0
     tokens = text(6, 4)
-    torch.testing.assert_close(made.append([1], [tokens], [4]), alone(3, tokens), **CLOSE)
+    torch.testing.assert_close(made.append([1], [tokens], [4]), expected_logits(3, tokens), **CLOSE)
 
 
 @pytest.mark.parametrize("slots", [[0, 1, 2], [1, 2, 3], [4, 0, 2], [3, 2, 1], [2]])
-def test_ragged_rows_equal_each_alone(slots):
+def test_rows_of_different_lengths_equal_rows_on_their_own(slots):
     made, texts = decoder(), {slot: text(slot, 6 + 3 * slot) for slot in slots}
     held = {slot: 2 * slot + 1 for slot in slots}
     for slot in slots:
         made.append([slot], [texts[slot][: held[slot]]], [1])
     rows = [texts[slot][held[slot] :] for slot in slots]
     logits = made.append(slots, rows, [len(row) for row in rows])
-    expected = torch.cat([alone(slot, texts[slot])[held[slot] :] for slot in slots])
+    expected = torch.cat([expected_logits(slot, texts[slot])[held[slot] :] for slot in slots])
     torch.testing.assert_close(logits, expected, **CLOSE)
     assert [made.lengths[slot] for slot in slots] == [len(texts[slot]) for slot in slots]
 
 
-def test_a_slot_may_be_filled_to_its_last_position_beside_a_wide_row():
+def test_a_slot_can_be_filled_to_its_last_position_beside_a_longer_row():
     made, full, wide = decoder(), text(7, 24), text(8, 12)
     made.append([0], [full[:23]], [1])
     logits = made.append([0, 1], [full[23:], wide], [1, 12])
-    torch.testing.assert_close(logits, torch.cat([alone(0, full)[-1:], alone(1, wide)]), **CLOSE)
+    torch.testing.assert_close(
+        logits, torch.cat([expected_logits(0, full)[-1:], expected_logits(1, wide)]), **CLOSE
+    )
 
 
 operation = st.tuples(
@@ -128,7 +130,7 @@ operation = st.tuples(
 
 @settings(max_examples=25)
 @given(st.lists(operation, min_size=1, max_size=8))
-def test_any_history_equals_none(operations):
+def test_logits_do_not_depend_on_earlier_calls_and_rollbacks(operations):
     made, held = decoder(), {slot: [] for slot in range(NUM_SLOTS)}
     for kind, sizes, seed in operations:
         if kind == "rollback":
@@ -141,7 +143,7 @@ def test_any_history_equals_none(operations):
             logits = made.append(list(rows), list(rows.values()), [1] * len(rows))
             for (slot, row), ours in zip(rows.items(), logits, strict=True):
                 held[slot] += row
-                torch.testing.assert_close(ours, alone(slot, held[slot])[-1], **CLOSE)
+                torch.testing.assert_close(ours, expected_logits(slot, held[slot])[-1], **CLOSE)
         assert made.lengths == [len(held[slot]) for slot in range(NUM_SLOTS)]
 
 
@@ -149,7 +151,7 @@ BATCH_INVARIANT = {}
 
 
 def batch_invariant(dtype: str) -> CachedDecoder:
-    """Return a decoder in which a token's result does not depend on its batch, with empty slots."""
+    """Return a decoder with empty slots whose results do not depend on the batch."""
     if dtype not in BATCH_INVARIANT:
         BATCH_INVARIANT[dtype] = packed(dtype)
     for slot in range(NUM_SLOTS):
@@ -175,7 +177,8 @@ def packed(dtype: str, *, is_draft: bool = False) -> CachedDecoder:
 
 
 @pytest.mark.skipif(
-    not (compat.HAS_BFLOAT16 and compat.HAS_INT8_SUMS), reason="these kernels sum evenly, others do not"
+    not (compat.HAS_BFLOAT16 and compat.HAS_INT8_SUMS),
+    reason="the result of a row depends on its batch on this processor",
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
 @settings(max_examples=40, deadline=None)
@@ -184,7 +187,7 @@ def packed(dtype: str, *, is_draft: bool = False) -> CachedDecoder:
     widths=st.dictionaries(st.integers(0, NUM_SLOTS - 1), st.integers(1, 12), min_size=1),
     seed=st.integers(0, 99),
 )
-def test_other_rows_change_no_bit(dtype, held, widths, seed):
+def test_logits_have_the_same_bits_in_any_batch(dtype, held, widths, seed):
     made = batch_invariant(dtype)
     texts = {slot: text(seed + slot, held[slot] + width) for slot, width in widths.items()}
     one_by_one = []
@@ -204,10 +207,11 @@ WIDE = replace(SHAPE, d_model=768, heads=12, decoder_layers=1, ffn_factor=4, max
 
 
 @pytest.mark.skipif(
-    not (compat.HAS_BFLOAT16 and compat.HAS_INT8_SUMS), reason="these kernels sum evenly, others do not"
+    not (compat.HAS_BFLOAT16 and compat.HAS_INT8_SUMS),
+    reason="the result of a row depends on its batch on this processor",
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
-def test_no_bit_depends_on_how_a_long_text_is_split(dtype):
+def test_logits_of_a_long_text_have_the_same_bits_however_it_is_split(dtype):
     _, checkpoint = build_checkpoint(WIDE)
     type_ = torch.bfloat16 if dtype == "bfloat16" else torch.float32
     with torch.device("meta"):
@@ -240,7 +244,7 @@ def test_no_bit_depends_on_how_a_long_text_is_split(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
-def test_a_draft_is_not_padded_and_nearly_equal(dtype):
+def test_a_drafts_decoder_is_not_padded_and_nearly_equal(dtype):
     exact, draft = batch_invariant(dtype), packed(dtype, is_draft=True)
     tokens = text(3, 7)
     for made, num_queries in ((exact, 4), (draft, 1)):
@@ -250,7 +254,7 @@ def test_a_draft_is_not_padded_and_nearly_equal(dtype):
     torch.testing.assert_close(ours, expected, rtol=0, atol=0.02 * float(expected.abs().max()))
 
 
-def test_memory_of_a_slot():
+def test_the_memory_of_a_slot_is_that_of_its_keys_and_values():
     heads_width = 2 * WIDTH * 4  # keys and values, float32
     assert decoder().bytes_per_slot == 3 * (1500 + 24) * heads_width
 
@@ -328,7 +332,7 @@ class TestPlacement:
         assert translated.log_probs == pytest.approx(expected.log_probs, abs=1e-4)
         assert translated.margins == pytest.approx(expected.margins, abs=1e-4)
 
-    def test_equal_logits_go_to_the_lowest_id(self):
+    def test_of_equal_logits_the_lowest_id_is_chosen(self):
         state = dict(CHECKPOINT.state)
         twins = state["proj_out.weight"].clone()
         model = WhisperModel(CHECKPOINT, 1)

@@ -1,4 +1,4 @@
-"""Small files that hold very much: decoding ends at a limit, and in little memory."""
+"""Small files of very long audio are refused in little memory."""
 
 import subprocess
 import sys
@@ -32,14 +32,14 @@ from specwhisper.audio.decode import decode_bytes
 from specwhisper.errors import InvalidAudio
 
 def peak():
-    with open("/proc/self/status") as status:  # its own: getrusage would begin with what its parent had
+    with open("/proc/self/status") as status:  # getrusage would include the memory of the parent
         return int(re.search(r"VmHWM:\\s+(\\d+) kB", status.read())[1]) * 1024
 
 data, limit_s, keeps = open(sys.argv[1], "rb").read(), float(sys.argv[2]), sys.argv[3] == "keeps"
-before, kept = peak(), []
+before, retained = peak(), []
 try:
     for pcm in decode_bytes(data, limit_s, int(limit_s * 768_000)):
-        kept += [pcm * 16] if keeps else []
+        retained += [pcm * 16] if keeps else []
     print("decoded", peak() - before)
 except InvalidAudio as error:
     print("longer" if "is longer than" in str(error) else error, peak() - before)
@@ -72,15 +72,15 @@ def test_a_bomb_is_refused_in_little_memory(kind, tmp_path):
     assert growth < MAX_GROWTH_BYTES
 
 
-def test_the_measurement_sees_memory(tmp_path):
-    """The negative control: a reader that keeps all it decodes is over the bound."""
+def test_the_measurement_detects_a_reader_that_keeps_all_audio(tmp_path):
+    """Negative control: a measurement that sees no memory would pass."""
     end, growth = decoded_in_child(tmp_path, BOMBS["flac"](), 10.0 * LENGTH_S, keeps=True)
     assert end == "decoded"
     assert growth > MAX_GROWTH_BYTES
 
 
-def test_files_are_bounded_in_bytes_too(tmp_path):
-    """64 channels of 192 kHz are sixteen times as many bytes a second as may be."""
+def test_the_bytes_of_decoded_audio_are_limited(tmp_path):
+    """64 channels at 192 kHz have sixteen times the bytes a second that are allowed."""
     path = tmp_path / "wide.wav"
     soundfile.write(path, np.zeros((192_000, 64), np.int16), 192_000)
     with pytest.raises(InvalidAudio, match=f"more than the limit of {MAX_PCM_BYTES_PER_S} bytes of PCM"):
@@ -101,7 +101,7 @@ def test_a_forged_sample_rate_is_refused(rate, tmp_path):
             pass
 
 
-async def test_a_server_is_sent_bombs():
+async def test_a_server_refuses_bombs_and_continues():
     async with running_pair(max_audio_s=LIMIT_S) as (target, draft):
         for kind in ("flac", "mp3"):
             error = await error_of(draft.stub.Recognize(pb.RecognizeRequest(audio=BOMBS[kind]())))

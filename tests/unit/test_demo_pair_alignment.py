@@ -1,4 +1,4 @@
-"""The demo pair's training: when each token is spoken, and the reward for looking there."""
+"""The demo pair's training: times of tokens, and the alignment loss."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def transcriber() -> Transcriber:
     return Transcriber(tokenizer, VOCABULARY, Phonemes({}))
 
 
-def test_tokens_lie_between_the_ends_of_their_sentence_in_proportion_to_their_letters():
+def test_times_of_tokens_are_spread_over_their_sentence_by_number_of_letters():
     assert spread([1, 2, 3], 2.0, 5.0) == [2.25, 3.0, 4.25]
 
 
-def test_the_gap_between_sentences_and_an_unclosed_one_have_no_words():
+def test_gaps_and_an_unfinished_sentence_have_no_words():
     sentences = [Segment(0.5, 1.5, "0 3"), Segment(2.0, None, "6")]
     timed = transcriber().transcript(sentences, timestamps=True, previous=[])
     stamps = [VOCABULARY.timestamp(second) for second in (0.5, 1.5, 2.0)]
@@ -37,13 +37,13 @@ def test_the_gap_between_sentences_and_an_unclosed_one_have_no_words():
     assert all(math.isnan(timed.times[i]) for i in (0, 1, 2, -1))
 
 
-def test_words_have_times_where_nothing_is_timestamped_too():
+def test_words_have_times_without_timestamp_tokens():
     plain = transcriber().transcript([Segment(4.0, 5.0, "0 3")], timestamps=False, previous=["9"])
-    assert plain.given == 3  # the previous text is prompt
+    assert plain.given == 3  # the previous text is the prompt
     assert plain.times[-3:-1] == [4.25, 4.75]
 
 
-def test_looking_at_the_right_place_costs_less_and_can_be_learnt():
+def test_training_reduces_the_alignment_loss():
     torch.manual_seed(0)
     recognizer = model.Recognizer(model.build(VOCABULARY, **model.TARGET | {"decoder_layers": 1}), phonemes=4)
     alignment_loss = AlignmentLoss(recognizer.whisper)
@@ -61,7 +61,7 @@ def test_looking_at_the_right_place_costs_less_and_can_be_learnt():
     assert losses[-1] < 0.5 * losses[0]
 
 
-def test_windows_without_times_cost_nothing():
+def test_windows_without_times_have_no_alignment_loss():
     recognizer = model.Recognizer(model.build(VOCABULARY, **model.TARGET | {"decoder_layers": 1}), phonemes=4)
     alignment_loss = AlignmentLoss(recognizer.whisper)
     encoded = torch.randn(1, 10, model.TARGET["width"])
@@ -69,6 +69,6 @@ def test_windows_without_times_cost_nothing():
     assert alignment_loss(encoded, torch.zeros(1, dtype=torch.long), torch.tensor([[math.nan]])) == 0
 
 
-def test_layers_that_learn_from_the_beginning_align():
+def test_alignment_heads_are_in_the_first_layers():
     assert alignment_heads(8) == [(1, 0), (2, 0), (3, 0)]
     assert alignment_heads(1) == [(0, 0)]

@@ -1,4 +1,4 @@
-"""The demo pair's drafts: how they begin, what they learn after, and how local their errors are."""
+"""The demo pair's drafts: built from the target, distilled, and realigned."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def target():
     return model.build(TARGET_IDS, **model.TARGET).eval()
 
 
-def test_tokens_are_translated_there_and_back():
+def test_tokens_are_translated_to_the_targets_vocabulary_and_back():
     ids = torch.arange(TINY_IDS.size)
     assert torch.equal(pieces.to_tiny(pieces.to_target(ids)), ids)
     assert CANTONESE not in pieces.to_target(ids)
@@ -27,7 +27,7 @@ def test_tokens_are_translated_there_and_back():
     assert pieces.to_tiny(torch.tensor([-100])).item() == -100
 
 
-def test_a_layer_that_keeps_all_its_inner_units_computes_the_same(target):
+def test_a_layer_that_keeps_all_hidden_units_computes_the_same(target):
     layer = target.model.decoder.layers[0]
     kept = pieces.decoder_layers(target, [0])[0]
     assert kept.fc1.out_features == pieces.FEED_FORWARD
@@ -39,7 +39,7 @@ def test_a_layer_that_keeps_all_its_inner_units_computes_the_same(target):
     assert torch.allclose(before, after, atol=1e-5)
 
 
-def test_drafts_are_made_of_the_target(target):
+def test_drafts_are_built_from_layers_of_the_target(target):
     tiny, distil = pieces.tiny_from(target), pieces.distil_from(target)
     assert len(tiny.model.decoder.layers) == len(pieces.TINY_LAYERS)
     assert len(distil.model.decoder.layers) == len(pieces.DISTIL_LAYERS)
@@ -51,7 +51,7 @@ def test_drafts_are_made_of_the_target(target):
     assert not any(p.requires_grad for p in distil.model.encoder.parameters())
 
 
-def test_a_transcript_is_learnt_from_its_first_token_to_its_end():
+def test_a_transcript_is_learnt_from_its_first_token_to_end_of_text():
     v = TINY_IDS
     prefixes = stack([[7, 8, v.end], [9]], v)
     head = [v.start, v.english, v.transcribe]
@@ -59,15 +59,15 @@ def test_a_transcript_is_learnt_from_its_first_token_to_its_end():
     assert prefixes.use.tolist() == [[False, False, True, True, True], [False, False, True, False, False]]
 
 
-def test_own_prefixes_are_cut_lest_they_go_on(target):
+def test_prefixes_that_the_model_wrote_are_limited_in_length(target):
     encoded = torch.randn(2, 50, 192)
     assert most_tokens(encoded) == 17
     tokens = own_prefixes(target, encoded, TARGET_IDS, most=5).tokens
     assert tokens.shape == (2, 3 + 4)
-    assert (tokens[:, 3] >= TARGET_IDS.first_timestamp).all()  # Whisper's rules hold
+    assert (tokens[:, 3] >= TARGET_IDS.first_timestamp).all()  # Whisper's timestamp rules apply
 
 
-def test_the_target_is_learnt_only_where_it_is_asked():
+def test_the_distillation_loss_counts_selected_tokens_only():
     wanted, drafted = torch.randn(1, 3, 8), torch.randn(1, 3, 8)
     use = torch.tensor([[True, False, True]])
     before = distillation_loss(drafted, wanted, use)
@@ -80,21 +80,21 @@ def test_the_target_is_learnt_only_where_it_is_asked():
 @pytest.mark.parametrize(
     ("own", "right", "run"),
     [
-        ([9, 1, 2, 3, 8], [1, 2, 3, 4], 3),  # one token in place of another
-        ([1, 2, 3], [1, 2, 3, 4], 3),  # the draft left the corrected token out
-        ([9, 0, 1, 2], [1, 2, 3], 2),  # the draft wrote one more
-        ([9, 8, 7, 2, 3], [1, 2, 3], 2),  # three tokens on
+        ([9, 1, 2, 3, 8], [1, 2, 3, 4], 3),  # one token replaced
+        ([1, 2, 3], [1, 2, 3, 4], 3),  # the draft omitted the corrected token
+        ([9, 0, 1, 2], [1, 2, 3], 2),  # the draft wrote an additional token
+        ([9, 8, 7, 2, 3], [1, 2, 3], 2),  # realigned after three tokens
         ([9, 8, 7, 6, 1, 2, 3], [1, 2, 3], None),  # too late
-        ([9, 1, 8], [1, 2, 3], None),  # one equal token is chance
+        ([9, 1, 8], [1, 2, 3], None),  # one equal token does not count
         ([9, 1], [1], 1),  # unless it is the last
         ([9, 8], [], None),
     ],
 )
-def test_a_draft_finds_back_within_three_tokens(own, right, run):
+def test_a_draft_realigns_within_three_tokens(own, right, run):
     assert realigned_run(own, right) == run
 
 
-def test_continuations_do_not_depend_on_their_neighbours(target):
+def test_continuations_do_not_depend_on_the_batch(target):
     encoded = torch.randn(1, 20, 192)
     prefixes = [[TARGET_IDS.start, 5], [TARGET_IDS.start, 6, 7, 8]]
     together = go_on(target, encoded, prefixes, TARGET_IDS.end)
@@ -102,7 +102,7 @@ def test_continuations_do_not_depend_on_their_neighbours(target):
     assert together[0] == go_on(target, encoded, prefixes[:1], TARGET_IDS.end)[0]
 
 
-def test_errors_are_counted_only_where_something_follows(target):
+def test_errors_at_the_last_token_are_not_counted(target):
     locality = Locality()
     encoded = torch.randn(1, 20, 192)
     locality.add(target, encoded, [TARGET_IDS.start], right=[1, 2, 3], chosen=[1, 2, 4])

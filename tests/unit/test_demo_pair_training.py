@@ -1,4 +1,4 @@
-"""The demo pair's training: its lessons, and what makes a stopped one go on."""
+"""The demo pair's training: its lessons, and how a stopped training continues."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def test_lessons_follow_each_other_and_each_has_windows(lessons):
     assert all(sum(lesson.lengths_s.values()) == pytest.approx(1) for lesson in lessons)
 
 
-def test_a_stopped_training_goes_on_with_its_lesson():
+def test_a_stopped_training_continues_with_its_lesson():
     assert Schedule(minutes=60, peak=1.0).lesson is COURSES["from nothing"][0]
     assert Schedule(minutes=60, peak=1.0, begin=0.999).lesson.stage is Stage.FULL
 
 
-def test_layers_that_join_late_change_nothing_until_they_have_learnt():
+def test_new_layers_are_the_identity_until_they_are_trained():
     torch.manual_seed(0)
     made = recognizer()
     model.make_identities(made.whisper, first=1)
@@ -49,7 +49,7 @@ def test_layers_that_join_late_change_nothing_until_they_have_learnt():
     assert len(made.whisper.model.decoder.layers) == 3
 
 
-def test_only_text_is_misread():
+def test_only_text_tokens_are_replaced_by_wrong_ones():
     tokens = torch.tensor([[VOCABULARY.start, *range(100), VOCABULARY.end, VOCABULARY.timestamp(1.0)]])
     rng = np.random.default_rng(0)
     assert torch.equal(misread(tokens, 0.0, rng), tokens)
@@ -61,21 +61,21 @@ def test_only_text_is_misread():
 
 
 def training(path, begin: float = 0.0, minutes: float = 60) -> tuple:
-    """Make a model with its optimiser and schedule, which go on where the file says."""
+    """Build model, optimiser and schedule; continue from the file if it exists."""
     made, schedule = recognizer(), Schedule(minutes, 1.0, begin=begin)
     optimizer = Optimizer(made)
     return made, optimizer, schedule, Checkpoint(path, schedule, optimizer, weights=made)
 
 
 def learn(made: model.Recognizer, optimizer: Optimizer, schedule: Schedule) -> None:
-    """Take one step on something that is always the same."""
+    """Take one training step on constant data."""
     tokens, encoded = torch.tensor([[1, 2, 3]]), torch.ones(1, 10, SMALL["width"])
     made.zero_grad(set_to_none=True)
     model.token_loss(made.decode(tokens, encoded), tokens).backward()
     optimizer.step(0.01 * schedule.next_rate(Stage.FULL))
 
 
-def test_a_killed_training_goes_on_exactly_where_it_was(tmp_path):
+def test_a_killed_training_continues_exactly_where_it_was(tmp_path):
     path = tmp_path / "target.state.pt"
     first, optimizer, schedule, checkpoint = training(path, begin=0.25)
     learn(first, optimizer, schedule)
@@ -90,21 +90,21 @@ def test_a_killed_training_goes_on_exactly_where_it_was(tmp_path):
         assert torch.allclose(second.state_dict()[name], value, atol=1e-5), name
 
 
-def test_a_training_that_is_over_may_be_given_more_time(tmp_path):
+def test_a_finished_training_can_be_extended(tmp_path):
     path = tmp_path / "target.state.pt"
     training(path, begin=1.0, minutes=60)[-1].save()
     assert training(path, minutes=60)[2].begin == pytest.approx(1.0)
     assert training(path, minutes=80)[2].begin == pytest.approx(0.75)
 
 
-def test_a_learning_rate_is_held_and_what_is_new_warms_up_again():
+def test_the_learning_rate_stays_constant_and_a_new_stage_warms_up():
     schedule = Schedule(60, 1.0, warmup=2, begin=0.5, hold=0.6)
     assert [schedule.next_rate(Stage.HEAD) for _ in range(3)] == pytest.approx([0.5, 1, 1])
     assert schedule.next_rate(Stage.FULL) == pytest.approx(0.5)
     assert Schedule(60, 1.0, warmup=1, begin=0.8, hold=0.6).next_rate() == pytest.approx(0.5, abs=0.01)
 
 
-def test_an_exported_target_is_taken_over_with_a_new_ctc_head(tmp_path):
+def test_training_continues_from_an_exported_target_with_a_new_ctc_head(tmp_path):
     (tmp_path / "phonemes.json").write_text('{"two": ["t", "u"]}')
     path = tmp_path / "target.state.pt"
     takeover.begin(DEMO, tmp_path, path)
@@ -117,7 +117,7 @@ def test_an_exported_target_is_taken_over_with_a_new_ctc_head(tmp_path):
     assert schedule.lesson.stage is Stage.HEAD
 
 
-def test_words_are_spelt_as_they_sound():
+def test_words_are_written_as_phonemes():
     phonemes = Phonemes({"two": ["t", "u"], "tea": ["t", "i"]})
     assert phonemes.size == 4
     assert phonemes.of("Two-tea.") == [2, 3, 0, 2, 1]

@@ -10,19 +10,19 @@ from specwhisper.types import Mode
 
 
 @pytest.mark.parametrize("gamma", [0, -1, MAX_GAMMA + 1])
-def test_gamma_is_checked(gamma):
+def test_gamma_outside_its_limits_is_refused(gamma):
     with pytest.raises(InvalidRequest, match=f"gamma is {gamma}: it must be between 1 and {MAX_GAMMA}"):
         DraftLength(Mode.FULL, gamma=gamma)
 
 
-def test_depth_is_checked():
+def test_a_depth_of_0_is_refused():
     with pytest.raises(InvalidRequest, match="depth is 0: it must be at least 1"):
         DraftLength(Mode.FULL, depth=0)
 
 
 @pytest.mark.parametrize("value", [2.5, "3"])
 @pytest.mark.parametrize("name", ["gamma", "depth"])
-def test_numbers_are_integers(name, value):
+def test_gamma_and_depth_must_be_whole_numbers(name, value):
     with pytest.raises(InvalidRequest, match=f"{name} is {value!r}: it must be a whole number"):
         DraftLength(Mode.FULL, **{name: value})
 
@@ -33,7 +33,7 @@ def test_a_confidence_is_a_probability_below_1(value):
         DraftLength(Mode.FULL, min_confidence=value)
 
 
-def test_extremes_are_allowed():
+def test_the_limits_themselves_are_allowed():
     assert DraftLength(Mode.FULL, gamma=MAX_GAMMA, depth=1).longest == MAX_GAMMA
     assert DraftLength(Mode.FULL, gamma=1, depth=1).longest == 1
     assert DraftLength(Mode.FULL, gamma=1, is_adaptive=True).longest == MAX_ADAPTIVE_GAMMA

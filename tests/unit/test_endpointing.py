@@ -1,4 +1,4 @@
-"""Marks of speech follow from its probability, frame by frame."""
+"""The endpointer marks speech from its probability in each frame."""
 
 from __future__ import annotations
 
@@ -23,14 +23,12 @@ EXACT = EndpointingOptions(
 
 
 def marks_of(pattern: str, options: EndpointingOptions = EXACT, start_sample: int = 0) -> list[str]:
-    """Return the marks, at frames, of one frame per character: ``+`` is speech, ``-`` silence, ``?``
-    neither.
-    """
+    """Return the marks of frames: ``+`` speech, ``-`` silence, ``?`` in between."""
     endpointer = Endpointer(options, start_sample, settling_ms=0)
     probs = {"+": options.threshold, "-": 0.0, "?": options.threshold - 0.01}
     return [
-        f"{place}: {mark.event} {mark.sample / FRAME_SAMPLES:g}"
-        for place, kind in enumerate(pattern)
+        f"{frame}: {mark.event} {mark.sample / FRAME_SAMPLES:g}"
+        for frame, kind in enumerate(pattern)
         for mark in endpointer.on_vad_probability(probs[kind])
     ]
 
@@ -39,7 +37,7 @@ def test_an_utterance_begins_before_its_first_sound_pauses_and_ends():
     assert marks_of("-----+++---------") == ["6: begin 2", "9: pause 10", "11: end 10"]
 
 
-def test_after_a_pause_speech_begins_once():
+def test_speech_begins_once_after_a_pause():
     assert marks_of("++--++---++----") == [
         "1: begin 0",
         "3: pause 4",
@@ -56,14 +54,14 @@ def test_a_short_noise_is_no_speech():
     assert marks_of("-+-++") == ["4: begin 0"]
 
 
-def test_between_speech_and_silence_nothing_changes():
+def test_a_probability_between_speech_and_silence_changes_nothing():
     assert marks_of("?" * 50) == []
     assert marks_of("++" + "?" * 50) == ["1: begin 0"]
     assert marks_of("++-??-") == ["1: begin 0", "5: pause 4", "5: end 4"]
     assert marks_of("+?+") == ["2: begin 0"]
 
 
-def test_the_stream_may_begin_anywhere():
+def test_marks_count_from_the_start_sample():
     assert marks_of("++----", start_sample=100 * FRAME_SAMPLES) == [
         "1: begin 97",
         "3: pause 104",
@@ -121,7 +119,7 @@ options = st.builds(
     st.integers(0, 400),
     st.integers(0, 2_000),
 )
-# Runs of a level, so that utterances come about however long speech and silence must last.
+# Constant levels over many frames, so that there are utterances for all options.
 levels = st.lists(st.tuples(st.sampled_from([0.0, 0.2, 0.45, 0.6, 1.0]), st.integers(1, 40)), max_size=12)
 
 

@@ -166,7 +166,7 @@ async def test_delayed_work_is_done_at_its_time():
 
 
 class Fleeting(Echo):
-    """Delays its items until ``has_work`` was read once: a delay that ends right after that."""
+    """Delays its items until ``has_work`` was read once."""
 
     is_over = False
 

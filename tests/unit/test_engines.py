@@ -37,11 +37,11 @@ RECORDINGS = {(seed, length): recording(seed, length) for seed in range(3) for l
 
 
 def target_text(pcms: Sequence[bytes], seed: int) -> list[list[tuple[int, ...]]]:
-    alone = OneProcess(ScriptedModel(len(pcms), seed=seed)).transcribe(pcms)
-    return [transcript.window_tokens for transcript in alone]
+    transcripts = OneProcess(ScriptedModel(len(pcms), seed=seed)).transcribe(pcms)
+    return [transcript.window_tokens for transcript in transcripts]
 
 
-@pytest.mark.timeout(900)  # a thousand cases, on whatever machine
+@pytest.mark.timeout(900)  # a thousand examples, also on a slow machine
 @settings(max_examples=1000, deadline=None)
 @given(
     mode=st.sampled_from(MODES),
@@ -142,12 +142,12 @@ def test_with_any_options_the_text_is_the_targets(
         drafts_next_window=num_spare > 0,
         edit_block=Interference(kind, seed, vocabulary_size=len(VOCABULARY)),
     ).transcribe(pcms, options)
-    alone = OneProcess(model()).transcribe(pcms, options)
-    for ours, theirs in zip(split, alone, strict=True):
-        assert ours.window_tokens == theirs.window_tokens
-        assert ours.segments == theirs.segments
-        assert ours.language == theirs.language
-        assert ours.language_probs == theirs.language_probs
+    target_only = OneProcess(model()).transcribe(pcms, options)
+    for ours, expected in zip(split, target_only, strict=True):
+        assert ours.window_tokens == expected.window_tokens
+        assert ours.segments == expected.segments
+        assert ours.language == expected.language
+        assert ours.language_probs == expected.language_probs
 
 
 @pytest.mark.parametrize("mode", [Mode.PIPELINED, Mode.FULL])
@@ -155,14 +155,19 @@ def test_the_next_window_is_drafted_before_it_is_opened(mode):
     pcm = RECORDINGS[0, 33.0]
     early: list[Candidates] = []
 
-    def watch(block: Candidates) -> list[Candidates]:
+    def record_early_blocks(block: Candidates) -> list[Candidates]:
         early.extend([block] if block.start_frame is not None else [])
         return [block]
 
     def transcribe(num_slots: int, *, drafts_next_window: bool):
         target, draft = ScriptedModel(seed=3), ScriptedModel(num_slots, seed=3)
         engine = OneProcess(
-            target, draft, mode=mode, gamma=4, drafts_next_window=drafts_next_window, edit_block=watch
+            target,
+            draft,
+            mode=mode,
+            gamma=4,
+            drafts_next_window=drafts_next_window,
+            edit_block=record_early_blocks,
         )
         return engine.transcribe([pcm])[0]
 
@@ -176,7 +181,7 @@ def test_the_next_window_is_drafted_before_it_is_opened(mode):
     assert ahead.stats.num_drafted == plain.stats.num_drafted  # nothing was drafted twice
     num_early = len(early)
     assert transcribe(1, drafts_next_window=True).window_tokens == plain.window_tokens
-    assert len(early) == num_early  # without a second slot there is no room for it
+    assert len(early) == num_early  # without a second slot no window is predicted
 
 
 def test_a_new_session_takes_the_slot_of_a_predicted_window():
@@ -206,10 +211,10 @@ def test_a_draft_with_low_confidence_stops_early(mode):
         )
         return engine.transcribe([pcm])[0]
 
-    bold, careful = transcribe(0.0), transcribe(0.5)
-    assert careful.window_tokens == bold.window_tokens
-    assert 0 < careful.stats.num_drafted < bold.stats.num_drafted
-    assert careful.stats.num_forwards > bold.stats.num_forwards
+    plain, confident = transcribe(0.0), transcribe(0.5)
+    assert confident.window_tokens == plain.window_tokens
+    assert 0 < confident.stats.num_drafted < plain.stats.num_drafted
+    assert confident.stats.num_forwards > plain.stats.num_forwards
 
 
 def test_more_recordings_than_slots_follow_each_other():
@@ -224,8 +229,8 @@ def test_a_failed_text_is_reused_as_candidates():
     options = DecodingOptions(temperatures=(0.0, 0.5), logprob_threshold=-0.01)
     pcm = RECORDINGS[0, 1.0]
     target, draft = ScriptedModel(seed=3), ScriptedModel(seed=3)
-    silenced = OneProcess(target, draft, mode=Mode.FULL, edit_block=lambda block: ())
-    text = silenced.transcribe([pcm], options)[0]
+    without_draft = OneProcess(target, draft, mode=Mode.FULL, edit_block=lambda block: ())
+    text = without_draft.transcribe([pcm], options)[0]
     assert text.stats.num_reused > 0
     assert OneProcess(target).transcribe([pcm], options)[0].stats.num_reused == 0
 
@@ -245,17 +250,22 @@ def test_a_session_without_a_language_detects_it_once():
 @pytest.mark.parametrize("engine", [Verifier, Drafter])
 def test_a_session_that_cannot_be_opened_takes_no_slot(engine):
     bad = DecodingOptions(language="en", log_mel_max={80: float("nan")})
-    opened = engine(ScriptedModel(2), executor=InlineExecutor())
+    new_engine = engine(ScriptedModel(2), executor=InlineExecutor())
     arguments = (Mode.FULL, bad) if engine is Verifier else (DraftLength(Mode.FULL), bad)
     further = {} if engine is Verifier else {"max_ahead_tokens": 64}
     for name in "abc":
         with pytest.raises(InvalidRequest, match="log_mel_max"):
-            opened.open(name, *arguments, **further)
-    assert opened.num_free_slots == 2
+            new_engine.open(name, *arguments, **further)
+    assert new_engine.num_free_slots == 2
 
 
-def test_a_slots_next_session_encodes_after_the_last_one():
-    begun, has_left, overtaken, was_alone = threading.Event(), threading.Event(), threading.Event(), []
+def test_a_session_encodes_after_the_last_session_of_its_slot_has_encoded():
+    begun, is_closed, overtaken, had_slot_to_itself = (
+        threading.Event(),
+        threading.Event(),
+        threading.Event(),
+        [],
+    )
 
     class Slow(ScriptedModel):
         def encode(self, slot, recording, start_frame):
@@ -263,8 +273,8 @@ def test_a_slots_next_session_encodes_after_the_last_one():
                 overtaken.set()
             else:
                 begun.set()
-                assert has_left.wait(10)
-                was_alone.append(not overtaken.wait(0.3))  # the other one would begin at once
+                assert is_closed.wait(10)
+                had_slot_to_itself.append(not overtaken.wait(0.3))  # the next encoding would begin at once
             super().encode(slot, recording, start_frame)
 
     with ThreadPoolExecutor(2) as threads:
@@ -276,8 +286,8 @@ def test_a_slots_next_session_encodes_after_the_last_one():
             assert begun.wait(10)
             if name == "first":
                 verifier.close(name)
-        has_left.set()
-    assert was_alone == [True]
+        is_closed.set()
+    assert had_slot_to_itself == [True]
 
 
 @pytest.mark.parametrize("gamma", [20, 40])

@@ -1,4 +1,4 @@
-"""Recordings with their texts, how the texts are scored, and what the table says."""
+"""Recordings with reference texts, error rates, and the table of both arms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def texts_in(folder: Path) -> dict[str, str]:
     return {reference.name: reference.text for reference in from_folder(folder)}
 
 
-def test_a_text_beside_its_recording(tmp_path):
+def test_texts_beside_their_recordings_are_read(tmp_path):
     (tmp_path / "b").mkdir()
     for name in ("a.wav", "b/c.FLAC", "untold.wav"):
         (tmp_path / name).touch()
@@ -30,7 +30,7 @@ def test_a_text_beside_its_recording(tmp_path):
     assert texts_in(tmp_path) == {"a.wav": "One two.", "b/c.FLAC": "Drei."}
 
 
-def test_librispeech(tmp_path):
+def test_folders_of_librispeech_are_read(tmp_path):
     folder = tmp_path / "84" / "121123"
     folder.mkdir(parents=True)
     (folder / "84-121123.trans.txt").write_text("84-121123-0000 GO DO YOU HEAR\n84-121123-0001 BUT\n")
@@ -49,13 +49,13 @@ def test_librispeech(tmp_path):
         ("metadata.jsonl", json.dumps({"file_name": "a.mp3", "text": "Yes, please."}) + "\n"),
     ],
 )
-def test_metadata(tmp_path, name, text):
+def test_metadata_files_are_read(tmp_path, name, text):
     (tmp_path / "a.mp3").touch()
     (tmp_path / name).write_text(text)
     assert texts_in(tmp_path) == {"a.mp3": "Yes, please."}
 
 
-def test_a_folder_without_texts_says_what_to_do(tmp_path):
+def test_a_folder_without_texts_is_refused_with_a_remedy(tmp_path):
     (tmp_path / "a.wav").touch()
     with pytest.raises(InvalidRequest, match=r"put NAME\.txt beside NAME\.wav"):
         texts_in(tmp_path)
@@ -74,7 +74,7 @@ def test_english_is_normalised_as_whisper_does():
     assert error_rates(["Twenty-one colours."], ["21 colors"], "de").wer == 1.0
 
 
-def test_letters_count_as_words_where_no_spaces_are_written():
+def test_characters_count_as_words_in_languages_without_spaces():
     assert error_rates(["你好世界你好"], ["你好世界你号"], "zh").wer == 1 / 6
     assert error_rates(["你好世界你好"], ["你好世界你号"], "de").wer == 1.0
 
@@ -87,13 +87,13 @@ def test_rates_are_over_all_words_and_silence_is_left_out():
 
 @pytest.fixture
 def comparison() -> Comparison:
-    alone = Arm("target alone", ["one two", "three"], [(1, 2), (3,)], [2.0, 2.0])
-    alone.statistics.add(SpeculationStatistics(num_committed=5, num_forwards=5))
+    target_only = Arm("target only", ["one two", "three"], [(1, 2), (3,)], [2.0, 2.0])
+    target_only.statistics.add(SpeculationStatistics(num_committed=5, num_forwards=5))
     pair = Arm("speculative", ["one two", "three"], [(1, 2), (4,)], [1.0, 1.0])
     pair.statistics.add(
         SpeculationStatistics(num_verified=4, num_accepted=3, num_committed=5, num_forwards=2)
     )
-    return Comparison(["one two", "free"], 10.0, alone, pair, "de")
+    return Comparison(["one two", "free"], 10.0, target_only, pair, "de")
 
 
 def test_the_table_has_both_arms(comparison):

@@ -1,4 +1,4 @@
-"""Unread responses are limited in bytes; one that cannot be written ends its own session only."""
+"""Unread responses are limited in bytes; a bad one ends its own session only."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ async def test_responses_keep_their_order():
 async def test_too_many_unread_bytes_end_the_session():
     overflow: list[SlowReader] = []
     queue = EventQueue(on_overflow=overflow.append, max_bytes=3 * NUM_BYTES)
-    for _ in range(10):  # read responses do not count
+    for _ in range(10):  # responses that were read do not count
         for _ in range(3):
             queue.put_nowait(COMMIT)
         for _ in range(3):
@@ -37,7 +37,7 @@ async def test_too_many_unread_bytes_end_the_session():
         queue.put_nowait(COMMIT)
     assert [type(error) for error in overflow] == [SlowReader]
     assert f"More than {3 * NUM_BYTES} bytes" in str(overflow[0])
-    assert queue.empty()  # nothing is kept for a peer that does not read
+    assert queue.empty()  # no response is kept for a peer that does not read
 
 
 async def test_a_response_that_cannot_be_written_fails_its_own_session():

@@ -1,4 +1,4 @@
-"""Every public list names what exists, once."""
+"""Each ``__all__`` lists existing names, each once."""
 
 import importlib
 import inspect
@@ -28,7 +28,7 @@ def test_public_lists_are_found():
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_a_public_list_is_true(name):
+def test_a_public_list_has_existing_names_without_duplicates(name):
     module = importlib.import_module(name)
     assert len(LISTS[name]) == len(set(LISTS[name]))
     assert [export for export in LISTS[name] if not hasattr(module, export)] == []

@@ -30,7 +30,7 @@ ASSERT = "CUDA error: device-side assert triggered"
 
 
 class ShortOfMemory(ScriptedModel):
-    """Sometimes has no memory for more than so many sessions in a forward pass."""
+    """Fails for lack of memory in some passes with more than ``fits`` sessions."""
 
     def __init__(self, num_slots: int, fits: int, every: int, **kwargs) -> None:
         super().__init__(num_slots, **kwargs)
@@ -64,8 +64,8 @@ def test_forward_passes_that_are_too_large_change_no_text(mode, fits, every, lan
     assert [t.window_tokens for t in split.transcribe(PCMS, options)] == expected
 
 
-class Culprit(ScriptedModel):
-    """Fails in every forward pass with a certain slot."""
+class FailingSlot(ScriptedModel):
+    """Fails in every forward pass with the given slot."""
 
     def __init__(self, num_slots: int, slot: int, error: Exception) -> None:
         super().__init__(num_slots)
@@ -79,8 +79,8 @@ class Culprit(ScriptedModel):
         return scores
 
 
-def opened(model: ScriptedModel) -> Verifier:
-    """Return a target with a session in each slot, each with all its audio."""
+def new_verifier(model: ScriptedModel) -> Verifier:
+    """Return a target with a session in each slot that has its whole audio."""
     verifier = Verifier(model, executor=InlineExecutor())
     for number in range(model.num_slots):
         verifier.open(str(number), Mode.TARGET_ONLY, DecodingOptions(language="en"))
@@ -96,25 +96,25 @@ def ends_of(verifier: Verifier) -> dict[str, Finished | Failed]:
 
 
 def test_only_the_session_without_memory_fails_after_few_forward_passes():
-    model = Culprit(16, 3, torch.OutOfMemoryError(NO_MEMORY))
-    verifier = opened(model)
+    model = FailingSlot(16, 3, torch.OutOfMemoryError(NO_MEMORY))
+    verifier = new_verifier(model)
     while verifier.num_free_slots == 0:
         num_before = model.num_forwards
         events = verifier.step()
     assert model.num_forwards - num_before == 9  # one of 16, and two of each half that holds it
     (failed,) = [(session, event.error) for session, event in events if isinstance(event, Failed)]
     assert failed[0] == "3" and type(failed[1]) is OutOfMemory
-    assert not failed[1].__context__  # which would keep what the pass had allocated
+    assert not failed[1].__context__  # a context would keep the tensors of the forward pass
     ends = ends_of(verifier)
     assert len(ends) == 15 and all(isinstance(end, Finished) for end in ends.values())
 
 
 def test_a_device_fault_ends_the_engine_without_results():
-    model = Culprit(4, 3, torch.AcceleratorError(ASSERT))
-    verifier = opened(model)
+    model = FailingSlot(4, 3, torch.AcceleratorError(ASSERT))
+    verifier = new_verifier(model)
     with pytest.raises(DeviceFault, match="device-side assert"):
         ends_of(verifier)
-    assert model.num_forwards == 1  # and is not repeated
+    assert model.num_forwards == 1  # it is not repeated
 
 
 class BrokenEncoder(ScriptedModel):
@@ -124,15 +124,15 @@ class BrokenEncoder(ScriptedModel):
 
 def test_a_device_fault_while_encoding_ends_the_engine():
     with pytest.raises(DeviceFault):
-        ends_of(opened(BrokenEncoder(1)))
+        ends_of(new_verifier(BrokenEncoder(1)))
 
 
 async def test_no_step_follows_a_fault():
-    model, faults = Culprit(2, 1, torch.AcceleratorError(ASSERT)), []
+    model, faults = FailingSlot(2, 1, torch.AcceleratorError(ASSERT)), []
     thread = EngineThread("faulty", on_fault=faults.append)
     events: asyncio.Queue = asyncio.Queue()
     thread.subscribe("0", events.put_nowait)
-    thread.start(opened(model))
+    thread.start(new_verifier(model))
     while not isinstance(event := await events.get(), Failed):
         assert isinstance(event, WindowOpened)
     assert isinstance(event.error, DeviceFault)
@@ -170,7 +170,7 @@ async def test_a_device_fault_in_an_action_ends_the_engine():
     thread = EngineThread("faulty", on_fault=faults.append)
     events: asyncio.Queue = asyncio.Queue()
     thread.subscribe("0", events.put_nowait)
-    thread.start(opened(ScriptedModel(1)))
+    thread.start(new_verifier(ScriptedModel(1)))
     thread.post(fail)
     while not isinstance(event := await events.get(), Failed):
         pass
@@ -181,12 +181,12 @@ async def test_a_device_fault_in_an_action_ends_the_engine():
 
 async def test_an_engine_that_does_not_stop_is_a_fault(monkeypatch):
     monkeypatch.setattr(engine_thread, "ENDS_WITHIN_S", 0.05)
-    goes_on, faults = threading.Event(), []
+    may_end, faults = threading.Event(), []
     thread = EngineThread("hanging", on_fault=faults.append)
-    thread.start(opened(ScriptedModel(1)))
-    thread.post(goes_on.wait)
+    thread.start(new_verifier(ScriptedModel(1)))
+    thread.post(may_end.wait)
     await thread.stop()
-    goes_on.set()
+    may_end.set()
     assert [type(fault) for fault in faults] == [DeviceFault]
 
 

@@ -1,4 +1,4 @@
-"""Failpoints: read from the environment, counted, and never where other machines listen."""
+"""Failpoints are set by a variable, and only on servers that stay local."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read(text: str) -> Failpoints | None:
     return read_failpoints({VARIABLE: text}, TARGET_POINTS)
 
 
-def test_without_the_variable_there_are_none():
+def test_without_the_variable_there_are_no_failpoints():
     assert read_failpoints({}, TARGET_POINTS) is None
     assert read(" ") is None
 
@@ -46,7 +46,7 @@ def test_their_code_is_loaded_only_with_the_variable():
     assert loaded.points == {"reply.after": Failpoint(Fault.RAISE, 1)}
 
 
-def test_several_are_read():
+def test_several_failpoints_are_read():
     failpoints = read("verify.before=kill@7, send.after=stop,commit.before=raise@1")
     assert failpoints is not None
     assert failpoints.points == {
@@ -71,20 +71,20 @@ def test_several_are_read():
         "verify.before=kill,",
     ],
 )
-def test_an_unreadable_failpoint_is_an_error_with_the_known_ones(text):
+def test_an_invalid_failpoint_is_refused_with_the_known_ones(text):
     with pytest.raises(
         InvalidRequest, match=r"SPECWHISPER_FAILPOINTS has .*verify\.before.*kill, stop, raise, hang"
     ):
         read(text)
 
 
-def test_a_point_is_named_once():
+def test_a_failpoint_that_is_named_twice_is_refused():
     with pytest.raises(InvalidRequest, match=r"names send\.after twice"):
         read("send.after=kill,send.after=stop@2")
 
 
 @pytest.mark.parametrize(("fault", "number"), [(Fault.KILL, signal.SIGKILL), (Fault.STOP, signal.SIGSTOP)])
-def test_a_point_fails_at_its_hit_and_then_no_more(fault, number):
+def test_a_failpoint_fails_at_its_hit_and_not_again(fault, number):
     sent = []
     failpoints = Failpoints({"send.after": Failpoint(fault, 3)}, sent.append)
     for hit in range(1, 6):
@@ -93,7 +93,7 @@ def test_a_point_fails_at_its_hit_and_then_no_more(fault, number):
         assert sent == [number] * (hit >= 3)
 
 
-def test_a_point_may_raise():
+def test_a_failpoint_can_raise():
     failpoints = Failpoints({"verify.before": Failpoint(Fault.RAISE, 2)})
     failpoints.hit("verify.before")
     with pytest.raises(FailpointReached, match=r"verify\.before raises at hit 2\."):
@@ -101,7 +101,7 @@ def test_a_point_may_raise():
     failpoints.hit("verify.before")
 
 
-def test_a_point_may_hang_the_thread_that_hits_it():
+def test_a_failpoint_can_hang_the_thread_that_hits_it():
     goes_on = threading.Event()
     failpoints = Failpoints({"draft.before": Failpoint(Fault.HANG, 2)}, hang=goes_on.wait)
     failpoints.hit("draft.before")
@@ -116,11 +116,11 @@ def test_a_point_may_hang_the_thread_that_hits_it():
     assert failpoints.num_hanging == 0
 
 
-def test_a_server_that_others_reach_has_none():
+def test_a_server_that_other_hosts_reach_refuses_failpoints():
     with pytest.raises(UnsafeBind, match=VARIABLE):
         ServingOptions(host="0.0.0.0", insecure=True, failpoints=Failpoints({}))
     assert ServingOptions(failpoints=Failpoints({})).failpoints is not None
 
 
-def test_both_servers_have_points_of_their_own():
+def test_each_server_has_its_own_failpoints():
     assert not set(TARGET_POINTS) & set(DRAFT_POINTS)

@@ -1,4 +1,4 @@
-"""When is a window tried again, and when is it silence?"""
+"""A window is kept, retried at a higher temperature, or skipped as silence."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ KEPT, RETRIED, SKIPPED = Outcome
 
 
 @given(st.lists(st.integers(0, 50_000), min_size=1, max_size=60), st.integers(50_001, 52_000))
-def test_the_ratio_of_tokens_is_that_of_transformers(tokens: list[int], size: int):
+def test_the_compression_ratio_of_tokens_equals_that_of_transformers(tokens: list[int], size: int):
     expected = WhisperGenerationMixin._retrieve_compression_ratio(torch.tensor(tokens), size)
     assert token_compression_ratio(tokens, size) == expected
 
 
-def test_the_ratio_of_text_is_that_of_openai():
+def test_the_compression_ratio_of_text_is_that_of_openai_whisper():
     assert text_compression_ratio(" ha" * 100) == pytest.approx(299 / 14, rel=0.3)
     assert text_compression_ratio("") == text_compression_ratio("  ") == 0.0
 
 
-def test_the_mean_of_nothing_is_0():
+def test_the_mean_log_probability_of_no_tokens_is_0():
     assert avg_logprob([]) == 0.0
     assert avg_logprob([-1.0, -3.0]) == -2.0
 
@@ -62,7 +62,7 @@ def test_the_mean_of_nothing_is_0():
         ),
     ],
 )
-def test_outcomes(options, log_prob, no_speech_prob, expected):
+def test_the_outcome_follows_from_the_thresholds(options, log_prob, no_speech_prob, expected):
     tokens = [TIME, *[1, 2] * 20, END]
     log_probs = [log_prob] * len(tokens)
     outcome = judge(tokens, log_probs, no_speech_prob, DecodingOptions(**options), VOCABULARY)
@@ -90,7 +90,7 @@ def test_a_failed_text_becomes_reused_candidates():
     assert windows.close(windows.open(3000), [TIME, 1, END], [-2.0] * 3).reused == (TIME, 1, END)
 
 
-def test_silence_is_skipped_whole():
+def test_a_window_of_silence_is_skipped_as_a_whole():
     windows = SequentialWindows(VOCABULARY, DecodingOptions(no_speech_threshold=0.5))
     tokens = [TIME, 1, TIME + 100, TIME + 100, 2]
     closed = windows.close(windows.open(2000), tokens, [-1.0] * 5, 0.9)

@@ -1,4 +1,4 @@
-"""Transcripts as people's tools want them."""
+"""Transcripts in the formats of subtitles, tables and OpenAI's API."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ SEGMENTS = (
     ("time_s", "expected"),
     [(0, "00:00:00,000"), (59.9999, "00:01:00,000"), (3661.0014, "01:01:01,001"), (360_000, "100:00:00,000")],
 )
-def test_clock(time_s: float, expected: str):
+def test_clock_formats_times(time_s: float, expected: str):
     assert clock(time_s, ",") == expected
 
 
-def test_txt():
+def test_txt_has_one_line_per_segment():
     assert to_txt(SEGMENTS) == "Hello, <world> & all.\nA --> B\n"
 
 
-def test_srt():
+def test_srt_leaves_out_empty_segments_and_arrows():
     assert to_srt(SEGMENTS) == (
         "1\n00:00:00,000 --> 00:00:01,500\nHello, <world> & all.\n\n"
         "2\n01:00:00,000 --> 02:01:01,250\nA -> B\n"
     )
 
 
-def test_vtt():
+def test_vtt_escapes_markup():
     assert to_vtt(SEGMENTS) == (
         "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nHello, &lt;world> &amp; all.\n\n"
         "01:00:00.000 --> 02:01:01.250\nA -> B\n"
     )
 
 
-def test_tsv():
+def test_tsv_has_times_in_milliseconds():
     assert to_tsv(SEGMENTS) == "start\tend\ttext\n0\t1500\tHello, <world> & all.\n3600000\t7261250\tA --> B\n"
 
 

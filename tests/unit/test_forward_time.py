@@ -1,4 +1,4 @@
-"""The time of forward passes is split into a constant part and one for each token."""
+"""The time of forward passes is split into a constant and a time per token."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from specwhisper.speculation.forward_time import ForwardTime
 
 
-def fitted(*passes: tuple[int, float]) -> ForwardTime:
-    pass_time = ForwardTime()
-    for num_tokens, forward_ns in passes:
-        pass_time.observe(num_tokens, forward_ns)
-    return pass_time
+def fitted(*observed: tuple[int, float]) -> ForwardTime:
+    forward_time = ForwardTime()
+    for num_tokens, forward_ns in observed:
+        forward_time.observe(num_tokens, forward_ns)
+    return forward_time
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e7), st.lists(st.integers(1, 300), min_size=2, max_size=400))
-def test_a_line_is_found(constant, per_token, sizes):
+def test_a_linear_time_is_found(constant, per_token, sizes):
     found = fitted(*((size, constant + per_token * size) for size in sizes))
     if max(sizes) - min(sizes) > 5 and len(sizes) < 20:
         assert found.per_token_ns == pytest.approx(per_token, rel=1e-6, abs=1e-3)
@@ -26,7 +26,7 @@ def test_a_line_is_found(constant, per_token, sizes):
     assert found.constant_ns >= 0
 
 
-def test_nothing_is_constant_before_sizes_differ():
+def test_the_constant_part_is_0_until_sizes_differ():
     assert ForwardTime().constant_ns == 0
     assert not fitted(*[(5, 1e6)] * 10).is_known
     assert fitted(*[(5, 1e6)] * 10).constant_ns == fitted(*[(5, 1e6)] * 10).per_token_ns == 0
@@ -37,7 +37,7 @@ def test_recent_forward_passes_count_more():
     assert fitted(*fast, *slow).constant_ns == pytest.approx(fitted(*slow).constant_ns, rel=0.05)
 
 
-def test_a_token_never_takes_negative_time():
+def test_the_time_of_a_token_is_never_negative():
     found = fitted((1, 10e6), (20, 5e6), (40, 1e6))
     assert found.per_token_ns == 0
     assert found.constant_ns == pytest.approx(16e6 / 3, rel=0.01)

@@ -1,4 +1,4 @@
-"""A direction of an HTTP/2 connection is followed frame by frame, however its bytes come in pieces."""
+"""The frames of an HTTP/2 connection are found, however its bytes are cut."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def frame(length: int) -> bytes:
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=8), st.data())
-def test_the_last_frame_is_whole(lengths, data):
+def test_the_connection_stops_at_the_end_of_a_frame(lengths, data):
     sent = b"".join(map(frame, lengths))
     ends = [sum(9 + length for length in lengths[: count + 1]) for count in range(len(lengths))]
     cuts = sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=6)))
-    stop = data.draw(st.integers(0, len(cuts)))  # the piece before which no further frame may follow
+    stop = data.draw(st.integers(0, len(cuts)))  # from this piece on, no new frame may begin
     frames, passed = Frames(), 0
     for number, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(sent)], strict=True)):
         if number == stop:

@@ -1,4 +1,4 @@
-"""The pieces of a streamed transcript are its text, wherever it was cut."""
+"""Concatenated deltas of a streamed transcript are its text, however it was cut."""
 
 from hypothesis import given
 from hypothesis import strategies as st

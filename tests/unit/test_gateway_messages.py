@@ -1,4 +1,4 @@
-"""Messages of WebSockets: refused before they cost anything, and the large ones parsed in a thread."""
+"""WebSocket messages: too large ones are refused, large audio parsed in a thread."""
 
 import asyncio
 import json
@@ -21,14 +21,14 @@ MANY = {f"k{number}": 1 for number in range(1_000)}
 
 @pytest.fixture
 def parsed_by(monkeypatch):
-    """The threads that have parsed a message."""
+    """Return the ids of the threads that have parsed a message."""
     threads = []
 
-    def noted(text):
+    def parse(text):
         threads.append(threading.get_ident())
         return from_json(text)
 
-    monkeypatch.setattr(messages, "from_json", noted)
+    monkeypatch.setattr(messages, "from_json", parse)
     return threads
 
 
@@ -81,7 +81,7 @@ async def test_too_many_values_or_levels_are_refused(message):
     assert refused.value.code == "message_too_large"
 
 
-async def test_the_largest_allowed_message():
+async def test_the_largest_allowed_message_is_read():
     message = {"values": [1] * (MAX_VALUES - 1)}
     assert await read_object(json.dumps(message)) == message
     start = {"type": "start", "sample_rate": 16_000, "position": {"final_tokens": [2**31 - 1] * 1024}}
@@ -97,14 +97,14 @@ async def test_the_largest_allowed_message():
         (Position, {"final_tokens": ["x"] * 1_000}, ("final_tokens", "0")),
     ],
 )
-def test_only_the_first_error_is_built(model, value, path):
+def test_validation_stops_at_the_first_error(model, value, path):
     with pytest.raises(ValidationError) as refused:
         model.model_validate(value)
     assert refused.value.error_count() == 1
     assert first_problem(refused.value).path[: len(path)] == path
 
 
-def test_a_long_key_is_not_repeated():
+def test_an_error_does_not_repeat_a_long_key():
     with pytest.raises(InvalidEvent) as refused:
         RealtimeSettings().updated({"x" * 10_000: 1})
     assert len(str(refused.value)) < 300
@@ -115,7 +115,7 @@ def test_a_long_key_is_not_repeated():
     ("name", "lowest", "highest"),
     [("threshold", 0.05, 0.95), ("prefix_padding_ms", 0, 2_000), ("silence_duration_ms", 32, 10_000)],
 )
-def test_every_value_of_turn_detection(name, lowest, highest):
+def test_each_value_of_turn_detection_has_its_limits(name, lowest, highest):
     for value in (lowest, highest):
         settings = RealtimeSettings().updated({"audio": {"input": {"turn_detection": {name: value}}}})
         assert getattr(settings.endpointing, name) == value
@@ -125,8 +125,8 @@ def test_every_value_of_turn_detection(name, lowest, highest):
         assert refused.value.param == f"session.audio.input.turn_detection.{name}"
 
 
-class Chatty:
-    """A client of which many messages are there already."""
+class Sender:
+    """A client whose next message has always arrived already."""
 
     async def receive(self):
         return {"type": "websocket.receive", "text": "{}"}
@@ -142,7 +142,7 @@ async def test_other_tasks_run_between_messages():
             await asyncio.sleep(0)
 
     working = asyncio.create_task(other())
-    frames = Peer(Chatty()).frames()
+    frames = Peer(Sender()).frames()
     for _ in range(50):
         await anext(frames)
     working.cancel()

@@ -1,4 +1,4 @@
-"""The middleware: refused bodies are read to their end, and work ends with its client."""
+"""Refused bodies are read to their end, and work ends with its client."""
 
 import asyncio
 
@@ -17,13 +17,13 @@ CLOSED = {"type": "http.disconnect"}
 
 
 async def refuse(scope, receive, send):
-    """An application that answers without reading anything."""
+    """Answer without reading the body."""
     for message in ANSWER:
         await send(message)
 
 
-async def talk(app, headers, incoming):
-    """Return the messages to a client, and how many of its bytes were read."""
+async def request(app, headers, incoming):
+    """Return the messages to a client, and how many of its own were not read."""
     messages, sent = iter(incoming), []
 
     async def receive():
@@ -40,7 +40,7 @@ async def talk(app, headers, incoming):
 
 
 async def test_the_answer_is_sent_and_the_rest_is_discarded():
-    sent, num_left = await talk(Lingering(refuse), {"content-length": "36"}, BODY)
+    sent, num_left = await request(Lingering(refuse), {"content-length": "36"}, BODY)
     assert [message.get("body") for message in sent] == [None, b"too large", b""]
     assert [message.get("more_body") for message in sent[1:]] == [True, False]
     assert num_left == 0
@@ -50,26 +50,26 @@ async def test_the_answer_is_sent_and_the_rest_is_discarded():
     "headers",
     [{}, {"content-length": "0"}, {"content-length": "36", "expect": "100-continue"}],
 )
-async def test_a_complete_request_is_not_waited_for(headers):
-    sent, num_left = await talk(Lingering(refuse), headers, BODY)
+async def test_a_request_without_a_body_to_come_is_answered_at_once(headers):
+    sent, num_left = await request(Lingering(refuse), headers, BODY)
     assert sent == ANSWER
     assert num_left == len(BODY)
 
 
 @pytest.mark.parametrize("incoming", [BODY[:2], [CLOSED]])
 async def test_a_client_that_stops_or_disconnects_is_not_waited_for(incoming):
-    sent, _ = await talk(Lingering(refuse, linger_s=0.0), {"transfer-encoding": "chunked"}, incoming)
+    sent, _ = await request(Lingering(refuse, linger_s=0.0), {"transfer-encoding": "chunked"}, incoming)
     assert sent[-1]["more_body"] is False
 
 
 class Request:
-    """A request whose client disconnects when ``leaves`` is set."""
+    """A request whose client disconnects when ``disconnects`` is set."""
 
     def __init__(self):
-        self.leaves = asyncio.Event()
+        self.disconnects = asyncio.Event()
 
     async def receive(self):
-        await self.leaves.wait()
+        await self.disconnects.wait()
         return CLOSED
 
 
@@ -85,20 +85,20 @@ async def test_work_is_cancelled_when_its_client_disconnects():
 
     waiting = asyncio.create_task(cancel_on_disconnect(request, work()))
     await begun.wait()
-    request.leaves.set()
+    request.disconnects.set()
     with pytest.raises(ClientGone):
         await waiting
     assert ended.is_set()
 
 
-async def test_the_result_of_work_is_returned():
+async def test_cancel_on_disconnect_returns_the_result():
     async def work():
         return 7
 
     assert await cancel_on_disconnect(Request(), work()) == 7
 
 
-async def test_the_error_of_work_is_raised():
+async def test_cancel_on_disconnect_raises_the_error():
     async def work():
         raise KeyError("lost")
 

@@ -1,4 +1,4 @@
-"""The replay that the README links to has today's page."""
+"""The replay that the README links to is built from the current page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from specwhisper_gateway.page_files import RECORDING_MARK, replay_template
 REPLAY = Path(__file__).parents[2] / "docs" / "figures" / "replay.html"
 
 
-def test_the_linked_replay_has_todays_page():
+def test_the_linked_replay_has_the_current_page():
     before, after = replay_template().split(RECORDING_MARK)
     written = REPLAY.read_text()
     assert written.startswith(before) and written.endswith(after), "run specwhisper_gateway.record again"

@@ -1,4 +1,4 @@
-"""Every error has its HTTP status, a gateway's settings are checked, and what it lacks is named."""
+"""Errors have an HTTP status, settings are checked, a missing extra is named."""
 
 import math
 import subprocess
@@ -23,7 +23,7 @@ ALL_ERRORS = {
 }
 
 
-def test_every_error_is_in_the_table_or_below_one_that_is():
+def test_every_error_or_one_of_its_bases_is_in_the_table():
     inherited = {error for error in ALL_ERRORS if error not in ANSWER_OF_ERROR}
     assert all(ANSWER_OF_ERROR.keys() & set(error.__mro__[1:]) - {SpecWhisperError} for error in inherited)
     assert ANSWER_OF_ERROR.keys() <= ALL_ERRORS
@@ -69,13 +69,13 @@ def test_an_unexpected_error_has_no_details():
         ({"drain_timeout_s": -1.0}, InvalidRequest),
     ],
 )
-def test_invalid_settings(settings, kind):
+def test_invalid_settings_are_refused(settings, kind):
     with pytest.raises(kind):
         GatewayConfig(**settings)
 
 
 @pytest.mark.parametrize("key", ["", "two words and more", "schlüssel-von-anna", "guessed"])
-def test_invalid_keys(key, monkeypatch):
+def test_invalid_api_keys_are_refused(key, monkeypatch):
     monkeypatch.setenv(API_KEY, key)
     with pytest.raises(InvalidRequest, match=r"\$SPECWHISPER_API_KEY is no token: .* visible ASCII"):
         keys(None)
@@ -89,7 +89,7 @@ def test_a_key_and_tokens_together_are_refused(tmp_path, monkeypatch):
         keys(file)
 
 
-def test_a_key_is_not_stored(monkeypatch):
+def test_an_api_key_is_not_stored_as_text(monkeypatch):
     monkeypatch.delenv(API_KEY, raising=False)
     assert keys(None) is None
     monkeypatch.setenv(API_KEY, "0123456789abcdef")
@@ -99,7 +99,7 @@ def test_a_key_is_not_stored(monkeypatch):
     assert GatewayConfig(host="0.0.0.0", insecure=True).host == "0.0.0.0"
 
 
-def test_without_the_extra_the_error_names_it():
+def test_the_error_names_a_missing_extra():
     script = (
         "import sys; sys.modules['uvicorn'] = None; from specwhisper_gateway.__main__ import main; main()"
     )

@@ -1,4 +1,4 @@
-"""A turn's events: every item begins, is committed and completed once, whatever its stream repeats."""
+"""Events of a turn: each item is committed and completed exactly once."""
 
 from specwhisper.types import Segment, VoiceEvent
 from specwhisper_client.replies import Update
@@ -14,13 +14,13 @@ def speech(event, at_s):
     return Update((), "", "", speech=event, speech_at_s=at_s)
 
 
-def said(text, start_s, end_s, *, is_last=False):
+def final_text(text, start_s, end_s, *, is_last=False):
     segment = Segment(start_s, end_s, (1,), text, 0.5, is_utterance_end=is_last)
     return Update((segment,), "", "")
 
 
 def events_of(turn, *updates, end_s=9.0):
-    """All events of a turn, to its end."""
+    """Return all events of a turn."""
     events = [event for update in updates for event in turn.on_update(update)]
     return [*events, *turn.end(end_s)]
 
@@ -32,13 +32,13 @@ def kinds(events, *wanted):
 BEGIN, END = VoiceEvent.BEGIN, VoiceEvent.END
 
 
-def test_a_resumed_stream_repeats_nothing():
+def test_a_resumed_stream_repeats_no_event():
     events = events_of(
         Turn(Items(), 0.0, detects_speech=True),
-        *(speech(BEGIN, 1.0), said(" One", 1.0, 1.5), speech(END, 2.0), speech(BEGIN, 3.0)),
-        # The connection was lost: it resumes after the last final word.
-        *(speech(BEGIN, 1.5), speech(END, 2.0), said(" two.", 1.5, 2.0, is_last=True)),
-        *(speech(BEGIN, 3.0), speech(END, 4.0), said(" Three.", 3.0, 4.0, is_last=True)),
+        *(speech(BEGIN, 1.0), final_text(" One", 1.0, 1.5), speech(END, 2.0), speech(BEGIN, 3.0)),
+        # The connection was lost: the stream resumes after the last final word.
+        *(speech(BEGIN, 1.5), speech(END, 2.0), final_text(" two.", 1.5, 2.0, is_last=True)),
+        *(speech(BEGIN, 3.0), speech(END, 4.0), final_text(" Three.", 3.0, 4.0, is_last=True)),
     )
     assert kinds(events, STARTED, STOPPED, COMPLETED) == [
         STARTED,
@@ -51,8 +51,8 @@ def test_a_resumed_stream_repeats_nothing():
     assert [event.transcript for event in events if event.type == COMPLETED] == ["One two.", "Three."]
 
 
-def test_an_utterance_whose_beginning_was_lost():
-    events = events_of(Turn(Items(), 10.0, detects_speech=True), said(" One.", 1.0, 1.5, is_last=True))
+def test_an_utterance_whose_beginning_was_lost_has_all_events():
+    events = events_of(Turn(Items(), 10.0, detects_speech=True), final_text(" One.", 1.0, 1.5, is_last=True))
     assert kinds(events, STARTED, STOPPED, COMMITTED, COMPLETED) == [STARTED, STOPPED, COMMITTED, COMPLETED]
     assert events[0].audio_start_ms == 11_000
 
@@ -66,9 +66,12 @@ def test_an_utterance_that_is_open_at_the_end_is_completed():
 
 def test_speech_has_no_events_if_the_client_commits():
     turn = Turn(Items(), 0.0, detects_speech=False)
-    first = [*turn.on_update(speech(BEGIN, 0.0)), *turn.on_update(said(" One.", 0.0, 1.0, is_last=True))]
+    first = [
+        *turn.on_update(speech(BEGIN, 0.0)),
+        *turn.on_update(final_text(" One.", 0.0, 1.0, is_last=True)),
+    ]
     assert kinds(first, STARTED, STOPPED, COMMITTED, COMPLETED) == []
-    rest = [*turn.commit(2.0), *turn.on_update(said(" Two.", 1.0, 2.0, is_last=True)), *turn.end(2.0)]
+    rest = [*turn.commit(2.0), *turn.on_update(final_text(" Two.", 1.0, 2.0, is_last=True)), *turn.end(2.0)]
     assert kinds(rest, COMMITTED, COMPLETED) == [COMMITTED, COMPLETED]
     assert rest[-1].transcript == "One. Two."
     assert {event.item_id for event in (first[0], rest[0], rest[-1])} == {rest[-1].item_id}

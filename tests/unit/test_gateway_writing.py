@@ -1,4 +1,4 @@
-"""Transcripts of hours, written while other requests have their turns."""
+"""Long transcripts are formatted in pieces, and other requests run between them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fields(response_format: str, *more: tuple[str, str]) -> TranscriptionFields:
 
 
 @pytest.mark.parametrize(
-    ("asked", "num_pieces"),
+    ("form", "num_pieces"),
     [
         (fields("verbose_json", *WORDS), NUM_SEGMENTS * (1 + NUM_WORDS)),
         (fields("verbose_json"), NUM_SEGMENTS),
@@ -42,7 +42,7 @@ def fields(response_format: str, *more: tuple[str, str]) -> TranscriptionFields:
         (fields("vtt"), NUM_SEGMENTS),
     ],
 )
-async def test_other_requests_run_while_a_long_transcript_is_formatted(asked, num_pieces):
+async def test_other_requests_run_while_a_long_transcript_is_formatted(form, num_pieces):
     num_turns = 0
 
     async def other() -> None:
@@ -52,7 +52,7 @@ async def test_other_requests_run_while_a_long_transcript_is_formatted(asked, nu
             await asyncio.sleep(0)
 
     working = asyncio.create_task(other())
-    await reply(asked, TRANSCRIPT)
+    await reply(form, TRANSCRIPT)
     working.cancel()
     assert num_turns >= num_pieces // PIECES_AT_ONCE
 

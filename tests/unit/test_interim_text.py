@@ -1,4 +1,4 @@
-"""Text that is not final leaves out incomplete characters; final text is unchanged."""
+"""Text that may change leaves out incomplete characters; final text does not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def commit(end: int, **changes) -> Commit:
 
 @pytest.mark.parametrize("num_drafted", range(len(TOKENS) + 1))
 @pytest.mark.parametrize("num_verified", range(len(TOKENS) + 1))
-def test_recordings(num_verified, num_drafted):
+def test_text_of_recordings_has_whole_characters(num_verified, num_drafted):
     builder = TranscriptBuilder(JAPANESE)
     builder.observe(OPENED)
     builder.observe(commit(num_verified))
@@ -47,7 +47,7 @@ def test_recordings(num_verified, num_drafted):
 @pytest.mark.parametrize("num_believed", range(len(TOKENS) + 1))
 @pytest.mark.parametrize("num_verified", range(len(TOKENS) + 1))
 @pytest.mark.parametrize("is_merged", [False, True])
-def test_live_audio(num_verified, num_believed, is_merged):
+def test_live_text_has_whole_characters(num_verified, num_believed, is_merged):
     transcript = LiveTranscript(JAPANESE)
     shown = MergedTranscript(transcript) if is_merged else transcript
     transcript.observe(OPENED)
@@ -70,7 +70,7 @@ def test_invalid_bytes_are_shown_as_in_final_text():
 
 
 @pytest.mark.parametrize("end", range(1, len(TOKENS) + 1))
-def test_final_text_is_complete(end):
+def test_final_text_has_incomplete_characters(end):
     text = WORD.encode()[:end].decode(errors="replace")
     builder = TranscriptBuilder(JAPANESE)
     builder.observe(OPENED)

@@ -1,4 +1,4 @@
-"""Audio that is kept until it is final: whatever is forgotten and read again, it is the same audio."""
+"""Audio that is kept until its text is final can be read again unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_audio_is_read_in_small_pieces():
     assert (audio.num_samples, audio.is_complete) == (4_000, True)
 
 
-async def test_it_begins_where_a_session_continues():
+async def test_kept_audio_can_begin_at_a_later_sample():
     audio = KeptAudio(1_000)
     await audio.put(samples(1_000, 1_500))
     audio.finish()
@@ -74,7 +74,7 @@ async def test_a_writer_waits_while_too_much_audio_is_unread(ends, monkeypatch):
         pieces = audio.pieces(0)
         await anext(pieces)
         await asyncio.sleep(0)
-        assert not putting.done(), "it is a hundred samples more than may wait"
+        assert not putting.done(), "a hundred unread samples too many are left"
         await anext(pieces)
     await putting
 
@@ -98,7 +98,7 @@ STEPS = st.lists(
 @settings(max_examples=100, deadline=None)
 @given(start=st.integers(0, 1_000), steps=STEPS)
 def test_audio_that_is_read_again_is_the_same(start, steps):
-    async def go() -> None:
+    async def run() -> None:
         audio, end, forgotten = KeptAudio(start), start, start
         readers: list[tuple[asyncio.Task[bytes], int]] = []
         for what, number in steps:
@@ -112,13 +112,13 @@ def test_audio_that_is_read_again_is_the_same(start, steps):
                 position = max(forgotten, min(number, end))
                 readers.append((asyncio.create_task(read(audio, position)), position))
             for _ in range(8):
-                await asyncio.sleep(0)  # readers read all there is before any of it is forgotten
+                await asyncio.sleep(0)  # readers read all audio before any of it is forgotten
             assert audio.num_samples == end - forgotten
         audio.finish()
         for reader, position in readers:
             assert await reader == samples(position, end)
 
-    asyncio.run(go())
+    asyncio.run(run())
 
 
 async def test_waiting_for_audio_ends_with_more_or_with_the_end():

@@ -1,4 +1,4 @@
-"""Imports point down only, and the client stays light."""
+"""Packages import lower layers only, and the client loads no model library."""
 
 import ast
 import subprocess
@@ -24,7 +24,7 @@ PROGRAMS = {
     "specwhisper_gateway",
 }
 
-# Layer: which of our layers it may import besides itself, and which libraries it must do without.
+# Layer: the other layers of ours that it may import, and the libraries that it must not import.
 LAYERS = {
     "specwhisper.errors": (set(), TORCH | GRPC | RAY),
     "specwhisper.types": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
@@ -43,7 +43,7 @@ LAYERS = {
     "specwhisper.evaluation": (CORE | PURE | MODELS, GRPC | RAY),
     "specwhisper.text": (CORE | PURE | MODELS, GRPC | RAY),
     "specwhisper.wire": (CORE | PURE, TORCH | RAY),
-    # Loads faults for tests, if a variable names some.
+    # Loads the failpoints of specwhisper.testing if a variable names some.
     "specwhisper.observe": (CORE | PURE | {"specwhisper.wire", "specwhisper.testing"}, TORCH | RAY),
     "specwhisper.testing": (CORE | {"specwhisper.observe"}, TORCH | GRPC | RAY),
     "specwhisper.settings": (CORE | {"specwhisper.observe"}, TORCH | GRPC | RAY),
@@ -71,13 +71,13 @@ OURS = {*LAYERS, "experiments", "examples", "tests"}
 
 
 def layer_of(module):
-    """Name the layer a dotted module belongs to, or ``None`` for a foreign one."""
+    """Return the layer of a dotted module name, or ``None`` if it is not ours."""
     parts = module.split(".")
     return next((name for name in (".".join(parts[:2]), parts[0]) if name in OURS), None)
 
 
 def modules():
-    """Yield each module of ours with its file."""
+    """Yield the name and file of each of our modules."""
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
             relative = path.relative_to((ROOT / folder).parent).with_suffix("")
@@ -95,18 +95,18 @@ def imports_of(path, module, is_package):
 
 
 def violations(module, imported):
-    """Yield the errors in the imports of a module."""
+    """Yield an error for each forbidden import of a module."""
     layer = layer_of(module)
     allowed, forbidden = LAYERS[layer]
     for name in imported:
         target = layer_of(name)
         if target is not None and target != layer and target not in allowed:
-            yield f"{module} imports {name}: {layer} must not know {target}"
+            yield f"{module} imports {name}: {layer} must not import {target}"
         if name.split(".")[0] in forbidden:
-            yield f"{module} imports {name}: {layer} does without it"
+            yield f"{module} imports {name}: {layer} must not import it"
 
 
-def test_imports_point_down_only():
+def test_modules_import_lower_layers_only():
     found = []
     for module, path in modules():
         found += violations(module, imports_of(path, module, path.name == "__init__.py"))
@@ -131,7 +131,7 @@ def test_imports_point_down_only():
         ("specwhisper_target_server.app", "experiments.common.models.scripted"),
     ],
 )
-def test_the_rule_sees_what_it_forbids(module, imported):
+def test_forbidden_imports_are_found(module, imported):
     assert len(list(violations(module, [imported]))) == 1
 
 

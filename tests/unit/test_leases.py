@@ -1,4 +1,4 @@
-"""Who may open a session here: whoever was given a lease, for as long as it is good."""
+"""A lease lets one caller open a session at one target for a limited time."""
 
 import pytest
 from hypothesis import given

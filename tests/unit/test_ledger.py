@@ -9,7 +9,7 @@ from specwhisper.speculation.ledger import Ledger, Offer
 
 
 class TestLedger:
-    def test_candidates_wait_after_the_committed(self):
+    def test_candidates_follow_the_committed_tokens(self):
         ledger = Ledger([1, 2])
         assert ledger.offer(2, 2, [3, 4]) is Offer.FRESH
         assert (ledger.candidates(), ledger.held) == ([3, 4], 4)
@@ -76,13 +76,13 @@ class TestLedger:
         assert ledger.offer(0, 0, [1, 2]) is Offer.FRESH
         assert ledger.candidates() == [1, 2, 3]
 
-    def test_a_draft_may_change_its_mind(self):
+    def test_a_draft_may_replace_pending_candidates(self):
         ledger = Ledger()
         ledger.offer(0, 0, [1, 2, 3])
         assert ledger.offer(1, 0, [7]) is Offer.FRESH
         assert ledger.candidates() == [1, 7]
 
-    def test_pending_is_bounded(self):
+    def test_the_number_of_pending_candidates_is_limited(self):
         ledger = Ledger(max_pending=3)
         assert ledger.offer(0, 0, [1, 2, 3, 4, 5]) is Offer.FRESH
         assert (ledger.candidates(), ledger.held) == ([1, 2, 3], 3)
@@ -96,7 +96,7 @@ class TestLedger:
             )
         )
     )
-    def test_only_commits_change_the_committed_and_no_gap_arises(self, events):
+    def test_only_commits_change_committed_tokens_and_candidates_follow_them(self, events):
         ledger, expected = Ledger(max_pending=8), []
         for event in events:
             if isinstance(event, tuple):
@@ -112,7 +112,7 @@ class TestLedger:
 class TestReused:
     """Candidates from the target's own earlier decoding."""
 
-    def test_they_come_before_those_of_a_draft(self):
+    def test_they_come_before_candidates_of_a_draft(self):
         ledger = Ledger(reused=[1, 2])
         assert (ledger.candidates(), ledger.num_reused, ledger.held) == ([1, 2], 2, 2)
         assert ledger.offer(2, 0, [3]) is Offer.FRESH
@@ -137,7 +137,7 @@ class TestReused:
         assert (ledger.candidates(), ledger.num_reused, ledger.correction) == ([3, 4], 2, 1)
         assert ledger.offer(4, 0, [5]) is Offer.VOID  # it was drafted before the correction
 
-    def test_a_correction_may_skip_some(self):
+    def test_a_correction_may_skip_reused_candidates(self):
         ledger = Ledger(reused=[1, 2, 3, 4, 5])
         ledger.append([1, 4])
         assert ledger.candidates() == [5]
@@ -155,7 +155,7 @@ class TestReused:
     def test_a_draft_replaces_an_ending(self):
         ledger = Ledger(reused=[1, 2], ending=[8, 9])
         assert (ledger.candidates(), ledger.num_reused) == ([1, 2, 8, 9], 4)
-        assert (ledger.reused, ledger.held) == ((1, 2), 2)  # the draft does not know it
+        assert (ledger.reused, ledger.held) == ((1, 2), 2)  # the draft does not know the ending
         assert ledger.offer(2, 0, [3, 4]) is Offer.FRESH
         assert (ledger.candidates(), ledger.num_reused, ledger.held) == ([1, 2, 3, 4], 2, 4)
 

@@ -1,4 +1,4 @@
-"""Packed layers equal plain ones; one-byte layers nearly, and independent of other rows."""
+"""Packed layers equal plain ones, int8 layers nearly, whatever the other rows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from specwhisper.model import compat
 from specwhisper.model.kernels import linear
 from specwhisper.model.kernels.linear import Int8Embedding, Int8Linear, PackedLinear, pack_linears
 
-needs_vnni = pytest.mark.skipif(not compat.HAS_INT8_SUMS, reason="this processor's sums of bytes overflow")
-LARGE, SMALL = (768, 704), (96, 64)  # outputs x inputs, above and below what is packed
+needs_vnni = pytest.mark.skipif(
+    not compat.HAS_INT8_SUMS, reason="sums of int8 products overflow on this processor"
+)
+LARGE, SMALL = (768, 704), (96, 64)  # outputs x inputs, above and below the size from which layers are packed
 
 
 def layer(shape: tuple[int, int], *, bias: bool = True) -> nn.Linear:
@@ -29,7 +31,7 @@ def rows(num_rows: int, size: int, seed: int = 0) -> torch.Tensor:
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
 @torch.inference_mode()
-def test_packed_equals_plain(num_rows, bias, dtype, tolerance):
+def test_a_packed_layer_equals_the_plain_one(num_rows, bias, dtype, tolerance):
     plain = layer(LARGE, bias=bias).to(dtype)
     hidden = rows(num_rows, LARGE[1]).to(dtype)
     torch.testing.assert_close(PackedLinear(plain)(hidden), plain(hidden), rtol=tolerance, atol=tolerance)
@@ -39,7 +41,7 @@ def test_packed_equals_plain(num_rows, bias, dtype, tolerance):
 @pytest.mark.parametrize("shape", [LARGE, SMALL])
 @pytest.mark.parametrize("bias", [True, False])
 @torch.inference_mode()
-def test_one_byte_is_nearly_equal(shape, bias):
+def test_an_int8_layer_nearly_equals_the_plain_one(shape, bias):
     plain, hidden = layer(shape, bias=bias), rows(7, shape[1])
     ours, exact = Int8Linear(plain)(hidden), plain(hidden)
     assert (ours - exact).norm() < 0.01 * exact.norm()
@@ -68,7 +70,7 @@ def test_both_integer_kernels_agree(monkeypatch, is_packed):
     seed=st.integers(0, 99),
 )
 def test_a_row_does_not_depend_on_other_rows(shape, num_rows, scales, seed):
-    made = _made(shape)
+    made = int8_layer(shape)
     hidden = rows(num_rows, shape[1], seed)
     for i in range(num_rows):
         hidden[i] *= scales[i % len(scales)]
@@ -84,15 +86,15 @@ def test_a_row_does_not_depend_on_other_rows(shape, num_rows, scales, seed):
 def test_a_packed_row_has_the_same_bits_in_any_batch(shape, dtype):
     packed = PackedLinear(layer(shape).to(dtype))
     hidden = rows(256, shape[1]).to(dtype)
-    alone = torch.cat([packed(row[None]) for row in hidden])
+    one_by_one = torch.cat([packed(row[None]) for row in hidden])
     for num_rows in (2, 3, 5, 8, 13, 16, 17, 40, 48, 64, 100, 192, 256):
         for first in (0, 256 - num_rows):
             part = slice(first, first + num_rows)
-            assert torch.equal(packed(hidden[part]), alone[part])
+            assert torch.equal(packed(hidden[part]), one_by_one[part])
 
 
 @needs_vnni
-def test_packed_layers_can_be_compared(monkeypatch):
+def test_the_digest_of_packed_layers_depends_on_their_weights(monkeypatch):
     monkeypatch.setattr(linear, "MIN_PACKED_WEIGHTS", 0)
     made = layer(LARGE)
     one, same = Int8Linear(made).state_dict(), Int8Linear(made).state_dict()
@@ -105,12 +107,12 @@ def test_packed_layers_can_be_compared(monkeypatch):
 MADE: dict[tuple[int, int], Int8Linear] = {}
 
 
-def _made(shape: tuple[int, int]) -> Int8Linear:
+def int8_layer(shape: tuple[int, int]) -> Int8Linear:
     return MADE.setdefault(shape, Int8Linear(layer(shape)))
 
 
 @torch.inference_mode()
-def test_embedding_of_one_byte():
+def test_an_int8_embedding_nearly_equals_the_plain_one():
     plain = nn.Embedding(50, 16).requires_grad_(False)
     plain.weight[7] = 0
     ids = torch.tensor([3, 7, 3, 49])
@@ -119,7 +121,7 @@ def test_embedding_of_one_byte():
     assert not ours[1].any()
 
 
-def test_which_layers_are_replaced():
+def test_only_large_layers_are_packed_unless_all_are_int8():
     module = nn.ModuleDict({"large": layer(LARGE), "small": layer(SMALL), "left": layer(LARGE)})
     pack_linears(module, is_int8=False, leave=("left",))
     kinds = {name: type(child) for name, child in module.items()}

@@ -24,7 +24,7 @@ Schedule = list[tuple[bytes, list[VoiceMark]]]
 
 
 def schedule(spans: list[tuple[float, float]], length_s: float, piece_s: float = PIECE_S) -> Schedule:
-    """Cut audio, silent outside the spans, into pieces with an endpointer's marks."""
+    """Return pieces of audio with speech in the spans, and an endpointer's marks."""
     audio = bytearray(round(length_s * SAMPLE_RATE) * 2)
     marks = []
     for seed, (begin_s, end_s) in enumerate(spans):
@@ -42,12 +42,12 @@ def schedule(spans: list[tuple[float, float]], length_s: float, piece_s: float =
     return pieces
 
 
-def whole(pieces: Schedule) -> bytes:
+def joined(pieces: Schedule) -> bytes:
     return b"".join(pcm for pcm, _ in pieces)
 
 
 def transcribe(pair: LivePair, pieces: Schedule, options: DecodingOptions, pace=()) -> LiveSession:
-    """Transcribe pieces; each waits until the pair is idle, or for the rounds of ``pace``."""
+    """Transcribe pieces; each waits for an idle pair, or for ``pace`` rounds."""
     session = pair.open("one", options)
     for number, (pcm, marks) in enumerate(pieces):
         pair.append_audio("one", pcm, *marks)
@@ -103,7 +103,7 @@ options = st.builds(
 def test_any_draft_leads_to_the_targets_text(
     options, mode, kind, gamma, error_rate, max_positions, drafts_next_window, seed
 ):
-    """Each piece waits until the pair is idle, so that the target makes the same steps."""
+    """Each piece waits for an idle pair, so that the target makes the same steps."""
     pair = LivePair(
         SpeechModel(seed=seed),
         SpeechModel(2, seed=seed, error_rate=error_rate, max_positions=max_positions),
@@ -113,10 +113,10 @@ def test_any_draft_leads_to_the_targets_text(
         edit_block=Interference(kind, seed, vocabulary_size=len(SPOKEN)),
     )
     ours = transcribe(pair, TALK, options)
-    alone = transcribe(LivePair(SpeechModel(seed=seed)), TALK, options)
-    assert ours.windows == alone.windows
-    assert final_segments(ours) == final_segments(alone)
-    assert ours.positions == alone.positions
+    target_only = transcribe(LivePair(SpeechModel(seed=seed)), TALK, options)
+    assert ours.windows == target_only.windows
+    assert final_segments(ours) == final_segments(target_only)
+    assert ours.positions == target_only.positions
     assert ours.transcript.verified_text == ours.transcript.draft_text == ""
 
 
@@ -142,7 +142,7 @@ def test_at_any_pace_each_step_has_the_text_of_its_clip(mode, kind, error_rate, 
     ours = transcribe(pair, TALK, options, pace)
     model = SpeechModel(seed=seed)
     for window, tokens in ours.windows:
-        assert tokens == plain_text(model, whole(TALK), window)
+        assert tokens == plain_text(model, joined(TALK), window)
     starts = [start for start, _ in ours.spans]
     assert starts == sorted(starts)
     assert set(ours.texts) == {1, 2, 3}
@@ -154,10 +154,10 @@ def test_at_any_pace_each_step_has_the_text_of_its_clip(mode, kind, error_rate, 
 def test_reused_candidates_save_forward_passes_and_change_no_text(mode, reuses_candidates):
     options = DecodingOptions(live=LiveOptions(reuses_candidates=reuses_candidates), language="en")
     ours = transcribe(LivePair(SpeechModel(), SpeechModel(2), mode=mode), TALK, options)
-    alone = transcribe(LivePair(SpeechModel()), TALK, options)
-    assert final_segments(ours) == final_segments(alone)
+    target_only = transcribe(LivePair(SpeechModel()), TALK, options)
+    assert final_segments(ours) == final_segments(target_only)
     statistics = ours.transcript.statistics
-    assert statistics.num_forwards < alone.transcript.statistics.num_forwards
+    assert statistics.num_forwards < target_only.transcript.statistics.num_forwards
     assert (statistics.num_reused > 0) is reuses_candidates
     assert statistics.num_windows == len(ours.windows) == len(ours.transcript.steps)
     assert sum(step.num_forwards for step in ours.transcript.steps) == statistics.num_forwards
@@ -168,7 +168,7 @@ def test_a_long_utterance_is_cut_and_loses_no_word(trim_ms):
     spoken = schedule([(0.0, 33.0)], 34.0)
     options = DecodingOptions(live=LiveOptions(trim_ms=trim_ms), language="en")
     session = transcribe(LivePair(SpeechModel(), SpeechModel(2)), spoken, options)
-    samples = np.frombuffer(whole(spoken), "<i2").astype(np.float32) / 32768
+    samples = np.frombuffer(joined(spoken), "<i2").astype(np.float32) / 32768
     assert session.texts == {1: [token for token in words_of(samples) if token < END]}
     assert all(window.num_frames <= 3_000 for window, _ in session.windows)
     assert len({window.start_frame for window, _ in session.windows}) > 1
@@ -176,7 +176,7 @@ def test_a_long_utterance_is_cut_and_loses_no_word(trim_ms):
 
 @pytest.mark.parametrize("length_s", [0.005, 0.3, 3.0, 30.0, 60.0])
 def test_audio_that_is_all_speech_may_end_anywhere(length_s):
-    """As without endpointing: speech begins with the first piece and ends with the last."""
+    """As without endpointing: all the audio is one utterance."""
     pieces: Schedule = [(speech(length_s), [VoiceMark(BEGIN, 0)])]
     options = DecodingOptions(live=LiveOptions(), language="en")
     session = transcribe(LivePair(SpeechModel(), SpeechModel(2)), pieces, options)
@@ -206,22 +206,22 @@ def test_silence_takes_no_forward_pass_and_no_memory(mode):
 
 def test_concurrent_sessions_do_not_mix():
     options = DecodingOptions(live=LiveOptions(), language="en")
-    alone = {
+    target_only = {
         name: transcribe(LivePair(SpeechModel()), pieces, options)
         for name, pieces in (("one", TALK), ("two", TALK[10:] + TALK[:10]))
     }
     pair = LivePair(SpeechModel(2), SpeechModel(3))
-    for name in alone:
+    for name in target_only:
         pair.open(name, options)
     for number in range(len(TALK)):
         for name, pieces in (("one", TALK), ("two", TALK[10:] + TALK[:10])):
             pcm, marks = pieces[number]
             pair.append_audio(name, pcm, *marks)
         pair.settle()
-    for name in alone:
+    for name in target_only:
         pair.append_audio(name, b"", is_last=True)
     pair.settle()
-    for name, expected in alone.items():
+    for name, expected in target_only.items():
         assert pair.sessions[name].windows == expected.windows
         assert final_segments(pair.sessions[name]) == final_segments(expected)
 
@@ -235,7 +235,7 @@ def test_concurrent_sessions_do_not_mix():
     ],
 )
 def test_a_session_without_a_language_detects_it_in_each_utterance(mode, step_ms):
-    """Also if the first step is the pause that ends the utterance: its slot is not empty then."""
+    """If the first step is the pause, the utterance ends with its slot in use."""
     options = DecodingOptions(live=LiveOptions(step_ms=step_ms))
     pieces = schedule([(0.0, 0.4), (1.2, 4.0)], 5.0)
 
@@ -246,7 +246,7 @@ def test_a_session_without_a_language_detects_it_in_each_utterance(mode, step_ms
     session = transcribe(pair, pieces, options)
     plain = model(1)
     for window, tokens in session.windows:
-        assert tokens == plain_text(plain, whole(pieces), window)
+        assert tokens == plain_text(plain, joined(pieces), window)
     assert set(session.transcript.language_probs) == {"en", "de"}
     assert [s.utterance for s in session.segments if s.is_utterance_end] == [1, 2]
 
@@ -286,15 +286,15 @@ def rest_of_talk(start_sample: int, late_s: float) -> Schedule:
     """Return the rest of the talk; speech that has begun is detected later."""
     known = [made.sample for _, marks in TALK for made in marks]
     is_open = any(begin < start_sample < end for begin, end in zip(known[::3], known[2::3], strict=True))
-    noticed = VoiceMark(BEGIN, start_sample + round(late_s * SAMPLE_RATE))
+    detected = VoiceMark(BEGIN, start_sample + round(late_s * SAMPLE_RATE))
     pieces: Schedule = []
     at = 0
     for pcm, marks in TALK:
         end = at + len(pcm) // 2
         if end > start_sample:
             kept = [made for made in marks if made.sample >= start_sample + (made.event is not BEGIN)]
-            if is_open and end >= noticed.sample:
-                kept, is_open = [noticed, *kept], False
+            if is_open and end >= detected.sample:
+                kept, is_open = [detected, *kept], False
             pieces.append((pcm[max(0, start_sample - at) * 2 :], kept))
         at = end
     return pieces

@@ -1,4 +1,4 @@
-"""Live transcripts: final text, text that may change, and the position to continue from."""
+"""Live transcripts: final text, text that may change, position to resume from."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Followed(ScriptedWindows):
         return window
 
     def write(self, tokens: Sequence[int], pieces: Sequence[int] = (1000,), **judged) -> list[Segment]:
-        """Report tokens in commits of the given sizes, the last of which closes the window."""
+        """Report tokens in commits of the given sizes; the last closes the window."""
         window, at, number = self.opened, 0, 0
         closed = self.close(tokens, **judged)
         self.reused = closed.reused

@@ -1,4 +1,4 @@
-"""Live windows: which audio is decoded during speech, and which text becomes final."""
+"""Live windows: which audio is decoded, and which text becomes final."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ class TestLongUtterances:
         assert (scripted.windows.next_frame, scripted.text()) == (0, "ABCD")
 
     def test_a_cut_in_reworded_text_loses_and_repeats_no_word(self):
-        """The final text that is left lies after the cut, whatever the number of tokens there."""
+        """The rest of the final text follows the cut, whatever its number of tokens."""
         scripted = ScriptedWindows(LiveOptions(trim_ms=2_000))
         scripted.append(1.5, mark(BEGIN, 0))
         scripted.step(0.0, "BCDEFG.")
@@ -556,7 +556,7 @@ def rewordings(draw, before: list[int]):
 def test_final_text_only_grows_whatever_is_marked_and_written(
     data, policy, step_ms, trim_ms, reuses_candidates, temperatures, position
 ):
-    """Final text that is returned equals the text that the windows keep; windows lie in the audio."""
+    """Returned final text equals what the windows keep; windows lie in the audio."""
     live = LiveOptions(
         policy=policy,
         step_ms=step_ms,

@@ -1,4 +1,4 @@
-"""What starts a draft server of one's own."""
+"""The command and environment of a draft server that the client starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from specwhisper.rpc.tls import ClientTls
 from specwhisper_client.cli.local_draft import Pair
 
 
-def test_a_token_stands_in_the_environment_and_never_in_the_list_of_processes():
+def test_a_token_is_passed_in_the_environment_and_not_on_the_command_line():
     token = "0123456789abcdef"
     pair = Pair("gpu:50052", "tiny", credentials=Credentials(ClientTls(server_name="target"), token))
     assert pair.environment == {"SPECWHISPER_TARGET_TOKEN": token}
@@ -15,7 +15,7 @@ def test_a_token_stands_in_the_environment_and_never_in_the_list_of_processes():
     assert pair.command[-3:] == ["--target-use-ssl", "--target-server-name", "target"]
 
 
-def test_an_open_target_is_reached_as_it_is():
+def test_a_target_without_credentials_needs_no_options():
     pair = Pair("127.0.0.1:50052", "tiny")
     assert pair.environment == {}
     assert "--target-use-ssl" not in pair.command

@@ -1,4 +1,4 @@
-"""Sessions on a target in this process."""
+"""Sessions of a target engine in this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Finished, Limits, Mode
 
 
-async def test_an_id_in_use_leaves_its_session_alone():
+async def test_an_id_in_use_is_refused_and_its_session_continues():
     engine = TargetEngine(ScriptedModel(2), limits=Limits(max_sessions=2))
     options = DecodingOptions(language="en")
     async with engine.session("one", Mode.TARGET_ONLY, options) as events:
@@ -25,5 +25,5 @@ async def test_an_id_in_use_leaves_its_session_alone():
         while not isinstance(await events.get(), Finished):
             pass
     async with engine.session("one", Mode.TARGET_ONLY, options):
-        pass  # the id is free again
+        pass  # the id can be used again
     await engine.stop()
