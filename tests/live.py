@@ -15,13 +15,13 @@ from specwhisper.types import FRAMES_PER_TIMESTAMP, SAMPLE_RATE, AudioChunk, Voi
 BEGIN, PAUSE, ENDED = VoiceEvent.BEGIN, VoiceEvent.PAUSE, VoiceEvent.END
 
 
-def said(*parts: str | float) -> tuple[int, ...]:
-    """Write tokens: a letter each, times as seconds, ``.`` for end-of-text."""
+def token_ids(*parts: str | float) -> tuple[int, ...]:
+    """Return tokens: one for each letter, timestamps from seconds, ``.`` ends the text."""
     tokens: list[int] = []
     for part in parts:
         if isinstance(part, str):
-            letters = part.replace(" ", "")
-            tokens += [END if letter == "." else ord(letter.lower()) - ord("a") for letter in letters]
+            characters = part.replace(" ", "")
+            tokens += [END if c == "." else ord(c.lower()) - ord("a") for c in characters]
         else:
             tokens.append(TIME + round(part / 0.02))
     return tuple(tokens)
@@ -34,6 +34,7 @@ def letters(tokens: Sequence[int]) -> str:
 
 
 def mark(event: VoiceEvent, seconds: float) -> VoiceMark:
+    """Return the mark of an event at a time in the audio."""
     return VoiceMark(event, round(seconds * SAMPLE_RATE))
 
 
@@ -60,6 +61,7 @@ class ScriptedWindows:
 
     @property
     def ready(self) -> int | None:
+        """Frames of the window that can be opened; 0 after the last one, None while it must wait."""
         return self.windows.ready_frames(self)  # type: ignore[arg-type]
 
     def open(self) -> Window:
@@ -69,19 +71,19 @@ class ScriptedWindows:
         self.opened = self.windows.open(num_frames)
         return self.opened
 
-    def close(self, tokens: Sequence[int], **judged) -> ClosedWindow:
+    def close(self, tokens: Sequence[int], **scores) -> ClosedWindow:
         """Close the open window."""
         assert self.opened is not None
-        closed = self.windows.close(self.opened, tokens, **judged)
+        closed = self.windows.close(self.opened, tokens, **scores)
         if closed.step is not None:
             fresh = tokens[closed.step.final_start : closed.step.final_end]
             self.final.setdefault(closed.step.utterance, []).extend(i for i in fresh if i < END)
         return closed
 
-    def step(self, *parts: str | float, **judged) -> ClosedWindow:
-        """Open the window that is ready, and close it with tokens; see :func:`said`."""
+    def step(self, *parts: str | float, **scores) -> ClosedWindow:
+        """Open the window that is ready, and close it with the tokens of :func:`token_ids`."""
         self.open()
-        return self.close(said(*parts), **judged)
+        return self.close(token_ids(*parts), **scores)
 
     def text(self, utterance: int = 1) -> str:
         return letters(self.final.get(utterance, []))
@@ -91,31 +93,31 @@ class Speaker:
     """Words of 400 ms, five to a sentence; a word that is cut off comes out wrong."""
 
     WORD_FRAMES, SENTENCE = 40, 5
-    NUM_TRUE = 12  # other words are wrong ones
+    NUM_RIGHT = 12  # other words are wrong ones
 
     def __init__(self, start_frame: int, num_words: int) -> None:
         self.start_frame, self.num_words = start_frame, num_words
 
-    def true_words(self, start: int = 0, end: int | None = None) -> list[int]:
-        return [i % self.NUM_TRUE for i in range(start, self.num_words if end is None else end)]
+    def right_words(self, start: int = 0, end: int | None = None) -> list[int]:
+        return [i % self.NUM_RIGHT for i in range(start, self.num_words if end is None else end)]
 
     def write(self, start_frame: int, num_frames: int, step: int, noise: tuple[str, int] | None) -> list[int]:
         """Write the tokens of a window; at most one word that is not cut off is wrong."""
         end_frame = start_frame + num_frames
-        known: list[tuple[int, int]] = []  # token, end frame in the window
+        words: list[tuple[int, int]] = []  # token and end frame in the window
         for word in range(self.num_words):
             begin = self.start_frame + word * self.WORD_FRAMES
             if begin + self.WORD_FRAMES // 2 < start_frame or begin >= end_frame:
                 continue
             is_whole = begin + self.WORD_FRAMES <= end_frame
-            token = word % self.NUM_TRUE if is_whole else self.NUM_TRUE + step % 2
-            known.append((token, min(begin + self.WORD_FRAMES, end_frame) - start_frame))
-        if noise is not None and known:
-            kind, place = noise[0], noise[1] % len(known)
-            wrong = (self.NUM_TRUE + 2 + step % 4, known[place][1])
-            known[place : place + (kind != "insert")] = [] if kind == "leave out" else [wrong]
+            token = word % self.NUM_RIGHT if is_whole else self.NUM_RIGHT + step % 2
+            words.append((token, min(begin + self.WORD_FRAMES, end_frame) - start_frame))
+        if noise is not None and words:
+            kind, index = noise[0], noise[1] % len(words)
+            wrong = (self.NUM_RIGHT + 2 + step % 4, words[index][1])
+            words[index : index + (kind != "insert")] = [] if kind == "leave out" else [wrong]
         tokens = [TIME]
-        for token, end in known:
+        for token, end in words:
             tokens.append(token)
             is_sentence = (start_frame + end - self.start_frame) % (self.SENTENCE * self.WORD_FRAMES) == 0
             if is_sentence and end < num_frames:

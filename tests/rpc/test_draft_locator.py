@@ -39,6 +39,7 @@ from specwhisper_deploy.draft_locator import (
     ask_draft_servers,
     shuffle_by_room,
 )
+from tests.clock import Clock
 from tests.rpc.client_scripts import SERVICE
 from tests.rpc.services import eventually
 from tests.rpc.test_draft_servers import Draft
@@ -120,13 +121,6 @@ async def test_a_draft_server_that_has_died_or_hangs_is_left_out():
 async def test_the_error_where_none_answers(answers):
     with pytest.raises(TargetUnavailable, match=r"No draft server has answered the locator within 0.05 s"):
         await ask_draft_servers(Handle(*answers), timeout_s=0.05)()
-
-
-class Clock:
-    now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 async def test_draft_servers_are_asked_at_most_once_a_second():

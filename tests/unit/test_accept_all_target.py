@@ -31,7 +31,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper_draft_server.sessions.draft_only import AcceptAllTarget
-from tests.live import BEGIN, ENDED, PAUSE, mark, said
+from tests.live import BEGIN, ENDED, PAUSE, mark, token_ids
 
 LIMITS = Limits(max_ahead_tokens=16)
 MAX_NEW_TOKENS = SPOKEN.max_length
@@ -58,35 +58,35 @@ def test_a_block_is_committed_unchanged():
     target = new_target()
     (opened,) = append(target, 1.0, mark(BEGIN, 0.0))
     assert (opened.window.start_frame, opened.window.num_frames, opened.reused) == (0, 100, ())
-    (commit,) = target.propose(Candidates(opened.window.id, 0, 0, said("ab"), 1))
-    assert (commit.base, commit.tokens, commit.is_final) == (0, said("ab"), False)
+    (commit,) = target.propose(Candidates(opened.window.id, 0, 0, token_ids("ab"), 1))
+    assert (commit.base, commit.tokens, commit.is_final) == (0, token_ids("ab"), False)
     assert commit.candidates_received == 1
     assert (commit.held, commit.credit) == (2, 2 + LIMITS.max_ahead_tokens)
-    (commit,) = target.propose(Candidates(opened.window.id, 2, 2, said("c.d"), 2))
-    assert (commit.tokens, commit.is_final) == (said("c."), True), "nothing follows the end of the text"
+    (commit,) = target.propose(Candidates(opened.window.id, 2, 2, token_ids("c.d"), 2))
+    assert (commit.tokens, commit.is_final) == (token_ids("c."), True), "nothing follows the end of the text"
     assert commit.step is not None and not commit.step.is_last
 
 
 def test_text_of_two_equal_steps_and_of_an_ended_utterance_is_final():
     target = new_target()
     (first,) = append(target, 1.0, mark(BEGIN, 0.0))
-    target.propose(Candidates(first.window.id, 0, 0, said("ab."), 1))
+    target.propose(Candidates(first.window.id, 0, 0, token_ids("ab."), 1))
     (second,) = append(target, 1.6)
-    (commit,) = target.propose(Candidates(second.window.id, 0, 0, said("abc."), 1))
+    (commit,) = target.propose(Candidates(second.window.id, 0, 0, token_ids("abc."), 1))
     assert (commit.step.final_start, commit.step.final_end) == (0, 2)
     (third,) = append(target, 2.0, mark(ENDED, 1.8))
     assert third.num_final == 2
-    (commit,) = target.propose(Candidates(third.window.id, 0, 0, said("abc."), 1))
+    (commit,) = target.propose(Candidates(third.window.id, 0, 0, token_ids("abc."), 1))
     assert commit.step.is_last and (commit.step.final_start, commit.step.final_end) == (2, 3)
 
 
 @pytest.mark.parametrize(
     ("block", "committed"),
     [
-        ((0, said("abcd")), said("cd")),  # the beginning is known
-        ((1, said("xcd")), said("cd")),  # tokens before the end are ignored
-        ((0, said("ab")), ()),  # a repetition
-        ((3, said("d")), ()),  # a gap
+        ((0, token_ids("abcd")), token_ids("cd")),  # the beginning is known
+        ((1, token_ids("xcd")), token_ids("cd")),  # tokens before the end are ignored
+        ((0, token_ids("ab")), ()),  # a repetition
+        ((3, token_ids("d")), ()),  # a gap
         ((2, ()), ()),
         ((0, ()), ()),
     ],
@@ -94,7 +94,7 @@ def test_text_of_two_equal_steps_and_of_an_ended_utterance_is_final():
 def test_only_tokens_that_follow_the_committed_ones_are_committed(block, committed):
     target = new_target()
     (opened,) = append(target, 1.0, mark(BEGIN, 0.0))
-    target.propose(Candidates(opened.window.id, 0, 0, said("ab"), 1))
+    target.propose(Candidates(opened.window.id, 0, 0, token_ids("ab"), 1))
     base, tokens = block
     (commit,) = target.propose(Candidates(opened.window.id, base, base, tokens, 2))
     assert (commit.base, commit.tokens, commit.is_final) == (2, committed, False)
@@ -103,22 +103,24 @@ def test_only_tokens_that_follow_the_committed_ones_are_committed(block, committ
 
 def test_a_block_of_another_window_is_ignored_unless_it_is_early():
     target = new_target()
-    assert target.propose(Candidates(0, 0, 0, said("a"), 1)) == [], "no window is open"
+    assert target.propose(Candidates(0, 0, 0, token_ids("a"), 1)) == [], "no window is open"
     (opened,) = append(target, 1.0, mark(BEGIN, 0.0))
     number = opened.window.id
-    assert target.propose(Candidates(number + 1, 0, 0, said("xyz"), 1)) == [], "no start frame"
-    assert target.propose(Candidates(number + 1, 0, 0, said("abc."), 1, start_frame=0)) == []
-    assert target.propose(Candidates(number + 1, 0, 0, said("z"), 1, start_frame=9)) == [], "another start"
-    target.propose(Candidates(number, 0, 0, said("ab."), 1))
+    assert target.propose(Candidates(number + 1, 0, 0, token_ids("xyz"), 1)) == [], "no start frame"
+    assert target.propose(Candidates(number + 1, 0, 0, token_ids("abc."), 1, start_frame=0)) == []
+    assert target.propose(Candidates(number + 1, 0, 0, token_ids("z"), 1, start_frame=9)) == [], (
+        "another start"
+    )
+    target.propose(Candidates(number, 0, 0, token_ids("ab."), 1))
     opened, commit = append(target, 1.6)
     assert opened.window.id == commit.window_id == number + 1
-    assert (commit.tokens, commit.is_final) == (said("abc."), True)
+    assert (commit.tokens, commit.is_final) == (token_ids("abc."), True)
 
 
 def test_the_number_of_early_blocks_is_bounded():
     target = new_target()
     for number in range(10_000):
-        assert target.propose(Candidates(7, 0, 0, said("a"), number, start_frame=0)) == []
+        assert target.propose(Candidates(7, 0, 0, token_ids("a"), number, start_frame=0)) == []
     assert len(target._early) == LIMITS.max_ahead_tokens
 
 
@@ -126,7 +128,7 @@ def test_a_text_without_an_end_is_cut_at_the_token_limit_of_its_window():
     target = new_target()
     (opened,) = append(target, 1.0, mark(BEGIN, 0.0))
     most = opened.window.max_new_tokens
-    (commit,) = target.propose(Candidates(opened.window.id, 0, 0, said("a") * (most + 50), 1))
+    (commit,) = target.propose(Candidates(opened.window.id, 0, 0, token_ids("a") * (most + 50), 1))
     assert (len(commit.tokens), commit.is_final) == (most, True)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter_ns
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,6 +15,7 @@ from specwhisper.speculation.arrivals import Arrival
 from specwhisper.speculation.batching_delay import MAX_DELAY, BatchingDelay
 from specwhisper.types import AudioChunk, Candidates, Commit, Mode, WindowOpened
 
+NOW_NS = 10**12
 times = st.floats(0, 1e10)
 RECORDING = np.random.default_rng(0).normal(0, 1000, 16_000).astype("<i2").tobytes()
 
@@ -55,7 +54,9 @@ def test_the_delay_follows_the_latest_forward_passes():
 
 
 def test_a_verifier_waits_for_other_sessions():
-    verifier = Verifier(ScriptedModel(2), executor=InlineExecutor(), has_batching_delay=True)
+    verifier = Verifier(
+        ScriptedModel(2), executor=InlineExecutor(), clock=lambda: NOW_NS, has_batching_delay=True
+    )
     windows: dict[str, WindowOpened] = {}
     lengths = {"a": 0, "b": 0}
 
@@ -66,9 +67,9 @@ def test_a_verifier_waits_for_other_sessions():
             elif isinstance(event, Commit):
                 lengths[name] += len(event.tokens)
 
-    def offer(name: str, received_ns: int) -> None:
+    def offer(name: str) -> None:
         block = Candidates(windows[name].window.id, lengths[name], lengths[name], (5,))
-        verifier.submit(name, block, received_ns)
+        verifier.submit(name, block, NOW_NS)
 
     for name in "ab":
         verifier.open(name, Mode.SYNC, DecodingOptions(language="en"))
@@ -76,16 +77,16 @@ def test_a_verifier_waits_for_other_sessions():
     step()
     step()
     for name in "ab":
-        offer(name, perf_counter_ns())
+        offer(name)
     assert verifier.wake_after_s == 0  # no candidates are expected
     step()
     for name in "ab":
         verifier._sessions[name].arrivals._since_ns -= 10**10  # so their turnaround is ten seconds
-        offer(name, perf_counter_ns())
+        offer(name)
     step()
     verifier._batching_delay = delay(10**12)
     assert not verifier.has_work  # candidates of all sessions are expected: there is no forward pass to delay
-    offer("a", perf_counter_ns())
+    offer("a")
     assert 4 < verifier.wake_after_s < 100  # it would wait at most 5 s for the other
     before = dict(lengths)
     step()  # the forward pass is delayed,
@@ -93,14 +94,16 @@ def test_a_verifier_waits_for_other_sessions():
     assert verifier.has_work
     assert [event.tokens for _, event in verifier.step()] == [()]
     assert lengths == before and not verifier.has_work
-    offer("b", perf_counter_ns())
+    offer("b")
     assert verifier.wake_after_s == 0 and verifier.has_work
     step()
     assert all(length >= 3 for length in lengths.values())
 
 
 def test_self_decoding_waits_for_candidates_about_to_arrive():
-    verifier = Verifier(ScriptedModel(1), executor=InlineExecutor(), has_batching_delay=True)
+    verifier = Verifier(
+        ScriptedModel(1), executor=InlineExecutor(), clock=lambda: NOW_NS, has_batching_delay=True
+    )
     verifier.open("a", Mode.FULL, DecodingOptions(language="en"))
     verifier.submit("a", AudioChunk(0, RECORDING, is_last=True))
     for _ in range(3):

@@ -6,12 +6,11 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.common.models.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel
+from experiments.common.models.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel, recording
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.one_process import InlineExecutor, OneProcess
 from specwhisper.engine.verifier import Verifier
@@ -26,14 +25,7 @@ from tests.nightly import examples
 MODES = [Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS]
 
 
-def recording(seed: int, length_s: float) -> bytes:
-    """Return noise of changing loudness, so that every window differs."""
-    random = np.random.default_rng(seed)
-    samples = random.normal(0, 0.05, int(length_s * 16000)) * (1 + np.linspace(0, 3, int(length_s * 16000)))
-    return (np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes()
-
-
-RECORDINGS = {(seed, length): recording(seed, length) for seed in range(3) for length in (0.3, 1.0, 33.0)}
+RECORDINGS = {(seed, length): recording(length, seed) for seed in range(3) for length in (0.3, 1.0, 33.0)}
 
 
 def target_text(pcms: Sequence[bytes], seed: int) -> list[list[tuple[int, ...]]]:

@@ -3,8 +3,6 @@
 import importlib
 import inspect
 import pkgutil
-import subprocess
-import sys
 
 import pytest
 
@@ -40,17 +38,6 @@ def test_public_classes_and_functions_have_docstrings(package):
     documented = (inspect.isclass, inspect.isroutine)
     without = [name for name, it in exports.items() if any(is_(it) for is_ in documented) and not it.__doc__]
     assert without == []
-
-
-def test_the_clients_classes_are_imported_without_a_model_library():
-    script = (
-        "import sys\n"
-        "from specwhisper_client import StreamingClient, TranscriptionClient\n"
-        "print(StreamingClient.__name__, TranscriptionClient.__name__)\n"
-        "print('torch' in sys.modules, 'transformers' in sys.modules)"
-    )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert run.stdout.split() == ["StreamingClient", "TranscriptionClient", "False", "False"], run.stderr
 
 
 def test_an_unknown_name_of_the_client_is_an_attribute_error():

@@ -9,15 +9,9 @@ import pytest
 from specwhisper.errors import ServerFull, TargetUnavailable
 from specwhisper.rpc import failover as failover_module
 from specwhisper.rpc.failover import FIRST_DELAY_S, MAX_DELAY_S, Failover
+from tests.clock import Clock
 
 GONE = TargetUnavailable("It is gone.")
-
-
-class Clock:
-    now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture

@@ -6,13 +6,7 @@ from hypothesis import strategies as st
 
 from specwhisper.errors import LeaseRefused
 from specwhisper.rpc.leases import Leases
-
-
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self):
-        return self.now_s
+from tests.clock import Clock
 
 
 def test_a_lease_is_valid_for_a_time():

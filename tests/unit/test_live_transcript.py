@@ -26,11 +26,11 @@ from specwhisper.types import (
     WindowOpened,
     WordAlignment,
 )
-from tests.live import BEGIN, ENDED, ScriptedWindows, Speaker, letters, mark, said
+from tests.live import BEGIN, ENDED, ScriptedWindows, Speaker, letters, mark, token_ids
 
 
-class Followed(ScriptedWindows):
-    """Live windows, and a transcript that follows what they decide."""
+class ScriptedTranscript(ScriptedWindows):
+    """Live windows that a test drives, and the transcript of their text."""
 
     def __init__(self, live: LiveOptions | None = None, vocabulary=SPOKEN, **options) -> None:
         super().__init__(live, vocabulary, **options)
@@ -49,10 +49,10 @@ class Followed(ScriptedWindows):
         assert self.transcript.observe(WindowOpened(window, None, self.reused, num_final)) == []
         return window
 
-    def write(self, tokens: Sequence[int], pieces: Sequence[int] = (1000,), **judged) -> list[Segment]:
+    def write(self, tokens: Sequence[int], pieces: Sequence[int] = (1000,), **scores) -> list[Segment]:
         """Report tokens in commits of the given sizes; the last closes the window."""
         window, at, number = self.opened, 0, 0
-        closed = self.close(tokens, **judged)
+        closed = self.close(tokens, **scores)
         self.reused = closed.reused
         fresh: list[Segment] = []
         while True:
@@ -67,48 +67,48 @@ class Followed(ScriptedWindows):
                 self.segments += fresh
                 return fresh
 
-    def step(self, *parts: str | float, **judged) -> list[Segment]:
+    def step(self, *parts: str | float, **scores) -> list[Segment]:
         self.open()
-        return self.write(said(*parts), **judged)
+        return self.write(token_ids(*parts), **scores)
 
-    def partly(self, *parts: str | float) -> None:
-        """Open the window that is ready and write a part of what it holds."""
+    def commit_part(self, *parts: str | float) -> None:
+        """Open the window that is ready, and commit its first tokens."""
         window = self.open()
-        tokens = said(*parts)
+        tokens = token_ids(*parts)
         self.transcript.observe(Commit(window.id, 0, tokens, tuple(-0.1 for _ in tokens)))
 
 
-def spoken(text: str) -> str:
-    """Text as the vocabulary writes it."""
-    return SPOKEN.decode(said(text))
+def text_of(text: str) -> str:
+    """Return the text of letters as the vocabulary writes it."""
+    return SPOKEN.decode(token_ids(text))
 
 
 class TestFinal:
     def test_segments_are_the_text_that_each_step_makes_final(self):
-        followed = Followed()
-        followed.append(0.5, mark(BEGIN, 0))
-        assert followed.step(0.0, "AB", 0.4, ".") == []
-        followed.append(1.0)
-        (segment,) = followed.step(0.0, "ABC", 0.8, ".")
-        assert (segment.tokens, segment.text, segment.utterance) == (said("AB"), spoken("AB"), 1)
+        scripted = ScriptedTranscript()
+        scripted.append(0.5, mark(BEGIN, 0))
+        assert scripted.step(0.0, "AB", 0.4, ".") == []
+        scripted.append(1.0)
+        (segment,) = scripted.step(0.0, "ABC", 0.8, ".")
+        assert (segment.tokens, segment.text, segment.utterance) == (token_ids("AB"), text_of("AB"), 1)
         assert not segment.is_utterance_end
-        followed.append(1.5, mark(ENDED, 1.5))
-        (segment,) = followed.step(0.0, "AB", 0.4, 0.4, "CD", 1.4, ".")
-        assert (segment.tokens, segment.is_utterance_end) == (said("CD"), True)
+        scripted.append(1.5, mark(ENDED, 1.5))
+        (segment,) = scripted.step(0.0, "AB", 0.4, 0.4, "CD", 1.4, ".")
+        assert (segment.tokens, segment.is_utterance_end) == (token_ids("CD"), True)
 
     def test_an_utterance_without_text_ends_with_an_empty_segment(self):
-        followed = Followed(no_speech_threshold=0.5)
-        followed.append(1.0, mark(BEGIN, 0), mark(ENDED, 1.0))
-        (segment,) = followed.step("AB.", no_speech_prob=0.9)
+        scripted = ScriptedTranscript(no_speech_threshold=0.5)
+        scripted.append(1.0, mark(BEGIN, 0), mark(ENDED, 1.0))
+        (segment,) = scripted.step("AB.", no_speech_prob=0.9)
         assert (segment.text, segment.tokens, segment.is_utterance_end) == ("", (), True)
-        assert followed.transcript.position == LivePosition(SAMPLE_RATE, 1)
+        assert scripted.transcript.position == LivePosition(SAMPLE_RATE, 1)
 
     def test_segments_have_confidence_and_scores_of_their_window(self):
         transcript = LiveTranscript(SPOKEN)
         window = Window(0, 100, 50, (SPOKEN.start_of_transcript,), 40, temperature=0.3)
         transcript.observe(WindowOpened(window))
-        transcript.observe(Commit(0, 0, said("A"), (0.0,), no_speech_prob=0.25))
-        commit = Commit(0, 1, said("B."), (-1.0, -2.0), is_final=True, step=Step(1, 0, 1, False))
+        transcript.observe(Commit(0, 0, token_ids("A"), (0.0,), no_speech_prob=0.25))
+        commit = Commit(0, 1, token_ids("B."), (-1.0, -2.0), is_final=True, step=Step(1, 0, 1, False))
         (segment,) = transcript.observe(replace(commit, no_speech_prob=0.75))
         assert (segment.confidence, segment.avg_logprob, segment.no_speech_prob) == (1.0, -1.0, 0.25)
         assert (segment.temperature, segment.seek) == (0.3, 100)
@@ -117,32 +117,34 @@ class TestFinal:
         transcript = LiveTranscript(SPOKEN)
         transcript.observe(WindowOpened(Window(0, 0, 100, (SPOKEN.start_of_transcript,), 40)))
         words = (WordAlignment(0, 2, 1_600, 4_800), WordAlignment(2, 1, 4_800, 8_000))
-        commit = Commit(0, 0, said("AsB."), (0.0,) * 4, is_final=True, step=Step(1, 0, 3, True), words=words)
+        commit = Commit(
+            0, 0, token_ids("AsB."), (0.0,) * 4, is_final=True, step=Step(1, 0, 3, True), words=words
+        )
         (segment,) = transcript.observe(commit)
         assert [(word.text, word.start_s, word.end_s) for word in segment.words] == [
-            (spoken("As"), 0.1, 0.3),
-            (spoken("B"), 0.3, 0.5),
+            (text_of("As"), 0.1, 0.3),
+            (text_of("B"), 0.3, 0.5),
         ]
         assert (segment.start_s, segment.end_s) == (0.1, 0.5)
 
     def test_the_language_is_that_of_the_window(self):
-        followed = Followed(vocabulary=SPOKEN_MULTILINGUAL, language="de")
-        assert followed.transcript.language == "en"
-        followed.append(0.5, mark(BEGIN, 0))
-        followed.open()
-        assert followed.transcript.language == "de"
-        followed.write(said("A."))
+        scripted = ScriptedTranscript(vocabulary=SPOKEN_MULTILINGUAL, language="de")
+        assert scripted.transcript.language == "en"
+        scripted.append(0.5, mark(BEGIN, 0))
+        scripted.open()
+        assert scripted.transcript.language == "de"
+        scripted.write(token_ids("A."))
 
     def test_steps_have_their_span_and_number_of_forward_passes(self):
-        followed = Followed(temperatures=(0.0, 0.5), compression_ratio_threshold=1.0)
-        followed.append(0.6, mark(BEGIN, 0.1))
-        followed.step("A.")
-        followed.append(5.1, mark(ENDED, 5.1))
+        scripted = ScriptedTranscript(temperatures=(0.0, 0.5), compression_ratio_threshold=1.0)
+        scripted.append(0.6, mark(BEGIN, 0.1))
+        scripted.step("A.")
+        scripted.append(5.1, mark(ENDED, 5.1))
         for _ in range(2):
-            followed.open()
-            followed.write(said("ABABABABABAB."), (5,))
+            scripted.open()
+            scripted.write(token_ids("ABABABABABAB."), (5,))
         begin, first, last = (round(at_s * SAMPLE_RATE) for at_s in (0.1, 0.6, 5.1))
-        assert followed.transcript.steps == [
+        assert scripted.transcript.steps == [
             DecodedStep(begin, first, 1),
             DecodedStep(begin, last, 3),
             DecodedStep(begin, last, 3),
@@ -167,146 +169,146 @@ class TestTimes:
     def test_they_are_the_timestamps_and_interpolated_between_them(self, parts, start, end, expected):
         transcript = LiveTranscript(SPOKEN)
         transcript.observe(WindowOpened(Window(0, 200, 100, (SPOKEN.start_of_transcript,), 40)))
-        tokens = said(*parts)
+        tokens = token_ids(*parts)
         commit = Commit(0, 0, tokens, (0.0,) * len(tokens), is_final=True, step=Step(1, start, end, True))
         (segment,) = transcript.observe(commit)
         assert (segment.start_s, segment.end_s) == tuple(round(2 + at_s, 2) for at_s in expected)
 
     def test_the_span_of_text_that_may_change_follows_final_text(self):
-        followed = Followed()
-        followed.append(1.0, mark(BEGIN, 0), mark(ENDED, 1.0))
-        assert followed.transcript.span_s == (0.0, 1.0)
-        followed.step(0.0, "A", 0.6, ".")
-        followed.append(3.0)
-        assert followed.transcript.span_s == (1.0, 3.0)
+        scripted = ScriptedTranscript()
+        scripted.append(1.0, mark(BEGIN, 0), mark(ENDED, 1.0))
+        assert scripted.transcript.span_s == (0.0, 1.0)
+        scripted.step(0.0, "A", 0.6, ".")
+        scripted.append(3.0)
+        assert scripted.transcript.span_s == (1.0, 3.0)
 
 
 class TestVerifiedAndDraftText:
     def test_verified_text_follows_final_text(self):
-        followed = Followed()
-        followed.append(0.5, mark(BEGIN, 0))
-        followed.open()
-        transcript = followed.transcript
+        scripted = ScriptedTranscript()
+        scripted.append(0.5, mark(BEGIN, 0))
+        scripted.open()
+        transcript = scripted.transcript
         assert transcript.verified_text == ""
-        transcript.observe(Commit(0, 0, said(0.0, "A"), (0.0, 0.0)))
-        assert transcript.verified_text == spoken("A")
-        followed.write(said(0.0, "AB", 0.4, "."))
-        assert transcript.verified_text == spoken("AB")
-        followed.append(1.0)
-        followed.step(0.0, "ABC", 0.9, ".")
-        assert transcript.verified_text == spoken("C")
+        transcript.observe(Commit(0, 0, token_ids(0.0, "A"), (0.0, 0.0)))
+        assert transcript.verified_text == text_of("A")
+        scripted.write(token_ids(0.0, "AB", 0.4, "."))
+        assert transcript.verified_text == text_of("AB")
+        scripted.append(1.0)
+        scripted.step(0.0, "ABC", 0.9, ".")
+        assert transcript.verified_text == text_of("C")
 
     def test_text_of_the_last_step_stays_until_a_commit_contradicts_it(self):
-        followed = Followed()
-        followed.append(0.5, mark(BEGIN, 0))
-        followed.step(0.0, "ABC.")
-        followed.append(1.0)
-        followed.partly(0.0, "A")
-        assert followed.transcript.verified_text == spoken("ABC")
-        followed.write(said(0.0, "AD."), (2,))
-        assert followed.transcript.verified_text == spoken(
+        scripted = ScriptedTranscript()
+        scripted.append(0.5, mark(BEGIN, 0))
+        scripted.step(0.0, "ABC.")
+        scripted.append(1.0)
+        scripted.commit_part(0.0, "A")
+        assert scripted.transcript.verified_text == text_of("ABC")
+        scripted.write(token_ids(0.0, "AD."), (2,))
+        assert scripted.transcript.verified_text == text_of(
             "D"
         )  # A is final, and nothing of the last step left
 
     def test_text_of_a_skipped_step_is_dropped(self):
-        followed = Followed(no_speech_threshold=0.5)
-        followed.append(0.5, mark(BEGIN, 0))
-        followed.step("ABC.", no_speech_prob=0.9)
-        assert followed.transcript.verified_text == ""
-        followed.append(1.0)
-        followed.open()
-        assert followed.transcript.verified_text == ""
+        scripted = ScriptedTranscript(no_speech_threshold=0.5)
+        scripted.append(0.5, mark(BEGIN, 0))
+        scripted.step("ABC.", no_speech_prob=0.9)
+        assert scripted.transcript.verified_text == ""
+        scripted.append(1.0)
+        scripted.open()
+        assert scripted.transcript.verified_text == ""
 
     def test_draft_text_follows_verified_text(self):
-        followed = Followed()
-        transcript = followed.transcript
-        followed.append(0.5, mark(BEGIN, 0))
-        window = followed.open()
-        transcript.update_belief(window, said(0.0, "ABCD"))
-        assert (transcript.verified_text, transcript.draft_text) == ("", spoken("ABCD"))
-        transcript.observe(Commit(0, 0, said(0.0, "AB"), (0.0,) * 3))
-        assert (transcript.verified_text, transcript.draft_text) == (spoken("AB"), spoken("CD"))
+        scripted = ScriptedTranscript()
+        transcript = scripted.transcript
+        scripted.append(0.5, mark(BEGIN, 0))
+        window = scripted.open()
+        transcript.update_belief(window, token_ids(0.0, "ABCD"))
+        assert (transcript.verified_text, transcript.draft_text) == ("", text_of("ABCD"))
+        transcript.observe(Commit(0, 0, token_ids(0.0, "AB"), (0.0,) * 3))
+        assert (transcript.verified_text, transcript.draft_text) == (text_of("AB"), text_of("CD"))
 
     def test_draft_text_is_dropped_when_a_commit_contradicts_it(self):
-        followed = Followed()
-        followed.append(0.5, mark(BEGIN, 0))
-        window = followed.open()
-        followed.transcript.update_belief(window, said(0.0, "ABCD"))
-        followed.transcript.observe(Commit(0, 0, said(0.0, "X"), (0.0,) * 2))
-        assert followed.transcript.draft_text == ""
+        scripted = ScriptedTranscript()
+        scripted.append(0.5, mark(BEGIN, 0))
+        window = scripted.open()
+        scripted.transcript.update_belief(window, token_ids(0.0, "ABCD"))
+        scripted.transcript.observe(Commit(0, 0, token_ids(0.0, "X"), (0.0,) * 2))
+        assert scripted.transcript.draft_text == ""
 
     def test_draft_text_of_newer_audio_replaces_that_of_older_audio(self):
-        followed = Followed()
-        transcript = followed.transcript
-        followed.append(0.5, mark(BEGIN, 0))
-        window = followed.open()
+        scripted = ScriptedTranscript()
+        transcript = scripted.transcript
+        scripted.append(0.5, mark(BEGIN, 0))
+        window = scripted.open()
         newer = replace(window, id=1, num_frames=100)
-        transcript.update_belief(newer, said(0.0, "ABC"))
-        followed.write(said(0.0, "AB."))
-        assert transcript.draft_text == spoken("C")
-        transcript.update_belief(window, said(0.0, "ABD"))
-        assert transcript.draft_text == spoken("C")
+        transcript.update_belief(newer, token_ids(0.0, "ABC"))
+        scripted.write(token_ids(0.0, "AB."))
+        assert transcript.draft_text == text_of("C")
+        transcript.update_belief(window, token_ids(0.0, "ABD"))
+        assert transcript.draft_text == text_of("C")
 
     def test_draft_text_is_dropped_when_its_utterance_ends(self):
-        followed = Followed()
-        transcript = followed.transcript
-        followed.append(0.5, mark(BEGIN, 0), mark(ENDED, 0.5))
-        window = followed.open()
-        transcript.update_belief(replace(window, id=1, num_frames=100), said(0.0, "ABC"))
-        followed.write(said(0.0, "AB."))
+        scripted = ScriptedTranscript()
+        transcript = scripted.transcript
+        scripted.append(0.5, mark(BEGIN, 0), mark(ENDED, 0.5))
+        window = scripted.open()
+        transcript.update_belief(replace(window, id=1, num_frames=100), token_ids(0.0, "ABC"))
+        scripted.write(token_ids(0.0, "AB."))
         assert (transcript.verified_text, transcript.draft_text) == ("", "")
-        transcript.update_belief(replace(window, id=2, num_frames=150), said(0.0, "ABC"))
+        transcript.update_belief(replace(window, id=2, num_frames=150), token_ids(0.0, "ABC"))
         assert transcript.draft_text == ""
 
     def test_draft_text_from_before_a_cut_is_dropped(self):
-        followed = Followed(LiveOptions(trim_ms=1_000))
-        transcript = followed.transcript
-        followed.append(1.5, mark(BEGIN, 0))
-        followed.step(0.0, "AB", 1.0, 1.0, "CD.")
-        followed.append(2.0)
-        window = followed.open()
-        followed.append(2.5)
+        scripted = ScriptedTranscript(LiveOptions(trim_ms=1_000))
+        transcript = scripted.transcript
+        scripted.append(1.5, mark(BEGIN, 0))
+        scripted.step(0.0, "AB", 1.0, 1.0, "CD.")
+        scripted.append(2.0)
+        window = scripted.open()
+        scripted.append(2.5)
         predicted = replace(window, id=window.id + 1, num_frames=250)
-        transcript.update_belief(predicted, said(0.0, "AB", 1.0, 1.0, "CDEF"))
-        followed.write(said(0.0, "AB", 1.0, 1.0, "CDE."))
-        assert transcript.draft_text == spoken("F")
-        window = followed.open()
+        transcript.update_belief(predicted, token_ids(0.0, "AB", 1.0, 1.0, "CDEF"))
+        scripted.write(token_ids(0.0, "AB", 1.0, 1.0, "CDE."))
+        assert transcript.draft_text == text_of("F")
+        window = scripted.open()
         assert window.start_frame == 100
         assert transcript.draft_text == ""
         transcript.update_belief(
-            predicted, said(0.0, "AB", 1.0, 1.0, "CDEFG")
+            predicted, token_ids(0.0, "AB", 1.0, 1.0, "CDEFG")
         )  # the draft had not applied the commit yet
         assert transcript.draft_text == ""
-        transcript.update_belief(window, said(0.0, "CDEF"))
-        assert transcript.draft_text == spoken("F")
+        transcript.update_belief(window, token_ids(0.0, "CDEF"))
+        assert transcript.draft_text == text_of("F")
 
 
 class TestMessages:
     def test_commits_may_repeat_tokens(self):
-        followed = Followed()
-        followed.append(0.5, mark(BEGIN, 0))
-        followed.open()
+        scripted = ScriptedTranscript()
+        scripted.append(0.5, mark(BEGIN, 0))
+        scripted.open()
         for end in (2, 1, 2):
-            followed.transcript.observe(Commit(0, 0, said("ABC")[:end], (0.0,) * end))
-        assert followed.transcript.verified_text == spoken("AB")
+            scripted.transcript.observe(Commit(0, 0, token_ids("ABC")[:end], (0.0,) * end))
+        assert scripted.transcript.verified_text == text_of("AB")
 
     def test_a_gap_is_refused(self):
-        followed = Followed()
-        followed.append(0.5, mark(BEGIN, 0))
-        followed.open()
+        scripted = ScriptedTranscript()
+        scripted.append(0.5, mark(BEGIN, 0))
+        scripted.open()
         with pytest.raises(InvalidCandidates, match="at position 3 leaves a gap after 0"):
-            followed.transcript.observe(Commit(0, 3, said("A"), (0.0,)))
+            scripted.transcript.observe(Commit(0, 3, token_ids("A"), (0.0,)))
 
     def test_commits_of_other_windows_are_ignored(self):
-        followed = Followed()
-        followed.append(0.5, mark(BEGIN, 0))
-        followed.open()
-        late = Commit(7, 0, said("A."), (0.0, 0.0), is_final=True, step=Step(1, 0, 1, True))
-        assert followed.transcript.observe(late) == []
-        assert followed.transcript.verified_text == ""
-        followed.write(said("A."))
+        scripted = ScriptedTranscript()
+        scripted.append(0.5, mark(BEGIN, 0))
+        scripted.open()
+        late = Commit(7, 0, token_ids("A."), (0.0, 0.0), is_final=True, step=Step(1, 0, 1, True))
+        assert scripted.transcript.observe(late) == []
+        assert scripted.transcript.verified_text == ""
+        scripted.write(token_ids("A."))
         late = replace(late, window_id=0)
-        assert followed.transcript.observe(late) == []
+        assert scripted.transcript.observe(late) == []
 
     @settings(max_examples=200)
     @given(data=st.data())
@@ -372,25 +374,25 @@ hypotheses = st.lists(
     temperatures=st.sampled_from([(0.0,), (0.0, 0.3)]),
 )
 def test_the_transcript_agrees_with_the_windows(data, trim_ms, reuses_candidates, pieces, temperatures):
-    followed = Followed(
+    scripted = ScriptedTranscript(
         LiveOptions(trim_ms=trim_ms, reuses_candidates=reuses_candidates),
         temperatures=temperatures,
         compression_ratio_threshold=1.5,
         no_speech_threshold=0.8,
         logprob_threshold=-1.0,
     )
-    transcript, at_s, text, end_s = followed.transcript, 0.0, [], 0.0
+    transcript, at_s, text, end_s = scripted.transcript, 0.0, [], 0.0
     for _ in range(data.draw(st.integers(1, 10))):
         at_s += data.draw(st.sampled_from([0.1, 0.5, 1.3, 31.0]))
         events = st.builds(mark, st.sampled_from([BEGIN, BEGIN, ENDED]), st.just(at_s - 0.05))
-        followed.append(at_s, *data.draw(st.lists(events, max_size=2)))
-        if not followed.ready:
+        scripted.append(at_s, *data.draw(st.lists(events, max_size=2)))
+        if not scripted.ready:
             continue
-        window = followed.open()
+        window = scripted.open()
         assert transcript.position == LivePosition(
             window.start_sample,
-            followed.windows._utterances.current.number - 1,
-            followed.windows._progress.final,
+            scripted.windows._utterances.current.number - 1,
+            scripted.windows._progress.final,
         )
         kept = text[: data.draw(st.integers(0, len(text)))]
         tokens = [*kept, *data.draw(hypotheses), END]
@@ -399,15 +401,15 @@ def test_the_transcript_agrees_with_the_windows(data, trim_ms, reuses_candidates
             "log_probs": data.draw(st.sampled_from([[-0.1], [-2.0]])),
             "no_speech_prob": data.draw(st.sampled_from([0.1, 0.9])),
         }
-        for segment in followed.write(tokens, pieces, **probs):
-            assert end_s <= segment.start_s <= segment.end_s <= followed.received_samples / SAMPLE_RATE + 0.01
+        for segment in scripted.write(tokens, pieces, **probs):
+            assert end_s <= segment.start_s <= segment.end_s <= scripted.received_samples / SAMPLE_RATE + 0.01
             end_s = segment.end_s
-        found = {segment.utterance: [] for segment in followed.segments}
-        for segment in followed.segments:
+        found = {segment.utterance: [] for segment in scripted.segments}
+        for segment in scripted.segments:
             found[segment.utterance] += [token for token in segment.tokens if token < END]
             assert segment.text == SPOKEN.decode(segment.tokens)
         assert {number: text for number, text in found.items() if text} == {
-            number: text for number, text in followed.final.items() if text
+            number: text for number, text in scripted.final.items() if text
         }
         transcript.update_belief(window, tuple(tokens))
         assert transcript.draft_text == "", "the window is closed"
@@ -430,25 +432,25 @@ def test_a_session_continues_from_a_position_without_losing_or_repeating_a_word(
     live = LiveOptions(step_ms=step_ms, trim_ms=trim_ms)
     words: list[int] = []
     for num_steps in [*breaks, 10_000]:
-        followed = Followed(live)
+        scripted = ScriptedTranscript(live)
         at_s = live.position.start_sample / SAMPLE_RATE
-        followed.append(at_s, mark(BEGIN, at_s))
+        scripted.append(at_s, mark(BEGIN, at_s))
         for number in range(num_steps):
             at_s = min(end_s, at_s + 0.3)
-            followed.append(at_s, is_last=at_s == end_s)
-            while followed.ready:
-                window = followed.open()
+            scripted.append(at_s, is_last=at_s == end_s)
+            while scripted.ready:
+                window = scripted.open()
                 tokens = speaker.write(window.start_frame, window.num_frames, number, None)
-                followed.write(tokens, (3,))
+                scripted.write(tokens, (3,))
             if at_s == end_s:
                 break
         if within and at_s < end_s:
-            followed.append(min(end_s, at_s + 2))
-            if followed.ready:
-                followed.open()
-        words += [token for segment in followed.segments for token in segment.tokens if token < END]
+            scripted.append(min(end_s, at_s + 2))
+            if scripted.ready:
+                scripted.open()
+        words += [token for segment in scripted.segments for token in segment.tokens if token < END]
         if at_s == end_s:
             break
-        assert followed.transcript.position.num_utterances == 0
-        live = replace(live, position=followed.transcript.position)
-    assert letters(words) == letters(speaker.true_words())
+        assert scripted.transcript.position.num_utterances == 0
+        live = replace(live, position=scripted.transcript.position)
+    assert letters(words) == letters(speaker.right_words())

@@ -14,7 +14,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import MAX_TOKENS, LiveWindows
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_FRAMES, Outcome
-from tests.live import BEGIN, ENDED, PAUSE, ScriptedWindows, Speaker, letters, mark, said
+from tests.live import BEGIN, ENDED, PAUSE, ScriptedWindows, Speaker, letters, mark, token_ids
 
 LOUD = {"compression_ratio_threshold": 2.0, "compression_ratio_of": "text"}
 LOOP = "AB" * 40
@@ -45,7 +45,7 @@ class TestWhen:
         scripted.append(0.5, mark(BEGIN, 0))
         scripted.open()
         scripted.append(3.3)
-        scripted.close(said("A."))
+        scripted.close(token_ids("A."))
         assert extent(scripted) == (0, 3.0)
 
     def test_steps_are_counted_from_the_start_of_the_utterance(self):
@@ -70,7 +70,7 @@ class TestWhen:
         scripted.append(1.8, mark(ENDED, 1.23))
         assert extent(scripted) == (0, 1.23)
         assert scripted.open().num_frames == 123
-        closed = scripted.close(said("AB."))
+        closed = scripted.close(token_ids("AB."))
         assert closed.step.is_last
         assert scripted.text() == "AB"
 
@@ -95,7 +95,7 @@ class TestWhen:
         scripted.append(1.0, mark(BEGIN, 0))
         scripted.open()
         scripted.append(9.0, mark(ENDED, 1.5), mark(BEGIN, 2), mark(PAUSE, 3), mark(ENDED, 3), mark(BEGIN, 8))
-        assert not scripted.close(said("A.")).step.is_last
+        assert not scripted.close(token_ids("A.")).step.is_last
         spans = []
         for word in "ABC":
             spans.append(extent(scripted))
@@ -109,7 +109,7 @@ class TestWhen:
         scripted.append(1.0, mark(BEGIN, 0))
         window = scripted.open()
         scripted.append(5.0, mark(PAUSE, 0.3), mark(ENDED, 0.3), mark(BEGIN, 3))
-        assert scripted.close(said("A.")).step.is_last  # it reached beyond the end
+        assert scripted.close(token_ids("A.")).step.is_last  # it reached beyond the end
         assert (window.start_frame, window.num_frames) == (0, 100)
         assert extent(scripted) == (3, 5)
 
@@ -123,9 +123,9 @@ class TestWhen:
         scripted.append(1.0, mark(BEGIN, 0))
         window = scripted.open()
         scripted.append(1.0, is_last=True)
-        scripted.close(said("A."))
+        scripted.close(token_ids("A."))
         with pytest.raises(RuntimeError, match="Window 0 was closed without an utterance"):
-            scripted.windows.close(window, said("A."))
+            scripted.windows.close(window, token_ids("A."))
 
 
 class TestAgreement:
@@ -137,7 +137,7 @@ class TestAgreement:
         scripted.append(1.0)
         closed = scripted.step(0.0, "ABC", 0.8, ".")
         assert scripted.text() == "AB"
-        assert closed.reused == said(0.0, "ABC")
+        assert closed.reused == token_ids(0.0, "ABC")
         assert (closed.step.final_start, closed.step.final_end) == (1, 3)
         scripted.append(1.5)
         scripted.step(0.0, "ABCD.")
@@ -217,7 +217,7 @@ class TestFailures:
         assert scripted.ready is None
         scripted.append(6.0)
         assert scripted.open().attempt == 0
-        scripted.close(said("ABC."))
+        scripted.close(token_ids("ABC."))
         assert scripted.text() == ""  # two in a row must agree
         scripted.append(6.5)
         scripted.step("ABC.")
@@ -235,10 +235,10 @@ class TestFailures:
         windows = []
         for _ in range(2):
             windows.append(scripted.open())
-            closed = scripted.close(said(LOOP))
-            assert (closed.outcome, closed.step, closed.reused) == (Outcome.RETRIED, None, said(LOOP))
+            closed = scripted.close(token_ids(LOOP))
+            assert (closed.outcome, closed.step, closed.reused) == (Outcome.RETRIED, None, token_ids(LOOP))
         windows.append(scripted.open())
-        closed = scripted.close(said(LOOP))
+        closed = scripted.close(token_ids(LOOP))
         assert (closed.outcome, closed.step.is_last, scripted.text()) == (Outcome.KEPT, True, LOOP)
         assert [(w.id, w.attempt, w.temperature) for w in windows] == [(0, 0, 0), (1, 1, 0.4), (2, 2, 0.8)]
         assert len({(w.start_frame, w.num_frames, w.prompt, w.max_new_tokens) for w in windows}) == 1
@@ -249,7 +249,7 @@ class TestFailures:
         scripted.append(40.0)
         assert scripted.step(LOOP).outcome is Outcome.RETRIED
         assert scripted.open().attempt == 1
-        scripted.close(said("ABC."))
+        scripted.close(token_ids("ABC."))
         assert scripted.text() == "ABC"
         assert extent(scripted) == (30, 40)
 
@@ -276,7 +276,7 @@ class TestLongUtterances:
         scripted.append(3.0)
         closed = scripted.step(0.0, "AB", 1.0, 1.0, "CDE", 2.9, ".")
         assert scripted.text() == "ABCD"
-        assert closed.reused == said(0.0, "CDE")
+        assert closed.reused == token_ids(0.0, "CDE")
         assert scripted.windows.num_final == 2
         scripted.append(3.5)
         assert extent(scripted) == (1.0, 3.5)
@@ -373,7 +373,7 @@ class TestPrompt:
         assert letters(scripted.windows.previous) == "ABCDEF"
         scripted.append(4.5)
         start = SPOKEN.start_of_transcript
-        assert scripted.open().prompt == (SPOKEN.start_of_prev, *said("ABCDEF"), start)
+        assert scripted.open().prompt == (SPOKEN.start_of_prev, *token_ids("ABCDEF"), start)
 
     def test_silence_adds_no_text_to_the_prompt(self):
         scripted = ScriptedWindows(condition_on_previous_text=True, no_speech_threshold=0.5)
@@ -390,11 +390,11 @@ class TestPrompt:
 
     def test_the_callers_words_are_the_prompt_of_the_first_utterance(self):
         scripted = ScriptedWindows()
-        words = PromptText(initial=said("QR"))
+        words = PromptText(initial=token_ids("QR"))
         options = DecodingOptions(live=LiveOptions(), condition_on_previous_text=True)
         scripted.windows = LiveWindows(SPOKEN, options, words)
         scripted.append(1.0, mark(BEGIN, 0))
-        assert scripted.open().prompt == (SPOKEN.start_of_prev, *said("QR"), SPOKEN.start_of_transcript)
+        assert scripted.open().prompt == (SPOKEN.start_of_prev, *token_ids("QR"), SPOKEN.start_of_transcript)
 
 
 class TestLanguage:
@@ -409,7 +409,7 @@ class TestLanguage:
         assert extent(scripted) == (0, 3.0)
         scripted.windows.language = "de"
         assert SPOKEN_MULTILINGUAL.languages["de"] in scripted.open().prompt
-        scripted.close(said("AB."))
+        scripted.close(token_ids("AB."))
 
     def test_it_is_detected_at_each_step_until_some_text_is_final(self):
         scripted = self.windows()
@@ -456,7 +456,7 @@ class TestLanguage:
 
 class TestContinuing:
     def test_a_session_continues_from_a_position_and_repeats_no_final_word(self):
-        live = LiveOptions(position=LivePosition(10 * SAMPLE_RATE, 4, said("AB")))
+        live = LiveOptions(position=LivePosition(10 * SAMPLE_RATE, 4, token_ids("AB")))
         scripted = ScriptedWindows(live)
         scripted.append(10.2)
         scripted.append(11.0, mark(BEGIN, 10.4))  # it is marked later than it began
@@ -468,7 +468,7 @@ class TestContinuing:
         assert (step.utterance, step.is_last, scripted.text(5)) == (5, True, "CD")
 
     def test_final_text_of_a_position_is_dropped_in_silence(self):
-        scripted = ScriptedWindows(LiveOptions(position=LivePosition(0, 4, said("AB"))))
+        scripted = ScriptedWindows(LiveOptions(position=LivePosition(0, 4, token_ids("AB"))))
         scripted.append(4.9)
         assert (scripted.windows.num_final, scripted.windows.next_frame) == (2, 0)
         scripted.append(5.1)
@@ -519,7 +519,7 @@ def test_every_word_becomes_final_once_whatever_words_are_written_wrongly(
             scripted.close(speaker.write(window.start_frame, window.num_frames, number, wrong))
             assert scripted.text().startswith(final_text)
             final_text, number = scripted.text(), number + 1
-    assert scripted.final[1] == speaker.true_words()
+    assert scripted.final[1] == speaker.right_words()
     if trim_ms == 2_000 and num_words > 30 and step_ms < 1_000 and not any(noise):
         assert window.start_frame > start_frame, "it was cut"
 
@@ -647,8 +647,8 @@ def _check_step(
 
 
 def test_the_vocabulary_has_words_and_parts_of_words():
-    assert SPOKEN.decode(said("ABsC")) == " a bs c"
-    assert letters(said("ABsC")) == "ABsC"
+    assert SPOKEN.decode(token_ids("ABsC")) == " a bs c"
+    assert letters(token_ids("ABsC")) == "ABsC"
     assert [SPOKEN.may_begin_word(token) for token in (0, NUM_WORDS - 1, NUM_WORDS, NUM_TEXT - 1)] == [
         True,
         True,

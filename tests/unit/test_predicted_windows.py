@@ -25,7 +25,7 @@ from specwhisper.types import (
     VoiceMark,
     Window,
 )
-from tests.live import BEGIN, ENDED, PAUSE, ScriptedWindows, mark, said
+from tests.live import BEGIN, ENDED, PAUSE, ScriptedWindows, mark, token_ids
 
 
 class Followed(ScriptedWindows):
@@ -64,12 +64,12 @@ class TestLive:
         window = followed.open()
         assert followed.predict() is None
         followed.append(1.0)
-        predicted, expected = followed.predict(said(0.0, "AB", 0.4, "."))
-        assert expected == said(0.0, "AB")
+        predicted, expected = followed.predict(token_ids(0.0, "AB", 0.4, "."))
+        assert expected == token_ids(0.0, "AB")
         assert predicted == replace(window, id=1, num_frames=100)
         followed.append(1.3, mark(PAUSE, 1.23))
         assert followed.predict()[0].num_frames == 123
-        followed.close(said("AB."))
+        followed.close(token_ids("AB."))
         followed.append(1.4, mark(BEGIN, 1.35))
         followed.append(1.5)
         assert followed.predict()[0].num_frames == followed.ready == 150
@@ -79,7 +79,7 @@ class TestLive:
         followed.append(0.5, mark(BEGIN, 0))
         followed.open()
         followed.append(1.0)
-        assert followed.predict(said("AB"))[1] == ()
+        assert followed.predict(token_ids("AB"))[1] == ()
 
     def test_the_next_utterance_is_predicted_once_the_last_one_is_complete(self):
         followed = Followed()
@@ -87,8 +87,8 @@ class TestLive:
         followed.open()
         followed.append(3.0, mark(BEGIN, 2.0))
         assert followed.predict() is None
-        followed.close(said("AB."))
-        predicted, expected = followed.predict(said("AB"))
+        followed.close(token_ids("AB."))
+        predicted, expected = followed.predict(token_ids("AB"))
         assert (predicted.start_frame, predicted.num_frames, expected) == (200, 100, ())
 
     def test_a_window_prompted_with_the_text_before_is_not_predicted(self):
@@ -123,7 +123,7 @@ class TestLive:
 
     @pytest.mark.parametrize("begin_s", [10.0, 10.6, 14.0])
     def test_a_session_that_continues_needs_its_window_when_speech_begins(self, begin_s):
-        live = LiveOptions(position=LivePosition(10 * SAMPLE_RATE, final_tokens=said("AB")))
+        live = LiveOptions(position=LivePosition(10 * SAMPLE_RATE, final_tokens=token_ids("AB")))
         followed = Followed(live)
         followed.append(14.5, mark(BEGIN, begin_s))
         assert followed.draft.needed_from == 10 * SAMPLE_RATE
@@ -131,7 +131,9 @@ class TestLive:
         assert followed.draft.needed_from == 10 * SAMPLE_RATE
 
     def test_a_session_that_continues_in_silence_frees_its_audio(self):
-        followed = Followed(LiveOptions(position=LivePosition(10 * SAMPLE_RATE, final_tokens=said("AB"))))
+        followed = Followed(
+            LiveOptions(position=LivePosition(10 * SAMPLE_RATE, final_tokens=token_ids("AB")))
+        )
         for second in range(11, 60):
             followed.append(second)
         assert followed.draft.needed_from == 54 * SAMPLE_RATE == followed.windows.next_frame * 160
@@ -207,14 +209,14 @@ def test_all_steps_are_predicted_but_the_first_and_the_end_after_a_pause():
         marks += [mark(BEGIN, 6.0)] if tenth == 61 else []
         followed.append(tenth / 10, *marks)
         if followed.ready:
-            predicted = followed.predict(said("A"))
+            predicted = followed.predict(token_ids("A"))
             window = followed.open()
             num_opened += 1
             if predicted is None:
                 not_predicted.append((window.id, window.start_frame + window.num_frames))
             else:
                 assert predicted[0] == replace(window, max_new_tokens=predicted[0].max_new_tokens)
-            followed.close(said("A."))
+            followed.close(token_ids("A."))
     assert (num_opened, not_predicted) == (16, [(0, 100), (8, 430)])
 
 
@@ -226,20 +228,22 @@ class TestRecordings:
         audio.window_is_ready = lambda start_frame: start_frame <= 500
         audio.window_frames = lambda start_frame: WINDOW_FRAMES
         window = Window(0, 0, WINDOW_FRAMES, (SPOKEN.start_of_transcript,), 40)
-        assert made.predict_next(said("AB."), audio) is None
+        assert made.predict_next(token_ids("AB."), audio) is None
         made.on_window_opened(window)
-        assert made.predict_next(said("AB"), audio) is None  # it goes on
-        predicted = made.predict_next(said(0.0, "AB", 2.0, 2.0, "C."), audio)
+        assert made.predict_next(token_ids("AB"), audio) is None  # it goes on
+        predicted = made.predict_next(token_ids(0.0, "AB", 2.0, 2.0, "C."), audio)
         assert predicted == (replace(window, id=1, start_frame=200), ())
-        assert made.predict_next(said(0.0, "AB", 9.0, 9.0, "C."), audio)[0].num_frames == 0  # not there yet
+        assert (
+            made.predict_next(token_ids(0.0, "AB", 9.0, 9.0, "C."), audio)[0].num_frames == 0
+        )  # not there yet
         made.on_commit(Commit(0, 0, (), is_final=True))
-        assert made.predict_next(said(0.0, "AB", 2.0, 2.0, "C."), audio) is None
+        assert made.predict_next(token_ids(0.0, "AB", 2.0, 2.0, "C."), audio) is None
         assert made.needed_from == 0
 
     def test_a_window_prompted_with_the_text_before_cannot_be_predicted(self):
         made = follow_windows(SPOKEN, DecodingOptions(condition_on_previous_text=True))
         made.on_window_opened(Window(0, 100, WINDOW_FRAMES, (SPOKEN.start_of_transcript,), 40))
-        assert made.predict_next(said(0.0, "AB", 2.0, 2.0, "C."), ScriptedWindows()) is None
+        assert made.predict_next(token_ids(0.0, "AB", 2.0, 2.0, "C."), ScriptedWindows()) is None
         assert made.needed_from == SAMPLE_RATE
 
     def test_marks_and_steps_do_not_affect_a_recording(self):

@@ -16,6 +16,7 @@ from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Resume, Wi
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.resuming import ResumingTargetStream
+from tests.clock import Clock
 
 TIMEOUT_S = 10.0
 OPENED = WindowOpened(Window(1, 0, 3_000, prompt=(1, 2), max_new_tokens=50))
@@ -27,15 +28,6 @@ Events = Sequence[WindowOpened | Commit]
 def no_delays(monkeypatch):
     monkeypatch.setattr(failover, "FIRST_DELAY_S", 0.001)
     monkeypatch.setattr(failover, "MAX_DELAY_S", 0.001)
-
-
-class Clock:
-    """A clock that only tests move."""
-
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 class Flapping:

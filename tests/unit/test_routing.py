@@ -23,13 +23,7 @@ from specwhisper_deploy.routing import (
     RecentPicks,
 )
 from specwhisper_deploy.scaling import BySessions
-
-
-class Clock:
-    now_s = 0.0
-
-    def __call__(self):
-        return self.now_s
+from tests.clock import Clock
 
 
 def test_picks_are_remembered_for_a_while():
