@@ -38,7 +38,7 @@ def test_a_chain_begins_a_turnaround_after_the_correction():
         arrivals._end = 1
     arrivals.restart(1, 0)
     assert arrivals.arrival(1).mean_ns == pytest.approx(30 * MS)
-    after_three = arrivals.arrival(4)  # that have not arrived
+    after_three = arrivals.arrival(4)  # tokens 1 to 3 have not arrived
     assert after_three.mean_ns == pytest.approx((30 + 3 * 5) * MS)
 
 

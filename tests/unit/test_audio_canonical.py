@@ -47,7 +47,7 @@ def test_output_does_not_depend_on_chunking(rate, num_channels, num_frames, cuts
     num_frames=st.integers(0, 400),
     cuts=st.lists(st.integers(0, 10**6), max_size=12),
 )
-def test_bytes_may_break_off_anywhere(num_channels, num_frames, cuts):
+def test_bytes_may_be_cut_within_a_sample(num_channels, num_frames, cuts):
     samples = (noise(num_frames, num_channels) * 20_000).astype("<i2")
     data = samples.tobytes()
     from_bytes, from_array = CanonicalStream(44_100, num_channels), CanonicalStream(44_100, num_channels)
@@ -64,12 +64,12 @@ def test_canonical_bytes_pass_unchanged(data):
 
 
 @given(data=st.binary(max_size=400).filter(lambda data: len(data) % 2 == 0))
-def test_canonical_samples_as_floats_come_back_unchanged(data):
+def test_canonical_samples_as_floats_are_converted_without_loss(data):
     floats = (np.frombuffer(data, "<i2") / 32768).astype(np.float32)
     assert CanonicalStream(16_000, 1).push(floats) == data
 
 
-def test_floats_round_half_to_even_and_clip():
+def test_floats_are_rounded_half_to_even_and_clipped():
     scaled = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 0.49, 40_000, -40_000, 32_767.4], np.float32)
     pcm = CanonicalStream(16_000, 1).push(scaled / np.float32(32768))
     assert np.frombuffer(pcm, "<i2").tolist() == [0, 2, 2, 0, -2, 0, 32_767, -32_768, 32_767]
@@ -91,13 +91,13 @@ def test_a_tone_keeps_its_frequency_and_level():
 
 
 @pytest.mark.parametrize("rate", [0, 7_999, 192_001])
-def test_unsupported_rate_names_it_and_the_limits(rate):
+def test_an_unsupported_sample_rate_is_named_with_the_limits(rate):
     with pytest.raises(InvalidAudio, match=rf"{rate} Hz .* between 8000 and 192000 Hz\.$"):
         CanonicalStream(rate, 1)
 
 
 @pytest.mark.parametrize("num_channels", [0, 65])
-def test_unsupported_channel_count_names_it(num_channels):
+def test_an_unsupported_number_of_channels_is_named(num_channels):
     with pytest.raises(InvalidAudio, match=f"{num_channels} channels"):
         CanonicalStream(16_000, num_channels)
 
@@ -109,7 +109,7 @@ def test_half_a_sample_at_the_end_is_refused():
         stream.finish()
 
 
-def test_array_of_broken_frames_is_refused():
+def test_an_array_with_an_incomplete_frame_is_refused():
     with pytest.raises(InvalidAudio, match="3 samples are no whole frames of 2 channels"):
         CanonicalStream(16_000, 2).push(np.zeros(3, np.int16))
 
@@ -119,7 +119,7 @@ def test_other_sample_types_are_refused():
         CanonicalStream(16_000, 1).push(np.zeros(3))
 
 
-@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
-def test_samples_that_are_not_finite_are_refused(poison):
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_samples_that_are_not_finite_are_refused(value):
     with pytest.raises(InvalidAudio, match="not finite"):
-        CanonicalStream(48_000, 1).push(np.array([0.0, poison], np.float32))
+        CanonicalStream(48_000, 1).push(np.array([0.0, value], np.float32))

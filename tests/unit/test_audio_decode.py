@@ -45,7 +45,7 @@ def refusal(data: bytes) -> str:
 
 
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT"])
-def test_canonical_wav_passes_bit_for_bit(subtype, tmp_path):
+def test_canonical_wav_passes_unchanged(subtype, tmp_path):
     pcm = np.random.default_rng(0).integers(-32768, 32768, 40_000).astype(np.int16)
     path = tmp_path / "canonical.wav"
     samples = pcm if subtype != "FLOAT" else (pcm / 32768).astype(np.float32)
@@ -57,38 +57,38 @@ def test_canonical_wav_passes_bit_for_bit(subtype, tmp_path):
     ("container", "subtype"),
     [("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("MP3", "MPEG_LAYER_III"), ("AIFF", "PCM_16")],
 )
-def test_formats_of_libsndfile(container, subtype):
+def test_formats_of_libsndfile_are_decoded(container, subtype):
     samples = decode(encode(tone(1, 44_100), 44_100, container, subtype))
     assert len(samples) == pytest.approx(16_000, abs=2_000)
     np.testing.assert_allclose(samples[4_000:12_000].std(), 0.3 / np.sqrt(2), rtol=0.02)
 
 
 @pytest.mark.parametrize(("container", "codec"), [("mp4", "aac"), ("adts", "aac"), ("matroska", "aac")])
-def test_formats_of_ffmpeg(container, codec):
+def test_formats_of_ffmpeg_are_decoded(container, codec):
     samples = decode(encode_with_ffmpeg(tone(1, 48_000), 48_000, container, codec))
     assert len(samples) == pytest.approx(16_000, abs=2_000)
     np.testing.assert_allclose(samples[4_000:12_000].std(), 0.3 / np.sqrt(2), rtol=0.02)
 
 
-def test_file_objects_and_paths_are_the_same(tmp_path):
+def test_a_file_object_is_read_as_a_path_is(tmp_path):
     path = tmp_path / "tone.flac"
     path.write_bytes(encode(tone(0.5, 22_050), 22_050, "FLAC"))
     with path.open("rb") as file:
         assert b"".join(decode_file(file)) == b"".join(decode_file(str(path)))
 
 
-def test_missing_file_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InvalidAudio, match=r"^Audio file '.*nowhere\.wav' does not exist\.$"):
         next(decode_file(tmp_path / "nowhere.wav"))
 
 
-def test_folder_is_refused(tmp_path):
+def test_a_folder_is_refused(tmp_path):
     with pytest.raises(InvalidAudio, match="cannot be read: Is a directory"):
         next(decode_file(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["noise.wav", "noise.raw", "noise.m4a"])
-def test_corrupt_file_is_named(tmp_path, name):
+def test_a_corrupt_file_is_named(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(np.random.default_rng(0).bytes(5_000))
     with pytest.raises(InvalidAudio, match=rf"{name}' cannot be decoded: neither libsndfile nor FFmpeg"):
@@ -98,29 +98,29 @@ def test_corrupt_file_is_named(tmp_path, name):
 @pytest.mark.parametrize(
     "data", [b"", encode(np.zeros(0, np.float32), 16_000)], ids=["no bytes", "no samples"]
 )
-def test_empty_audio(data):
+def test_empty_audio_is_refused(data):
     assert refusal(data) == "The audio holds no audio samples."
 
 
 @pytest.mark.parametrize("container", ["WAV", "AIFF", "FLAC"])
-def test_truncated_audio(container):
+def test_truncated_audio_is_refused(container):
     data = encode(tone(5, 16_000), 16_000, container)
     assert "cut off" in refusal(data[: len(data) // 2])
 
 
-def test_truncated_mp4():
+def test_a_truncated_mp4_is_refused():
     data = encode_with_ffmpeg(tone(1, 48_000), 48_000, "mp4", "aac")
     assert "cannot be decoded" in refusal(data[: len(data) // 2])
 
 
 @pytest.mark.parametrize("size", [0, 0xFFFFFFFF, 0x7FFFFFFF])
-def test_wav_of_a_recorder_that_left_the_size_open_is_read(size):
+def test_a_wav_file_without_its_size_is_read(size):
     data = bytearray(encode(tone(1, 16_000), 16_000))
     data[40:44] = size.to_bytes(4, "little")
     assert len(decode(bytes(data))) == pytest.approx(16_000, abs=10)
 
 
-def test_file_without_sound_is_refused():
+def test_a_file_without_an_audio_track_is_refused():
     buffer = io.BytesIO()
     with av.open(buffer, "w", format="matroska") as output:
         stream = output.add_stream("mpeg4", rate=25)
@@ -139,12 +139,12 @@ def test_playlists_open_no_other_file(tmp_path):
     assert "cannot be decoded" in refusal(playlist.encode())
 
 
-def test_wrong_rate_is_named():
+def test_an_unsupported_sample_rate_is_named():
     with pytest.raises(InvalidAudio, match="4000 Hz"):
         decode(encode(tone(1, 4_000), 4_000))
 
 
-def test_duration_is_bounded(tmp_path):
+def test_the_duration_is_limited(tmp_path):
     path = tmp_path / "long.flac"
     path.write_bytes(encode(np.zeros(16_000 * 20, np.float32), 16_000, "FLAC"))
     with pytest.raises(InvalidAudio, match=r"long\.flac' is longer than the limit of 10 s\.$"):
@@ -153,7 +153,7 @@ def test_duration_is_bounded(tmp_path):
     assert sum(len(pcm) for pcm in decode_file(path, max_duration_s=20)) == 640_000
 
 
-def test_decoder_bomb_is_bounded():
+def test_the_bytes_of_pcm_are_limited_in_little_memory():
     bomb = encode(np.zeros((96_000 * 30, 8), np.float32), 96_000, "FLAC")
     assert len(bomb) < 100_000
     tracemalloc.start()

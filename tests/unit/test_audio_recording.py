@@ -58,11 +58,11 @@ def feed(recording: Recording, pcm: bytes, sizes: list[int], start_sample: int =
     num_samples=st.sampled_from([WINDOW + 1, WINDOW + 199, 700_000, 1_000_123, 1_440_000]),
     num_mel_bins=st.sampled_from([80, 128]),
     sizes=st.lists(st.integers(1, 200_000), max_size=12),
-    where=st.floats(0, 1),
+    position=st.floats(0, 1),
 )
-def test_windows_of_long_recordings_equal_those_of_transformers(num_samples, num_mel_bins, sizes, where):
+def test_windows_of_long_recordings_equal_those_of_transformers(num_samples, num_mel_bins, sizes, position):
     expected = expected_features(num_samples, num_mel_bins)
-    start_frame = int(where * (expected.shape[1] - 1)) // 2 * 2
+    start_frame = int(position * (expected.shape[1] - 1)) // 2 * 2
     pcm = speech_like(num_samples)
     recording = Recording(log_mel_max([pcm], [num_mel_bins]))
     feed(recording, pcm, sizes)
@@ -78,15 +78,15 @@ def test_windows_of_long_recordings_equal_those_of_transformers(num_samples, num
         st.sampled_from([1, 159, 201, 479_760, WINDOW - 1, WINDOW]), st.integers(1, WINDOW)
     ),
     sizes=st.lists(st.integers(1, 100_000), max_size=6),
-    where=st.floats(0, 1),
+    position=st.floats(0, 1),
 )
-def test_windows_of_short_recordings_equal_those_of_transformers(num_samples, sizes, where):
+def test_windows_of_short_recordings_equal_those_of_transformers(num_samples, sizes, position):
     expected = expected_features(num_samples, 80)
     recording = Recording()
     feed(recording, speech_like(num_samples), sizes)
     assert recording.total_frames == 3_000
     np.testing.assert_allclose(recording.window_features(0, 80), expected, atol=TOLERANCE)
-    start_frame = int(where * 2_999) // 2 * 2
+    start_frame = int(position * 2_999) // 2 * 2
     again = recording.window_features(start_frame, 80)
     np.testing.assert_allclose(again, window_of(expected, start_frame), atol=TOLERANCE)
 
@@ -130,7 +130,7 @@ def louder_and_louder() -> bytes:
     return samples.astype("<i2").tobytes()
 
 
-def test_without_the_maximum_of_the_whole_it_is_that_of_the_audio_up_to_the_window():
+def test_the_default_maximum_is_that_of_the_audio_up_to_the_window():
     pcm = louder_and_louder()
     recording = Recording()
     feed(recording, pcm, [])
@@ -142,20 +142,20 @@ def test_without_the_maximum_of_the_whole_it_is_that_of_the_audio_up_to_the_wind
     assert third == pytest.approx(log_mel_max([pcm[: 2 * 160 * 6_500 + 80]], [80])[80], abs=1e-5)
 
 
-def test_a_window_on_a_wrong_guess_leaves_no_trace():
+def test_a_wrongly_predicted_window_changes_no_later_features():
     pcm = louder_and_louder()
-    straight, astray = Recording(), Recording()
-    feed(straight, pcm, [])
-    feed(astray, pcm, [])
-    for recording in (straight, astray):
+    plain, mispredicted = Recording(), Recording()
+    feed(plain, pcm, [])
+    feed(mispredicted, pcm, [])
+    for recording in (plain, mispredicted):
         recording.window_features(0, 80)
-    astray.window_features(3_000, 80)
-    expected = straight.window_features(2_000, 80)
-    np.testing.assert_array_equal(astray.window_features(2_000, 80), expected)
-    assert astray.log_mel_max(2_000, 80) == straight.log_mel_max(2_000, 80)
+    mispredicted.window_features(3_000, 80)
+    expected = plain.window_features(2_000, 80)
+    np.testing.assert_array_equal(mispredicted.window_features(2_000, 80), expected)
+    assert mispredicted.log_mel_max(2_000, 80) == plain.log_mel_max(2_000, 80)
 
 
-def test_a_loud_beginning_is_remembered_after_it_was_discarded():
+def test_discarded_audio_counts_for_the_maximum():
     pcm = np.frombuffer(louder_and_louder(), "<i2")[::-1].tobytes()
     recording = Recording()
     feed(recording, pcm, [])
@@ -167,7 +167,7 @@ def test_a_loud_beginning_is_remembered_after_it_was_discarded():
         assert recording.log_mel_max(start_frame, 80) == log_mel_max
 
 
-def test_another_recording_continues_where_one_stopped():
+def test_another_recording_continues_from_the_maximum_so_far():
     pcm = louder_and_louder()
     whole, resumed = Recording(), Recording()
     feed(whole, pcm, [])
@@ -230,7 +230,7 @@ def test_audio_after_the_end_is_refused():
         recording.append(AudioChunk(10, bytes(2)))
 
 
-def test_an_end_before_what_was_received_is_refused():
+def test_an_end_before_received_audio_is_refused():
     recording = Recording()
     recording.append(AudioChunk(0, bytes(20)))
     with pytest.raises(InvalidAudio, match="ends at sample 9, but 10 samples came before"):
@@ -243,7 +243,7 @@ def test_an_empty_recording_is_refused():
 
 
 @pytest.mark.parametrize("maximum", [float("nan"), float("inf")])
-def test_a_maximum_that_is_no_number_is_refused(maximum):
+def test_a_maximum_that_is_not_finite_is_refused(maximum):
     with pytest.raises(InvalidRequest, match="log_mel_max for 80 bins"):
         Recording({80: maximum})
 
