@@ -122,7 +122,7 @@ async def test_a_target_says_that_its_host_has_no_memory(monkeypatch):
 async def test_a_draft_server_without_memory_for_what_comes_is_left(monkeypatch, tmp_path):
     short = ShortOfMemory(CanonicalStream.push, fails_at=9)
     received = type("Received", (CanonicalStream,), {"push": lambda *args: short(*args)})
-    monkeypatch.setattr("specwhisper_draft_server.service.CanonicalStream", received)
+    monkeypatch.setattr("specwhisper_draft_server.requests.CanonicalStream", received)
     path = wav(tmp_path / "audio.wav", recording(33.0))
     async with (
         target_server() as target,
