@@ -1,1 +1,1 @@
-"""How many sessions one target carries, and what a split gains where the target is what is scarce."""
+"""Capacity of one target: sessions it carries, and the gain of a split on a saturated target."""

@@ -1,4 +1,4 @@
-"""``python -m experiments.capacity``: sessions that one target carries, alone, split, or one per process."""
+"""``python -m experiments.capacity``: sessions of one target: target-only, split, or one per process."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SHOWN_LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is tried: numbers of sessions, arms, and for how long."""
+    """Numbers of sessions, arms and rounds to measure."""
 
     levels: tuple[int, ...]
     arms: tuple[Arm, ...]
@@ -64,62 +64,63 @@ class Plan:
     max_lag_s: float
 
     def level(self, load: Load, arm: Arm, num_sessions: int, number: int = 0) -> Load:
-        """Return one level; every round has an order of its own, the same for all arms."""
+        """Return the load of a level; each round has its own order, the same for all arms."""
         return replace(load, arm=arm, num_sessions=num_sessions, seed=self.seed + number)
 
 
 def capacity(
     sessions: Annotated[
-        str | None, typer.Option(metavar="N,N,...", help=f"Sessions to try. [default: {LEVELS}]")
+        str | None, typer.Option(metavar="N,N,...", help=f"Numbers of sessions. [default: {LEVELS}]")
     ] = None,
     mode: Annotated[
-        list[Arm] | None, typer.Option("--modes", help="Repeat for more. [default: all but pipelined]")
+        list[Arm] | None, typer.Option("--modes", help="Arm; repeat for more. [default: all but pipelined]")
     ] = None,
     clients: Annotated[
-        list[Clients] | None, typer.Option(help="What clients do; repeat for more. [default: both]")
+        list[Clients] | None, typer.Option(help="Kind of clients; repeat for more. [default: both]")
     ] = None,
     shape: Annotated[
-        str, typer.Option(help=f"What the target computes: {DEMO} itself, or {', '.join(PUBLISHED)}.")
+        str, typer.Option(help=f"Shape of the target: {DEMO}, or {', '.join(PUBLISHED)}.")
     ] = DEMO,
     dtype: Dtype = "float32",
     decoding_only: Annotated[
         bool,
         typer.Option(
             "--decoding-only",
-            help="Let a target replay, and encode only each slot's first window: all always decode.",
+            help="Replay, and encode only each slot's first window: all time is decoding.",
         ),
     ] = False,
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     gamma: Gamma = None,
     depth: Annotated[
-        int | None, typer.Option(min=1, help="Blocks that a draft may be ahead. [default: likewise]")
+        int | None,
+        typer.Option(min=1, help="Blocks that a draft may be ahead. [default: each session chooses]"),
     ] = None,
     audio: Audio = None,
-    batch: Annotated[int, typer.Option(min=1, help="Sessions at which the bars are held.")] = 8,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each throughput is measured.")] = 3,
-    period: Annotated[float, typer.Option(min=1, help="Seconds a throughput is measured for.")] = 15.0,
-    live_period: Annotated[float, typer.Option(min=30, help="Seconds a level of streams lasts.")] = 60.0,
+    batch: Annotated[int, typer.Option(min=1, help="Number of sessions of the bars.")] = 8,
+    rounds: Annotated[int, typer.Option(min=1, help="Measurements of each throughput.")] = 3,
+    period: Annotated[float, typer.Option(min=1, help="Duration of a throughput measurement, in s.")] = 15.0,
+    live_period: Annotated[float, typer.Option(min=30, help="Duration of a level of streams, in s.")] = 60.0,
     max_lag: Annotated[
-        float, typer.Option(min=0, help="Seconds that 95 % of the windows may be late.")
+        float, typer.Option(min=0, help="Largest acceptable 95th percentile of a window's lag, in s.")
     ] = 1.0,
-    max_processes: Annotated[int, typer.Option(min=1, help="Most processes with both models in them.")] = 8,
+    max_processes: Annotated[int, typer.Option(min=1, help="Most processes with both models.")] = 8,
     target_cores: Annotated[int, typer.Option(min=1, help="Cores and threads of the target.")] = 1,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
     plot_file: Annotated[
-        Path | None, typer.Option("--plot", dir_okay=False, help="Draw the figures here: PNG, SVG ...")
+        Path | None, typer.Option("--plot", dir_okay=False, help="File of the figure: PNG, SVG ...")
     ] = None,
     check: Check = False,
 ) -> None:
-    """Put clients on one target until it no longer answers in time.
+    """Add clients to one target until it no longer answers in time.
 
-    Clients send whole recordings, one after the other (throughput), or speak in real time (lag). They are
-    draft servers' own sessions in one generator process on the last core; their draft costs nothing and
-    proposes what the real one would, so that the target, on the first core, is what is measured.
-    ``process-per-client`` has target and draft, at their cost, in a process per client on the target's core.
-    With files on the demo pair it also measures, on all cores, what a session with word times costs others.
+    Clients send whole recordings one after the other (throughput) or live audio (lag). They are sessions of
+    a draft server in one generator process on the last core. Their draft costs nothing and proposes what the
+    real one would, so that only the target, on the first core, is measured. ``process-per-client`` has target
+    and draft, at their real cost, in a process per client on the target's core. With files on the demo pair
+    it also measures, on all cores, how a session with word times slows down others.
 
     The target decodes windows of 30 s, or up to the end of a recording: the lag of a window runs from the
     moment its audio is complete to its last token. Every text is compared with what the target alone wrote.
@@ -132,7 +133,7 @@ def capacity(
         if quick:
             samples, rounds = [sample for sample in samples if sample.fits_one_window][:2], 2
             period, live_period, max_processes = 5.0, 13.0, 1
-        # Once all have begun, each has a window due at least every 30 s.
+        # Once all have started, each has a window due at least every 30 s.
         stagger_s = samples[0].duration_s / 2 if quick else WINDOW_SAMPLES / SAMPLE_RATE
         load = partial(Load, arm=arms[0], num_sessions=1, gamma=gamma, depth=depth, seed=seed)
         loads = [
@@ -151,8 +152,8 @@ def capacity(
         on = {"target": cores[:target_cores], "generator": cores[-1:]}
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory()))
-            console.print("Recording what the pair writes ...")
-            torch.set_num_threads(1)  # two that share a core wait for each other
+            console.print("Recording the pair's text ...")
+            torch.set_num_threads(1)  # two threads on one core would wait for each other
             measured = Measured(shape, dtype, folder / "trace.json", decoding_only)
             recorded(measured.trace, samples, target=target, draft=draft, options=[TIMED])
             started = Arms(
@@ -166,10 +167,10 @@ def capacity(
             stack.callback(started.close)
             rounds_taken, ladders = measure(started, plan, console)
             gains, times, slot_mb = compare(started, rounds_taken, batch, seed)
-            started.close()  # nothing else shall run beside the neighbours
+            started.close()  # nothing else may run beside the neighbours
             neighbours = None
             if shape == DEMO and rounds_taken:
-                console.print("Measuring what word times cost other sessions ...")
+                console.print("Measuring the cost of word times for other sessions ...")
                 neighbours = measure_neighbours(
                     measured.weights(), samples, rounds=rounds, period_s=period, seed=seed
                 )
@@ -188,10 +189,10 @@ def capacity(
     every = [outcome for outcomes in rounds_taken.values() for outcome in outcomes]
     every += [outcome for ladder in ladders for outcome in ladder.outcomes]
     differences = sorted({line for outcome in every for line in outcome.differences})
-    held_bars = bars(gains)
+    checked_bars = bars(gains)
     if neighbours is not None:
         differences += neighbours.differences
-        held_bars.append(neighbours.bar)
+        checked_bars.append(neighbours.bar)
     if json is not None:
         figures: dict[str, Any] = {
             "cores": on,
@@ -205,7 +206,7 @@ def capacity(
             "pass_s": {f"{rows} x {width}": seconds for (rows, width), seconds in times.items()},
             "gains": [asdict(gain) for gain in gains],
             "neighbours": None if neighbours is None else asdict(neighbours),
-            "bars": list(map(str, held_bars)),
+            "bars": list(map(str, checked_bars)),
             "differences": differences,
             "outcomes": [facts(outcome) for outcome in every],
         }
@@ -214,14 +215,14 @@ def capacity(
         write_json(json, models=models, figures=figures)
     if plot_file is not None:
         plot(rounds_taken, ladders, title, plot_file)
-    all_hold = print_bars(held_bars, console) if check else True
+    all_hold = print_bars(checked_bars, console) if check else True
     for line in differences[:SHOWN_LINES]:
         console.print(f"DIFFERENT: {line}", style="red", highlight=False, soft_wrap=True)
     sys.exit(0 if all_hold and not differences else 1)
 
 
 def measure(arms: Arms, plan: Plan, console: Console) -> tuple[Rounds, list[Ladder]]:
-    """Take each level's throughput in rounds, arms in random order; then climb to it with streams."""
+    """Measure each level: throughput in rounds with arms in random order, then streams."""
     random = Random(plan.seed)
     rounds: dict[tuple[Arm, int], list[Outcome]] = {}
     ladders = [Ladder(arm, plan.max_lag_s) for arm in plan.arms]
@@ -253,7 +254,7 @@ def measure(arms: Arms, plan: Plan, console: Console) -> tuple[Rounds, list[Ladd
 def compare(
     arms: Arms, rounds: Rounds, batch: int, seed: int
 ) -> tuple[list[Gain], dict[tuple[int, int], float], float | None]:
-    """Return the gains of the split at ``batch`` sessions or, if that was not tried, the nearest number."""
+    """Return the gains of the split at the measured number of sessions nearest to ``batch``."""
     numbers = [number for arm, number in rounds if arm is Arm.TARGET_ONLY]
     if not numbers:
         return [], {}, None
@@ -265,7 +266,7 @@ def compare(
 
 
 def memory_lines(rounds: Rounds, ladders: Sequence[Ladder], slot_mb: float | None) -> list[str]:
-    """Say what memory a session takes, one server's and one process's."""
+    """Describe the memory of a session on a server and in a process."""
     every = [outcome for outcomes in rounds.values() for outcome in outcomes]
     every += [outcome for ladder in ladders for outcome in ladder.outcomes]
     lines = []

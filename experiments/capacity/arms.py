@@ -1,4 +1,4 @@
-"""The processes behind each arm, started when they are first needed."""
+"""The processes of each arm, started when first needed."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from experiments.capacity.usage import Meter, available_mb
 from experiments.common.audio.samples import Sample
 from experiments.common.servers.processes import Worker, running_server
 
-MEMORY_SHARE = 0.6  # of what is free may go to processes with a model each
+MEMORY_SHARE = 0.6  # share of free memory for processes with a model each
 
 
 class Arms:
     """A target server with its generator, and processes with both models, one per client.
 
-    A server is started with as many slots as sessions are tried, so that its memory is that of so many.
+    A server has as many slots as sessions, so that its memory is that of these sessions.
 
     Parameters
     ----------
-    target_cores, generator_cores : the models' and the clients'; a process per client has its models on the
-        target's cores too.
+    target_cores, generator_cores : cores of the models and of the clients; a process per client also uses the
+        target's cores.
     max_processes : most processes with a model each.
     """
 
@@ -50,16 +50,16 @@ class Arms:
         self._max_processes = max_processes
         self._stack = ExitStack()
         self._server = self._stack.enter_context(ExitStack())
-        self._num_slots = 0  # of the server that runs
+        self._num_slots = 0  # of the running server
         self._generator: Worker | None = None
         self._processes: list[Worker] = []
 
     def close(self) -> None:
-        """End every process."""
+        """End all processes."""
         self._stack.close()
 
     def room(self) -> tuple[int, str]:
-        """Return how many processes with both models there can be, and what the limit is."""
+        """Return the largest number of processes with both models, and its reason."""
         one = self._process(0)
         own_mb = one.call("resident_mb")
         room_mb = MEMORY_SHARE * available_mb() + len(self._processes) * own_mb
@@ -69,7 +69,7 @@ class Arms:
         return self._max_processes, "--max-processes"
 
     def run(self, load: Load) -> Outcome:
-        """Put a load on its arm."""
+        """Run a load on its arm."""
         if load.arm is not Arm.PER_CLIENT:
             generator = self._over_network(load.num_sessions)
             outcome: Outcome = generator.call(
@@ -88,7 +88,7 @@ class Arms:
     def pass_times(
         self, sizes: Sequence[tuple[int, int]], held: int
     ) -> tuple[dict[tuple[int, int], float], int]:
-        """Time passes where the target runs; also tell the bytes of a slot."""
+        """Return times of forward passes on the target's cores, and the bytes of a slot."""
         num_slots = max(batch_size for batch_size, _ in sizes)
         build = partial(PassTimer, self._measured, self._samples[0], num_slots, held)
         timer = Worker(build, cores=self._target_cores)
@@ -118,8 +118,8 @@ class Arms:
                     cores=self._target_cores,
                 )
             )
-            way = OverNetwork(address, num_slots)
-            self._generator = self._start(self._server, way, self._generator_cores, self._meter)
+            connection = OverNetwork(address, num_slots)
+            self._generator = self._start(self._server, connection, self._generator_cores, self._meter)
         return self._generator
 
     def _process(self, number: int) -> Worker:
@@ -128,9 +128,13 @@ class Arms:
         return self._processes[number]
 
     def _start(
-        self, stack: ExitStack, way: OverNetwork | InOneProcess, cores: Sequence[int], meter: Path | None
+        self,
+        stack: ExitStack,
+        connection: OverNetwork | InOneProcess,
+        cores: Sequence[int],
+        meter: Path | None,
     ) -> Worker:
-        build = partial(ClientProcess, way, self._measured, self._samples, meter)
+        build = partial(ClientProcess, connection, self._measured, self._samples, meter)
         worker = Worker(build, cores=cores)
         stack.callback(worker.stop)
         worker.call("resident_mb")  # returns when everything is loaded

@@ -1,4 +1,4 @@
-"""Clients in one process: each runs a draft server's session, over gRPC or beside the target."""
+"""Clients in one process: each runs a draft server's session, over gRPC or in the target's process."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ Opened = tuple[Transcriber, Drafting]
 
 @dataclass(frozen=True, slots=True)
 class OverNetwork:
-    """A target server elsewhere, and a draft that costs nothing: all there is to measure is the target."""
+    """A target server and a draft without cost: only the target is measured."""
 
     address: str
     num_slots: int
 
     def open(self, measured: Measured, meter: Meter) -> Opened:
-        """Connect; inside the event loop."""
+        """Connect, inside the event loop."""
         link = TargetLink(self.address, connect_timeout_s=CONNECT_TIMEOUT_S)
         return link, measured.drafting(self.num_slots, is_free=True)
 
 
 @dataclass(frozen=True, slots=True)
 class InOneProcess:
-    """Target and draft in the client's own process, both at their cost."""
+    """Target and draft in the client's own process, at their real cost."""
 
     def open(self, measured: Measured, meter: Meter) -> Opened:
-        """Place both models; inside the event loop."""
+        """Place both models, inside the event loop."""
         meter.own()
         checkpoint, model = measured.target(1, meter)
         engine = TargetEngine(model, limits=Limits(max_sessions=1), max_new_tokens=checkpoint.max_new_tokens)
@@ -62,16 +62,16 @@ class InOneProcess:
 
 
 class ClientProcess:
-    """Plays clients; made in a process of its own, where its methods are called one at a time.
+    """Runs clients in its own process, where its methods are called one at a time.
 
     Parameters
     ----------
-    meter : path of the counters of the target's process; ``None`` where that is this one.
+    meter : path of the target process's counters; ``None`` if this is that process.
     """
 
     def __init__(
         self,
-        way: OverNetwork | InOneProcess,
+        connection: OverNetwork | InOneProcess,
         measured: Measured,
         samples: Sequence[Sample],
         meter: Path | None = None,
@@ -80,23 +80,23 @@ class ClientProcess:
         self._is_apart = meter is not None
         self._samples = samples
         self._runner = asyncio.Runner()
-        self._runner.run(self._open(way, measured))
+        self._runner.run(self._open(connection, measured))
 
     def resident_mb(self) -> float:
-        """Return how much memory the target's process holds."""
+        """Return the memory of the target's process."""
         return resident_mb(self._meter.process)
 
     def close(self) -> None:
-        """End models and connection."""
+        """Close models and connection."""
         self._runner.run(self._close())
         self._runner.close()
 
     def run(self, load: Load, numbers: Sequence[int], origin_s: float) -> Outcome:
-        """Play the clients ``numbers`` of a load that begins at a time of the monotonic clock."""
+        """Run the clients ``numbers`` of a load that starts at a time of the monotonic clock."""
         return self._runner.run(self._run(load, numbers, origin_s))
 
-    async def _open(self, way: OverNetwork | InOneProcess, measured: Measured) -> None:
-        self._transcriber, self._drafting = way.open(measured, self._meter)
+    async def _open(self, connection: OverNetwork | InOneProcess, measured: Measured) -> None:
+        self._transcriber, self._drafting = connection.open(measured, self._meter)
         self._target = await self._transcriber.describe()
         trace = Trace.load(measured.trace)
         self._expected = {
@@ -120,7 +120,7 @@ class ClientProcess:
         usage, cpu_s = self._meter.read(), time.process_time()
         await sleep_until(end_s)
         usage, cpu_s = self._meter.read() - usage, time.process_time() - cpu_s
-        while any(log.owes(end_s) for log in logs) and time.monotonic() < end_s + load.patience_s:
+        while any(log.is_overdue(end_s) for log in logs) and time.monotonic() < end_s + load.answer_timeout_s:
             await asyncio.sleep(0.05)
         now_s = time.monotonic()
         for task in tasks:
@@ -137,11 +137,11 @@ class ClientProcess:
     async def _client(
         self, load: Load, number: int, origin_s: float, logs: list[SessionLog], failures: list[str]
     ) -> None:
-        """Transcribe one recording after the other until cancelled, or until one fails."""
+        """Transcribe recordings in turn until cancelled or failed."""
         random = np.random.default_rng((load.seed, number))
         await sleep_until(origin_s + random.uniform(0, load.stagger_s))
-        for place in cycle(random.permutation(len(self._samples))):
-            sample = self._samples[place]
+        for index in cycle(random.permutation(len(self._samples))):
+            sample = self._samples[index]
             log = SessionLog(
                 sample.name,
                 len(sample.pcm) // BYTES_PER_SAMPLE,
@@ -161,14 +161,14 @@ class ClientProcess:
     async def _transcribe(self, load: Load, sample: Sample, log: SessionLog) -> None:
         options = DecodingOptions(language="en", log_mel_max=sample.log_mel_max)
         request = SessionRequest(options, load.length)
-        session = Session(request, Observed(self._transcriber, log), self._target, self._drafting)
+        session = Session(request, LoggedTranscriber(self._transcriber, log), self._target, self._drafting)
         async with aclosing(session.run(audio_of(sample, log.start_s))) as updates:
             async for _ in updates:
                 pass
 
 
 async def audio_of(sample: Sample, start_s: float | None) -> AsyncIterator[bytes]:
-    """Return a recording at once, or piece by piece as it is spoken: by the clock, so that nothing drifts."""
+    """Yield a recording at once, or in pieces in real time."""
     if start_s is None:
         yield sample.pcm
         return
@@ -179,12 +179,12 @@ async def audio_of(sample: Sample, start_s: float | None) -> AsyncIterator[bytes
 
 
 async def sleep_until(at_s: float) -> None:
-    """Sleep to a time of the monotonic clock."""
+    """Sleep until a time of the monotonic clock."""
     await asyncio.sleep(max(0.0, at_s - time.monotonic()))
 
 
-class Observed:
-    """A transcriber for one session, of whose events a log is kept."""
+class LoggedTranscriber:
+    """A transcriber that logs the events of one session."""
 
     def __init__(self, transcriber: Transcriber, log: SessionLog) -> None:
         self.address = transcriber.address
@@ -192,7 +192,7 @@ class Observed:
         self._log = log
 
     async def describe(self, **needs: str) -> TargetDescription:
-        """Return what the target is."""
+        """Return the target's description."""
         return await self._transcriber.describe(**needs)
 
     @asynccontextmanager
@@ -203,17 +203,17 @@ class Observed:
         mode: Mode,
         options: DecodingOptions,
         **settings: Any,
-    ) -> AsyncIterator[ObservedSession]:
+    ) -> AsyncIterator[LoggedStream]:
         """Open the session."""
         async with self._transcriber.open(session_id, target, mode, options, **settings) as session:
-            yield ObservedSession(session, self._log)
+            yield LoggedStream(session, self._log)
 
     async def close(self) -> None:
-        """Leave the transcriber to whoever made it."""
+        """Do nothing: the transcriber's owner closes it."""
 
 
-class ObservedSession:
-    """A session of whose events a log is kept."""
+class LoggedStream:
+    """A target stream that logs its events."""
 
     def __init__(self, session: TargetStream, log: SessionLog) -> None:
         self.target = session.target
@@ -231,8 +231,8 @@ class ObservedSession:
         await self._session.send_audio(chunk)
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Return what the target says, and note it."""
+        """Yield the target's events and log them."""
         async for event in self._session.events():
-            self._log.note(time.monotonic(), event)
+            self._log.add(time.monotonic(), event)
             self.min_round_trip_ns = self._session.min_round_trip_ns
             yield event

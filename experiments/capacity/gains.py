@@ -1,4 +1,4 @@
-"""What a split gained over the target alone with as many sessions, beside what it should have gained."""
+"""Measured gain of a split over target-only with as many sessions, beside the expected gain."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from experiments.common.bench.stats import ratio_of_medians
 from specwhisper.speculation.comparison import Ratio
 
 OF_PREDICTED, OF_ALLOWED = 0.85, 0.9  # the bars
-BUSY_GENERATOR = 0.8  # of its core, from which on a row says nothing about the target
-Rounds = Mapping[tuple[Arm, int], Sequence[Outcome]]  # of files, by arm and number of sessions
+BUSY_GENERATOR = 0.8  # of its core; above it the generator limits the throughput
+Rounds = Mapping[tuple[Arm, int], Sequence[Outcome]]  # outcomes of files, by arm and number of sessions
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """One arm of the split, at one number of sessions.
+    """Gain of one split arm at one number of sessions.
 
     Attributes
     ----------
-    decoding : tokens per processor second of the target, all but the encoder, over those of target-only.
-    passes : the same, forward passes alone.
-    predicted : ``E t(B, 1) / t(B, 1 + gamma)``, where B is the batch that target-only had.
-    predicted_as_batched : the same, but for the split's passes at the batch that they had: who decodes faster
-        waits more for the encoder and for candidates, and shares its passes with fewer others.
-    batch_sizes : sessions in a pass: target-only's and the split's.
-    encode_share : of the encoder in target-only's processor time.
-    allowed : what ``decoding`` and ``encode_share`` make of the whole.
-    whole : tokens per second of the wall clock over those of target-only.
+    decoding : tokens per CPU second of the target without its encoder, relative to target-only.
+    passes : the same for forward passes only.
+    predicted : ``E t(B, 1) / t(B, 1 + gamma)``, where B is the batch size of target-only.
+    predicted_as_batched : the same with the split's own batch size: faster sessions wait more for encoder and
+        candidates, so fewer share a forward pass.
+    batch_sizes : sessions in a forward pass of target-only and of the split.
+    encode_share : share of the encoder in target-only's CPU time.
+    allowed : overall gain that ``decoding`` and ``encode_share`` allow.
+    whole : tokens per second of wall time, relative to target-only.
     """
 
     arm: Arm
@@ -49,21 +49,21 @@ class Gain:
     generator_share: float
 
     def __str__(self) -> str:
-        alone, split = self.batch_sizes
+        target_only, split = self.batch_sizes
         return (
-            f"{self.arm}, {self.num_sessions} sessions: a pass with {self.width:.1f} candidates brings "
-            f"{self.num_yielded:.2f} tokens, which predicts {self.predicted:.2f}, or "
-            f"{self.predicted_as_batched:.2f} with {split:.1f} sessions in a pass instead of {alone:.1f}; "
-            f"decoding gained {self.decoding} (passes alone {self.passes}). "
-            f"The encoder has {self.encode_share:.0%} of target-only, which allows {self.allowed:.2f}; "
-            f"the whole gained {self.whole}."
+            f"{self.arm}, {self.num_sessions} sessions: a forward pass with {self.width:.1f} candidates "
+            f"yields {self.num_yielded:.2f} tokens, which predicts {self.predicted:.2f}, or "
+            f"{self.predicted_as_batched:.2f} with {split:.1f} sessions in it instead of {target_only:.1f}; "
+            f"decoding gained {self.decoding} (forward passes only: {self.passes}). "
+            f"The encoder takes {self.encode_share:.0%} of target-only, which allows {self.allowed:.2f}; "
+            f"the whole service gained {self.whole}."
         )
 
 
 def sizes_needed(rounds: Rounds, num_sessions: int) -> list[tuple[int, int]]:
-    """Return the passes, as (sessions, tokens of each), whose times predict the gains."""
-    alone = rounds[Arm.TARGET_ONLY, num_sessions]
-    batch_size = _median(alone, lambda outcome: outcome.usage.batch_size)
+    """Return the sizes, as (sessions, tokens of each), whose times predict the gains."""
+    target_only = rounds[Arm.TARGET_ONLY, num_sessions]
+    batch_size = _median(target_only, lambda outcome: outcome.usage.batch_size)
     sizes = set(sizes_around(batch_size, 1))
     for arm in split_arms(rounds, num_sessions):
         width = _median(rounds[arm, num_sessions], lambda outcome: outcome.width)
@@ -73,23 +73,23 @@ def sizes_needed(rounds: Rounds, num_sessions: int) -> list[tuple[int, int]]:
 
 
 def split_arms(rounds: Rounds, num_sessions: int) -> list[Arm]:
-    """Return the arms of the split that were tried with so many sessions."""
+    """Return the split arms measured at a number of sessions."""
     return [arm for arm, number in rounds if arm.is_split and number == num_sessions]
 
 
 def gain_of(rounds: Rounds, arm: Arm, num_sessions: int, times: PassTimes, *, seed: int) -> Gain:
-    """Compare an arm with the target alone, round by round."""
-    split, alone = rounds[arm, num_sessions], rounds[Arm.TARGET_ONLY, num_sessions]
+    """Compare an arm with target-only, round by round."""
+    split, target_only = rounds[arm, num_sessions], rounds[Arm.TARGET_ONLY, num_sessions]
 
     def ratio(value: Callable[[Outcome], float]) -> Ratio:
-        return ratio_of_medians([value(one) for one in split], [value(one) for one in alone], seed=seed)
+        return ratio_of_medians([value(one) for one in split], [value(one) for one in target_only], seed=seed)
 
-    batch_size = _median(alone, lambda outcome: outcome.usage.batch_size)
+    batch_size = _median(target_only, lambda outcome: outcome.usage.batch_size)
     own_batch_size = _median(split, lambda outcome: outcome.usage.batch_size)
     num_yielded = _median(split, lambda outcome: outcome.yield_of_blocks)
     width = _median(split, lambda outcome: outcome.width)
     decoding = ratio(lambda outcome: outcome.tokens_per_decode_s)
-    encode_share = _median(alone, lambda outcome: outcome.usage.encode_share)
+    encode_share = _median(target_only, lambda outcome: outcome.usage.encode_share)
     return Gain(
         arm,
         num_sessions,
@@ -108,7 +108,7 @@ def gain_of(rounds: Rounds, arm: Arm, num_sessions: int, times: PassTimes, *, se
 
 
 def bars(gains: Sequence[Gain]) -> list[Bar]:
-    """Hold each gain against its bars, by the lower end of its interval."""
+    """Return each gain's bars, for the lower end of its interval."""
     found = []
     for gain in gains:
         name = f"{gain.arm}, {gain.num_sessions} sessions"

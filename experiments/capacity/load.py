@@ -1,4 +1,4 @@
-"""A load on the target, and what came of it."""
+"""A load on the target and its outcome."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from experiments.capacity.usage import Usage
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
 
-LEAD_S = 1.0  # between an order and its beginning: every process has it by then, and the last load is gone
+LEAD_S = 1.0  # from command to start: every process has received it, and the previous load is gone
 
 
 class Clients(StrEnum):
-    """What clients do: send a whole recording as fast as it is taken, or speak."""
+    """Kinds of clients: whole recordings as fast as accepted, or live audio."""
 
     FILES = "files"
     STREAMS = "streams"
 
 
 class Arm(StrEnum):
-    """Who decodes: the target's modes, and both models in one process per client."""
+    """Arms: the target's modes, and both models in one process per client."""
 
     TARGET_ONLY = "target-only"
     SYNC = "sync"
@@ -34,27 +34,27 @@ class Arm(StrEnum):
 
     @property
     def mode(self) -> Mode:
-        """How its sessions use the draft: models that take turns wait for each other."""
+        """Mode of its sessions; two models in one process take turns."""
         return Mode.SYNC if self is Arm.PER_CLIENT else Mode(self.value)
 
     @property
     def is_split(self) -> bool:
-        """Whether candidates come from elsewhere."""
+        """Whether another server drafts."""
         return self not in (Arm.TARGET_ONLY, Arm.PER_CLIENT)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Clients that transcribe one recording after the other.
+    """Clients that transcribe recordings in turn.
 
     Attributes
     ----------
-    gamma, depth : of the drafts; without a gamma each session chooses for itself, as on a draft server.
-    seed : of the order of recordings and of the moments at which clients begin.
-    stagger_s : within which all begin.
-    period_s : what is measured, from then on.
-    patience_s : how long answers that are due by its end are waited for.
-    pause_s : between two recordings of somebody who speaks.
+    gamma, depth : draft length; without a gamma each session chooses, as on a draft server.
+    seed : seed of the order of recordings and of the clients' start times.
+    stagger_s : time within which all clients start.
+    period_s : measured period, from then on.
+    answer_timeout_s : time to wait for answers due by the end of the period.
+    pause_s : pause between two recordings of a live client.
     """
 
     clients: Clients
@@ -65,32 +65,32 @@ class Load:
     seed: int
     stagger_s: float
     period_s: float
-    patience_s: float = 10.0
+    answer_timeout_s: float = 10.0
     pause_s: float = 1.0
 
     @property
     def length(self) -> DraftLength:
-        """How far its drafts run ahead."""
+        """Draft length of its sessions."""
         return DraftLength.of(self.arm.mode, self.gamma, self.depth)
 
     @property
     def duration_s(self) -> float:
-        """How long it takes, unless answers are late."""
+        """Duration, unless answers are late."""
         return LEAD_S + self.stagger_s + self.period_s
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a load came to in its steady period; every count is a sum over its sessions.
+    """Outcome of a load in its steady period; counts are sums over its sessions.
 
     Attributes
     ----------
-    num_passes : passes of each session, those with candidates being ``num_verifying``.
-    held : tokens in the slots, summed over passes.
-    queue_s : from having something to do to the pass.
-    lags_s : of every window that was due.
-    usage : of the target's process or processes.
-    generator_s : processor time of the clients and their drafts; 0 where they share the target's process.
+    num_passes : forward passes of each session, of which ``num_verifying`` had candidates.
+    held : tokens in the slots, summed over forward passes.
+    queue_s : time from work being ready to the forward pass.
+    lags_s : lags of all windows that were due.
+    usage : usage of the target's process or processes.
+    generator_s : CPU time of clients and drafts; 0 in the target's process.
     resident_mb : memory of the target's process or processes at the end.
     """
 
@@ -111,61 +111,61 @@ class Outcome:
 
     @property
     def tokens_per_s(self) -> float:
-        """Committed tokens per second of the wall clock."""
+        """Committed tokens per second of wall time."""
         return self.num_tokens / self.load.period_s
 
     @property
     def tokens_per_pass(self) -> float:
-        """Tokens that a pass brings one session."""
+        """Tokens of one session per forward pass."""
         return self.num_tokens / self.num_passes if self.num_passes else 0.0
 
     @property
     def tokens_per_forward(self) -> float:
-        """Tokens that a pass brings all sessions in it."""
+        """Tokens of all sessions per forward pass."""
         return self.num_tokens / self.usage.num_forwards if self.usage.num_forwards else 0.0
 
     @property
     def tokens_per_decode_s(self) -> float:
-        """Tokens per second of the target's processor time, without the encoder."""
+        """Tokens per CPU second of the target, without the encoder."""
         return self.num_tokens / self.usage.decode_s if self.usage.decode_s else 0.0
 
     @property
     def tokens_per_forward_s(self) -> float:
-        """Tokens per second of the target's forward passes alone."""
+        """Tokens per second of the target's forward passes."""
         return self.num_tokens / self.usage.forward_s if self.usage.forward_s else 0.0
 
     @property
     def yield_of_blocks(self) -> float:
-        """Tokens that a pass with candidates brings one session: the accepted ones and the target's own."""
+        """Tokens of one session per forward pass with candidates: accepted ones and the correction."""
         return 1 + self.num_accepted / self.num_verifying if self.num_verifying else 1.0
 
     @property
     def width(self) -> float:
-        """Candidates of one session in a pass that has some."""
+        """Candidates of one session per forward pass with candidates."""
         return self.num_verified / self.num_verifying if self.num_verifying else 0.0
 
     @property
     def mean_held(self) -> float:
-        """Tokens that a session's slot holds when it takes part in a pass."""
+        """Mean number of tokens in a session's slot at a forward pass."""
         return self.held / self.num_passes if self.num_passes else 0.0
 
     @property
     def target_share(self) -> float:
-        """Processor time of the target over the wall clock: 1 is a core."""
+        """CPU time of the target per wall time: 1 is a core."""
         return self.usage.cpu_s / self.load.period_s
 
     @property
     def generator_share(self) -> float:
-        """Processor time of the generator over the wall clock."""
+        """CPU time of the generator per wall time."""
         return self.generator_s / self.load.period_s
 
     def lag_s(self, quantile: float) -> float:
-        """Return a quantile of the lags, never less than one that was seen; 0 where nothing was due."""
+        """Return a quantile of the lags, rounded up to a measured one; 0 if no window was due."""
         return float(np.quantile(self.lags_s, quantile, method="higher")) if self.lags_s else 0.0
 
 
 def tally(load: Load, logs: Iterable[SessionLog], begin_s: float, end_s: float, now_s: float) -> Outcome:
-    """Sum up what clients saw in a period."""
+    """Sum up the clients' logs over a period."""
     logs = list(logs)
     passes = [p for log in logs for p in log.passes if begin_s <= p.at_s < end_s]
     return Outcome(
@@ -183,7 +183,7 @@ def tally(load: Load, logs: Iterable[SessionLog], begin_s: float, end_s: float, 
 
 
 def together(outcomes: Sequence[Outcome]) -> Outcome:
-    """Sum up the parts of one load, which ran at the same time in processes of their own."""
+    """Sum up the parts of one load that ran in parallel processes."""
     first, *others = outcomes
     for other in others:
         first = replace(

@@ -1,4 +1,4 @@
-"""What one client saw of its recording: passes, windows, and how long after the audio each was answered."""
+"""Log of one recording: forward passes, windows, and the lag of each window."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from specwhisper.types import (
     WindowOpened,
 )
 
-PIECE_SAMPLES = SAMPLE_RATE // 4  # what a live client sends at once: 0.25 s
+PIECE_SAMPLES = SAMPLE_RATE // 4  # 0.25 s, the piece size of a live client
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A window that the target opens, and what it writes there."""
+    """A window of the target and its tokens."""
 
     start_frame: int
     tokens: tuple[int, ...]
@@ -31,13 +31,13 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A commit that appended something.
+    """A commit with tokens.
 
     Attributes
     ----------
-    at_s : when the client had it, on its monotonic clock.
-    held : tokens that the slot held before, prompt included.
-    num_verified, num_accepted : candidates, without those that the target remembered by itself.
+    at_s : arrival at the client by the monotonic clock.
+    held : tokens in the slot before, with the prompt.
+    num_verified, num_accepted : candidates of the draft, without reused candidates.
     """
 
     at_s: float
@@ -50,14 +50,14 @@ class Pass:
 
 @dataclass(slots=True)
 class SessionLog:
-    """One recording on its way.
+    """Log of one recording.
 
     Attributes
     ----------
-    num_samples : how long it is.
-    expected : every window, in order.
-    start_s : when its first sample was spoken; ``None`` for a file, which is there at once.
-    done_s : when each window's last tokens arrived.
+    num_samples : length of the recording.
+    expected : expected windows, in order.
+    start_s : time of the first sample; ``None`` for a file.
+    done_s : arrival of each window's last tokens.
     """
 
     recording: str
@@ -70,8 +70,8 @@ class SessionLog:
     _window: Window | None = None
     _tokens: list[int] = field(default_factory=list)
 
-    def note(self, at_s: float, event: WindowOpened | Commit) -> None:
-        """Take in what the target says."""
+    def add(self, at_s: float, event: WindowOpened | Commit) -> None:
+        """Add an event of the target."""
         match event:
             case WindowOpened(window=window):
                 self._window, self._tokens = window, []
@@ -85,14 +85,14 @@ class SessionLog:
                     self.done_s.append(at_s)
 
     def finish(self) -> None:
-        """Note that the transcript is whole."""
+        """Check the number of windows at the end."""
         if (found := len(self.done_s)) != len(self.expected):
             self.differences.append(f"{self.recording}: {found} windows instead of {len(self.expected)}")
 
     def due_s(self, number: int) -> float:
-        """Tell when the audio of a window was complete: all that it needs was spoken, or all there is.
+        """Return when all audio of a window had been spoken.
 
-        What counts is the clock of whoever speaks, not when a sender that may be held up got it through.
+        The speaker's clock counts, not the time at which a delayed sender got it through.
         """
         if self.start_s is None:
             return inf
@@ -102,9 +102,9 @@ class SessionLog:
         return self.start_s + min(pieces * PIECE_SAMPLES, self.num_samples) / SAMPLE_RATE
 
     def lags_s(self, begin_s: float, end_s: float, now_s: float) -> list[float]:
-        """Return how long each window that was due in a period took from there to its last token.
+        """Return the lag of each window that was due in a period.
 
-        One that is still open has taken as long as it has: it counts with what it took until now.
+        The lag of a window that is still open counts until now.
         """
         lags = []
         for number in range(len(self.expected)):
@@ -113,8 +113,8 @@ class SessionLog:
                 lags.append((self.done_s[number] if number < len(self.done_s) else now_s) - due_s)
         return lags
 
-    def owes(self, before_s: float) -> bool:
-        """Whether a window that was due before some time is still open."""
+    def is_overdue(self, before_s: float) -> bool:
+        """Return whether a window that was due before a time is still open."""
         return any(self.due_s(number) < before_s for number in range(len(self.done_s), len(self.expected)))
 
     def _compare(self, start_frame: int) -> None:
@@ -123,12 +123,12 @@ class SessionLog:
             start_frame, tuple(self._tokens)
         ):
             self.differences.append(
-                f"{self.recording}, window {number} at frame {start_frame}: not what the target alone writes"
+                f"{self.recording}, window {number} at frame {start_frame}: differs from target-only"
             )
 
 
 def expected_windows(trace: Trace, recording: str, vocabulary: Vocabulary) -> list[Expected]:
-    """Return the windows of a recording as the target alone decodes it with timestamps."""
+    """Return the windows that the target alone decodes with timestamps."""
     found = [
         Expected(decoding.start_frame, decoding.tokens)
         for decoding in trace.decodings

@@ -1,4 +1,4 @@
-"""The models that are measured: the demo pair itself, or another shape that replays it."""
+"""The measured models: the demo pair, or another shape that replays it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from specwhisper.model.model import Model, WhisperModel
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper_draft_server.drafting import Drafting, place_draft
 
-DEMO = "demo"  # the shape that is no replay
+DEMO = "demo"  # the only shape without a replay
 DRAFT_SHAPE = "tiny"
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the target computes, and the trace of what it writes.
+    """Shape of the target, and the trace of its text.
 
     Attributes
     ----------
-    decodes_only : whether a target encodes only the first window of every slot, and replays the trace.
+    decodes_only : whether each slot encodes only its first window, and the trace is replayed.
     """
 
     shape: str
@@ -37,10 +37,10 @@ class Measured:
     def __post_init__(self) -> None:
         if self.shape not in (DEMO, *PUBLISHED):
             names = ", ".join((DEMO, *PUBLISHED))
-            raise InvalidRequest(f"There is no shape '{self.shape}': choose one of {names}.")
+            raise InvalidRequest(f"Unknown shape '{self.shape}': choose one of {names}.")
         if self.shape == DEMO and self.dtype != "float32":
             raise InvalidRequest(
-                f"The demo pair's text is that of float32, not {self.dtype}: choose a shape that replays it."
+                f"The demo pair runs in float32 only, not {self.dtype}: choose another shape."
             )
 
     def __str__(self) -> str:
@@ -53,13 +53,13 @@ class Measured:
         return f"replay {self.shape}, {self.dtype}{', decoding only' if self.decodes_only else ''}"
 
     def weights(self) -> Checkpoint:
-        """Load or make up the target's weights."""
+        """Load the target's weights, or build random ones."""
         if self.shape == DEMO:
             return load_checkpoint(Trace.load(self.trace).target)
         return random_checkpoint(self.shape, dtype=self.dtype)
 
     def target(self, num_slots: int, meter: Meter) -> tuple[Checkpoint, Model]:
-        """Return what a target server serves; its weights are in the model's slots only."""
+        """Return checkpoint and model of a target server; the weights are only in the model."""
         weights = self.weights()
         model = MeteredModel(weights, num_slots, meter, encode_once=self.decodes_only)
         weights.state.clear()
@@ -72,7 +72,7 @@ class Measured:
         return checkpoint, ReplayTarget(trace, checkpoint.vocabulary, model)
 
     def drafting(self, num_slots: int, *, is_free: bool) -> Drafting:
-        """Return the draft of a draft server; a free one computes nothing and proposes the same."""
+        """Return a draft server's draft; a free one has no cost and proposes the same."""
         trace = Trace.load(self.trace)
         draft = load_checkpoint(trace.draft)
         if is_free or self.shape != DEMO:

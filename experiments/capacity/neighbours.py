@@ -1,4 +1,4 @@
-"""What a session with word times costs those beside it: how long they wait for each forward pass."""
+"""How a session with word times slows down the forward passes of other sessions."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ TIMED = replace(PLAIN, word_timestamps=True)
 
 @dataclass(slots=True)
 class Waits:
-    """How long neighbours waited for each of their commits, in rounds of a few seconds.
+    """Waiting times of neighbours for their commits, in rounds of a few seconds.
 
     Attributes
     ----------
-    p95_ms : 95th percentile of each round, in milliseconds.
-    longest_ms : the longest of all neighbours' waits during each window of the last session.
+    p95_ms : 95th percentile of each round, in ms.
+    longest_ms : longest wait of any neighbour during each window of the last session.
     """
 
     p95_ms: list[float] = field(default_factory=list)
     longest_ms: list[float] = field(default_factory=list)
 
-    def take(self, windows: Sequence[Sequence[float]]) -> None:
-        """Note the waits of a round in seconds, by the last session's windows; the last one is cut off."""
+    def add(self, windows: Sequence[Sequence[float]]) -> None:
+        """Add a round's waits in seconds, by window of the last session; the last window is incomplete."""
         waits_s = [wait_s for window in windows for wait_s in window]
         self.p95_ms.append(1e3 * float(np.quantile(waits_s, 0.95)))
         self.longest_ms += [1e3 * max(window) for window in windows[:-1] if window]
@@ -54,11 +54,11 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """How long sessions wait for commits beside one with word times, and beside the same one without.
+    """Waits of sessions beside one with word times, and beside one without.
 
     Attributes
     ----------
-    differences : recordings that had more than one text.
+    differences : recordings with more than one text.
     """
 
     beside: Waits
@@ -68,7 +68,7 @@ class Neighbours:
 
     @property
     def bar(self) -> Bar:
-        """Hold the ratio of the 95th percentiles against what is allowed."""
+        """The bar of the ratio of 95th percentiles."""
         slowed = ratio_of_medians(self.beside.p95_ms, self.without.p95_ms, seed=self.seed)
         name = "p95 of neighbours' forward passes, with a word-time session over without"
         return Bar(name, slowed.value, MOST_SLOWED, str(slowed))
@@ -83,13 +83,13 @@ class Neighbours:
 def measure_neighbours(
     checkpoint: Checkpoint, samples: Sequence[Sample], *, rounds: int, period_s: float, seed: int
 ) -> Neighbours:
-    """Let sessions transcribe recordings of one window over and over, on the target alone.
+    """Measure sessions that repeat recordings of one window with the target alone.
 
     The last session has the shortest recording and, in half of the rounds, word times. Every window is
-    encoded once, before it counts: what is measured is decoding.
+    encoded before the measurement, so that only decoding is measured.
     """
     model = WhisperModel(checkpoint, NUM_NEIGHBOURS + 1)
-    model._encoder = Remembered(model._encoder)
+    model._encoder = CachingEncoder(model._encoder)
     samples = [sample for sample in samples if sample.fits_one_window]
     return asyncio.run(_measure(model, samples, rounds, period_s, seed))
 
@@ -101,10 +101,10 @@ async def _measure(
     random = Random(seed)
     texts: dict[str, set[tuple[int, ...]]] = {}
     waits = {has_words: Waits() for has_words in (False, True)}
-    names = map(str, count())  # none twice: events on their way to a session that left would reach the next
+    names = map(str, count())  # unique, so that late events of an ended session reach no other
 
     async def transcribe(
-        sample: Sample, options: DecodingOptions, note: Callable[[float], object] = lambda wait_s: None
+        sample: Sample, options: DecodingOptions, on_wait: Callable[[float], object] = lambda wait_s: None
     ) -> None:
         name = next(names)
         tokens: list[int] = []
@@ -118,13 +118,13 @@ async def _measure(
                 if isinstance(event, Commit):
                     now_s = time.perf_counter()
                     if last_s is not None:
-                        note(now_s - last_s)
+                        on_wait(now_s - last_s)
                     last_s = now_s
                     tokens += event.tokens
         texts.setdefault(sample.name, set()).add(tuple(tokens))
 
-    async def neighbour(place: int, windows: list[list[float]]) -> None:
-        for number in count(place):
+    async def neighbour(first: int, windows: list[list[float]]) -> None:
+        for number in count(first):
             sample = samples[number % len(samples)]
             await transcribe(sample, PLAIN, lambda wait_s: windows[-1].append(wait_s))
 
@@ -147,14 +147,14 @@ async def _measure(
             await asyncio.gather(*sessions, return_exceptions=True)
             for session in failed:
                 session.result()
-            waits[has_words].take(windows)
+            waits[has_words].add(windows)
     await engine.stop()
     differences = tuple(f"{name}: {len(found)} texts" for name, found in texts.items() if len(found) > 1)
     return Neighbours(waits[True], waits[False], differences, seed)
 
 
-class Remembered(nn.Module):
-    """An encoder that encodes each window once."""
+class CachingEncoder(nn.Module):
+    """An encoder that caches its outputs."""
 
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class Remembered(nn.Module):
         self._known: dict[bytes, Tensor] = {}
 
     def forward(self, features: Tensor) -> BaseModelOutput:
-        """Encode windows, or remember what they were encoded as."""
+        """Encode windows, or return the cached output."""
         key = features.numpy().tobytes()
         if key not in self._known:
             self._known[key] = self._encoder(features).last_hidden_state

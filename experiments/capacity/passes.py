@@ -1,4 +1,4 @@
-"""What a pass costs on the target's cores when nothing else runs there."""
+"""Time forward passes on the target's cores while nothing else runs there."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ REPEATS = 40
 
 
 class PassTimer:
-    """Times passes of the model that the target runs; made in a process of its own.
+    """Times forward passes of the target's model in its own process.
 
     Parameters
     ----------
-    held : tokens that every slot holds before a pass.
+    held : tokens in every slot before a forward pass.
     """
 
     def __init__(self, measured: Measured, sample: Sample, num_slots: int, held: int) -> None:
@@ -28,7 +28,7 @@ class PassTimer:
         self._meter.own()
         self._model = MeteredModel(measured.weights(), num_slots, self._meter)
         self._held = held
-        # Behind a time comes text; which text it is makes no difference.
+        # A timestamp, then any text.
         self._text = [self._model.vocabulary.timestamp_begin, *[1] * (held - 1)]
         recording = Recording(sample.log_mel_max)
         recording.append(AudioChunk(0, sample.pcm, is_last=True))
@@ -37,11 +37,11 @@ class PassTimer:
         self._model.score([self._row(slot, self._text, 0) for slot in range(num_slots)])
 
     def bytes_per_slot(self) -> int:
-        """Tell what memory a session takes in the model."""
+        """Return the model's memory per session."""
         return self._model.bytes_per_slot
 
     def times_s(self, sizes: Iterable[tuple[int, int]]) -> dict[tuple[int, int], float]:
-        """Return the processor time of passes by (sessions, tokens of each), taken in turns."""
+        """Return the CPU time of forward passes by (sessions, tokens of each), measured in turn."""
         sizes = sorted(set(sizes))
         taken: dict[tuple[int, int], list[float]] = {size: [] for size in sizes}
         for _ in range(REPEATS):

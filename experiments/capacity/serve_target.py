@@ -1,4 +1,4 @@
-"""``python -m experiments.capacity.serve_target``: the target server, whose time is counted as it passes."""
+"""``python -m experiments.capacity.serve_target``: a target server that counts its own work."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_target_server.config import TargetConfig
 from specwhisper_target_server.server import SERVICE_NAME, running_service
 
-TRACE_FILE = typer.Option(exists=True, dir_okay=False, help="What the target writes: a recorded trace.")
+TRACE_FILE = typer.Option(exists=True, dir_okay=False, help="Recorded trace of the target's text.")
 
 
 def serve_target(
-    shape: Annotated[str, typer.Option(help="What a pass costs: demo, or a published shape.")],
+    shape: Annotated[str, typer.Option(help="Shape whose cost is measured: demo, or a published shape.")],
     trace: Annotated[Path, TRACE_FILE],
-    meter: Annotated[Path, typer.Option(dir_okay=False, help="Where the counters lie.")],
+    meter: Annotated[Path, typer.Option(dir_okay=False, help="File of the counters.")],
     max_sessions: MaxSessions = 8,
     dtype: Dtype = "float32",
     decoding_only: Annotated[
@@ -39,7 +39,7 @@ def serve_target(
     log_format: LogFormat = LogFormat.AUTO,
     log_level: LogLevel = LogLevel.INFO,
 ) -> None:
-    """Serve the demo target, or another shape that writes the same, and count what it does."""
+    """Serve the demo target, or another shape with its text, and count its work."""
     configure_logging(log_format, log_level)
     try:
         config = TargetConfig(

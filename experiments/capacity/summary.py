@@ -1,4 +1,4 @@
-"""Tables and figures of what was measured."""
+"""Tables and figure of the outcomes."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ SHARED = (
 
 
 def print_files(rounds: Rounds, console: Console) -> None:
-    """Print what clients that send whole recordings get out of the target, saturated as it is."""
+    """Print the throughput of clients with whole recordings, which saturate the target."""
     table = _table("Files: throughput", "tokens/s (quartiles)", "/ target-only")
     for (arm, number), outcomes in rounds.items():
         values = [outcome.tokens_per_s for outcome in outcomes]
-        alone = [outcome.tokens_per_s for outcome in rounds.get((Arm.TARGET_ONLY, number), ())]
-        ratio = f"{median(values) / median(alone):.2f}" if alone else ""
+        target_only = [outcome.tokens_per_s for outcome in rounds.get((Arm.TARGET_ONLY, number), ())]
+        ratio = f"{median(values) / median(target_only):.2f}" if target_only else ""
         middle = sorted(outcomes, key=lambda outcome: outcome.tokens_per_s)[len(outcomes) // 2]
         table.add_row(arm, str(number), f"{spread(values):.1f}", ratio, *_shared(middle))
     console.print(table)
 
 
 def print_streams(ladders: Sequence[Ladder], console: Console) -> None:
-    """Print how late the text of those who speak comes, and how many of them are carried."""
+    """Print the lag of live clients' text, and how many sessions each arm carries."""
     table = _table(
-        "Streams: lag behind the end of a window's audio, s",
+        "Streams: lag after the end of a window's audio, s",
         "windows",
         "p50",
         "p95",
@@ -91,13 +91,13 @@ def _shared(outcome: Outcome) -> tuple[str, ...]:
 
 
 def facts(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome as plain values."""
+    """Return an outcome as JSON values."""
     derived = ("tokens_per_s", "tokens_per_pass", "tokens_per_forward", "generator_share", "target_share")
     return asdict(outcome) | {name: getattr(outcome, name) for name in derived}
 
 
 def plot(rounds: Rounds, ladders: Sequence[Ladder], title: str, path: Path) -> None:
-    """Draw lag and throughput, where they were measured, over the number of sessions."""
+    """Draw lag and throughput over the number of sessions."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -122,7 +122,7 @@ def plot(rounds: Rounds, ladders: Sequence[Ladder], title: str, path: Path) -> N
 
 
 def _draw_lags(ladders: Sequence[Ladder], axes: Any) -> set[int]:
-    """Draw how late streams' answers are; give the numbers of sessions that were tried."""
+    """Draw the lag of streams; return the measured numbers of sessions."""
     for ladder in ladders:
         due = [outcome for outcome in ladder.outcomes if outcome.lags_s]
         numbers = [outcome.load.num_sessions for outcome in due]
@@ -132,12 +132,12 @@ def _draw_lags(ladders: Sequence[Ladder], axes: Any) -> set[int]:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter("{x:g}")
-    axes.set_ylabel("streams: p95 lag behind the end of a window's audio, s")
+    axes.set_ylabel("streams: p95 lag after the end of a window's audio, s")
     return {outcome.load.num_sessions for ladder in ladders for outcome in ladder.outcomes}
 
 
 def _draw_speeds(rounds: Rounds, axes: Any) -> set[int]:
-    """Draw what comes out of files; give the numbers of sessions that were tried."""
+    """Draw the throughput of files; return the measured numbers of sessions."""
     for arm in dict.fromkeys(arm for arm, _ in rounds):
         numbers = [number for each, number in rounds if each is arm]
         spreads = [spread([outcome.tokens_per_s for outcome in rounds[arm, number]]) for number in numbers]

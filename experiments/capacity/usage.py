@@ -1,4 +1,4 @@
-"""What a target does with its time: counted inside its process, read from outside while it works."""
+"""A target's usage of time: counted in its process, read from outside while it runs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from specwhisper.audio.recording import Recording
 from specwhisper.model.checkpoint import Checkpoint
 from specwhisper.model.choosing import Row, Scores
 
-PROCESS, PASSES, ROWS, FED, FORWARD, ENCODINGS, ENCODE = range(7)  # places of the counters
+PROCESS, PASSES, ROWS, FED, FORWARD, ENCODINGS, ENCODE = range(7)  # indices of the counters
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Running totals of one process; a difference of two is what happened in between.
+    """Running totals of one process; subtract two for the usage in between.
 
     Attributes
     ----------
-    num_forwards, num_rows, num_fed : forward passes, sessions in them, tokens fed by them.
-    forward_s, encode_s : processor time of the passes and of the encoder.
-    cpu_s : processor time of the whole process.
+    num_forwards, num_rows, num_fed : forward passes, their sessions, and their tokens.
+    forward_s, encode_s : CPU time of the forward passes and of the encoder.
+    cpu_s : CPU time of the whole process.
     """
 
     num_forwards: int = 0
@@ -49,53 +49,53 @@ class Usage:
 
     @property
     def batch_size(self) -> float:
-        """Sessions that shared a pass, on average."""
+        """Mean number of sessions in a forward pass."""
         return self.num_rows / self.num_forwards if self.num_forwards else 0.0
 
     @property
     def decode_s(self) -> float:
-        """Everything but the encoder: passes, the loop around them, messages."""
+        """CPU time without the encoder: forward passes, the loop around them, messages."""
         return self.cpu_s - self.encode_s
 
     @property
     def encode_share(self) -> float:
-        """Share of the encoder in the processor time."""
+        """Share of the encoder in the CPU time."""
         return self.encode_s / self.cpu_s if self.cpu_s else 0.0
 
 
 class Meter:
-    """Counters of one process, in memory that others can map too."""
+    """Counters of one process, in memory that other processes can map."""
 
     def __init__(self, counters: NDArray[np.int64] | None = None) -> None:
         self._counters = np.zeros(ENCODE + 1, np.int64) if counters is None else counters
 
     @staticmethod
     def at(path: Path) -> Meter:
-        """Map the counters of a file, and make it if there is none."""
+        """Map the counters of a file; create it if it does not exist."""
         if not path.exists():
             np.zeros(ENCODE + 1, np.int64).tofile(path)
         return Meter(np.memmap(path, np.int64, "r+"))
 
     @property
     def process(self) -> int:
-        """Id of the process that counts."""
+        """Id of the counting process."""
         return int(self._counters[PROCESS])
 
     def own(self) -> None:
-        """Count for this process."""
+        """Make this process the counting one."""
         self._counters[PROCESS] = os.getpid()
 
     @contextmanager
-    def counting(self, place: int) -> Iterator[None]:
-        """Count the processor time of what this thread does; its helpers are busy for as long."""
+    def counting(self, counter: int) -> Iterator[None]:
+        """Count the thread's CPU time, multiplied by torch's number of threads."""
         started_ns = time.thread_time_ns()
         yield
         elapsed_ns = time.thread_time_ns() - started_ns
-        self._counters[place] += elapsed_ns * torch.get_num_threads()
+        self._counters[counter] += elapsed_ns * torch.get_num_threads()
 
-    def count(self, place: int, number: int = 1) -> None:
+    def count(self, counter: int, number: int = 1) -> None:
         """Add to a counter."""
-        self._counters[place] += number
+        self._counters[counter] += number
 
     def read(self) -> Usage:
         """Return the totals."""
@@ -112,7 +112,7 @@ class Meter:
 
 
 class MeteredModel(EncodeOnceModel):
-    """A Whisper model that counts its passes and encodings."""
+    """A Whisper model that counts its forward passes and encodings."""
 
     def __init__(
         self, checkpoint: Checkpoint, num_slots: int, meter: Meter, *, encode_once: bool = False
@@ -121,13 +121,13 @@ class MeteredModel(EncodeOnceModel):
         self._meter = meter
 
     def encode_anew(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Encode, and count it."""
+        """Encode and count it."""
         with self._meter.counting(ENCODE):
             super().encode_anew(slot, recording, start_frame)
         self._meter.count(ENCODINGS)
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Run a pass, and count it."""
+        """Run a forward pass and count it."""
         with self._meter.counting(FORWARD):
             scores = super().score(rows)
         self._meter.count(PASSES)
@@ -137,6 +137,6 @@ class MeteredModel(EncodeOnceModel):
 
 
 def available_mb() -> float:
-    """Read how much memory the machine can still give."""
+    """Return the machine's available memory in MB."""
     lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     return int(lines["MemAvailable"].split()[0]) * 1024 / 1e6

@@ -1,4 +1,4 @@
-"""What the engine does on a GPU, measured on a machine that has little but torch and the GPU."""
+"""Measure the engine on a GPU, on a machine with little but torch and the GPU."""
 
 from experiments.gpu.absent import import_without
 

@@ -1,4 +1,4 @@
-"""``python -m experiments.gpu``: the engine on a bare machine with a GPU, every pass against its floor."""
+"""``python -m experiments.gpu``: the engine on a machine with a GPU, forward passes against their floor."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from specwhisper.engine.process import check_device
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.types import CROSS_CACHES
 
-IDENTICAL = ("tiny", "distil-large-v3")  # shapes that a CPU goes through soon
+IDENTICAL = ("tiny", "distil-large-v3")  # shapes that a CPU runs quickly
 TOKENS_OF_A_WINDOW = 100
 
 
 class Part(StrEnum):
-    """What is measured."""
+    """Parts of the measurement."""
 
     IDENTITY = "identity"
     PASSES = "passes"
@@ -46,40 +46,39 @@ class Part(StrEnum):
 
 def gpu(
     shape: Annotated[
-        list[str] | None, typer.Option(help=f"Of {', '.join(SHAPES)}; repeat for more. [default: all]")
+        list[str] | None, typer.Option(help=f"Shape of {', '.join(SHAPES)}; repeat for more. [default: all]")
     ] = None,
-    part: Annotated[list[Part] | None, typer.Option(help="Repeat for more. [default: all]")] = None,
-    device: Annotated[str, typer.Option(help="As torch names it; on a CPU, shapes are narrow.")] = "cuda",
-    dtype: Annotated[str, typer.Option(help="Of passes, encoding and service.")] = "float16",
-    acceptance: Annotated[
-        float, typer.Option(min=0, max=1, help="How often the replayed draft goes on as its target does.")
-    ] = 0.85,
-    sessions: Annotated[str, typer.Option(metavar="N,N,...", help="Sessions of the service.")] = "1,16,64",
-    period: Annotated[float, typer.Option(min=0.5, help="Seconds that a throughput is counted.")] = 8.0,
-    processes: Annotated[int | None, typer.Option(help="That play the sessions. [default: by cores]")] = None,
+    part: Annotated[list[Part] | None, typer.Option(help="Part; repeat for more. [default: all]")] = None,
+    device: Annotated[str, typer.Option(help="Torch device; on a CPU, shapes are narrow.")] = "cuda",
+    dtype: Annotated[str, typer.Option(help="Data type of passes, encoding and service.")] = "float16",
+    acceptance: Annotated[float, typer.Option(min=0, max=1, help="Acceptance of the replayed draft.")] = 0.85,
+    sessions: Annotated[
+        str, typer.Option(metavar="N,N,...", help="Numbers of sessions of the service.")
+    ] = "1,16,64",
+    period: Annotated[float, typer.Option(min=0.5, help="Duration of a throughput measurement, in s.")] = 8.0,
+    processes: Annotated[int | None, typer.Option(help="Client processes. [default: by cores]")] = None,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
     check: Check = False,
 ) -> None:
-    """Measure the engine with random weights of true shape, on a machine with a GPU and little else.
+    """Measure the engine with random weights of published shapes on a machine with a GPU.
 
-    Every pass is held against what the GPU must read and compute for it, at the speeds it reaches here. The
-    service is a replay of the first shape: its passes cost what they cost, but texts and drafts are made up,
-    so that its gain holds for the acceptance that is asked for. Exits with 1 if anything differs that must
-    be the same.
+    Every forward pass is compared with its floor: the bytes and operations it needs at the speeds measured
+    here. The service is a replay of the first shape with true costs, but random text and drafts, so its gain
+    holds for the given acceptance. Exits with 1 if anything differs that must be equal.
     """
     logging.set_verbosity_error()
-    torch.backends.cudnn.allow_tf32 = False  # what is called float32 is it
+    torch.backends.cudnn.allow_tf32 = False  # float32 means float32
     console, figures = open_console(), Figures()
     parts, names = part or list(Part), shape or list(SHAPES)
     if MISSING:
         console.print(f"Not installed, and not needed here: {', '.join(MISSING)}.", highlight=False)
     try:
         if unknown := set(names) - set(SHAPES):
-            raise InvalidRequest(f"There is no shape '{min(unknown)}': choose from {', '.join(SHAPES)}.")
+            raise InvalidRequest(f"Unknown shape '{min(unknown)}': choose from {', '.join(SHAPES)}.")
         if dtype not in DTYPES:
-            raise InvalidRequest(f"There is no dtype '{dtype}' here: choose from {', '.join(DTYPES)}.")
+            raise InvalidRequest(f"Unknown dtype '{dtype}': choose from {', '.join(DTYPES)}.")
         levels = [2] if quick else parse_levels(sessions)
         check_device(device, "--device")
         if torch.device(device).type == "cuda":
@@ -116,7 +115,7 @@ def gpu(
             console.print(f"{name}: {one}", highlight=False)
             try:
                 measure()
-            except Exception:  # the figures of hours are worth more than an early end
+            except Exception:  # one failed part must not discard hours of figures
                 figures.failures[f"{name}: {one}"] = traceback.format_exc()
                 console.print_exception()
             place.tidy()
@@ -145,7 +144,7 @@ def gpu(
 def measurements_of(
     weights: Weights, machine: Machine, dtype: str, figures: Figures, *, quick: bool
 ) -> dict[Part, Callable[[], None]]:
-    """Return what is measured of a shape: of the one that is judged in every precision."""
+    """Return the measurements of a shape; the judged shape is measured in every precision."""
     is_judged, place = weights.name == JUDGED, weights.place
 
     def measure_identity() -> None:
@@ -189,7 +188,7 @@ def measurements_of(
 
 
 def _described(place: Place, machine: Machine) -> str:
-    """Name the device and what it reaches."""
+    """Describe the device and its measured speeds."""
     name = torch.cuda.get_device_name(place.device) if place.is_gpu else "a CPU, narrow shapes"
     speeds = ", ".join(f"{ops / 1e12:.3g} Top/s in {dtype}" for dtype, ops in machine.ops_per_s.items())
     return f"{name}: copies {machine.bytes_per_s / 1e9:.0f} GB/s, multiplies {speeds}"

@@ -1,4 +1,4 @@
-"""Do without packages that the servers import but nothing here uses: stand-ins take their place meanwhile."""
+"""Import the servers without packages that are missing and not used here, by temporary stand-ins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, NoReturn
 
-# Packages that may be missing, with the modules of them that ours import.
+# Packages that may be missing, with the submodules that our modules import.
 OPTIONAL: dict[str, tuple[str, ...]] = {
     "av": (),
     "soundfile": (),
@@ -25,7 +25,7 @@ OURS = (
 
 
 class Absent:
-    """Anything of a package that is not there."""
+    """Any attribute of a missing package."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -34,17 +34,17 @@ class Absent:
         return Absent(f"{self._name}.{name}")
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
-        """Let classes be derived from it: who makes one calls what is not there."""
+        """Allow classes to derive from it; creating an instance fails."""
         return ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Say what would be needed."""
+        """Raise an error that names the missing package."""
         package = self._name.partition(".")[0]
         raise ImportError(f"{self._name} is needed here, but {package} is not installed.")
 
 
 class AbsentModule(ModuleType):
-    """A module that is not there."""
+    """A missing module."""
 
     def __getattr__(self, name: str) -> Absent:
         if name.startswith("__"):
@@ -53,10 +53,9 @@ class AbsentModule(ModuleType):
 
 
 def import_without() -> list[str]:
-    """Import those of our modules that need what is missing, and name it.
+    """Import our modules that need missing packages; return the names of these packages.
 
-    Other libraries look for the same packages, and shall not take stand-ins for them: these are gone
-    afterwards.
+    The stand-ins are removed afterwards, since other libraries look for the same packages.
     """
     missing = [package for package in OPTIONAL if find_spec(package) is None]
     modules = [module for package in missing for module in (package, *OPTIONAL[package])]

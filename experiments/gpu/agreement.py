@@ -1,4 +1,4 @@
-"""What reduced precision costs: how often it chooses as float32 does, and how near a tie it does not."""
+"""How often reduced precision chooses float32's token, and how close to a tie it does not."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ARMS: tuple[tuple[str, str | None], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """One precision against float32, behind the same prefixes.
+    """One precision compared with float32 after the same prefixes.
 
     Attributes
     ----------
-    num_choices, num_equal : tokens that were chosen, and those of them that float32 chooses too.
-    error : norm of the difference of all logits over that of their deviation from the mean.
-    median_margin : between float32's two best logits.
-    largest_lost_margin : of float32, where the other chose something else; 0 where it never did.
+    num_choices, num_equal : number of choices, and of those equal to float32's.
+    error : norm of the logits' difference relative to that of their deviation from the mean.
+    median_margin : median difference of float32's two best logits.
+    largest_lost_margin : largest margin of float32 at a different choice; 0 if all are equal.
     """
 
     shape: str
@@ -56,7 +56,7 @@ class Agreement:
 def measure_agreement(
     weights: Weights, arms: Sequence[tuple[str, str | None]], *, num_windows: int, num_tokens: int
 ) -> list[Agreement]:
-    """Encode and decode the same in every precision; texts are random, as the weights are."""
+    """Encode and decode the same random texts in every precision."""
     features = torch.randn(
         (num_windows, weights.config.num_mel_bins, WINDOW_FRAMES),
         generator=torch.Generator(weights.place.device).manual_seed(weights.place.seed),
@@ -92,7 +92,7 @@ def measure_agreement(
 def _logits(
     weights: Weights, dtype: str, cross_cache: str | None, features: Tensor, texts: Sequence[Sequence[int]]
 ) -> Tensor:
-    """Return the logits behind every token, a window's after the other's."""
+    """Return the logits after every token, window by window."""
     encoder = weights.model_of(dtype).model.encoder
     decoder = weights.decoder(dtype, 1, cross_cache=cross_cache)
     found = []

@@ -1,4 +1,4 @@
-"""Draft servers' sessions whose draft costs nothing: all they wait for is the target."""
+"""Sessions of draft servers whose draft costs nothing: only the target is measured."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ GAMMA, DEPTH = 5, 4
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Sessions that transcribe one recording after the other.
+    """Sessions that transcribe recordings in turn.
 
     Attributes
     ----------
-    begin_s, end_s : of the period that counts, by the monotonic clock, which all processes share.
+    begin_s, end_s : counted period by the monotonic clock, which all processes share.
     """
 
     address: str
@@ -43,13 +43,13 @@ class Load:
 
 
 @dataclass(slots=True)
-class Heard:
-    """What clients got.
+class ClientCounts:
+    """Counts of clients.
 
     Attributes
     ----------
-    num_tokens, num_forwards : within the period.
-    num_texts, num_different : in all, and those that are not the target's.
+    num_tokens, num_forwards : tokens and forward passes within the period.
+    num_texts, num_different : texts in all, and those that differ from the target's.
     """
 
     num_tokens: int = 0
@@ -61,24 +61,24 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """What a draft server tells of its model."""
+    """The draft server's description of its model."""
 
     name: str = "free"
     num_mel_bins: int = 80
 
 
-def be_ready(number: int) -> None:
-    """Take a process, which has then loaded what it needs."""
+def warm_up_process(number: int) -> None:
+    """Occupy a process of the pool, so that each has loaded its modules."""
     time.sleep(1.0)
 
 
-def play(load: Load) -> Heard:
-    """Run sessions until the period is over."""
+def run_in_process(load: Load) -> ClientCounts:
+    """Run sessions in this process until the period ends."""
     return asyncio.run(sessions(load))
 
 
-async def sessions(load: Load) -> Heard:
-    """Run sessions, beside the target's event loop or in one of their own."""
+async def sessions(load: Load) -> ClientCounts:
+    """Run sessions until the period ends, in the current event loop."""
     link = TargetLink(load.address, connect_timeout_s=CONNECT_TIMEOUT_S)
     target = await link.describe()
     trace = load.texts.trace(target.vocabulary)
@@ -88,39 +88,39 @@ async def sessions(load: Load) -> Heard:
 
     drafting = Drafting(_Draft(), place)  # type: ignore[arg-type]
     started: list[Session] = []
-    heard = Heard()
+    counts = ClientCounts()
 
     async def client(number: int) -> None:
-        for place in cycle(range(number, number + load.texts.num_recordings)):
-            place %= load.texts.num_recordings
+        for index in cycle(range(number, number + load.texts.num_recordings)):
+            index %= load.texts.num_recordings
             request = SessionRequest(OPTIONS, DraftLength(load.mode, GAMMA, DEPTH))
             session = Session(request, link, target, drafting)
             started.append(session)
-            async with aclosing(session.run(_audio(load.texts.recording(place)))) as updates:
+            async with aclosing(session.run(_audio(load.texts.recording(index)))) as updates:
                 async for _ in updates:
                     pass
             (written,) = session.builder.finish().window_tokens
-            heard.num_texts += 1
-            heard.num_different += tuple(written) != trace.decodings[place].tokens
+            counts.num_texts += 1
+            counts.num_different += tuple(written) != trace.decodings[index].tokens
 
     def totals() -> NDArray[np.int64]:
-        told = [session.builder.statistics for session in started]
-        return np.array([[each.num_committed, each.num_forwards] for each in told]).sum(axis=0)
+        statistics = [session.builder.statistics for session in started]
+        return np.array([[each.num_committed, each.num_forwards] for each in statistics]).sum(axis=0)
 
     tasks = [asyncio.create_task(client(number)) for number in load.numbers]
     try:
         await until(load.begin_s)
         before = totals()
         await until(load.end_s)
-        heard.num_tokens, heard.num_forwards = (totals() - before).tolist()
-        heard.failures = tuple(repr(task.exception()) for task in tasks if task.done())
+        counts.num_tokens, counts.num_forwards = (totals() - before).tolist()
+        counts.failures = tuple(repr(task.exception()) for task in tasks if task.done())
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await drafting.stop()
         await link.close()
-    return heard
+    return counts
 
 
 async def _audio(pcm: bytes) -> AsyncIterator[bytes]:
@@ -128,5 +128,5 @@ async def _audio(pcm: bytes) -> AsyncIterator[bytes]:
 
 
 async def until(at_s: float) -> None:
-    """Sleep to a time of the monotonic clock."""
+    """Sleep until a time of the monotonic clock."""
     await asyncio.sleep(max(0.0, at_s - time.monotonic()))

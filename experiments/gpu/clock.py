@@ -1,4 +1,4 @@
-"""Time on a device: what it is busy for, and what a caller waits for."""
+"""Time on a device: how long it is busy, and how long a caller waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from experiments.gpu.weights import Place
 
 
 def busy_s(run: Callable[[], object], place: Place, times: int) -> list[float]:
-    """Time runs that are asked for one behind the other, each by itself, after one to warm up."""
+    """Return device times of consecutive runs, after one to warm up."""
     run()
     if not place.is_gpu:
         return [_waited_s(run, place) for _ in range(times)]
@@ -28,7 +28,7 @@ def busy_s(run: Callable[[], object], place: Place, times: int) -> list[float]:
 
 
 def waited_s(run: Callable[[], object], place: Place, times: int) -> list[float]:
-    """Time runs from the call to the moment at which their results are there."""
+    """Return times from call to result, after one run to warm up."""
     run()
     return [_waited_s(run, place) for _ in range(times)]
 
@@ -42,5 +42,5 @@ def _waited_s(run: Callable[[], object], place: Place) -> float:
 
 
 def median_s(run: Callable[[], object], place: Place, times: int = 20) -> float:
-    """Return the median that a device is busy for."""
+    """Return the median device time of a run."""
     return statistics.median(busy_s(run, place, times))

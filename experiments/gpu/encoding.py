@@ -1,4 +1,4 @@
-"""What it takes to encode windows, one by one and together."""
+"""Time to encode windows, one by one and in batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUICK = (1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """So many windows encoded at once and given to their slots; seconds of each, median."""
+    """Median seconds per window to encode a batch and write it to slots."""
 
     shape: str
     dtype: str
@@ -27,7 +27,7 @@ class Encoding:
 
 
 def measure_encoding(weights: Weights, batches: Sequence[int], *, dtype: str = "float16") -> list[Encoding]:
-    """Time the encoder and the projections of what it gives."""
+    """Time the encoder and the projections of its outputs."""
     place, encoder = weights.place, weights.model_of(dtype).model.encoder
     decoder = weights.decoder(dtype, max(batches))
     size = (max(batches), weights.config.num_mel_bins, WINDOW_FRAMES)
@@ -37,8 +37,8 @@ def measure_encoding(weights: Weights, batches: Sequence[int], *, dtype: str = "
 
         @torch.inference_mode()
         def encode(batch: int = batch) -> None:
-            heard = encoder(features[:batch]).last_hidden_state
-            for slot, window in enumerate(heard):
+            encoded = encoder(features[:batch]).last_hidden_state
+            for slot, window in enumerate(encoded):
                 decoder.prefill_audio(slot, window)
 
         seconds = busy_s(encode, place, 2 if place.is_narrow else 20)

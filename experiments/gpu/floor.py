@@ -1,4 +1,4 @@
-"""The least a GPU's pass can take: bytes and operations at the speeds measured here."""
+"""The floor of a GPU's forward pass: bytes and operations at the speeds measured here."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from experiments.gpu.weights import Place
 from experiments.steps.floor import Machine, pass_work
 
 DTYPES = ("float16", "bfloat16", "float32")
-COPIED_BYTES = 2 * 2**30  # far more than caches hold
+COPIED_BYTES = 2 * 2**30  # far more than the caches
 MATRIX_SIZE = 8192
-NARROW = 2**8  # by which both are less on a CPU, squared for the matrix
-SCALE_BYTES = 2  # in a cache of 8 bits, for each position of each head
+NARROW = 2**8  # divides both on a CPU
+SCALE_BYTES = 2  # per position and head of an 8-bit cache
 
 
 def measure_machine(place: Place) -> Machine:
-    """Read or copy as fast, and multiply random numbers as fast, as torch does here."""
+    """Measure torch's fastest copy or read, and matrix products."""
     num_bytes = COPIED_BYTES // (NARROW if place.is_narrow else 1)
     size = MATRIX_SIZE // (NARROW // 8 if place.is_narrow else 1)
     source = torch.empty(num_bytes, dtype=torch.uint8, device=place.device).random_()
@@ -45,12 +45,12 @@ def floor_s(
     held: int,
     cross_cache: str | None = None,
 ) -> float:
-    """Return the least time of a pass: weights, caches and logits at full speed, part by part."""
-    sized = "bfloat16" if dtype == "float16" else dtype  # of equal bytes
+    """Return the floor of a forward pass: weights, caches and logits at full speed."""
+    sized = "bfloat16" if dtype == "float16" else dtype  # of equal size
     work = pass_work(config, sized, rows=rows, width=width, held=held)
     if cross_cache is not None:
-        heard, head_size = work["cross-attention"], config.d_model // config.decoder_attention_heads
+        cross, head_size = work["cross-attention"], config.d_model // config.decoder_attention_heads
         exact_bytes = 4 if dtype == "float32" else 2
-        rounded = heard.num_bytes / exact_bytes * (1 + SCALE_BYTES / head_size)
-        work["cross-attention"] = replace(heard, num_bytes=rounded)
+        rounded = cross.num_bytes / exact_bytes * (1 + SCALE_BYTES / head_size)
+        work["cross-attention"] = replace(cross, num_bytes=rounded)
     return sum(part.floor_s(machine, dtype) for part in work.values())

@@ -1,4 +1,4 @@
-"""What must be the same on a GPU: graphs and what they capture, a GPU and a CPU, with a draft and without."""
+"""Equalities on a GPU: CUDA graphs and plain kernels, GPU and CPU, with and without a draft."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 
-CLOSE = 1e-3  # of logits of order 1, which float32 sums in other orders on other devices
+CLOSE = 1e-3  # tolerance of logits of order 1: devices sum float32 in different orders
 NUM_SLOTS = 4
 GAMMA = 4
-NOISE = 0.1  # on the draft's weights: often right, often not
+NOISE = 0.1  # on the draft's weights: often right, often wrong
 SAME = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A claim, whether it stands, and what was found."""
+    """A claim, whether it holds, and the measured value."""
 
     name: str
     holds: bool
@@ -34,19 +34,19 @@ class Check:
 
 
 def check_identity(weights: Weights) -> Iterator[Check]:
-    """Check one shape in float32; text in float16 is told, not judged."""
+    """Check one shape in float32; float16 texts are reported only."""
     yield _captured_is_the_same(weights)
     yield _same_as_on_a_cpu(weights)
     yield from _text_is_the_targets(weights)
 
 
 def _captured_is_the_same(weights: Weights) -> Check:
-    """Compare a pass that is replayed with one whose kernels are launched one by one."""
+    """Compare a replayed graph with kernels launched one by one."""
     rows = [tokens_of(weights, 100 + slot, 1 + 2 * slot) for slot in range(NUM_SLOTS)]
 
     def logits() -> torch.Tensor:
         decoder = filled(weights, NUM_SLOTS, dtype="float32")
-        for _ in range(2):  # the second time nothing is captured any more
+        for _ in range(2):  # the second time replays
             for slot in range(NUM_SLOTS):
                 decoder.rollback(slot, HELD)
             found = decoder.append(range(NUM_SLOTS), rows, [len(row) for row in rows])
@@ -65,15 +65,15 @@ def _captured_is_the_same(weights: Weights) -> Check:
 
 
 def _same_as_on_a_cpu(weights: Weights) -> Check:
-    """Compare a history of appends and rollbacks with the layout and the kernels of a CPU."""
-    heard = weights.heard(NUM_SLOTS, "float32")
+    """Compare appends and rollbacks with a CPU's layout and kernels."""
+    encoded = weights.encodings(NUM_SLOTS, "float32")
     here = weights.decoder("float32", NUM_SLOTS)
     there = weights.on("cpu").decoder("float32", NUM_SLOTS, has_static_shapes=False)
     random = np.random.default_rng(weights.place.seed)
     largest = 0.0
     for slot in range(NUM_SLOTS):
-        here.prefill_audio(slot, heard[slot])
-        there.prefill_audio(slot, heard[slot].cpu())
+        here.prefill_audio(slot, encoded[slot])
+        there.prefill_audio(slot, encoded[slot].cpu())
     for number in range(6):
         slots = random.permutation(NUM_SLOTS)[: 1 + number % NUM_SLOTS].tolist()
         rows = [tokens_of(weights, 200 + 10 * number + slot, int(random.integers(1, 40))) for slot in slots]
@@ -88,15 +88,15 @@ def _same_as_on_a_cpu(weights: Weights) -> Check:
 
 
 def _text_is_the_targets(weights: Weights) -> Iterator[Check]:
-    """Transcribe noise with the target alone and with a draft that is mostly right."""
+    """Transcribe noise with target-only and with a mostly right draft."""
     recordings = [_noise(weights.place.seed + i, 4.0 + i) for i in range(NUM_SLOTS)]
     options = DecodingOptions(language="en", max_new_tokens=24 if weights.place.is_narrow else 100)
     for dtype in ("float32", "float16"):
         target = WhisperModel(weights.checkpoint(dtype), NUM_SLOTS, has_static_shapes=True)
         draft = WhisperModel(weights.checkpoint(dtype, noise=NOISE), NUM_SLOTS, has_static_shapes=True)
-        alone = OneProcess(target, mode=Mode.TARGET_ONLY).transcribe(recordings, options)
+        target_only = OneProcess(target, mode=Mode.TARGET_ONLY).transcribe(recordings, options)
         drafted = OneProcess(target, draft, gamma=GAMMA).transcribe(recordings, options)
-        same = [a.window_tokens == b.window_tokens for a, b in zip(alone, drafted, strict=True)]
+        same = [a.window_tokens == b.window_tokens for a, b in zip(target_only, drafted, strict=True)]
         accepted = sum(text.stats.num_accepted for text in drafted)
         tried = sum(text.stats.num_verified for text in drafted)
         found = f"{sum(same)} of {len(same)} texts are equal, {accepted} of {tried} candidates accepted"

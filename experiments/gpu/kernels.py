@@ -1,4 +1,4 @@
-"""Attention alone: Triton's kernels, and torch's that copy what they read, over the same slots."""
+"""Attention: Triton's kernels, and torch's that copy slots first, over the same slots."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from specwhisper.model.kernels.triton_attention import (
 
 SIZES = ((1, 1), (1, 8), (8, 8), (64, 1), (64, 8), (64, 32))
 QUICK = ((1, 8), (4, 2))
-NUM_SLOTS = 64  # hold more than caches do
-CALLS = 16  # in one graph, over other slots each
+NUM_SLOTS = 64  # more than fits into caches
+CALLS = 16  # in one graph, each over other slots
 HELD = 60
 WINDOW, TEXT = "window", "text"
 
@@ -34,9 +34,9 @@ class Kernel:
 
     Attributes
     ----------
-    floor_s : what reading the keys and values that are seen takes.
-    kernel_s, torch_s : medians; the former, and ``error``, are ``None`` where there is no kernel.
-    error : norm of the difference between the two over that of torch's, whose sums are in float32.
+    floor_s : time to read the attended keys and values.
+    kernel_s, torch_s : medians; ``kernel_s`` and ``error`` are ``None`` without a kernel.
+    error : norm of the difference relative to torch's result, which sums in float32.
     """
 
     shape: str
@@ -52,7 +52,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class _Slots:
-    """What is attended to."""
+    """The attended slots."""
 
     place: Place
     cache: Tensor
@@ -60,14 +60,14 @@ class _Slots:
     starts: int | None
 
     def bytes_seen(self, rows: int, width: int) -> float:
-        """Count what must be read."""
+        """Return the bytes to read."""
         _, _, heads, positions, head_size = self.cache.shape
         seen = positions if self.starts is None else self.starts + width
         of_number = self.cache.element_size() + (0 if self.scales is None else 2 / head_size)
         return 2 * rows * heads * seen * head_size * of_number
 
     def calls(self, attend: Callable[..., Tensor], query: Tensor) -> Callable[[], Tensor]:
-        """Return attention of many calls, each over the next slots."""
+        """Return a function of many attention calls, each over the next slots."""
         rows, num_slots, device = len(query), self.cache.shape[1], self.place.device
         every = torch.arange(CALLS * rows, dtype=torch.int32, device=device).view(CALLS, rows) % num_slots
         starts = None
@@ -81,7 +81,7 @@ class _Slots:
         return run
 
     def call_s(self, attend: Callable[..., Tensor], query: Tensor) -> float:
-        """Time one call."""
+        """Return the time of one call."""
         capture = CudaGraphs(self.place.device) if self.place.is_gpu else uncaptured
         run = capture(self.calls(attend, query))
         return median_s(run, self.place, 2 if self.place.is_narrow else 20) / CALLS
@@ -90,7 +90,7 @@ class _Slots:
 def measure_kernels(
     weights: Weights, machine: Machine, sizes: Sequence[tuple[int, int]], *, dtype: str = "float16"
 ) -> list[Kernel]:
-    """Time attention to the window, also where it is rounded, and to the text."""
+    """Time attention to the window, in every cache type, and to the text."""
     config, place, found = weights.config, weights.place, []
     heads, num_slots = config.decoder_attention_heads, 4 if place.is_narrow else NUM_SLOTS
     head_size, type_ = config.d_model // heads, getattr(torch, dtype)

@@ -1,4 +1,4 @@
-"""Passes of every bucket, each against its own floor."""
+"""Forward passes of every bucket, each against its floor."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from specwhisper.model.decoder import CachedDecoder
 from specwhisper.model.kernels import padded_batch
 from specwhisper.model.kernels.padded_runner import BATCHES, WIDTHS
 
-HELD = 60  # tokens in each slot: the middle of a window of speech
-PADDED = ((1, 7), (3, 3), (5, 5), (9, 10), (33, 9), (48, 20))  # to the next bucket
+HELD = 60  # tokens in each slot: the middle of a window
+PADDED = ((1, 7), (3, 3), (5, 5), (9, 10), (33, 9), (48, 20))  # padded to the next bucket
 ALL = (*((rows, width) for rows in BATCHES for width in WIDTHS), *PADDED)
 FEW = tuple((rows, width) for rows in (1, 8, 64) for width in (1, 8, 32))
 FALLBACK = ((1, 8), (8, 8), (64, 8))
 QUICK = ((1, 8), (2, 4))
-MIN_S = 0.2  # that a point is measured for
+MIN_S = 0.2  # duration of a point's measurement
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One size of pass.
+    """One size of forward pass.
 
     Attributes
     ----------
-    is_fallback : whether torch attends, although there may be kernels.
-    busy_s : what the device is busy for where passes follow each other, median.
-    waited_s : what a caller waits for where they do not, median.
+    is_fallback : whether torch's attention is used instead of kernels.
+    busy_s : median device time of consecutive passes.
+    waited_s : median time that a caller waits for a single pass.
     """
 
     shape: str
@@ -49,7 +49,7 @@ class Point:
 
     @property
     def multiple(self) -> float:
-        """How often the floor fits into the time."""
+        """Device time relative to the floor."""
         return self.busy_s / self.floor_s
 
 
@@ -62,7 +62,7 @@ def measure_passes(
     cross_cache: str | None = None,
     is_fallback: bool = False,
 ) -> list[Point]:
-    """Time passes of each size, scored behind every token, as verification does it."""
+    """Time passes of each size with scores after every token, as in verification."""
     place, num_slots, points = weights.place, max(rows for rows, _ in sizes), []
     with torch_attends() if is_fallback else nullcontext():
         decoder = filled(weights, num_slots, dtype=dtype, cross_cache=cross_cache)
@@ -89,7 +89,7 @@ def measure_passes(
 
 @contextmanager
 def torch_attends() -> Iterator[None]:
-    """Leave Triton's kernels aside: what is captured meanwhile has torch's in their place."""
+    """Use torch's attention instead of Triton's kernels in graphs captured meanwhile."""
     supports = padded_batch.supports
     padded_batch.supports = lambda cache: False
     try:
@@ -99,22 +99,22 @@ def torch_attends() -> Iterator[None]:
 
 
 def filled(weights: Weights, num_slots: int, *, dtype: str, cross_cache: str | None = None) -> CachedDecoder:
-    """Return a decoder whose slots have heard something and hold :data:`HELD` tokens each."""
+    """Return a decoder with an encoded window and :data:`HELD` tokens in each slot."""
     decoder = weights.decoder(dtype, num_slots, cross_cache=cross_cache)
-    for slot, heard in enumerate(weights.heard(num_slots, dtype)):
-        decoder.prefill_audio(slot, heard)
+    for slot, encoded in enumerate(weights.encodings(num_slots, dtype)):
+        decoder.prefill_audio(slot, encoded)
         decoder.append([slot], [tokens_of(weights, slot, HELD)], [1])
     return decoder
 
 
 def tokens_of(weights: Weights, seed: int, length: int) -> list[int]:
-    """Make up a text."""
+    """Return random tokens."""
     generator = torch.Generator().manual_seed(weights.place.seed + seed)
     return torch.randint(weights.config.vocab_size, (length,), generator=generator).tolist()
 
 
 def step(decoder: CachedDecoder, rows: int, width: int) -> Callable[[], object]:
-    """Return a pass that appends to the first slots, scores behind each token, and forgets them again."""
+    """Return a pass that appends to the first slots, scores each token, and rolls back."""
     slots, tokens, scored = range(rows), [[7 + i for i in range(width)]] * rows, [width] * rows
 
     def run() -> None:

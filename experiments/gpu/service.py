@@ -1,4 +1,4 @@
-"""A target on the GPU behind gRPC, and what it carries with drafts and without."""
+"""Throughput of a target on the GPU over gRPC, with and without drafts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import grpc.aio
 
 from experiments.common.replay.model import ReplayTarget
-from experiments.gpu.clients import Heard, Load, be_ready, play, sessions, until
+from experiments.gpu.clients import ClientCounts, Load, run_in_process, sessions, until, warm_up_process
 from experiments.gpu.texts import Texts
 from experiments.gpu.weights import Weights
 from specwhisper.engine.local import TargetEngine
@@ -26,16 +26,16 @@ from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_t
 from specwhisper_target_server.service import VerificationService
 
 MODES = (Mode.TARGET_ONLY, Mode.SYNC, Mode.FULL)
-LEAD_S, QUICK_LEAD_S = 4.0, 0.4  # until all sessions are under way
+LEAD_S, QUICK_LEAD_S = 4.0, 0.4  # until all sessions run
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
-    """So many sessions in one mode.
+class Throughput:
+    """Throughput of a number of sessions in one mode.
 
     Attributes
     ----------
-    forward_s, num_forwards, num_rows : of the target's passes in the period; a session's part is a row.
+    forward_s, num_forwards, num_rows : the target's forward passes in the period; a session in one is a row.
     """
 
     shape: str
@@ -55,24 +55,24 @@ class Carried:
 
     @property
     def tokens_per_s(self) -> float:
-        """Committed tokens of all sessions, encoder and messages included."""
+        """Committed tokens per second of all sessions, with encoder and messages."""
         return self.num_tokens / self.period_s
 
     @property
     def tokens_per_forward_s(self) -> float:
-        """Committed tokens per second of the target's passes."""
+        """Committed tokens per second of forward passes."""
         return self.num_tokens / self.forward_s if self.forward_s else 0.0
 
 
 class Metered(ReplayTarget):
-    """A target that counts its passes."""
+    """A replay target that counts its forward passes."""
 
     forward_s = 0.0
     num_forwards = 0
     num_rows = 0
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Do the whole pass, and count it."""
+        """Run a forward pass and count it."""
         started_s = time.perf_counter()
         scores = super().score(rows)
         self.forward_s += time.perf_counter() - started_s
@@ -87,11 +87,11 @@ class Metered(ReplayTarget):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A target that serves, and those who play its sessions.
+    """A serving target and its client processes.
 
     Attributes
     ----------
-    pool : processes that play, ``num_processes`` of them; ``None`` plays in this one.
+    pool : ``num_processes`` client processes; ``None`` runs clients in this process.
     """
 
     weights: Weights
@@ -102,41 +102,41 @@ class Service:
     pool: ProcessPoolExecutor | None
     num_processes: int
 
-    async def carry(self, mode: Mode, num_sessions: int, period_s: float) -> Carried:
-        """Put sessions on the target, and count for a while what they come to."""
+    async def measure(self, mode: Mode, num_sessions: int, period_s: float) -> Throughput:
+        """Run sessions and count over a period."""
         begin_s = time.monotonic() + (QUICK_LEAD_S if self.weights.place.is_narrow else LEAD_S)
         end_s, num_parts = begin_s + period_s, min(max(1, self.num_processes), num_sessions)
         loads = [
             Load(self.address, self.texts, mode, range(part, num_sessions, num_parts), begin_s, end_s)
             for part in range(num_parts)
         ]
-        playing = gather(*(self._play(load) for load in loads))
+        running = gather(*(self._run_clients(load) for load in loads))
         await until(begin_s)
         before = self.model.counts()
         await until(end_s)
         spent = [now - then for now, then in zip(self.model.counts(), before, strict=True)]
-        heard: list[Heard] = await playing
-        return Carried(
+        parts: list[ClientCounts] = await running
+        return Throughput(
             self.weights.name,
             self.dtype,
             mode.value,
             num_sessions,
             self.texts.acceptance,
             period_s,
-            num_tokens=sum(one.num_tokens for one in heard),
-            num_passes=sum(one.num_forwards for one in heard),
-            num_texts=sum(one.num_texts for one in heard),
-            num_different=sum(one.num_different for one in heard),
-            failures=tuple(failure for one in heard for failure in one.failures),
+            num_tokens=sum(one.num_tokens for one in parts),
+            num_passes=sum(one.num_forwards for one in parts),
+            num_texts=sum(one.num_texts for one in parts),
+            num_different=sum(one.num_different for one in parts),
+            failures=tuple(failure for one in parts for failure in one.failures),
             forward_s=spent[0],
             num_forwards=int(spent[1]),
             num_rows=int(spent[2]),
         )
 
-    async def _play(self, load: Load) -> Heard:
+    async def _run_clients(self, load: Load) -> ClientCounts:
         if self.pool is None:
             return await sessions(load)
-        return await get_running_loop().run_in_executor(self.pool, play, load)
+        return await get_running_loop().run_in_executor(self.pool, run_in_process, load)
 
 
 async def measure_service(
@@ -148,13 +148,13 @@ async def measure_service(
     period_s: float,
     num_processes: int,
     modes: Sequence[Mode] = MODES,
-) -> list[Carried]:
-    """Put more and more sessions on a target, in every mode; see :class:`Service`."""
+) -> list[Throughput]:
+    """Measure every number of sessions in every mode."""
     found = []
     async with _serving(weights, texts, max(levels), dtype, num_processes) as service:
         for num_sessions in levels:
             for mode in modes:
-                found.append(await service.carry(mode, num_sessions, period_s))
+                found.append(await service.measure(mode, num_sessions, period_s))
     return found
 
 
@@ -176,7 +176,7 @@ async def _serving(
     pool = None
     if num_processes:
         pool = ProcessPoolExecutor(num_processes, multiprocessing.get_context("spawn"))
-        list(pool.map(be_ready, range(num_processes)))
+        list(pool.map(warm_up_process, range(num_processes)))
     try:
         yield Service(weights, texts, dtype, f"127.0.0.1:{port}", model, pool, num_processes)
     finally:

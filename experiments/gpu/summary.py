@@ -1,4 +1,4 @@
-"""The figures as tables, and the bars that they are held against."""
+"""Tables and bars of the figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.gpu.encoding import Encoding
 from experiments.gpu.identity import Check
 from experiments.gpu.kernels import Kernel
 from experiments.gpu.passes import Point
-from experiments.gpu.service import Carried
+from experiments.gpu.service import Throughput
 from specwhisper.types import Mode
 
 JUDGED = "large-v3"
@@ -23,33 +23,33 @@ VERIFY_MS, MULTIPLE, ENCODE_MS, CAPACITY = 1.0, 2.5, 12.0, 2.5
 
 @dataclass
 class Figures:
-    """All that was measured; ``failures`` has the traceback of what could not be, by its name."""
+    """All figures; ``failures`` has the traceback of each failed part, by name."""
 
     checks: list[Check] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     encodings: list[Encoding] = field(default_factory=list)
     kernels: list[Kernel] = field(default_factory=list)
     agreements: list[Agreement] = field(default_factory=list)
-    carried: list[Carried] = field(default_factory=list)
+    carried: list[Throughput] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
 
 def find_bars(figures: Figures) -> list[Bar]:
-    """Hold the figures against what the engine is to reach."""
+    """Return the bars of the engine."""
     bars = []
     judged = [point for point in figures.points if _is_judged(point)]
     for point in judged:
         if (point.rows, point.width) == (1, 8):
             shown = f"{point.busy_s * 1e3:.2f} ms, floor {point.floor_s * 1e3:.2f} ms"
-            name = f"{JUDGED}: pass of 8 tokens of one session, {point.dtype}, ms"
+            name = f"{JUDGED}: forward pass of 8 tokens of one session, {point.dtype}, ms"
             bars.append(Bar(name, point.busy_s * 1e3, VERIFY_MS, shown))
     if judged:
         worst = max(judged, key=lambda point: point.multiple)
         shown = f"{worst.multiple:.2f} at {worst.rows} x {worst.width}, the worst of {len(judged)}"
-        bars.append(Bar(f"{JUDGED}: a pass over its floor", worst.multiple, MULTIPLE, shown))
+        bars.append(Bar(f"{JUDGED}: forward pass relative to its floor", worst.multiple, MULTIPLE, shown))
     if batches := [one for one in figures.encodings if one.shape == JUDGED and one.batch > 1]:
         best = min(batches, key=lambda one: one.window_s)
-        shown = f"{best.window_s * 1e3:.2f} ms, {best.batch} at once"
+        shown = f"{best.window_s * 1e3:.2f} ms, batches of {best.batch}"
         bars.append(Bar(f"{JUDGED}: encoding a window, ms", best.window_s * 1e3, ENCODE_MS, shown))
     for num_sessions, gain in sorted(gains(figures.carried).items()):
         name = f"target-only over split (replay), tokens per second of {num_sessions} sessions"
@@ -57,16 +57,16 @@ def find_bars(figures: Figures) -> list[Bar]:
     return bars
 
 
-def gains(carried: Iterable[Carried]) -> dict[int, float]:
-    """Return the throughput of the best split mode over the target's alone, by number of sessions."""
+def gains(carried: Iterable[Throughput]) -> dict[int, float]:
+    """Return the gain of the best split mode over target-only, by number of sessions."""
     speeds: dict[int, dict[str, float]] = {}
     for one in carried:
         if one.shape == JUDGED and one.tokens_per_s:
             speeds.setdefault(one.num_sessions, {})[one.mode] = one.tokens_per_s
     return {
-        num_sessions: max(speed for mode, speed in by_mode.items() if mode != Mode.TARGET_ONLY) / alone
+        num_sessions: max(speed for mode, speed in by_mode.items() if mode != Mode.TARGET_ONLY) / target_only
         for num_sessions, by_mode in speeds.items()
-        if (alone := by_mode.get(Mode.TARGET_ONLY)) and len(by_mode) > 1
+        if (target_only := by_mode.get(Mode.TARGET_ONLY)) and len(by_mode) > 1
     }
 
 
@@ -76,7 +76,7 @@ def _is_judged(point: Point) -> bool:
 
 
 def print_figures(figures: Figures, console: Console) -> None:
-    """Print a table of each kind that there is."""
+    """Print a table of each kind with rows."""
     for table in _tables(figures):
         if table.rows:
             console.print(table)
@@ -84,12 +84,12 @@ def print_figures(figures: Figures, console: Console) -> None:
 
 def _tables(figures: Figures) -> Iterable[Table]:
     yield _table(
-        "what must be the same",
+        "equalities",
         ("", "", "found"),
         [(one.name, "holds" if one.holds else "BROKEN", one.found) for one in figures.checks],
     )
     yield _table(
-        "passes of sessions x tokens",
+        "forward passes of sessions x tokens",
         ("shape", "type", "cache", "attention", "size", "ms", "floor, ms", "times", "waited, ms"),
         [
             (
@@ -108,7 +108,7 @@ def _tables(figures: Figures) -> Iterable[Table]:
     )
     yield _table(
         "encoding a window",
-        ("shape", "type", "at once", "ms per window"),
+        ("shape", "type", "batch", "ms per window"),
         [(one.shape, one.dtype, str(one.batch), f"{one.window_s * 1e3:.2f}") for one in figures.encodings],
     )
     yield _table(
@@ -129,8 +129,8 @@ def _tables(figures: Figures) -> Iterable[Table]:
         ],
     )
     yield _table(
-        "choices of float32, random weights",
-        ("shape", "type", "cache", "equal", "of", "error of logits", "median margin", "largest margin lost"),
+        "choices equal to float32's, random weights",
+        ("shape", "type", "cache", "equal", "of", "error of logits", "median margin", "largest lost margin"),
         [
             (
                 one.shape,
@@ -147,7 +147,16 @@ def _tables(figures: Figures) -> Iterable[Table]:
     )
     yield _table(
         "sessions on one target, over gRPC, replay",
-        ("shape", "mode", "sessions", "tokens/s", "of passes", "tokens/pass", "sessions/pass", "texts"),
+        (
+            "shape",
+            "mode",
+            "sessions",
+            "tokens/s",
+            "tokens/s of passes",
+            "tokens/pass",
+            "sessions/pass",
+            "texts",
+        ),
         [
             (
                 one.shape,
@@ -157,7 +166,7 @@ def _tables(figures: Figures) -> Iterable[Table]:
                 f"{one.tokens_per_forward_s:.0f}",
                 f"{one.num_tokens / max(1, one.num_passes):.2f}",
                 f"{one.num_rows / max(1, one.num_forwards):.1f}",
-                f"{one.num_texts - one.num_different} of {one.num_texts} are the target's",
+                f"{one.num_texts - one.num_different} of {one.num_texts} equal the target's",
             )
             for one in figures.carried
         ],

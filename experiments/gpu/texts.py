@@ -1,4 +1,4 @@
-"""Made-up recordings and what is written in them: a replay whose draft is right as often as is asked for."""
+"""Random recordings and texts: a replay whose draft has a given acceptance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import WINDOW_SAMPLES, AudioChunk
 
 OPTIONS = DecodingOptions(language="en", timestamps=False)
-MAX_CONTINUATION = 32  # how far a draft is followed where it leaves the target
+MAX_CONTINUATION = 32  # tokens of a draft after it diverges
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class Texts:
 
     Attributes
     ----------
-    acceptance : share of positions at which the draft goes on as the target does.
-    num_tokens : written in a window; somebody who reads aloud comes to about 100.
+    acceptance : share of positions at which the draft agrees with the target.
+    num_tokens : tokens in a window; read speech has about 100.
     """
 
     num_recordings: int
@@ -37,10 +37,10 @@ class Texts:
         return samples.clip(-32_768, 32_767).astype("<i2").tobytes()
 
     def trace(self, vocabulary: Vocabulary) -> Trace:
-        """Make up what a pair writes in them."""
+        """Return a trace with random texts."""
         return Trace(
-            target="made up",
-            draft="made up",
+            target="random",
+            draft="random",
             target_digest="",
             draft_digest="",
             vocabulary_digest=vocabulary.digest,
@@ -50,19 +50,21 @@ class Texts:
 
     def _decoding(self, number: int, vocabulary: Vocabulary) -> Decoding:
         random = np.random.default_rng((self.seed, number, 1))
-        heard = Recording()
-        heard.append(AudioChunk(0, self.recording(number), is_last=True))
+        recording = Recording()
+        recording.append(AudioChunk(0, self.recording(number), is_last=True))
         written = random.integers(0, vocabulary.end_of_text, self.num_tokens - 1).tolist()
-        alone = random.integers(0, vocabulary.end_of_text, (self.num_tokens, MAX_CONTINUATION)).tolist()
-        departs = random.random(self.num_tokens) >= self.acceptance
+        continuations = random.integers(
+            0, vocabulary.end_of_text, (self.num_tokens, MAX_CONTINUATION)
+        ).tolist()
+        diverges = random.random(self.num_tokens) >= self.acceptance
         return Decoding(
             recording=str(number),
             start_frame=0,
-            audio=window_digest(heard, 0),
+            audio=window_digest(recording, 0),
             prompt=vocabulary.prompt(OPTIONS, OPTIONS.language),
             temperature=0.0,
             tokens=(*written, vocabulary.end_of_text),
             log_probs=(-0.1,) * self.num_tokens,
             margins=(1.0,) * self.num_tokens,
-            divergences={i: tuple(alone[i]) for i in np.flatnonzero(departs).tolist()},
+            divergences={i: tuple(continuations[i]) for i in np.flatnonzero(diverges).tolist()},
         )

@@ -1,4 +1,4 @@
-"""Random weights of true shape, made where they are measured: nothing is downloaded."""
+"""Random weights of published shapes, built on the measured device."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SHAPES = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where things are measured.
+    """The measured device.
 
     Attributes
     ----------
-    is_narrow : whether shapes are cut down, so that a CPU goes through everything in seconds.
+    is_narrow : whether shapes are reduced, so that a CPU needs seconds.
     """
 
     device: torch.device
@@ -38,23 +38,23 @@ class Place:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether there are graphs, streams and Triton's kernels."""
+        """Whether it has CUDA graphs, streams and Triton's kernels."""
         return self.device.type == "cuda"
 
     def tidy(self) -> None:
-        """Free what is no longer used: decoders and their passes know each other, so that they linger."""
+        """Free unused memory: decoders and their passes form reference cycles."""
         gc.collect()
         if self.is_gpu:
             torch.cuda.empty_cache()
 
     def synchronize(self) -> None:
-        """Wait until the device has done all it was asked for."""
+        """Wait until the device is idle."""
         if self.is_gpu:
             torch.cuda.synchronize(self.device)
 
 
 class Weights:
-    """One shape's weights in float32, and the same in other types.
+    """One shape's weights in float32 and other types.
 
     Attributes
     ----------
@@ -74,28 +74,28 @@ class Weights:
 
     @property
     def config(self) -> WhisperConfig:
-        """The shape."""
+        """Configuration of the shape."""
         return self._models["float32"].config
 
     def model_of(self, dtype: str) -> WhisperForConditionalGeneration:
-        """Return them as transformers runs them."""
+        """Return a transformers model in a type."""
         if dtype not in self._models:
             self._models[dtype] = copy.deepcopy(self._models["float32"]).to(getattr(torch, dtype))
         return self._models[dtype]
 
     def on(self, device: str) -> Weights:
-        """Return the same on another device, in float32."""
+        """Return the weights on another device, in float32."""
         there = copy.copy(self)
         there.place = replace(self.place, device=torch.device(device))
         there._models = {"float32": copy.deepcopy(self._models["float32"]).to(device)}
         return there
 
     def checkpoint(self, dtype: str, *, noise: float = 0.0) -> Checkpoint:
-        """Return them as a checkpoint that was loaded in a type; with noise, as a draft that is often right.
+        """Return a checkpoint in a type; with noise, that of a draft that is often right.
 
         Parameters
         ----------
-        noise : relative to the weights.
+        noise : noise relative to the weights.
         """
         model = self.model_of(dtype)
         if noise:
@@ -105,7 +105,7 @@ class Weights:
     def decoder(
         self, dtype: str, num_slots: int, *, cross_cache: str | None = None, has_static_shapes: bool = True
     ) -> CachedDecoder:
-        """Place the decoder in slots."""
+        """Return a decoder with slots."""
         state: dict[str, Tensor] = self.model_of(dtype).state_dict()
         with torch.device("meta"):
             decoder = CachedDecoder(self.config, num_slots)
@@ -115,15 +115,15 @@ class Weights:
         decoder.allocate(has_static_shapes=has_static_shapes, cross_cache_dtype=cross_cache)
         return decoder
 
-    def heard(self, num_windows: int, dtype: str) -> Tensor:
-        """Make up what an encoder gives: windows x positions x d_model."""
+    def encodings(self, num_windows: int, dtype: str) -> Tensor:
+        """Return random encoder outputs: windows x positions x d_model."""
         generator = torch.Generator(self.place.device).manual_seed(self.place.seed)
         size = (num_windows, self.config.max_source_positions, self.config.d_model)
         return torch.randn(size, generator=generator, device=self.place.device).to(getattr(torch, dtype))
 
 
 def _narrow(shape: Shape) -> Shape:
-    """Cut a shape down; what distinguishes it from the others, but for its size, stays."""
+    """Reduce a shape's size; keep what else distinguishes it."""
     return replace(
         shape,
         d_model=64,

@@ -18,7 +18,7 @@ from experiments.gpu.encoding import Encoding
 from experiments.gpu.floor import floor_s
 from experiments.gpu.identity import Check
 from experiments.gpu.passes import Point
-from experiments.gpu.service import Carried
+from experiments.gpu.service import Throughput
 from experiments.gpu.summary import Figures, find_bars, gains
 from experiments.gpu.texts import Texts
 from experiments.gpu.weights import SHAPES, Place, Weights
@@ -46,7 +46,7 @@ def test_the_whole_script_on_narrow_shapes(tmp_path, capsys):
 
 
 def test_a_shape_that_there_is_not(capsys):
-    with pytest.raises(SystemExit, match="There is no shape 'large-v9': choose from large-v3, turbo"):
+    with pytest.raises(SystemExit, match="Unknown shape 'large-v9': choose from large-v3, turbo"):
         gpu(shape=["large-v9"], device="cpu", part=[Part.PASSES])
 
 
@@ -77,8 +77,8 @@ def test_a_floor_counts_what_is_read():
     exact, rounded = (
         floor_s(config, "float16", machine, **size, cross_cache=cache) for cache in (None, "int8")
     )
-    heard = 2 * 4 * 1500 * config.d_model * config.decoder_layers
-    assert exact - rounded == pytest.approx(heard * (2 - 1 - 2 / 32) / 1e9)
+    cross_cache_bytes = 2 * 4 * 1500 * config.d_model * config.decoder_layers
+    assert exact - rounded == pytest.approx(cross_cache_bytes * (2 - 1 - 2 / 32) / 1e9)
     assert floor_s(config, "float32", machine, **size) > 1.9 * exact
 
 
@@ -102,8 +102,8 @@ def point(rows: int, width: int, multiple: float, **changes) -> Point:
     return replace(made, **changes)
 
 
-def carried(mode: Mode, tokens: int, sessions: int = 64) -> Carried:
-    return Carried(
+def carried(mode: Mode, tokens: int, sessions: int = 64) -> Throughput:
+    return Throughput(
         *(
             "large-v3",
             "float16",
