@@ -107,7 +107,7 @@ def benchmark(
 
 
 def cores_used() -> dict[str, list[int]]:
-    """Say which core each process gets; where there is only one, they share it."""
+    """Return the cores of each process; on a single-core machine all share it."""
     first, second = first_two_cores()
     return {
         "target server": [first],

@@ -75,7 +75,7 @@ def schedule(
 
 
 def differences(taken: Iterable[Taken]) -> dict[Arm, list[str]]:
-    """Say where an arm's tokens are not those of target-only, per arm that differs anywhere."""
+    """Describe where an arm's tokens differ from target-only's, per differing arm."""
     taken = list(taken)
     reference: dict[tuple[bool, str], tuple[int, ...]] = {}
     for one in taken:

@@ -28,7 +28,7 @@ SERVERS = "experiments.common.replay"
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What passes cost, and the trace that says what they write: with timestamps only."""
+    """Shape whose cost is replayed, and the trace of the text, with timestamps only."""
 
     shape: str
     dtype: str

@@ -27,7 +27,7 @@ def non_speech_tokens(tokenizer: WhisperTokenizer) -> list[int]:
 def generation_config(
     model: WhisperForConditionalGeneration, tokenizer: WhisperTokenizer, with_cantonese: bool
 ) -> GenerationConfig:
-    """Tell Whisper's generate() what it needs to know of the vocabulary."""
+    """Write what Whisper's generate() must know of the vocabulary."""
 
     def of(name: str) -> int:
         return int(tokenizer.convert_tokens_to_ids(f"<|{name}|>"))

@@ -1,1 +1,1 @@
-"""Is it exact? Every option, with speculation and without, against plain transformers."""
+"""Compare every option, with and without a draft, with plain transformers."""

@@ -1,4 +1,4 @@
-"""``python -m experiments.exactness``: every option, the pair and the target alone against transformers."""
+"""``python -m experiments.exactness``: every option, pairs and target-only against transformers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLUMNS = (
     "skipped",
     "tokens",
     "ties",
-    "= target alone",
+    "= target-only",
     "= transformers",
     "assisted",
 )
@@ -36,40 +36,40 @@ REDUCED_COLUMNS = (
     "row",
     "recordings",
     "tokens compared",
-    "partings",
+    "differences",
     "per thousand",
     "margin there (median, largest)",
-    "recordings unlike float32",
+    "recordings that differ from float32",
 )
 
 
 def exactness(
     markdown: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="Also write the table into this file.")
+        Path | None, typer.Option(dir_okay=False, help="File of the table in Markdown.")
     ] = None,
     dtype: Annotated[
-        str, typer.Option(help="float32, or what happens in bfloat16, float16 or int8 instead.")
+        str, typer.Option(help="float32, or bfloat16, float16 or int8 to report its differences.")
     ] = "float32",
-    only: Annotated[str, typer.Option(help="Only rows with this in their name.")] = "",
+    only: Annotated[str, typer.Option(help="Only rows whose name contains this.")] = "",
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
     check: Check = False,
 ) -> None:
-    """Decode random-weight checkpoints under every option, and compare token for token.
+    """Decode random-weight checkpoints under every option and compare the tokens.
 
-    Each row is decoded by the target alone, by four pairs in four modes, by plain transformers and by its
-    assisted generation. Exits with 1 if any text of ours differs. In reduced precision the pairs are compared
-    with the target alone, and it is reported how often they part and how close the choice was there.
+    Each row is decoded by target-only, by four pairs in four modes, by plain transformers and by its assisted
+    generation. Exits with 1 if any of our texts differs. In reduced precision the pairs are compared with
+    target-only; the report shows how often they differ, and how close the choice was.
     """
     logging.set_verbosity_error()
     console = open_console()
     if dtype not in DTYPES:
-        sys.exit(f"experiments.exactness: there is no dtype '{dtype}': choose one of {', '.join(DTYPES)}.")
+        sys.exit(f"experiments.exactness: unknown dtype '{dtype}': choose one of {', '.join(DTYPES)}.")
     if dtype != "float32":
         if check:
             sys.exit("experiments.exactness: the bars hold in float32; leave --check out.")
-        # Not those of true shape: a billion weights in reduced precision take a CPU too long.
+        # Without true shapes: a billion weights in reduced precision take a CPU too long.
         chosen = [row for row in rows(quick, seed, only) if "true shapes" not in row.name]
         in_reduced_precision(dtype, chosen, json, markdown, console)
         return
@@ -96,10 +96,10 @@ def in_reduced_precision(
     markdown: Path | None,
     console: Console,
 ) -> None:
-    """Report what reduced precision does."""
+    """Report the differences of reduced precision."""
     results = decoded(partial(in_reduced, dtype=dtype), chosen, console)
     lines = [reduced_cells(result) for result in [*results, added_up(results)]]
-    table = Table(*REDUCED_COLUMNS, title=f"{dtype}, CPU: pairs against the target alone")
+    table = Table(*REDUCED_COLUMNS, title=f"{dtype}, CPU: pairs against target-only")
     for line in lines:
         table.add_row(*line)
     console.print(table)
@@ -121,7 +121,7 @@ def added_up(results: Sequence[Reduced]) -> Reduced:
 
 
 def reduced_cells(result: Reduced) -> list[str]:
-    """Lay a row out for the table."""
+    """Return the cells of a row."""
     known = [margin for margin in result.margins if margin == margin]
     return [
         result.name,
@@ -135,12 +135,12 @@ def reduced_cells(result: Reduced) -> list[str]:
 
 
 def is_broken(result: Result) -> bool:
-    """Whether a text of ours differs."""
+    """Return whether one of our texts differs."""
     return bool(result.split_differences or result.oracle_differences)
 
 
 def bars_of(results: Sequence[Result], *, is_whole: bool) -> list[Bar]:
-    """Hold the matrix against what is promised."""
+    """Return the bars of the matrix."""
     split = sum(len(result.split_differences) for result in results)
     oracle = sum(len(result.oracle_differences) for result in results)
     decoded_windows = sum(result.attempts for result in results)
@@ -155,7 +155,7 @@ def bars_of(results: Sequence[Result], *, is_whole: bool) -> list[Bar]:
 
 
 def cells(result: Result) -> list[str]:
-    """Lay a row out for the table."""
+    """Return the cells of a row."""
     return [
         result.name,
         str(result.windows),
@@ -170,7 +170,7 @@ def cells(result: Result) -> list[str]:
 
 
 def table_of(results: Sequence[Result]) -> Table:
-    """Draw the matrix."""
+    """Return the matrix as a table."""
     table = Table(*COLUMNS, title="Exactness, float32, CPU")
     for result in results:
         table.add_row(*cells(result))
@@ -178,12 +178,12 @@ def table_of(results: Sequence[Result]) -> Table:
 
 
 def to_markdown(results: Sequence[Result]) -> str:
-    """Write the matrix as a table."""
+    """Return the matrix in Markdown."""
     return markdown_table([COLUMNS, *map(cells, results)])
 
 
 def markdown_table(lines: Sequence[Sequence[str]]) -> str:
-    """Write lines, the first of which names the columns, as a table."""
+    """Return lines as a Markdown table; the first names the columns."""
     ruled = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
     return "".join(f"| {' | '.join(line)} |\n" for line in ruled)
 

@@ -1,4 +1,4 @@
-"""What the identity promise is proved on: checkpoints under every option, each where it binds."""
+"""Cases of the identity promise: checkpoints under every option that has an effect on them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ FALLBACK = replace(EN40, temperatures=(0.0, 0.4, 0.8))
 
 @dataclass(frozen=True, eq=False)  # options hold a mapping, which has no hash
 class Case:
-    """One checkpoint under one set of options, and the lengths of the recordings it transcribes.
+    """A checkpoint, options, and the lengths of recordings.
 
     ``end_logit`` is added to the logit of end-of-text and ``time_logit`` to those of timestamps: random
     weights alone would hardly ever end a window. ``own_language`` is what its generation config names.
-    ``drafts`` are of :data:`experiments.exactness.prepared.DRAFTS`, one for each mode; ``assisted`` tells
-    whether there is memory and time for transformers' assisted generation too.
+    ``drafts`` are of :data:`experiments.exactness.prepared.DRAFTS`, one for each mode. ``assisted``: whether
+    there is memory and time for transformers' assisted generation too.
     """
 
     name: str

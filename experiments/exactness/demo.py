@@ -1,12 +1,12 @@
-"""The bundled pair in the matrix: trained weights, real speech, and the acceptance that comes of them."""
+"""The demo pair in the matrix: trained weights, real speech and real acceptance."""
 
 from __future__ import annotations
 
 from transformers import WhisperForConditionalGeneration
 
 from experiments.common.audio.samples import load_samples
+from experiments.exactness.caching_encoder import with_cached_encoder
 from experiments.exactness.prepared import Prepared
-from experiments.exactness.remembering import heard_once
 from specwhisper.model.checkpoint import Checkpoint, load_checkpoint, resolve
 from specwhisper.options import DecodingOptions
 
@@ -21,7 +21,7 @@ class DemoPair(Prepared):
         self.drafts = (TINY, DISTIL, TINY, DISTIL)
         self.options, self.assisted = options, True
         self.model = WhisperForConditionalGeneration.from_pretrained(resolve(TARGET)).float().eval()
-        self.checkpoint = heard_once(load_checkpoint(TARGET))
+        self.checkpoint = with_cached_encoder(load_checkpoint(TARGET))
         assert self.checkpoint.tokenizer is not None
         self.tokenizer = self.checkpoint.tokenizer
         self.tokens = list(self.checkpoint.vocabulary.tokens)
@@ -33,7 +33,7 @@ class DemoPair(Prepared):
     def draft_checkpoint(self, kind: str) -> Checkpoint:
         """Load a draft by its name."""
         if kind not in self._drafts:
-            self._drafts[kind] = heard_once(load_checkpoint(kind))
+            self._drafts[kind] = with_cached_encoder(load_checkpoint(kind))
         return self._drafts[kind]
 
     @property

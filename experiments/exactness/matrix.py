@@ -18,14 +18,14 @@ SPLITS = ((Mode.FULL, 4), (Mode.ONE_PROCESS, 7), (Mode.PIPELINED, 3), (Mode.SYNC
 
 @dataclass
 class Result:
-    """What came of a row.
+    """Result of a row.
 
     Attributes
     ----------
     windows, skipped, attempts : of the reference: kept, skipped as silent, and decodings in all.
     acceptance_rate, num_reused : of the first pair.
     ties : tokens at which the reference itself was undecided; ours goes on from its choice.
-    split_differences : of the pair from the target alone; ``oracle_differences``, of both from transformers.
+    split_differences : pairs against target-only; ``oracle_differences`` : both against transformers.
     assisted : "same", "differs", or what transformers' assisted generation raises.
     """
 
@@ -71,7 +71,7 @@ def run_row(name: str, made: Prepared, num_slots: int) -> Result:
 
 
 def unlike(texts: Sequence[Transcription], expected: Sequence[Transcription]) -> list[str]:
-    """Say where two decodings of the same recordings part, words and their times included."""
+    """Describe where two decodings of the same recordings differ, with words and their times."""
     found = []
     for i, (ours, theirs) in enumerate(zip(texts, expected, strict=True)):
         if ours.window_tokens != theirs.window_tokens:
@@ -82,7 +82,7 @@ def unlike(texts: Sequence[Transcription], expected: Sequence[Transcription]) ->
 
 
 def run_assisted(made: Prepared, oracles: Sequence[OracleText]) -> str:
-    """Let transformers' own assisted generation do the same."""
+    """Run transformers' assisted generation and compare it with the oracle."""
     try:
         texts = [
             made.oracle(pcm, options, made.assistant)
@@ -97,12 +97,12 @@ def run_assisted(made: Prepared, oracles: Sequence[OracleText]) -> str:
 
 
 def facts(result: Result) -> dict[str, Any]:
-    """Lay a row out for the JSON."""
+    """Return a row as JSON values."""
     return {**result.__dict__}
 
 
 def _without_probabilities(text: Transcription) -> list[tuple[Any, ...]]:
-    """Leave out what a wider pass may round differently in its last digits."""
+    """Return segments without probabilities, whose last digits depend on the width of a forward pass."""
     return [
         (s.start_s, s.end_s, s.tokens, [(w.start_s, w.end_s, w.text) for w in s.words]) for s in text.segments
     ]

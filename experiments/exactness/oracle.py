@@ -1,4 +1,4 @@
-"""What plain ``transformers`` writes: the reference that every mode of ours must equal, token for token."""
+"""The oracle: plain ``transformers``, whose tokens every mode of ours must equal."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class OracleWindow:
 
 @dataclass(frozen=True)
 class OracleSegment:
-    """A segment; ``ends_s`` tells when each token ends in the recording, where word times were asked for."""
+    """A segment; ``ends_s`` are the ends of its tokens, if word times were requested."""
 
     start_s: float
     end_s: float
@@ -72,11 +72,11 @@ class OracleSegment:
 
 @dataclass(frozen=True)
 class OracleText:
-    """What transformers makes of a recording.
+    """Transformers' result of a recording.
 
     Attributes
     ----------
-    num_skipped : windows in which it heard nothing.
+    num_skipped : windows without speech.
     num_attempts : decodings in all, failed ones included.
     language_probs : by code, where the language was detected.
     """
@@ -98,7 +98,7 @@ class TooManyWindows(Exception):
 
 
 class _Watch(LogitsProcessor):
-    """Stands behind Whisper's own processors and notes how clear each choice is; changes nothing.
+    """Runs after Whisper's own processors and records the margin of each choice; changes nothing.
 
     ``attempts`` are those of the open window, each a list of margins.
     """
@@ -189,7 +189,7 @@ class _Watch(LogitsProcessor):
             yield
 
     def draw(self, seed: int, probs: torch.Tensor) -> torch.Tensor:
-        """Stand in for ``torch.multinomial``: draw with our noise, and tell how clear that was."""
+        """Replace ``torch.multinomial``: draw with our noise and record the margin."""
         attempt, position = len(self.attempts) - 1, len(self.attempts[-1]) - 1
         window = window_key(seed, self.start_frame * HOP_SAMPLES, attempt)
         noise = gumbel([position_key(window, position)], probs.shape[-1])
@@ -293,7 +293,7 @@ def differences(
 
 
 def _unlike_probabilities(text: Transcription, expected: OracleText) -> Iterator[str]:
-    """Compare what transformers tells of a language and judges windows by."""
+    """Compare language probabilities, and the values by which windows are judged."""
     theirs = expected.language_probs
     if theirs.keys() != text.language_probs.keys() or any(
         abs(text.language_probs[code] - prob) > PROB_STEP for code, prob in theirs.items()
@@ -316,9 +316,9 @@ def _word_differences(ours: Segment, theirs: OracleSegment, tokenizer: WhisperTo
     found, at = [], 0
     for word in ours.words:
         start = at
-        while at < len(spoken) and word.text != _said(tokenizer, theirs, spoken[start:at]):
+        while at < len(spoken) and word.text != _decode(tokenizer, theirs, spoken[start:at]):
             at += 1
-        if word.text != _said(tokenizer, theirs, spoken[start:at]):
+        if word.text != _decode(tokenizer, theirs, spoken[start:at]):
             return [f"word {word.text!r} is not in {theirs}"]
         first, last = spoken[start], spoken[at - 1]
         start_s = theirs.ends_s[first - 1] if first else theirs.start_s
@@ -329,7 +329,7 @@ def _word_differences(ours: Segment, theirs: OracleSegment, tokenizer: WhisperTo
     return found
 
 
-def _said(tokenizer: WhisperTokenizer, segment: OracleSegment, places: Sequence[int]) -> str:
+def _decode(tokenizer: WhisperTokenizer, segment: OracleSegment, places: Sequence[int]) -> str:
     ids = [segment.tokens[i] for i in places]
     return str(tokenizer.decode(ids, clean_up_tokenization_spaces=False)) if ids else ""
 
@@ -344,7 +344,7 @@ def assert_equal(
 
 
 def _features(pcm: bytes, num_mel_bins: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what transformers hears, and which of its frames hold audio."""
+    """Return transformers' input features and the mask of frames with audio."""
     samples = np.frombuffer(pcm, "<i2").astype(np.float32) / 32768
     is_long = len(samples) > WINDOW_SAMPLES
     extractor = WhisperFeatureExtractor(feature_size=num_mel_bins)
@@ -356,7 +356,7 @@ def _features(pcm: bytes, num_mel_bins: int) -> tuple[torch.Tensor, torch.Tensor
 
 
 def _prompt(options: DecodingOptions, tokenizer: WhisperTokenizer | None) -> dict[str, Any]:
-    """Say a prompt as transformers takes it; hotwords are one that is carried."""
+    """Return a prompt as transformers' arguments; hotwords are a carried prompt."""
     text = options.initial_prompt or options.hotwords
     if not text or tokenizer is None:
         return {}

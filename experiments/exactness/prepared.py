@@ -1,4 +1,4 @@
-"""A case with its models in memory: target, drafts of every quality, and what transformers writes."""
+"""A prepared case: target, drafts of every quality, and the oracle's text."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from transformers import WhisperForConditionalGeneration
 
 from experiments.common.models.checkpoints import Shape, build_model, build_tokenizer, perturbed, with_noise
 from experiments.common.models.published import PUBLISHED
+from experiments.exactness.caching_encoder import with_cached_encoder
 from experiments.exactness.cases import Case
 from experiments.exactness.oracle import OracleText, transcribe
-from experiments.exactness.remembering import heard_once
 from experiments.exactness.steering import Steered
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.scan import log_mel_max
@@ -49,8 +49,8 @@ class Prepared:
         self.tokenizer = build_tokenizer(case.shape)
         self.options = case.options
         self.pcms = tuple(recording(case.shape.seed, length_s) for length_s in case.lengths_s)
-        self._suppress_what_it_likes()
-        self.checkpoint = heard_once(
+        self._suppress_frequent_tokens()
+        self.checkpoint = with_cached_encoder(
             checkpoint_from_model(self.model, self.tokens, name=case.name, tokenizer=self.tokenizer)
         )
         self._drafts: dict[str, Checkpoint] = {"itself": self.checkpoint}
@@ -85,21 +85,21 @@ class Prepared:
     def oracle(
         self, pcm: bytes, options: DecodingOptions, assistant: WhisperForConditionalGeneration | None = None
     ) -> OracleText:
-        """Say what transformers writes, plainly or with an assistant."""
+        """Return transformers' text, plain or with an assistant."""
         helped = {"assistant_model": assistant} if assistant is not None else {}
         return transcribe(self.model, pcm, options, tokenizer=self.tokenizer, **helped)
 
-    def _suppress_what_it_likes(self) -> None:
-        """Forbid what the model says first, then what it says most, so that both lists bind."""
+    def _suppress_frequent_tokens(self) -> None:
+        """Suppress the model's first and its most frequent token, so that both lists have an effect."""
         generation = self.model.generation_config
         end = generation.eos_token_id
-        first = next(iter(self._said()), end)
+        first = next(iter(self._tokens()), end)
         generation.begin_suppress_tokens = [*generation.begin_suppress_tokens, first]
-        text = [token for token in self._said() if token < end and token != first]
+        text = [token for token in self._tokens() if token < end and token != first]
         often = {max(text, key=text.count)} if text else set()
         generation.suppress_tokens = sorted({*generation.suppress_tokens, *often})
 
-    def _said(self) -> list[int]:
+    def _tokens(self) -> list[int]:
         windows = self.oracle(self.pcms[-1], self.options).windows
         return [token for window in windows for token in window.tokens]
 
@@ -120,7 +120,7 @@ class Prepared:
         """Return a draft as it comes."""
         if kind not in self._drafts:
             make = partial(_published, kind) if kind in PUBLISHED else getattr(self, f"_{kind}")
-            self._drafts[kind] = heard_once(make())
+            self._drafts[kind] = with_cached_encoder(make())
         return self._drafts[kind]
 
     def _noisy(self) -> Checkpoint:
@@ -133,9 +133,9 @@ class Prepared:
         state = self.model.state_dict()
         fitting = {key: value for key, value in state.items() if value.shape == model.state_dict()[key].shape}
         model.load_state_dict(fitting, strict=False)
-        heard = state["model.encoder.conv1.weight"].permute(2, 0, 1)  # taps x channels x mel bins
+        taps = state["model.encoder.conv1.weight"].permute(2, 0, 1)  # taps x channels x mel bins
         bins, theirs_bins = model.config.num_mel_bins, self.model.config.num_mel_bins
-        resampled = nn.functional.interpolate(heard, bins, mode="linear") * theirs_bins / bins
+        resampled = nn.functional.interpolate(taps, bins, mode="linear") * theirs_bins / bins
         model.model.encoder.conv1.weight.data = resampled.permute(1, 2, 0).contiguous()
         rows = torch.tensor([theirs.get(token, 0) for token in tokens])
         model.model.decoder.embed_tokens.weight.data = state["model.decoder.embed_tokens.weight"][rows]

@@ -1,4 +1,4 @@
-"""The matrix in reduced precision: how often a wider pass rounds differently, and how close a call it was."""
+"""The matrix in reduced precision: how often wider passes round differently, and at which margins."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import torch
 
+from experiments.exactness.caching_encoder import with_cached_encoder
 from experiments.exactness.matrix import SPLITS
 from experiments.exactness.prepared import Prepared
-from experiments.exactness.remembering import heard_once
 from experiments.exactness.wrapping import Wrapping
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
@@ -48,7 +48,7 @@ class Noting(Wrapping):
 
 @dataclass
 class Reduced:
-    """What reduced precision does to a row.
+    """Differences of a row in reduced precision.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ def run_reduced(name: str, made: Prepared, num_slots: int, dtype: str) -> Reduce
     is_int8 = dtype == "int8"
     model = copy.deepcopy(made.model).to(torch.float32 if is_int8 else getattr(torch, dtype))
     checkpoint = checkpoint_from_model(model, made.tokens, name=made.name, tokenizer=made.tokenizer)
-    checkpoint = heard_once(rounded(checkpoint) if is_int8 else checkpoint)
+    checkpoint = with_cached_encoder(rounded(checkpoint) if is_int8 else checkpoint)
     pcms, options = made.pcms, made.recording_options  # transformers is not asked
     target = Noting(WhisperModel(checkpoint, num_slots))
     alone = OneProcess(target).transcribe(pcms, options)

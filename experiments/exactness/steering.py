@@ -1,4 +1,4 @@
-"""At a tie two correct programs may part for ever: this makes ours continue from the oracle's token there."""
+"""Continue from the oracle's token at its ties, where two correct programs may diverge for good."""
 
 from __future__ import annotations
 

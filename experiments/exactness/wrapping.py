@@ -1,4 +1,4 @@
-"""A model around another one, which knows where in which recording each slot is."""
+"""A model that wraps another one and knows the window of each slot."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from specwhisper.model.model import Model
 
 
 class Wrapping:
-    """Passes everything on but :meth:`score`, which is left to its heirs.
+    """Forwards every method but :meth:`score`, which subclasses define.
 
     ``_places`` has for each slot the samples of its recording and the first frame of its window.
     """
@@ -22,6 +22,6 @@ class Wrapping:
         self._places: list[tuple[int, int]] = [(0, 0)] * model.num_slots
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Encode, and note where the slot is."""
+        """Encode and record the slot's window."""
         self._places[slot] = (recording.received_samples, start_frame)
         self._model.encode(slot, recording, start_frame)

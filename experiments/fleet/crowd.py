@@ -26,7 +26,7 @@ OPTIONS = DecodingOptions(language="en", log_mel_max=LOG_MEL_MAX)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one client received.
+    """Updates of one client.
 
     Attributes
     ----------

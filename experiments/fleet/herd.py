@@ -19,7 +19,7 @@ NUM_OVER = 3  # sessions beyond the last slot, in every second crowd
 
 @dataclass(frozen=True, slots=True)
 class Herded:
-    """What became of sessions that opened at once.
+    """Outcome of sessions that opened at once.
 
     Attributes
     ----------

@@ -33,7 +33,7 @@ POLL_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """What became of sessions whose draft engine hung.
+    """Outcome of sessions whose draft engine hung.
 
     Attributes
     ----------

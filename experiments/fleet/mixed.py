@@ -1,4 +1,4 @@
-"""Targets of different weights behind one draft server: sessions stay with the weights they began on."""
+"""Targets with different weights at one draft server: sessions keep the weights of their start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IN_SEQUENCE, AT_ONCE, NUM_MOVED = 12, 4, 3
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """What became of sessions in a mixed fleet.
+    """Outcome of sessions in a mixed fleet.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ MIXTURES: list[Mixture] = [each for each in product(Version, repeat=3) if Versio
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """What became of sessions in mixtures of two releases.
+    """Outcome of sessions in mixtures of two releases.
 
     Attributes
     ----------

@@ -18,7 +18,7 @@ RESET_EVERY_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What became of sessions whose targets were lost while they opened.
+    """Outcome of sessions whose targets were lost while they opened.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ DRAIN_TIMEOUT_S = 60.0  # sessions of the last old target have no other to go to
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """What became of sessions while all targets were replaced.
+    """Outcome of sessions while all targets were replaced.
 
     Attributes
     ----------

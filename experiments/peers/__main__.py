@@ -39,7 +39,7 @@ QUICK_ROUNDS, QUICK_SHAPE = 2, "base"
 
 def peers(
     part: Annotated[
-        list[Part] | None, typer.Option(help="What to measure; repeat for more. [default: all]")
+        list[Part] | None, typer.Option(help="Part to measure; repeat for more. [default: all]")
     ] = None,
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",

@@ -38,7 +38,7 @@ class System(StrEnum):
 
 OURS = (System.TARGET_ONLY, System.ONE_PROCESS, System.ONE_PROCESS_DISTIL, System.ONE_PROCESS_BATCHED)
 OURS_OF_SHAPE = (System.TARGET_ONLY, System.ONE_PROCESS)  # replay has one draft, and windows one by one
-# Assisted generation with random weights agrees on nothing; a batch in lock step cannot be told when each of
+# Assisted generation with random weights agrees on nothing; a batch in lock step does not report when each of
 # its windows ends.
 NOT_ON_SHAPES = (System.ASSISTED, System.FASTER_WHISPER_BATCHED)
 FLOAT32, INT8 = "float32", "int8"
@@ -138,7 +138,7 @@ def all_arms(parts: Sequence[Part], *, quick: bool = False) -> tuple[list[Arm], 
 
 
 def _timestamps(part: Part, system: System) -> tuple[bool, ...]:
-    """Say with and without which timestamps a system runs; assisted generation is wrong with them."""
+    """Return whether a system runs with or without timestamps; assisted generation is wrong with them."""
     if part is Part.DEMO:
         return (False,) if system is System.ASSISTED else (True, False)
     is_known = system in OURS_OF_SHAPE if system.is_ours else system not in NOT_ON_SHAPES

@@ -127,7 +127,7 @@ class FasterWhisperPeer:
 
 
 def max_new_tokens(num_tokens: int) -> int:
-    """Say what to ask for to get so many tokens: CTranslate2 halves the length that it is given.
+    """Return the length to request for so many tokens: CTranslate2 halves its argument.
 
     It writes min(length / 2, length - prompt) tokens, where length is the prompt and what is asked for.
     """

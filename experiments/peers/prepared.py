@@ -23,7 +23,7 @@ DRAFT_SHAPE = "tiny"
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """One target in the formats that the arms need; those that nobody needs are not there.
+    """One target in the formats that the chosen arms need.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What the arms wrote: error rates, and where ours is not what it promises."""
+"""Texts of the arms: error rates, and broken promises of ours."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def word_error_rates(
 
 
 def differences(summaries: Mapping[Arm, Summary], pieces: Sequence[Piece]) -> tuple[list[str], list[str]]:
-    """Say what is wrong, and what is only worth a note.
+    """Return what is wrong, and what is only a note.
 
     It is wrong when ours in float32 is not our target's own text, or when a peer wrote another number of
     tokens than it was asked for. In reduced precision a pass over several tokens may round differently.

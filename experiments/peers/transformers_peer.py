@@ -22,7 +22,7 @@ class TransformersPeer(Generating):
         super().__init__(Models(target, draft=assistant, assistant=assistant, gamma=None))
 
     def run(self, system: System, samples: Sequence[Sample], timestamps: bool) -> Run:
-        """Transcribe recordings, one after the other; here features are on the clock, as everybody's are."""
+        """Transcribe recordings in turn; features count as time, as for every system."""
         started_s = time.perf_counter()
         is_assisted = system is System.ASSISTED
         tokens = tuple(self.transcribe(sample, timestamps, is_assisted).tokens for sample in samples)

@@ -103,7 +103,7 @@ class Workers:
         return self._hosts[library].call("ask", key, self._builder(library, arm), method, *arguments)
 
     def _builder(self, library: str, arm: Arm) -> Callable[[], Any]:
-        """Say how a library loads an arm's models."""
+        """Return how a library loads an arm's models."""
         work, weights, gamma = self._work, self._work.weights[arm.part], self._work.gamma
         match library, arm.part:
             case "transformers", part:

@@ -1,1 +1,1 @@
-"""What servers promise in time and memory: cancels, floods, slow readers, bombs, stops and faults."""
+"""Promises of servers in time and memory: cancels, floods, slow readers, bombs, stops and faults."""

@@ -1,4 +1,4 @@
-"""``python -m experiments.promises``: what servers promise in time and memory, measured on real processes."""
+"""``python -m experiments.promises``: promises of servers in time and memory, on real processes."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper_draft_server.config import DraftConfig
 
 PROCESSES = {"OMP_NUM_THREADS": "1"}
-IDLE_S, MAX_AUDIO_S = ServingOptions().idle_timeout_s, DraftConfig().max_audio_s  # what servers do by default
+IDLE_S, MAX_AUDIO_S = ServingOptions().idle_timeout_s, DraftConfig().max_audio_s  # the servers' defaults
 
 
 class Promise(StrEnum):
-    """What is measured."""
+    """The measured promises."""
 
     CANCEL = "cancel"
     FLOOD = "flood"
@@ -56,9 +56,9 @@ class Promise(StrEnum):
     FAR = "far-targets"
 
 
-# --quick measures the first beside all others, since it only waits, and those of wide bars side by side.
+# --quick runs the first beside all others, since it only waits, and those with wide bars in parallel.
 WAITING = (Promise.FAR,)
-PATIENT = (
+IN_PARALLEL = (
     Promise.RESETS,
     Promise.BOMBS,
     Promise.STOPS,
@@ -67,26 +67,26 @@ PATIENT = (
     Promise.HANDSHAKES,
 )
 
-Measured = tuple[list[Bar], Any, list[str]]  # bars, figures, and what was wrong
+Measured = tuple[list[Bar], Any, list[str]]  # bars, figures, violations
 Show = Callable[[list[Promise], list[Measured | BaseException]], None]
 
 
 def promises(
     only: Annotated[
-        list[Promise] | None, typer.Option(help="This promise; repeat for more. [default: all]")
+        list[Promise] | None, typer.Option(help="Promise; repeat for more. [default: all]")
     ] = None,
     seed: Seed = 0,
     quick: Quick = False,
     json: JsonFile = None,
     check: Check = False,
 ) -> None:
-    """Measure what servers promise to clients that leave, flood, do not read or send bombs, and in faults.
+    """Measure promises to clients that leave, flood, do not read or send bombs, and under faults.
 
-    Servers are real processes whose models are scripted. Exits with 1 if a text is wrong or a promise
-    could not be measured; the figures of the others are written all the same.
+    Servers are real processes with scripted models. Exits with 1 if a text is wrong or a promise could not be
+    measured; the figures of the others are written all the same.
     """
     os.environ |= PROCESSES
-    freeze_loaded()  # a collection of all that is loaded would be taken for a server's delay
+    freeze_loaded()  # a garbage collection of loaded modules would count as a server's delay
     console = open_console()
     bars: list[Bar] = []
     wrong: list[str] = []
@@ -94,7 +94,7 @@ def promises(
 
     def show(group: list[Promise], measured: list[Measured | BaseException]) -> None:
         for promise, outcome in zip(group, measured, strict=True):
-            if isinstance(outcome, BaseException):  # what the others measure is worth having
+            if isinstance(outcome, BaseException):  # the other promises are still measured
                 console.print("".join(format_exception(outcome)), highlight=False, markup=False)
                 wrong.append(f"{promise}: {type(outcome).__name__}: {outcome}")
                 continue
@@ -114,15 +114,17 @@ def promises(
 
 
 def in_groups(wanted: list[Promise], *, quick: bool) -> list[list[Promise]]:
-    """Return the promises that are measured beside all others, then those that are side by side."""
+    """Return the promises beside all others, those in parallel, then single ones."""
     if not quick:
         return [[], *([promise] for promise in wanted)]
-    waiting, patient = ([promise for promise in wanted if promise in some] for some in (WAITING, PATIENT))
-    return [waiting, patient, *([promise] for promise in wanted if promise not in WAITING + PATIENT)]
+    waiting, parallel = (
+        [promise for promise in wanted if promise in some] for some in (WAITING, IN_PARALLEL)
+    )
+    return [waiting, parallel, *([promise] for promise in wanted if promise not in WAITING + IN_PARALLEL)]
 
 
 async def _measure(wanted: list[Promise], folder: Path, seed: int, show: Show, *, quick: bool) -> None:
-    """Measure each promise in a folder of its own; show an error in place of what it prevented."""
+    """Measure each promise in its own folder; show its error if it fails."""
 
     def measured(group: list[Promise]) -> asyncio.Future[list[Measured | BaseException]]:
         measures = []
@@ -139,7 +141,7 @@ async def _measure(wanted: list[Promise], folder: Path, seed: int, show: Show, *
 
 
 def all_measures(folder: Path, seed: int, *, quick: bool) -> dict[Promise, Callable[[], Awaitable[Measured]]]:
-    """Return what measures each promise, and how often."""
+    """Return the measurement of each promise, with its number of rounds."""
     return {
         Promise.CANCEL: partial(_cancel, 1 if quick else 20),
         Promise.FLOOD: partial(_flood, 3 if quick else 15, folder),

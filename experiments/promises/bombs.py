@@ -1,4 +1,4 @@
-"""Small files that hold very much, sent to ``Recognize``: they are refused, in little memory."""
+"""Small files with hours of audio, sent to ``Recognize``: they are refused in little memory."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ KINDS: dict[str, Callable[[float], bytes]] = {
 
 @dataclass(frozen=True, slots=True)
 class Bomb:
-    """What came of one bomb.
+    """Outcome of one bomb.
 
     Attributes
     ----------
-    max_audio_s : that the server takes of a recording.
-    growth_bytes : of the draft server's resident memory, from before it to its height.
+    max_audio_s : longest recording that the server accepts.
+    growth_bytes : growth of the draft server's resident memory to its peak.
     """
 
     kind: str
@@ -46,7 +46,7 @@ async def measure_bombs(max_audio_s: float, times_longer: float, rounds: int) ->
 
     Parameters
     ----------
-    times_longer : than is allowed; what they make must still be a message.
+    times_longer : length relative to the limit; the file must still fit into a message.
     """
     found = []
     async with running_pair((TargetSettings(), Behaviour()), max_audio_s=max_audio_s) as pair:
@@ -69,7 +69,7 @@ async def measure_bombs(max_audio_s: float, times_longer: float, rounds: int) ->
 
 
 def bars(bombs: list[Bomb]) -> list[Bar]:
-    """Hold the growth against the bar."""
+    """Return the bars."""
     most = max(bombs, key=lambda bomb: bomb.growth_bytes)
     num_taken = sum(not bomb.is_refused for bomb in bombs)
     return [

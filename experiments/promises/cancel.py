@@ -1,4 +1,4 @@
-"""From the moment at which a client leaves until nothing is held for it any more."""
+"""Time from a client's leaving until servers hold nothing for it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ LONG_S = 600.0
 NUM_QUEUED = 6
 STANDS_STILL_S = 0.5
 TARGET = TargetSettings(max_sessions=NUM_SLOTS, pass_ms=PASS_MS)
-QUICK_TARGET = TargetSettings(max_sessions=NUM_SLOTS)  # has soon filled what lies between it and its client
-NOBODY = (0, 0, 0)
+QUICK_TARGET = TargetSettings(max_sessions=NUM_SLOTS)  # soon fills the buffers before its client
+NOTHING_HELD = (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """How long it took, by where the client was when it left."""
+    """Times to free a session, by its state when the client left."""
 
     where: str
     took_s: tuple[float, ...]
@@ -41,7 +41,7 @@ class Freed:
 
 
 async def measure_cancel(rounds: int) -> list[Freed]:
-    """Leave at every place so many times."""
+    """Leave in every state ``rounds`` times."""
     leave = {
         "queue": _in_queue,
         "encode": _in_encode,
@@ -66,10 +66,10 @@ async def measure_cancel(rounds: int) -> list[Freed]:
 
 
 def bars(freed: list[Freed]) -> list[Bar]:
-    """Hold each place against the bar."""
+    """Return a bar for each state."""
     return [
         Bar(
-            f"free behind a cancel ({one.where}), s",
+            f"free after a cancel ({one.where}), s",
             one.longest_s,
             MAX_FREE_S,
             f"{one.longest_s:.2f} at most of {len(one.took_s)}",
@@ -79,7 +79,7 @@ def bars(freed: list[Freed]) -> list[Bar]:
 
 
 async def _in_queue(pair: Pair) -> float:
-    """Sessions are opened between two passes of those that are there."""
+    """Cancel sessions that open between two forward passes of others."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(bare_call(pair.draft.address, Mode.TARGET_ONLY, length_s=LONG_S))
         await until(pair.targets[0], "is_scoring")
@@ -126,24 +126,24 @@ async def _drop_the_socket(pair: Pair) -> float:
             await until(pair.targets[0], "is_scoring")
             proxy.upstream = None
             proxy.reset()
-            return await pair.wait_held(NOBODY)
+            return await pair.wait_held(NOTHING_HELD)
 
 
 async def _kill_the_client(pair: Pair) -> float:
     client = ForkedServer(serve_client, pair.draft.address)
     await until(pair.targets[0], "is_scoring")
     await client.kill()
-    return await pair.wait_held(NOBODY)
+    return await pair.wait_held(NOTHING_HELD)
 
 
 async def serve_client(address: str, probes: Probes) -> None:
-    """Have a recording transcribed, and stay; in a process."""
+    """Send a recording and keep the call open, in a process."""
     async with bare_call(address, Mode.FULL, length_s=LENGTH_S):
         await asyncio.Event().wait()
 
 
 async def _stands_still(target: ForkedServer) -> None:
-    """Wait until the model has had nothing to do for a while: all that may wait does."""
+    """Wait until the model has been idle for a while: every buffer is full."""
     since_s = monotonic()
     while monotonic() - since_s < STANDS_STILL_S:
         if any((await target.probe("is_scoring", "is_encoding")).values()):
@@ -151,7 +151,7 @@ async def _stands_still(target: ForkedServer) -> None:
         await asyncio.sleep(POLL_S)
 
 
-async def _cancelled(pair: Pair, *calls: Any, most: tuple[int, ...] = NOBODY) -> float:
+async def _cancelled(pair: Pair, *calls: Any, most: tuple[int, ...] = NOTHING_HELD) -> float:
     for call in calls:
         call.cancel()
     return await pair.wait_held(most)

@@ -1,4 +1,4 @@
-"""Targets that are seconds away: sessions open on them, and go on, as on those that are near."""
+"""Targets that are seconds away: sessions open and run as on near ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.common.network.proxy import Proxy
 from experiments.common.serve_scripted import DraftSettings, serve_draft, serve_target
 from experiments.common.servers.forked import ForkedServer
 from experiments.promises.servers import TARGET
-from experiments.promises.sessions import said_wrong
+from experiments.promises.sessions import violations_of
 from specwhisper.types import Mode
 
 ROUND_TRIP_S = 6.0
@@ -24,12 +24,12 @@ MODES = (Mode.TARGET_ONLY, Mode.FULL)
 
 @dataclass(frozen=True, slots=True)
 class Far:
-    """What came of sessions whose target was far away.
+    """Outcome of sessions with a distant target.
 
     Attributes
     ----------
-    longest_s : that a session took from its beginning to its end.
-    wrong : what was wrong with those that failed, or whose text is not the target's.
+    longest_s : longest duration of a session.
+    wrong : violations of sessions that failed or wrote another text.
     """
 
     num_sessions: int
@@ -38,16 +38,16 @@ class Far:
 
 
 async def measure_far(rounds: int, folder: Path) -> Far:
-    """Open sessions at a draft server that has never met its target, one in each mode at once."""
+    """Open a session in each mode at a draft server that has not connected to its target before."""
     longest_s, wrong = 0.0, list[str]()
     for number in range(rounds):
-        async with Proxy.listening() as way:
+        async with Proxy.listening() as proxy:
             target, draft = (
                 ForkedServer(serve_target, TARGET),
-                ForkedServer(serve_draft, DraftSettings(way.address)),
+                ForkedServer(serve_draft, DraftSettings(proxy.address)),
             )
             try:
-                way.upstream, way.latency_ms = await target.ready(), ROUND_TRIP_S * 1_000 / 2
+                proxy.upstream, proxy.latency_ms = await target.ready(), ROUND_TRIP_S * 1_000 / 2
                 sessions = [
                     Client(FileRequest(PLAIN, mode, None, LENGTH_S, number, start_after_s=0.0), folder)
                     for mode in MODES
@@ -57,12 +57,12 @@ async def measure_far(rounds: int, folder: Path) -> Far:
                 longest_s = max(longest_s, monotonic() - began_s)
             finally:
                 await asyncio.gather(target.kill(), draft.kill())
-        wrong += said_wrong(sessions)
+        wrong += violations_of(sessions)
     return Far(rounds * len(MODES), longest_s, tuple(wrong))
 
 
 def bars(far: Far) -> list[Bar]:
-    """Hold the sessions against what is promised."""
+    """Return the bar of the sessions."""
     return [
         Bar(
             f"round trips of {ROUND_TRIP_S:g} s to the target: sessions that failed, or whose text differs",

@@ -1,4 +1,4 @@
-"""Devices that fail and memory that runs out, injected into servers: what process and sessions do."""
+"""Failing devices and exhausted memory: effects on process and sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from experiments.common.network.proxy import Proxy
 from experiments.common.serve_scripted import DraftSettings, serve_draft
 from experiments.common.servers.forked import ForkedServer
 from experiments.promises.servers import SPARE, TARGET, Behaviour, Pair, running_pair
-from experiments.promises.sessions import recorded, said_wrong
+from experiments.promises.sessions import recorded, violations_of
 from specwhisper.model.faults import FAULT_STATUS
 
 MAX_EXIT_S = 1.0
@@ -23,11 +23,11 @@ GOOD_PASSES, NO_MEMORY_EVERY, NO_MEMORY_TO_RECEIVE_EVERY = 40, 15, 40
 
 @dataclass(frozen=True, slots=True)
 class Faulted:
-    """What came of a device fault.
+    """Outcome of a device fault.
 
     Attributes
     ----------
-    exit_s : from the fault until the process had ended.
+    exit_s : time from the fault to the end of the process.
     """
 
     exit_s: float
@@ -37,12 +37,12 @@ class Faulted:
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """What came of memory that ran out again and again.
+    """Outcome of repeated exhaustion of memory.
 
     Attributes
     ----------
-    num_times : that memory ran out.
-    longest_pause_s : between two commits of a session.
+    num_times : how often memory was exhausted.
+    longest_pause_s : longest time between two commits of a session.
     """
 
     num_sessions: int
@@ -62,34 +62,34 @@ async def measure_faults(rounds: int, folder: Path) -> list[Faulted]:
             await pair.targets[0].ended()
             ended_s = pair.targets[0].ended_s or 0.0
             exit_s = ended_s - float(moment.read_text())
-            found.append(Faulted(exit_s, pair.targets[0].exit_status, said_wrong(sessions)))
+            found.append(Faulted(exit_s, pair.targets[0].exit_status, violations_of(sessions)))
     return found
 
 
 async def measure_draft_faults(rounds: int, folder: Path) -> list[Faulted]:
-    """Lose the device of a draft server; sessions go on at another one."""
+    """Lose the device of a draft server; sessions resume at another one."""
     found = []
     for number in range(rounds):
         moment = folder / f"draft-fault-{number}"
         faulty = Behaviour(fault_at=GOOD_PASSES, fault_file=moment)
-        async with running_pair((TARGET, Behaviour()), draft=faulty) as pair, Proxy.listening() as way:
+        async with running_pair((TARGET, Behaviour()), draft=faulty) as pair, Proxy.listening() as proxy:
             settings = DraftSettings(pair.targets[0].address)
             spare = ForkedServer(serve_draft, settings)
             try:
                 address = await spare.ready()
-                running = asyncio.create_task(_run_all(f"{pair.draft.address},{way.address}", folder))
+                running = asyncio.create_task(_run_all(f"{pair.draft.address},{proxy.address}", folder))
                 await pair.draft.ended()
-                way.upstream = address  # all sessions began at the other one
+                proxy.upstream = address  # all sessions began at the other one
                 sessions = await running
             finally:
                 await spare.kill()
             exit_s = (pair.draft.ended_s or 0.0) - float(moment.read_text())
-            found.append(Faulted(exit_s, pair.draft.exit_status, said_wrong(sessions)))
+            found.append(Faulted(exit_s, pair.draft.exit_status, violations_of(sessions)))
     return found
 
 
 async def measure_no_memory(rounds: int, folder: Path) -> list[Short]:
-    """Let a target without a spare run out of memory in every so many passes."""
+    """Exhaust the memory of a target without a spare in every n-th forward pass."""
     found = []
     for _ in range(rounds):
         async with running_pair((TARGET, Behaviour(no_memory_every=NO_MEMORY_EVERY))) as pair:
@@ -99,7 +99,7 @@ async def measure_no_memory(rounds: int, folder: Path) -> list[Short]:
 
 
 async def measure_no_memory_to_receive(rounds: int, folder: Path) -> list[Short]:
-    """Let a target's host lack the memory for every so many pieces of audio; there is a spare."""
+    """Exhaust the host memory of a target with a spare for every n-th piece of audio."""
     found = []
     for _ in range(rounds):
         short = Behaviour(no_memory_to_receive_every=NO_MEMORY_TO_RECEIVE_EVERY)
@@ -110,7 +110,7 @@ async def measure_no_memory_to_receive(rounds: int, folder: Path) -> list[Short]
 
 
 def bars(faulted: list[Faulted], short: list[Short], receiving: list[Short]) -> list[Bar]:
-    """Hold them against the bars; ``receiving`` had no memory for what came."""
+    """Return the bars; ``receiving`` had no memory for received messages."""
     exit_s = max(one.exit_s for one in faulted)
     num_bad = sum(one.exit_status != FAULT_STATUS for one in faulted)
     num_wrong = sum(len(one.wrong) for one in faulted)
@@ -142,7 +142,7 @@ def _memory_bars(where: str, short: list[Short]) -> list[Bar]:
 async def _short(sessions: list[Client], pair: Pair) -> Short:
     num_times = (await pair.targets[0].probe("num_short"))["num_short"]
     longest_s = max(gap for session in sessions for gap in session.log.gaps_s)
-    return Short(len(sessions), num_times, longest_s, said_wrong(sessions))
+    return Short(len(sessions), num_times, longest_s, violations_of(sessions))
 
 
 async def _run_all(address: str, folder: Path) -> list[Client]:

@@ -1,4 +1,4 @@
-"""Ten times as many sessions as there is room for, at once: refusals are quick, and nobody else notices."""
+"""Ten times more sessions than slots at once: refusals are quick, and other sessions are not affected."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from experiments.promises.sessions import (
     NO_PROXY,
     all_begun,
     first_request,
-    said_wrong,
     spoken,
     status_of,
+    violations_of,
 )
 from specwhisper.live import LiveOptions
 from specwhisper.rpc.channels import with_true_status
@@ -29,20 +29,20 @@ from specwhisper.wire.status import PUSHBACK_KEY
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 
 MAX_ANSWER_S = 0.1
-CAPACITY = 8  # as servers have it by default
+CAPACITY = 8  # the servers' default
 TIMES = 10
 PAUSE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Flooded:
-    """What came of floods.
+    """Outcome of floods.
 
     Attributes
     ----------
-    answers_s : how long each refusal took.
-    num_other : opens that were answered otherwise than "full, come back then".
-    wrong : of the sessions that were there before.
+    answers_s : time of each refusal.
+    num_other : calls without RESOURCE_EXHAUSTED and a pushback.
+    wrong : violations of the sessions that were open before.
     """
 
     answers_s: tuple[float, ...]
@@ -51,12 +51,12 @@ class Flooded:
 
     @property
     def p99_s(self) -> float:
-        """The 99th percentile of the answers."""
+        """The 99th percentile of the refusals."""
         return float(np.quantile(self.answers_s, 0.99))
 
 
 async def measure_flood(floods: int, folder: Path) -> Flooded:
-    """Fill a draft server with people who speak, and flood it."""
+    """Fill a draft server with live sessions, and flood it."""
     settings = (TARGET, Behaviour())
     async with AsyncExitStack() as stack:
         pair = await stack.enter_async_context(running_pair(settings, max_sessions=CAPACITY))
@@ -67,7 +67,7 @@ async def measure_flood(floods: int, folder: Path) -> Flooded:
         answers: list[tuple[float, bool]] = []
         wrong: list[str] = []
         while len(answers) < floods * TIMES * CAPACITY:
-            # They begin when they like, not all at once: their steps would be decoded at one moment.
+            # Staggered, so that their steps do not coincide.
             begins_s = [number * LiveOptions().step_ms / 1_000 / CAPACITY for number in range(CAPACITY)]
             speakers = [Client(spoken(1.0, at_s), folder) for at_s in begins_s]
             running = [asyncio.create_task(speaker.run(address)) for speaker in speakers]
@@ -76,13 +76,13 @@ async def measure_flood(floods: int, folder: Path) -> Flooded:
                 answers += await asyncio.gather(*(_open(stub) for _ in range(TIMES * CAPACITY)))
                 await asyncio.sleep(PAUSE_S)
             await asyncio.gather(*running)
-            wrong += said_wrong(speakers)
+            wrong += violations_of(speakers)
     num_other = sum(not is_refused for _, is_refused in answers)
     return Flooded(tuple(took_s for took_s, _ in answers), num_other, tuple(wrong))
 
 
 def bars(flooded: Flooded) -> list[Bar]:
-    """Hold the answers against the bar."""
+    """Return the bars."""
     num = len(flooded.answers_s)
     return [
         Bar(
@@ -97,10 +97,10 @@ def bars(flooded: Flooded) -> list[Bar]:
 
 
 async def _open(stub: TranscriptionStub) -> tuple[float, bool]:
-    """Open a session that there is no room for; tell how long that took, and whether it was told so."""
+    """Open a session without a free slot; return its time, and whether it was refused with a pushback."""
     began_s = monotonic()
     call = with_true_status(stub.StreamingRecognize())
-    with suppress(grpc.aio.AioRpcError):  # who is refused is so before a word
+    with suppress(grpc.aio.AioRpcError):  # the call may be refused before the first write
         await call.write(first_request())
     code, trailing = await status_of(call)
     took_s = monotonic() - began_s

@@ -1,4 +1,4 @@
-"""Clients that connect to an encrypted gateway and say nothing: they count, end in time, and delay nobody."""
+"""Silent TLS connections to a gateway: they count, end in time, and delay no other client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from specwhisper.rpc.handshakes import HANDSHAKE_S
 from specwhisper.rpc.tls import ServerTls
 from specwhisper_gateway.config import GatewayConfig
 
-NOWHERE = "127.0.0.1:1"  # no draft server is asked
+NOWHERE = "127.0.0.1:1"  # no draft server is needed
 MAX_ANSWER_S = 1.0
 MAX_LATE_S = 2.0  # after the deadline of a handshake
 NUM_OVER = 10  # connections beyond --max-connections
@@ -28,13 +28,13 @@ REQUEST = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """What came of connections that began no handshake.
+    """Outcome of connections without a handshake.
 
     Attributes
     ----------
-    longest_s : until the last of them was cut.
-    answers_s : how long each request of another client took meanwhile, its handshake included.
-    num_over_kept : of those beyond ``--max-connections``, how many were not cut at once.
+    longest_s : time until the last of them was closed.
+    answers_s : time of each request of another client meanwhile, with its handshake.
+    num_over_kept : connections beyond ``--max-connections`` that were not closed at once.
     """
 
     num_silent: int
@@ -74,7 +74,7 @@ async def measure_handshakes(num_silent: int, folder: Path) -> Silent:
 
 
 def bars(silent: Silent) -> list[Bar]:
-    """Hold them against the bars."""
+    """Return the bars."""
     return [
         Bar(
             f"{silent.num_silent} silent TLS handshakes: until the last is cut, s",

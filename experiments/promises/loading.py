@@ -1,4 +1,4 @@
-"""Servers that are stopped while they load a model: they end at once, also as a container's first process."""
+"""Servers stopped while they load a model: they end at once, also as a container's first process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATUSES = (-signal.SIGTERM, 128 + signal.SIGTERM)  # of a process, and as a par
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What came of one server that loaded a model when it was stopped.
+    """Outcome of a server that was stopped while it loaded a model.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ async def measure_loading(rounds: int, folder: Path) -> list[Ended]:
 
 
 def bars(ended: list[Ended]) -> list[Bar]:
-    """Hold them against the bar."""
+    """Return the bars."""
     end_s = max(one.end_s for one in ended)
     num_bad = sum(one.exit_status not in STATUSES for one in ended)
     num_init = sum(one.is_init for one in ended)

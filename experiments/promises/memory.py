@@ -1,4 +1,4 @@
-"""How much a process grows for a moment, as the kernel keeps count of it."""
+"""Peak growth of a process's memory, as the kernel counts it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class Peak:
-    """The height of a process's resident memory from now on; it must be one of ours, on Linux."""
+    """The peak of a process's resident memory from now on; Linux, own processes only."""
 
     def __init__(self, process: int) -> None:
         self._folder = Path(f"/proc/{process}")
@@ -15,7 +15,7 @@ class Peak:
         self._before = self._bytes("VmRSS")
 
     def growth_bytes(self) -> int:
-        """Tell by how much it was larger at its height than in the beginning."""
+        """Return how much larger the peak was than the start."""
         return max(0, self._bytes("VmHWM") - self._before)
 
     def _bytes(self, name: str) -> int:

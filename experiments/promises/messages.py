@@ -25,7 +25,7 @@ from experiments.soak.servers import running_servers
 MAX_DELAY_MS = 50.0
 MAX_DELAY_ONCE_MS = 10 * MAX_DELAY_MS  # what else the machine does may delay a single answer
 MAX_GROWTH_BYTES = 64 * 2**20
-SETTLE_S = 0.2  # what a message leaves behind may delay others too
+SETTLE_S = 0.2  # the effects of a message may delay others too
 SENT_S = 3.0  # a message that takes longer is left
 PROBE_EVERY_S = 0.005
 SIZES = (60_000, 1_000_000, 14_000_000)  # below the limit of control messages, of all, and far above
@@ -43,7 +43,7 @@ FORMATS = ("verbose_json", "srt", "vtt", "json", "text")
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What came of one message, sent several times.
+    """Outcome of one message, sent several times.
 
     Attributes
     ----------

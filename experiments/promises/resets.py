@@ -1,4 +1,4 @@
-"""Connections that open a session and are reset at once, hundreds of them: nobody else notices."""
+"""Hundreds of connections that open a session and are reset: other sessions are not affected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from experiments.common.bench.report import Bar
 from experiments.common.network.proxy import RESET
 from experiments.common.servers.forked import ForkedServer
 from experiments.promises.servers import TARGET, Behaviour, running_pair, until
-from experiments.promises.sessions import all_begun, first_request, recorded, said_wrong, spoken
+from experiments.promises.sessions import all_begun, first_request, recorded, spoken, violations_of
 
 MAX_FREE_S = 1.0
 AT_ONCE = 16
@@ -25,13 +25,13 @@ END_HEADERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Survived:
-    """What came of connections that were reset.
+    """Outcome of reset connections.
 
     Attributes
     ----------
     free_s : from the last of them until no more was held than the other sessions need; and from the end of
         these until nothing was.
-    wrong : of the sessions that were there before.
+    wrong : violations of the sessions that were open before.
     """
 
     num_resets: int
@@ -41,7 +41,7 @@ class Survived:
 
 
 async def measure_resets(num: int, folder: Path) -> Survived:
-    """Reset so many connections while sessions run, and look at what is left behind these."""
+    """Reset connections while sessions run; measure when servers are free again."""
     async with running_pair((TARGET, Behaviour())) as pair:
         address = pair.draft.address
         await _check_opens(address, pair.draft)
@@ -55,7 +55,7 @@ async def measure_resets(num: int, folder: Path) -> Survived:
         free_s = await pair.wait_held((len(clients),) * 3)
         await asyncio.gather(*running)
         free_s = max(free_s, await pair.wait_held((0, 0, 0)))
-        return Survived(num, len(clients), free_s, said_wrong(clients))
+        return Survived(num, len(clients), free_s, violations_of(clients))
 
 
 def bars(survived: Survived) -> list[Bar]:
@@ -63,7 +63,7 @@ def bars(survived: Survived) -> list[Bar]:
     num_wrong = len(survived.wrong)
     return [
         Bar(
-            f"free behind {survived.num_resets} connections that were reset, s",
+            f"free after {survived.num_resets} reset connections, s",
             survived.free_s,
             MAX_FREE_S,
             f"{survived.free_s:.2f}",

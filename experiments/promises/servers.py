@@ -1,4 +1,4 @@
-"""Servers whose models tell what they are doing, take their time over it, and fail where they are told to."""
+"""Servers whose models report what they do, take a given time, and fail on request."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ WITHIN_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What a model does beside writing.
+    """Delays and faults of a model.
 
     Attributes
     ----------
     encode_ms : that an encoding takes.
     no_memory_every : passes of which the last one runs out of memory; 0 for never.
     no_memory_to_receive_every : pieces of audio for the last of which the host has no memory; 0 for never.
-    fault_at : pass behind which the device is lost; 0 for never.
+    fault_at : number of forward passes before the device fails; 0 for never.
     fault_file : where the moment of that fault is noted, by the monotonic clock of all processes.
     """
 
@@ -56,7 +56,7 @@ class Behaviour:
 
 
 class WatchedModel(PacedModel):
-    """Tells what it does."""
+    """A model that reports what it does."""
 
     def __init__(
         self, num_slots: int, behaviour: Behaviour, *, pass_ms: float, error_rate: float = 0.0
@@ -67,7 +67,7 @@ class WatchedModel(PacedModel):
         self._behaviour = behaviour
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Empty a slot and let it hear a window."""
+        """Empty a slot and encode a window into it."""
         self.is_encoding = True
         try:
             time.sleep(self._behaviour.encode_ms / 1_000)
@@ -76,7 +76,7 @@ class WatchedModel(PacedModel):
             self.is_encoding = False
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Append each row's tokens to its slot and choose behind each candidate."""
+        """Append each row's tokens to its slot and choose a token after each candidate."""
         self.is_scoring = True
         try:
             scores = super().score(rows)
@@ -149,14 +149,14 @@ class Pair:
         return target["taken_slots"], draft["sessions"], draft["taken_slots"]
 
     async def idle(self) -> None:
-        """Wait until nothing is held, nor a model at work for somebody who has left."""
+        """Wait until nothing is held and no model works for an ended session."""
         await self.wait_held((0, 0, 0))
         for process in (*self.targets, self.draft):
             while any((await process.probe("is_encoding", "is_scoring")).values()):
                 await asyncio.sleep(POLL_S)
 
     async def wait_held(self, most: Sequence[int]) -> float:
-        """Wait until no more than that is held, and tell for how long."""
+        """Wait until at most this much is held; return the time."""
         began_s = monotonic()
         while any(count > bound for count, bound in zip(await self.held(), most, strict=True)):
             if monotonic() - began_s > WITHIN_S:

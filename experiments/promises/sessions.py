@@ -1,4 +1,4 @@
-"""What sessions ask for that are run to their end, and bare calls that can be left."""
+"""Requests of complete sessions, and bare calls that can be cancelled."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def spoken(speed: float = 2.0, start_after_s: float = 0.0) -> LiveRequest:
     )
 
 
-def said_wrong(clients: Iterable[Client]) -> tuple[str, ...]:
-    """Say what is wrong with what clients were told."""
+def violations_of(clients: Iterable[Client]) -> tuple[str, ...]:
+    """Return the violations in the clients' logs."""
     return tuple(f"{one.log.name}: {violation}" for one in clients for violation in one.violations())
 
 
@@ -101,7 +101,7 @@ async def bare_call(
 
 
 async def status_of(call: Any) -> tuple[grpc.StatusCode, dict[str, str]]:
-    """Read a call to its end, and give its status and what came behind that."""
+    """Read a call to its end; return its status and trailing metadata."""
     with suppress(grpc.aio.AioRpcError):
         while await call.read() is not grpc.aio.EOF:
             pass

@@ -17,7 +17,7 @@ from experiments.chaos.clients import Client
 from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
 from experiments.promises.servers import TARGET, Behaviour, Pair, running_pair
-from experiments.promises.sessions import TAKES_LITTLE, bare_call, recorded, said_wrong, status_of
+from experiments.promises.sessions import TAKES_LITTLE, bare_call, recorded, status_of, violations_of
 from specwhisper.types import Mode
 
 MAX_RATIO = 1.2
@@ -29,14 +29,14 @@ STUCK_WITHIN_S = 2.0  # all that a client takes that reads nothing is taken by t
 class Fourth(StrEnum):
     """Who is there beside the others."""
 
-    NOBODY = "without it"
-    DEAF = "beside it"
+    NONE = "without it"
+    NOT_READING = "beside it"
     READER = "beside one that reads"
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What came of runs beside a client that reads nothing, one that reads, and nobody, by turns.
+    """Outcome of runs beside a client that does not read, one that reads, and none, in turn.
 
     Attributes
     ----------
@@ -60,21 +60,21 @@ async def measure_slow_reader(idle_timeout_s: float, rounds: int, seed: int, fol
     wrong: list[str] = []
     lasts_s = idle_timeout_s + STUCK_WITHIN_S
     async with running_pair((TARGET, Behaviour()), idle_timeout_s=idle_timeout_s) as pair:
-        await _run(pair, folder, Fourth.NOBODY, STUCK_WITHIN_S)  # warms up
+        await _run(pair, folder, Fourth.NONE, STUCK_WITHIN_S)  # warms up
         for _ in range(rounds):
             for fourth in random.sample(list(Fourth), len(Fourth)):
                 others, status = await _run(pair, folder, fourth, lasts_s)
                 gaps_s[fourth].append(
                     float(np.quantile([gap for one in others for gap in one.log.gaps_s], 0.99))
                 )
-                wrong += said_wrong(others)
-                statuses += [status] if fourth is Fourth.DEAF else []
+                wrong += violations_of(others)
+                statuses += [status] if fourth is Fourth.NOT_READING else []
     return Beside(idle_timeout_s, gaps_s, tuple(statuses), tuple(wrong))
 
 
 def bars(beside: Beside, seed: int) -> list[Bar]:
     """Hold the runs against the bar."""
-    ratio = ratio_of_medians(beside.gaps_s[Fourth.DEAF], beside.gaps_s[Fourth.NOBODY], seed=seed)
+    ratio = ratio_of_medians(beside.gaps_s[Fourth.NOT_READING], beside.gaps_s[Fourth.NONE], seed=seed)
     num_other = sum(status != grpc.StatusCode.RESOURCE_EXHAUSTED.name for status in beside.statuses)
     shown = [f"{ratio.value - 1:+.0%} (95 %: {ratio.low - 1:+.0%} to {ratio.high - 1:+.0%})"]
     shown += [
@@ -106,7 +106,7 @@ async def _run(pair: Pair, folder: Path, fourth: Fourth, lasts_s: float) -> tupl
     status = ""
     async with AsyncExitStack() as stack:
         call = None
-        if fourth is not Fourth.NOBODY:
+        if fourth is not Fourth.NONE:
             reads = fourth is Fourth.READER
             options = () if reads else TAKES_LITTLE
             call = await stack.enter_async_context(
@@ -115,7 +115,7 @@ async def _run(pair: Pair, folder: Path, fourth: Fourth, lasts_s: float) -> tupl
                 )
             )
         await asyncio.gather(*map(one_by_one, range(NUM_OTHERS)))
-        if call is not None and fourth is Fourth.DEAF:
+        if call is not None and fourth is Fourth.NOT_READING:
             await pair.wait_held((0, 0, 0))  # it has been ended by then
             code, _ = await status_of(call)
             status = code.name

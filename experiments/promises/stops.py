@@ -17,7 +17,7 @@ from experiments.chaos.clients import Client
 from experiments.common.bench.report import Bar
 from experiments.common.servers.forked import ForkedServer
 from experiments.promises.servers import POLL_S, SPARE, TARGET, WITHIN_S, Behaviour, running_pair
-from experiments.promises.sessions import NO_PROXY, all_begun, recorded, said_wrong, spoken
+from experiments.promises.sessions import NO_PROXY, all_begun, recorded, spoken, violations_of
 from specwhisper.errors import TargetUnavailable
 
 MAX_NOTICE_S = 0.5
@@ -30,13 +30,13 @@ HAS_STOPPED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """What came of one server that was told to stop.
+    """Outcome of one stopped server.
 
     Attributes
     ----------
     notice_s : from the signal until health no longer says "serving".
     num_orphans : processes that it left running.
-    wrong : with what its sessions were told.
+    wrong : violations of its sessions.
     """
 
     server: str
@@ -73,7 +73,7 @@ def bars(stopped: list[Stopped]) -> list[Bar]:
         ),
         Bar("servers whose exit status was not 0", num_bad, 1, f"{num_bad} of {len(stopped)}"),
         Bar("sessions lost as a server stopped", num_lost, 1, f"{num_lost} of {num_sessions}"),
-        Bar("processes left behind", num_orphans, 1, f"{num_orphans}"),
+        Bar("orphaned processes", num_orphans, 1, f"{num_orphans}"),
     ]
 
 
@@ -116,4 +116,4 @@ async def _stop(name: str, server: ForkedServer, address: str, folder: Path) -> 
     await asyncio.gather(*running)
     await server.ended()
     num_orphans = len(list(processes_of(server.pid)))
-    return Stopped(name, notice_s, server.exit_status, num_orphans, len(sessions), said_wrong(sessions))
+    return Stopped(name, notice_s, server.exit_status, num_orphans, len(sessions), violations_of(sessions))

@@ -28,7 +28,7 @@ MODEL = pb.ModelInfo(
 
 @asynccontextmanager
 async def talkative_gateway(length_s: float) -> AsyncIterator[ForkedServer]:
-    """Run a gateway whose draft server hears so many seconds in any recording."""
+    """Run a gateway whose draft server returns a transcript of this length for any recording."""
     draft = ForkedServer(serve_talkative, length_s)
     gateway: ForkedServer | None = None
     try:

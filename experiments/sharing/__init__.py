@@ -1,1 +1,1 @@
-"""What a distilled draft costs beside its teacher, when both have one encoder."""
+"""Cost of a distilled draft with and without a shared encoder."""

@@ -58,7 +58,7 @@ def sharing(
     time_ratio = median(shared.encode_s) / median(two.encode_s)
     bars = [
         Bar("weights of a draft that shares over those of one that does not", extra, 0.7, f"{extra:.2f}"),
-        Bar("time to hear a window, one encoder over two", time_ratio, 0.7, f"{time_ratio:.2f}"),
+        Bar("time to encode a window, one encoder over two", time_ratio, 0.7, f"{time_ratio:.2f}"),
     ]
     if json is not None:
         write_json(

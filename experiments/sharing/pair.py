@@ -1,4 +1,4 @@
-"""Target and distilled draft in one process: what it holds, and how long both hear a window."""
+"""Target and distilled draft in one process: memory, and time to encode a window for both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WINDOWS = 3
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a process holds once its models are placed, and how long both hear a window."""
+    """Memory of a process with both models, and the time to encode a window for both."""
 
     way: str
     weights_mb: float

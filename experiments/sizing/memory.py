@@ -28,23 +28,23 @@ def num_weights(shape: Shape) -> int:
 
 
 def slot_bytes(shape: Shape, dtype: str, cross_cache: str | None = None) -> int:
-    """Return what a session takes: keys and values of its tokens, and of the window that it hears.
+    """Return a session's memory: keys and values of its tokens and of its encoded window.
 
     Parameters
     ----------
     cross_cache : a type of one byte in which the latter are kept, with a scale of two for each head.
     """
     number = BYTES[dtype]
-    said = shape.max_target_positions * shape.d_model * number
-    heard = AUDIO_POSITIONS * shape.d_model * number
+    token_bytes = shape.max_target_positions * shape.d_model * number
+    window_bytes = AUDIO_POSITIONS * shape.d_model * number
     if cross_cache is not None:
-        heard = AUDIO_POSITIONS * (shape.d_model + 2 * shape.heads)
-    return 2 * (said + heard) * shape.decoder_layers
+        window_bytes = AUDIO_POSITIONS * (shape.d_model + 2 * shape.heads)
+    return 2 * (token_bytes + window_bytes) * shape.decoder_layers
 
 
 def num_sessions(
     memory_bytes: float, shape: Shape, dtype: str, cross_cache: str | None = None, *, reserved_bytes: float
 ) -> int:
-    """Count the sessions that fit beside the weights; one slot more is nobody's, for padding."""
+    """Return the number of sessions that fit beside the weights; one slot is for padding."""
     free = memory_bytes - reserved_bytes - num_weights(shape) * BYTES[dtype]
     return max(0, int(free // slot_bytes(shape, dtype, cross_cache)) - 1)

@@ -1,1 +1,1 @@
-"""Many short sessions, cut off at any moment, and some long ones: what they leave behind in the servers."""
+"""Many short sessions that end at any moment, and some long ones: servers must leak nothing."""

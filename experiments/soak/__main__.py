@@ -1,4 +1,4 @@
-"""``python -m experiments.soak``: thousands of sessions leave nothing behind, and long ones do not break."""
+"""``python -m experiments.soak``: thousands of sessions leak nothing, and long ones run to their end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rich.table import Table
 from experiments.common.bench.options import Check, JsonFile, Quick, Seed
 from experiments.common.bench.report import Bar, open_console, print_bars, write_json
 from experiments.common.servers.heap import check_heap_is_counted
-from experiments.soak.census import Sample, growth_kib, left_behind, take
+from experiments.soak.census import Sample, growth_kib, leaked, take
 from experiments.soak.servers import Servers, running_servers
 from experiments.soak.sessions import Tally, run_sessions
 from experiments.soak.streams import Stream, run_streams
@@ -46,7 +46,7 @@ Censuses = dict[str, list[Sample]]
 
 @dataclass(frozen=True, slots=True)
 class Soaked:
-    """What came of many sessions.
+    """Outcome of many sessions.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ async def look(servers: Servers, tally: Tally, censuses: Censuses) -> None:
         samples, num_sessions = censuses[name], tally.num_at(name)
         sample = await take(process, num_sessions)
         until_s = asyncio.get_running_loop().time() + SETTLE_S
-        while (sample.taken_slots or sample.sessions or (samples and left_behind(samples[0], sample))) and (
+        while (sample.taken_slots or sample.sessions or (samples and leaked(samples[0], sample))) and (
             asyncio.get_running_loop().time() < until_s
         ):
             gc.collect()  # here are the clients: with calls that were left gRPC closes their connections
@@ -164,7 +164,7 @@ def bars(soaked: Soaked, leaky: Soaked, streamed: Sequence[Stream]) -> list[Bar]
         found.append(Bar(f"growth of the {name}, KiB per session", growth, MAX_GROWTH_KIB, f"{growth:.2f}"))
         # Back to what there was when all was warm; but for threads, as pools fill when they are needed.
         baseline = replace(samples[0], threads=samples[len(samples) // 2].threads)
-        left = left_behind(baseline, samples[-1])
+        left = leaked(baseline, samples[-1])
         found.append(Bar(f"left in the {name}", sum(left.values()), 1, str(left or "nothing")))
     for name, samples in leaky.censuses.items():
         growth = growth_kib(samples)
@@ -172,9 +172,9 @@ def bars(soaked: Soaked, leaky: Soaked, streamed: Sequence[Stream]) -> list[Bar]
         found.append(Bar(f"a leak of 8 KiB in the {name} is noticed", MAX_GROWTH_KIB, growth, shown))
     if streamed:
         wrong = sum(bool(stream.violations) or stream.num_reconnects > 0 for stream in streamed)
-        behind_s = max(stream.behind_s for stream in streamed)
+        lag_s = max(stream.lag_s for stream in streamed)
         found.append(Bar("streams that failed", wrong, 1, f"{wrong} of {len(streamed)}"))
-        found.append(Bar("text behind the end of the audio, s", behind_s, 2.0, f"{behind_s:.2f} at most"))
+        found.append(Bar("last text after the end of the audio, s", lag_s, 2.0, f"{lag_s:.2f} at most"))
     return found
 
 

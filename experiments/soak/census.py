@@ -1,4 +1,4 @@
-"""What processes hold between sessions (memory, files, tasks, slots, places), and how that grows."""
+"""Memory, files, tasks and slots that processes hold between sessions, and their growth."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SPARED = {"threads": 2}
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one process holds.
+    """Resources of one process.
 
     Attributes
     ----------
     num_sessions : that it has had.
-    heap_kib : what it has allocated, behind a garbage collection; all of it, as Python is told to use malloc.
-    resident_kib : its resident memory, which also tells how the heap lies: it swings by megabytes.
+    heap_kib : allocated memory after a garbage collection; complete, since Python uses malloc.
+    resident_kib : resident memory; it also depends on the heap's fragmentation and varies by megabytes.
     taken_slots : by sessions, at servers that have slots.
     sessions : that have a place, at servers that count them.
     """
@@ -63,7 +63,7 @@ def growth_kib(samples: Sequence[Sample]) -> float:
     return float(slope)
 
 
-def left_behind(before: Sample, after: Sample) -> dict[str, int]:
-    """Tell of what there is more than before; of threads, of three or more."""
+def leaked(before: Sample, after: Sample) -> dict[str, int]:
+    """Return what has grown; of threads, by three or more."""
     more = {name: getattr(after, name) - getattr(before, name) for name in COUNTED}
     return {name: count for name, count in more.items() if count > SPARED.get(name, 0)}

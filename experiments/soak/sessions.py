@@ -35,7 +35,7 @@ from specwhisper_client.streaming import StreamingClient
 
 AT_ONCE = 8
 LENGTHS_S = (1.0, 3.0, 6.0)
-MAX_PATIENCE_S = 0.3  # of who leaves
+MAX_STAY_S = 0.3  # of a client that leaves early
 LIVE_SPANS, LIVE_S = ((0.3, 1.1),), 2.0
 OPTIONS = DecodingOptions(language="en", log_mel_max=LOG_MEL_MAX)
 
@@ -68,7 +68,7 @@ OVER_THE_GATEWAY = (Kind.GATEWAY, Kind.CANCELLED_GATEWAY)
 
 @dataclass(slots=True)
 class Tally:
-    """What was done, and what went wrong."""
+    """Counts of sessions and errors."""
 
     done: Counter[Kind] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
@@ -114,21 +114,21 @@ async def run_session(servers: Servers, kind: Kind, random: Random) -> None:
             await leave(connect(servers), random)
         case Kind.KILLED:
             client = ForkedServer(serve_client, servers.draft.address)
-            await asyncio.sleep(random.uniform(0, 5 * MAX_PATIENCE_S))
+            await asyncio.sleep(random.uniform(0, 5 * MAX_STAY_S))
             await client.kill()
 
 
 async def leave(session: Coroutine[Any, Any, None], random: Random) -> None:
     """Cancel a session at a random moment, if it is not over by then."""
     running = asyncio.create_task(session)
-    await asyncio.wait((running,), timeout=random.uniform(0, MAX_PATIENCE_S))
+    await asyncio.wait((running,), timeout=random.uniform(0, MAX_STAY_S))
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
 
 
 async def transcribe(servers: Servers, length_s: float, mode: Mode) -> None:
-    """Have a recording transcribed over a connection of its own."""
+    """Transcribe a recording over its own connection."""
     async with TranscriptionClient(servers.draft.address) as client:
         transcript = await client.recognize(wav(length_s), OPTIONS, mode=mode)
     if transcript.text != text_alone(length_s):
@@ -136,7 +136,7 @@ async def transcribe(servers: Servers, length_s: float, mode: Mode) -> None:
 
 
 async def speak(servers: Servers, mode: Mode) -> None:
-    """Say something, as fast as it is taken."""
+    """Send live audio as fast as it is accepted."""
     words: dict[int, list[int]] = {}
     async with StreamingClient(servers.draft.address, DecodingOptions(language="en"), mode=mode) as stream:
         await stream.send(talk(LIVE_SPANS, LIVE_S))
@@ -145,11 +145,11 @@ async def speak(servers: Servers, mode: Mode) -> None:
             for segment in update.segments:
                 words.setdefault(segment.utterance, []).extend(i for i in segment.tokens if i < END)
     if words != (due := spoken_utterances(talk(LIVE_SPANS, LIVE_S))):
-        raise AssertionError(f"heard {words} and not {due}")
+        raise AssertionError(f"received {words}, expected {due}")
 
 
 async def upload(servers: Servers, length_s: float) -> None:
-    """Have a recording transcribed over HTTP."""
+    """Transcribe a recording over HTTP."""
     url = f"http://{servers.gateway.address}/v1"
     async with openai.AsyncOpenAI(base_url=url, api_key="any", max_retries=0) as api:
         reply = await api.audio.transcriptions.create(

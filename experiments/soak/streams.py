@@ -21,17 +21,17 @@ UTTERANCE_S, PAUSE_S = 6.4, 1.6
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What came of one stream.
+    """Outcome of one stream.
 
     Attributes
     ----------
-    behind_s : from the end of the audio to the last text.
+    lag_s : time from the end of the audio to the last text.
     longest_wait_s : between two commits.
     """
 
     violations: tuple[str, ...]
     num_reconnects: int
-    behind_s: float
+    lag_s: float
     longest_wait_s: float
 
 

@@ -1,1 +1,1 @@
-"""What a decoder's pass costs, against what the machine must pay for it."""
+"""Cost of a decoder's forward pass compared with the machine's floor."""

@@ -63,7 +63,7 @@ def steps(
 ) -> None:
     """Time passes of decoders with random weights of true shape, in turns, in every precision.
 
-    A pass appends tokens to each of some sessions, scores behind every token, and forgets them again. The
+    A pass appends tokens to each of some sessions, scores after every token, and rolls back. The
     floor is what must be read and computed at the speed that this machine reaches at best; the audio's
     encoder is not part of it. The last bar is what the target's loop adds to the decoder at eight sessions.
     """

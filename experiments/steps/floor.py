@@ -17,7 +17,7 @@ PROBE_ROWS = 1500
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What this machine reaches with its threads: bytes read and operations done per second, at best."""
+    """The machine's best speeds with its threads: bytes and operations per second."""
 
     bytes_per_s: float
     ops_per_s: dict[str, float]
@@ -36,7 +36,7 @@ class Work:
 
 
 def pass_work(config: WhisperConfig, dtype: str, *, rows: int, width: int, held: int) -> dict[str, Work]:
-    """Tell what a pass must read and compute, part by part.
+    """Return what a forward pass must read and compute, part by part.
 
     Parameters
     ----------

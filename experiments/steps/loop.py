@@ -1,4 +1,4 @@
-"""What the target's loop adds to the decoder's passes: rules, choice, ledgers, messages."""
+"""Time that the target's loop adds to forward passes: rules, choice, ledgers, messages."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Subject(Protocol):
     """A decoder that holds some tokens in each of its slots."""
 
     def step(self, rows: int, width: int) -> None:
-        """Append tokens to the first slots, score behind each, and forget them again."""
+        """Append tokens to the first slots, score each, and roll back."""
 
 
 class Ours:
@@ -44,9 +44,9 @@ class Ours:
         self._decoder.pack(is_int8=is_int8, is_draft=is_draft)
         self._decoder.allocate()
         self._held = held
-        heard = torch.randn(model.config.max_source_positions, model.config.d_model, dtype=type_)
+        encoded = torch.randn(model.config.max_source_positions, model.config.d_model, dtype=type_)
         for slot in range(slots):
-            self._decoder.prefill_audio(slot, heard)
+            self._decoder.prefill_audio(slot, encoded)
         self._decoder.append(range(slots), [[1] * held] * slots, [1] * slots)
 
     def step(self, rows: int, width: int) -> None:
@@ -63,14 +63,14 @@ class Transformers:
         self._model = model
         self._held = held
         config: WhisperConfig = model.config
-        self._heard = BaseModelOutput(torch.randn(1, config.max_source_positions, config.d_model))
+        self._encoded = BaseModelOutput(torch.randn(1, config.max_source_positions, config.d_model))
         self._cache: Any = EncoderDecoderCache(DynamicCache(config=config), DynamicCache(config=config))
         self._run(held)
 
     @torch.inference_mode()
     def _run(self, width: int) -> None:
         self._model(
-            encoder_outputs=self._heard,
+            encoder_outputs=self._encoded,
             decoder_input_ids=torch.ones(1, width, dtype=torch.long),
             cache=self._cache,
             use_cache=True,

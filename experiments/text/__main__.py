@@ -48,7 +48,7 @@ class Row:
 def text(
     target: Annotated[str | None, typer.Option(help="Hub id or folder. [default: random weights]")] = None,
     draft: Annotated[str | None, typer.Option(help="Hub id or folder with the same tokenizer.")] = None,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="Tokens behind each prompt.")] = 128,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Tokens after each prompt.")] = 128,
     rounds: Annotated[int, typer.Option(min=1, help="How often everything is repeated.")] = 5,
     quick: Quick = False,
     seed: Seed = 0,

@@ -12,8 +12,8 @@ import pytest
 from transformers import WhisperForConditionalGeneration
 
 from experiments.exactness import oracle
+from experiments.exactness.caching_encoder import with_cached_encoder
 from experiments.exactness.prepared import is_long
-from experiments.exactness.remembering import heard_once
 from experiments.exactness.steering import Steered
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.decode import decode_file
@@ -38,7 +38,7 @@ MODES_AND_DRAFTS = [
 
 @cache
 def checkpoint(name: str) -> Checkpoint:
-    return heard_once(load_checkpoint(name))
+    return with_cached_encoder(load_checkpoint(name))
 
 
 @cache

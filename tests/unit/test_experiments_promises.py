@@ -50,7 +50,7 @@ SURVIVED = Survived(300, 3, 0.1, ())
 FLOODED = Flooded((0.02,) * 80, 0, ())
 BESIDE = Beside(
     60.0,
-    {Fourth.NOBODY: [0.1, 0.1], Fourth.DEAF: [0.11, 0.1], Fourth.READER: [0.2, 0.2]},
+    {Fourth.NONE: [0.1, 0.1], Fourth.NOT_READING: [0.11, 0.1], Fourth.READER: [0.2, 0.2]},
     ("RESOURCE_EXHAUSTED",) * 2,
     (),
 )
@@ -90,7 +90,7 @@ def test_good_figures_hold_every_bar(name):
         flood.bars(replace(FLOODED, wrong=("words lost",))),
         resets.bars(replace(SURVIVED, free_s=1.1)),
         resets.bars(replace(SURVIVED, wrong=("lost",))),
-        slow_reader.bars(replace(BESIDE, gaps_s={**BESIDE.gaps_s, Fourth.DEAF: [0.2, 0.1]}), 0),
+        slow_reader.bars(replace(BESIDE, gaps_s={**BESIDE.gaps_s, Fourth.NOT_READING: [0.2, 0.1]}), 0),
         slow_reader.bars(replace(BESIDE, statuses=("RESOURCE_EXHAUSTED", "OK")), 0),
         slow_reader.bars(replace(BESIDE, wrong=("lost",)), 0),
         bombs.bars([BOMB, replace(BOMB, growth_bytes=65 * MIB)]),

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from experiments.soak.__main__ import MAX_GROWTH_KIB, Soaked, bars
-from experiments.soak.census import Sample, growth_kib, left_behind
+from experiments.soak.census import Sample, growth_kib, leaked
 from experiments.soak.servers import GATEWAY
 from experiments.soak.sessions import WEIGHTS, Kind, Tally
 from experiments.soak.streams import Stream, spans
@@ -38,10 +38,10 @@ def test_growth_is_that_of_all_samples(growth):
 
 def test_what_is_left_is_named():
     first, *_, last = samples(0.0, files=21, tasks=8)
-    assert left_behind(first, last) == {"files": 1}
-    assert left_behind(first, first) == {}
-    assert left_behind(first, replace(first, threads=first.threads + 2)) == {}
-    assert left_behind(first, replace(first, threads=first.threads + 3)) == {"threads": 3}
+    assert leaked(first, last) == {"files": 1}
+    assert leaked(first, first) == {}
+    assert leaked(first, replace(first, threads=first.threads + 2)) == {}
+    assert leaked(first, replace(first, threads=first.threads + 3)) == {"threads": 3}
 
 
 def test_a_calm_run_holds_every_bar():

@@ -103,10 +103,10 @@ class ScriptedModel:
         audio = self._audio[row.slot]
         tokens = [self.next_token(audio, fed[:end], row.sampling) for end in ends]
         log_probs = [-(self._hash("log-prob", audio, fed[:end], row.sampling) % 100) / 100 for end in ends]
-        heard = self._hear(audio) if row.probe is not None else None
-        return Scores(tokens, log_probs, [1.0] * len(tokens), heard)
+        probe_result = self._probe(audio) if row.probe is not None else None
+        return Scores(tokens, log_probs, [1.0] * len(tokens), probe_result)
 
-    def _hear(self, audio: str) -> ProbeResult:
+    def _probe(self, audio: str) -> ProbeResult:
         return ProbeResult(
             no_speech_prob=self._hash("silence", audio) % 100 / 100,
             language_probs={code: self._hash(code, audio) % 100 / 100 for code in self.vocabulary.languages},

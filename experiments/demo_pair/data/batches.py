@@ -108,7 +108,7 @@ def make_batch(
 ) -> Batch:
     """Draw windows of at most `limit` seconds; `plain` ones lack noise and timestamps.
 
-    Those to be heard `anywhere` stand for any piece of a full window, which nothing in the transcript tells.
+    Rows with `anywhere` stand for any part of a full window, which the transcript does not show.
     Those `from_start` have nothing said before them.
     """
     windows, transcripts, offsets = [], [], []
@@ -124,7 +124,7 @@ def make_batch(
         cut = any(segment.end is None for segment in window.segments)
         timestamps = cut or (not plain and rng.random() < TIMESTAMPS_SHARE)
         # A short window stands for a piece of a full one, with invented text before it: much cheaper
-        # practice for late positions than full windows. The timestamps before it tell the decoder how late.
+        # practice for late positions than full windows. The timestamps before it show the decoder how late.
         history: list[Segment] = []
         offset = 0
         if window.segments and limit < WINDOW_SECONDS and (anywhere or (late and timestamps)):

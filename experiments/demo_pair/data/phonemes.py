@@ -1,4 +1,4 @@
-"""How words sound: the symbols that the encoder's CTC head learns to hear.
+"""Phonemes of words: the symbols that the encoder's CTC head learns.
 
 English spelling says little about sound; to learn it is the decoder's part.
 """

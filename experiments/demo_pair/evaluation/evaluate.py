@@ -180,7 +180,7 @@ def test_windows(
 
 
 def recipe(corpus: Corpus, samples: list[dict], minutes: float, draft_minutes: float, seed: int) -> dict:
-    """Say what the models were made of, and on what."""
+    """Describe the models' training data and the machine."""
     train = corpus.split("train")
     trained = {clip.text for clip in train}
     spoken = [sentence for sample in samples for sentence in sentences_of(sample["text"])]
@@ -206,22 +206,22 @@ def measure_windows(
 
     ``local`` asks as well how local the drafts' errors are, which takes long.
     """
-    heard: dict[str, list[str]] = {name: [] for name in loaded}
+    texts_of: dict[str, list[str]] = {name: [] for name in loaded}
     agreements = {name: Agreement(loaded[name], name == "draft-tiny") for name in DRAFTS if name in loaded}
     for start in range(0, len(items), BATCH):
         audio = [samples for samples, _ in items[start : start + BATCH]]
         for name, model in loaded.items():
             encoded = model.encode(audio)
             rows = greedy(model.whisper, encoded, model.vocabulary)
-            heard[name] += model.texts(rows)
+            texts_of[name] += model.texts(rows)
             if name == "target":
                 right = rows
                 continue
             for i, row in enumerate(right):
                 agreements[name].add(encoded[i : i + 1], row, local)
     references = [text for _, text in items]
-    rates = {name: error_rates(references, texts) for name, texts in heard.items()}
-    against_target = {name: error_rates(heard["target"], heard[name])["wer"] for name in agreements}
+    rates = {name: error_rates(references, texts) for name, texts in texts_of.items()}
+    against_target = {name: error_rates(texts_of["target"], texts_of[name])["wer"] for name in agreements}
     return rates, {
         name: {**agreement.summary(), "alone_against_target": against_target[name]}
         for name, agreement in agreements.items()
@@ -234,10 +234,10 @@ def measure_samples(models: Path, samples: list[dict], loaded: dict[str, Exporte
     for name, model in loaded.items():
         for sample in samples:
             audio, _ = soundfile.read(models / "samples" / sample["file_name"], dtype="float32")
-            heard_text = model.long_form(audio)
-            rates[name][sample["file_name"]] = error_rates([sample["text"]], [heard_text])
+            text = model.long_form(audio)
+            rates[name][sample["file_name"]] = error_rates([sample["text"]], [text])
             if name == "target":
-                print(f"{sample['file_name']}: {heard_text}", flush=True)
+                print(f"{sample['file_name']}: {text}", flush=True)
         print(f"{name} samples: {rates[name]}", flush=True)
     return rates
 

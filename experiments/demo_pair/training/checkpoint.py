@@ -1,4 +1,4 @@
-"""What a stopped training needs to go on, saved every few minutes."""
+"""Training state, saved every few minutes so that a stopped training can continue."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def distillation_loss(draft: torch.Tensor, target: torch.Tensor, use: torch.Tens
 
 @dataclass(frozen=True)
 class Lesson:
-    """What both drafts are taught by: the target, the losses' hooks, and the drafts themselves."""
+    """Target, hooks of the losses, and the two drafts."""
 
     target: Recognizer
     tiny: Recognizer

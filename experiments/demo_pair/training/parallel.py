@@ -15,14 +15,14 @@ import torch
 from torch import distributed, multiprocessing, nn
 
 T = TypeVar("T")
-PATIENCE = timedelta(days=30)  # processes may be stopped (SIGSTOP) for as long as that
+TIMEOUT = timedelta(days=30)  # processes may be stopped (SIGSTOP) for as long as that
 
 
 def _work(rank: int, count: int, store: str, function: Callable, arguments: tuple) -> None:
     torch.set_num_threads(1)
     if count > 1:
         distributed.init_process_group(
-            "gloo", init_method=f"file://{store}", rank=rank, world_size=count, timeout=PATIENCE
+            "gloo", init_method=f"file://{store}", rank=rank, world_size=count, timeout=TIMEOUT
         )
     function(*arguments)
     if count > 1:

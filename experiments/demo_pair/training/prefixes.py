@@ -1,4 +1,4 @@
-"""What a draft writes by itself, as prefixes to learn from.
+"""A draft's own text as prefixes to learn from.
 
 A draft that only ever saw right prefixes goes astray after its first own mistake. So it writes some windows
 alone, and the target says how it would go on from each prefix that this makes.
@@ -32,7 +32,7 @@ def most_tokens(encoded: torch.Tensor) -> int:
 
 
 def stack(rows: list[list[int]], v: Vocabulary) -> Prefixes:
-    """Stack transcripts of different lengths behind the start tokens."""
+    """Stack transcripts of different lengths after the start tokens."""
     head = [v.start, v.english, v.transcribe]
     length = max(len(row) for row in rows) + len(head) - 1
     tokens = torch.full((len(rows), length), v.end)

@@ -16,7 +16,7 @@ class Stage(Enum):
 
     HEAD = "the CTC head alone, on an encoder that does not change"
     LISTEN = "the encoder alone, by CTC"
-    READ = "the decoder, behind an encoder that does not change"
+    READ = "the decoder, on an encoder that does not change"
     FULL = "everything"
 
     @property
