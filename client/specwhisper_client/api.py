@@ -164,7 +164,7 @@ class TranscriptionClient:
         )
 
     async def _ask(self, method: str, request: Any, timeout_s: float | None = None) -> tuple[Any, str]:
-        """Ask one server after the other; return the first answer, and where it came from."""
+        """Ask one server after another; return the first answer and its address."""
         attempts = self.servers.attempts()
         while True:
             async with attempts.connection(is_session=timeout_s is None) as connection:

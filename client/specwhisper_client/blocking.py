@@ -24,10 +24,14 @@ MAX_UNREAD_UPDATES = 256  # beyond them the stream waits for the reader
 def listen(
     audio: Iterable[bytes | Samples], server: str = "127.0.0.1:50051", **options: Any
 ) -> Iterator[Update]:
-    """Transcribe audio as it comes; the audio's iterator runs in a thread of its own and may block.
+    """Transcribe live audio; iterate over the updates.
 
-    ``options`` are those of :class:`specwhisper_client.streaming.StreamingClient`. Leaving the loop early
-    ends the call.
+    Leaving the loop early ends the call.
+
+    Parameters
+    ----------
+    audio : pieces of audio; the iterator runs in a thread of its own and may block.
+    options : the parameters of :class:`specwhisper_client.streaming.StreamingClient`.
     """
     updates: SimpleQueue[Update | BaseException | None] = SimpleQueue()
     loop = asyncio.new_event_loop()
@@ -37,8 +41,8 @@ def listen(
     async def run() -> None:
         async with StreamingClient(server, **options) as stream:
             live = LiveTranscription(stream, _in_thread(iter(audio)), keeps_segments=False)
-            async with aclosing(aiter(live)) as news:
-                async for update in news:
+            async with aclosing(aiter(live)) as all_updates:
+                async for update in all_updates:
                     await room.acquire()
                     updates.put(update)
 
@@ -65,7 +69,7 @@ def listen(
         while (item := updates.get()) is not None:
             if isinstance(item, BaseException):
                 raise item
-            with suppress(RuntimeError):  # all has been told
+            with suppress(RuntimeError):  # the loop has ended: no update is missing
                 loop.call_soon_threadsafe(room.release)
             yield item
     finally:
@@ -74,38 +78,38 @@ def listen(
 
 
 async def _in_thread(audio: Iterator[bytes | Samples]) -> AsyncGenerator[bytes | Samples]:
-    """Take the pieces in a thread that nobody waits for: it may block for ever."""
+    """Read the pieces in a daemon thread, since the iterator may block for ever."""
     loop = asyncio.get_running_loop()
     wanted: SimpleQueue[asyncio.Future[bytes | Samples | None] | None] = SimpleQueue()
 
     def take() -> None:
-        while (place := wanted.get()) is not None:
+        while (future := wanted.get()) is not None:
             piece, error = None, None
             try:
                 piece = next(audio, None)
             except BaseException as raised:
                 error = raised
             with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(_fill, place, piece, error)
+                loop.call_soon_threadsafe(_set, future, piece, error)
 
     Thread(target=take, name="live audio", daemon=True).start()
     try:
         while True:
-            place = loop.create_future()
-            wanted.put(place)
-            if (piece := await place) is None:
+            future = loop.create_future()
+            wanted.put(future)
+            if (piece := await future) is None:
                 return
             yield piece
     finally:
         wanted.put(None)
 
 
-def _fill(
-    place: asyncio.Future[bytes | Samples | None], piece: bytes | Samples | None, error: BaseException | None
+def _set(
+    future: asyncio.Future[bytes | Samples | None], piece: bytes | Samples | None, error: BaseException | None
 ) -> None:
-    if place.done():
+    if future.done():
         return
     if error is not None:
-        place.set_exception(error)
+        future.set_exception(error)
     else:
-        place.set_result(piece)
+        future.set_result(piece)

@@ -15,31 +15,30 @@ from specwhisper.rpc.next_item import NextItem
 from specwhisper.wire import SILENCE_S, WELCOME_S
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
-NUM_PARTS = 3  # of a silence
-HEARTBEAT = pb.StreamingRecognizeResponse(heartbeat=True)  # and nothing else
+NUM_PARTS = 3  # of a time limit
+HEARTBEAT = pb.StreamingRecognizeResponse(heartbeat=True)  # a response with nothing else
 
 
 async def exchange(
     call: Any, config: pb.StreamingRecognitionConfig, audio: AsyncIterator[bytes]
 ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
-    """Give the responses of a ``StreamingRecognize`` call while sending what it transcribes.
+    """Send audio through a ``StreamingRecognize`` call, and yield its responses without heartbeats.
 
-    Signs of life are asked for and not given on. A server that has shown that it gives them and falls silent
-    then, or that says nothing at all, ends the call with the error of a lost connection: its connection may
-    well live on, since gRPC's threads answer pings even where nothing else moves.
+    The call ends with the error of a lost connection if the server sends no response at all, or no heartbeat
+    after it has sent one. gRPC's keepalive does not show this: its threads answer even if the server hangs.
 
-    Audio is taken only as fast as the server takes it. If it fails, its error ends the call and comes out
-    here; if the call fails, the call's does. Closing the iterator cancels the call.
+    Audio is read as fast as the server accepts it. An error of the audio, or of the call, is raised here.
+    Closing the iterator cancels the call.
     """
     config.with_heartbeats = config.with_statistics = True
     call = with_true_status(call)
-    gives_signs, silence_s = False, WELCOME_S
+    sends_heartbeats, silence_s = False, WELCOME_S
     sender = asyncio.create_task(_send(call, config, audio))
     try:
         responses = aiter(call)
         while (response := await _next(responses, silence_s)) is not None:
-            gives_signs |= response.heartbeat  # a server of an older version never does
-            silence_s = SILENCE_S if gives_signs else inf
+            sends_heartbeats |= response.heartbeat  # a server of an older version never does
+            silence_s = SILENCE_S if sends_heartbeats else inf
             if response != HEARTBEAT:
                 yield response
     except asyncio.CancelledError:
@@ -55,9 +54,9 @@ async def exchange(
 async def _next(
     responses: AsyncIterator[pb.StreamingRecognizeResponse], silence_s: float
 ) -> pb.StreamingRecognizeResponse | None:
-    """Give the server's next word, ``None`` behind the last."""
+    """Return the server's next response; ``None`` after the last."""
     async with NextItem(responses) as pending:
-        # In parts: where this process itself stood still, only one of them has passed.
+        # In parts: time in which this process itself stood still counts as one of them.
         for _ in range(NUM_PARTS):
             if await pending.wait(timeout_s=silence_s / NUM_PARTS):
                 return pending.item
@@ -76,7 +75,7 @@ async def _send(call: Any, config: pb.StreamingRecognitionConfig, audio: AsyncIt
             await call.write(pb.StreamingRecognizeRequest(audio_content=pcm))
         await call.done_writing()
     except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-        pass  # the server has ended the call; who reads the responses learns why
+        pass  # the server has ended the call: the responses end with its error
     except Exception:
         call.cancel()
         raise

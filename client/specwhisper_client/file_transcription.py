@@ -68,7 +68,7 @@ class FileTranscription:
         self._servers = servers
         self._resume_timeout_s = resume_timeout_s
         self._result: Transcription | None = None
-        self._request_id = request_id.current_request_id()  # the same over all calls
+        self._request_id = request_id.current_request_id()  # the same for all calls
         self._checkpoint = pb.Checkpoint()
         self._model: ModelInfo | None = None
         self._last = pb.StreamingRecognizeResponse()
@@ -87,7 +87,7 @@ class FileTranscription:
         return self._result
 
     async def __aiter__(self) -> AsyncGenerator[Update]:
-        """Transcribe; leaving the loop early ends the call."""
+        """Transcribe the file; leaving the loop early ends the call."""
         started_s = time.perf_counter()
         source = await AudioSource.open(partial(decode_file, self._path, self._max_duration_s))
         options = self._options
@@ -123,7 +123,7 @@ class FileTranscription:
     async def _updates(
         self, config: pb.StreamingRecognitionConfig, source: AudioSource
     ) -> AsyncGenerator[Update]:
-        """Run one call after the other, until all of the recording is final."""
+        """Run calls until the whole recording is final."""
         failover, num_committed = Failover(self._resume_timeout_s), 0
         attempts = self._servers.attempts()
         while True:
@@ -133,7 +133,7 @@ class FileTranscription:
                     aclosing(self._call(connection, config, source)) as updates,
                 ):
                     async for update in updates:
-                        if self._statistics.num_committed > num_committed:  # it has made progress
+                        if self._statistics.num_committed > num_committed:
                             num_committed = self._statistics.num_committed
                             failover.progressed()
                             attempts.progressed()
@@ -144,34 +144,34 @@ class FileTranscription:
                 if not isinstance(error, RETRY_ELSEWHERE):
                     raise error from rpc_error
                 if not await attempts.failed(error):
-                    if not self._is_mendable(error, rpc_error):
+                    if not self._may_resume(error, rpc_error):
                         raise error from rpc_error
                     await failover.wait(error)
                 self.num_resumes += self._model is not None
                 log = {"request": self._request_id, "server": attempts.address, "error": str(error)}
                 logger.info("server lost", extra=log)
 
-    def _is_mendable(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:
-        """Whether the servers that there are may go on in a moment."""
-        if isinstance(error, ServerFull):  # it may hold the place of the very call that was lost
-            return bool(self._statistics.num_committed) and self._can_go_on
-        # Where nobody ever answered, the address is likely wrong.
+    def _may_resume(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:
+        """Return whether the known servers may resume the recording in a moment."""
+        if isinstance(error, ServerFull):  # it may still count the call that was lost
+            return bool(self._statistics.num_committed) and self._can_resume
+        # If no server ever answered, the address is probably wrong.
         was_there = self._model is not None or has_broken(rpc_error)
-        return was_there and self._can_go_on and not self._has_given_up(error, rpc_error)
+        return was_there and self._can_resume and not self._has_given_up(error, rpc_error)
 
     @property
-    def _can_go_on(self) -> bool:
-        """Whether no text would come twice; a server of an older version tells no checkpoints."""
+    def _can_resume(self) -> bool:
+        """Whether no text would come twice; servers of older versions send no checkpoints."""
         return bool(self._checkpoint.state) or not self._has_final_text
 
     def _has_given_up(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:
-        """Whether the only server says that it has found no target; it has looked for long."""
+        """Return whether the only server has searched for a target and found none."""
         return self._servers.is_one and isinstance(error, TargetUnavailable) and ended_by_server(rpc_error)
 
     async def _call(
         self, connection: Connection, config: pb.StreamingRecognitionConfig, source: AudioSource
     ) -> AsyncGenerator[Update]:
-        """Run one call, from where the last one ended."""
+        """Run one call, from the last resume point on."""
         config.checkpoint = self._checkpoint.state
         metadata = ((request_id.KEY, self._request_id),)
         call = TranscriptionStub(connection.channel).StreamingRecognize(metadata=metadata)
@@ -185,7 +185,7 @@ class FileTranscription:
                 if response.HasField("checkpoint"):
                     self._checkpoint = response.checkpoint
                 update = update_from_proto(response)
-                # A call that goes on hears again what was not final.
+                # A call that resumes sends again the audio that was not final.
                 self._received_s = max(self._received_s, update.received_s)
                 if update.statistics is not None:
                     self._statistics = before.followed_by(update.statistics)

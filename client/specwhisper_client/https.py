@@ -1,4 +1,4 @@
-"""HTTPS to servers of a cluster: their names are checked as gRPC's channels check them."""
+"""HTTPS connections that check a server's name as gRPC's channels do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from specwhisper.rpc.tls import ClientTls
 
 
 class NamedConnection(HTTPSConnection):
-    """An encrypted connection; the certificate has to name ``tls.server_name``, or else the host.
+    """An encrypted connection; the certificate must name ``tls.server_name``, or the host.
 
     Parameters
     ----------
@@ -21,6 +21,6 @@ class NamedConnection(HTTPSConnection):
         self._server_name = tls.server_name or self.host
 
     def connect(self) -> None:
-        """Connect, and check who is there."""
+        """Connect, and verify the server's certificate."""
         HTTPConnection.connect(self)
         self.sock = self._tls_context.wrap_socket(self.sock, server_hostname=self._server_name)

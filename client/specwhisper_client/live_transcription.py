@@ -57,11 +57,11 @@ class LiveTranscription:
         )
 
     def stop(self) -> None:
-        """Take no more audio; what was said until now becomes final."""
+        """Read no more audio; the text until now becomes final."""
         self._is_stopped.set()
 
     async def __aiter__(self) -> AsyncGenerator[Update]:
-        """Give what is new; an error of the audio ends it."""
+        """Send the audio and yield updates; an error of the audio is raised."""
         started_s = time.perf_counter()
         sending = asyncio.create_task(self._send())
         try:
@@ -74,7 +74,7 @@ class LiveTranscription:
             await sending
         except SpecWhisperError:
             if sending.done():
-                await sending  # of a recording that cannot be read a server only knows that it is empty
+                await sending  # raises why the audio could not be read
             raise
         finally:
             sending.cancel()
@@ -92,10 +92,10 @@ class LiveTranscription:
                 async for piece in pieces:
                     await self._stream.send(piece)
         except Exception:
-            # Without its end the stream would wait for ever; why it ended is told by this task.
+            # Otherwise the stream would wait for ever; this task has the error.
             await self._stream.finish()
             raise
-        await self._stream.finish()  # not where this is cancelled: then nobody takes what is left
+        await self._stream.finish()  # not after a cancellation: no reader is left
 
     async def _until_stopped(self) -> AsyncGenerator[bytes | Samples]:
         stopped = asyncio.create_task(self._is_stopped.wait())
@@ -115,11 +115,11 @@ class LiveTranscription:
 
 
 async def whole_utterances(updates: AsyncIterable[Update]) -> AsyncGenerator[Update]:
-    """Give the updates with a segment per utterance: what is final of an open one counts as verified."""
+    """Yield the updates with a segment per utterance; final text of an open one counts as verified."""
     utterances = Utterances()
     async for update in updates:
         segments = utterances.add(update.segments)
-        begun = "".join(piece.text for piece in utterances.pieces)
-        yield replace(update, segments=tuple(segments), verified_text=begun + update.verified_text)
+        open_text = "".join(piece.text for piece in utterances.pieces)
+        yield replace(update, segments=tuple(segments), verified_text=open_text + update.verified_text)
     if segments := utterances.finish():
         yield Update(tuple(segments), "", "")

@@ -30,7 +30,7 @@ SPEECH_EVENTS = {
 def config_to_proto(
     options: DecodingOptions, mode: Mode | None, gamma: int | None, *, is_container: bool
 ) -> pb.RecognitionConfig:
-    """Write a request's configuration; ``None`` leaves a choice to the server."""
+    """Return a request's configuration; ``None`` for the server's own choice."""
     config = pb.RecognitionConfig(
         gamma=gamma,
         decoding=decoding_options_to_proto(options),
@@ -53,22 +53,22 @@ def segments_from_proto(results: Iterable[pb.SpeechRecognitionResult]) -> tuple[
 
 
 def _segment(result: pb.SpeechRecognitionResult) -> Segment:
-    said = result.alternatives[0]
+    best = result.alternatives[0]
     return Segment(
         start_s=seconds(result.start_offset),
         end_s=seconds(result.end_offset),
-        tokens=tuple(said.tokens),
-        text=said.transcript,
-        confidence=said.confidence,
-        avg_logprob=said.avg_logprob,
-        compression_ratio=said.compression_ratio,
-        temperature=said.temperature,
-        no_speech_prob=said.no_speech_prob if said.HasField("no_speech_prob") else None,
-        seek=said.seek,
+        tokens=tuple(best.tokens),
+        text=best.transcript,
+        confidence=best.confidence,
+        avg_logprob=best.avg_logprob,
+        compression_ratio=best.compression_ratio,
+        temperature=best.temperature,
+        no_speech_prob=best.no_speech_prob if best.HasField("no_speech_prob") else None,
+        seek=best.seek,
         language=result.language_code if result.utterance else "",
         words=tuple(
             Word(seconds(word.start_offset), seconds(word.end_offset), word.word, word.confidence)
-            for word in said.words
+            for word in best.words
         ),
         utterance=result.utterance,
         is_utterance_end=result.is_utterance_end,
@@ -76,7 +76,7 @@ def _segment(result: pb.SpeechRecognitionResult) -> Segment:
 
 
 def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
-    """Read what a response says about the text."""
+    """Read a response's text and events."""
     verified, drafted, is_unverified = "", "", False
     for result in response.results:
         if result.is_final or not result.alternatives:
@@ -102,7 +102,7 @@ def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
 
 
 def model_from_proto(message: pb.ModelInfo) -> ModelInfo:
-    """Read which models write the text."""
+    """Read a server's models."""
     return ModelInfo(
         target=message.target_model,
         draft=message.draft_model,
@@ -114,7 +114,7 @@ def model_from_proto(message: pb.ModelInfo) -> ModelInfo:
 
 
 def server_from_proto(message: pb.GetModelResponse) -> ServerInfo:
-    """Read what a server offers."""
+    """Read a server's description."""
     return ServerInfo(
         model=model_from_proto(message.model),
         languages=tuple(message.language_codes),

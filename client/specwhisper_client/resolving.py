@@ -1,4 +1,4 @@
-"""Addresses behind the names of draft servers: by DNS, or from a locator of Ray's."""
+"""Look up the addresses of draft servers: by DNS, or from a locator."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ class Name:
 
 
 def read_names(text: str) -> list[Name]:
-    """Read ``[dns:///|locator:///]HOST:PORT``, or several with commas between; raise on anything else."""
+    """Read ``[dns:///|locator:///]HOST:PORT``, or several with commas between.
+
+    Raises :class:`InvalidRequest` for anything else.
+    """
     names = []
     for word in (part.strip() for part in text.split(",")):
         is_locator = word.startswith(LOCATOR)
@@ -53,9 +56,9 @@ def read_names(text: str) -> list[Name]:
 
 
 def resolver(name: Name, credentials: Credentials) -> Resolve | None:
-    """Return the function that looks a name's addresses up; ``None`` where gRPC connects to it as it is.
+    """Return the function that looks up a name's addresses; ``None`` if gRPC does.
 
-    gRPC takes addresses, ``localhost`` and names that are reached through an HTTP proxy, which resolves them.
+    gRPC resolves addresses, ``localhost``, and names that are reached through an HTTP proxy.
     """
     host, port = split_address(name.address)
     if name.is_locator:
@@ -66,9 +69,9 @@ def resolver(name: Name, credentials: Credentials) -> Resolve | None:
 
 
 async def look_up(host: str, port: int) -> list[str]:
-    """Return all addresses that DNS has for a host, as ``HOST:PORT``; the system's preferred ones first."""
+    """Return a host's addresses by DNS, as ``HOST:PORT``, the preferred ones first."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(join_address(str(place[0]), port) for *_, place in found))
+    return list(dict.fromkeys(join_address(str(address[0]), port) for *_, address in found))
 
 
 async def ask_locator(address: str, credentials: Credentials) -> list[str]:
@@ -117,7 +120,7 @@ class Resolution:
         self._fresh_until_s = self._clock()
 
     async def update(self) -> None:
-        """Look the addresses up where they are old; wait for it, but not long where some are known."""
+        """Look up old addresses; wait for it, but only shortly if some are known."""
         if self._resolve is None or self._clock() < self._fresh_until_s:
             return
         if self._task is None or self._task.done():
@@ -136,14 +139,14 @@ class Resolution:
         self._fresh_until_s = self._clock() + REFRESH_S
 
     async def close(self) -> None:
-        """Give a look-up up that is still running."""
+        """Cancel a look-up that is still running."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
 
 def _check_host(host: str) -> None:
-    """Refuse a name that cannot be written as DNS has it: looking it up would fail in the encoding."""
+    """Refuse a name that DNS cannot encode."""
     try:
         host.encode("idna")
     except UnicodeError as error:

@@ -1,4 +1,4 @@
-"""Connections to draft servers: sessions are spread over them, and go elsewhere where one is full or gone."""
+"""Connections to draft servers, over which sessions are spread; others replace full or lost ones."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from specwhisper.errors import ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.rpc.channels import OPEN, Credentials, check_credentials, open_channel
 from specwhisper_client.resolving import Name, Resolution, Resolve, read_names, resolver
 
-CONNECTIONS = 4  # to a name's only address: several servers may share it, behind a balancer of connections
-FULL_S = 1.0  # for which a full server is left, unless it names a time
-GONE_S = 5.0  # for which a lost server is left; afterwards until it is connected again
+CONNECTIONS = 4  # to a name's only address: a load balancer may spread them over several servers
+FULL_S = 1.0  # time to avoid a full server, unless it names one
+GONE_S = 5.0  # time to avoid a lost server; then until it is connected again
 
 Key = tuple[Name, str, int]
 
@@ -46,12 +46,12 @@ class Connection:
         self._address = address
         self._credentials = credentials
         self._channel: grpc.aio.Channel | None = None
-        self._left_until_s = 0.0
+        self._avoided_until_s = 0.0
         self._is_gone = False
 
     @property
     def address(self) -> str:
-        """Where it leads, for messages."""
+        """Address of the server, for messages."""
         return self._peer if self._address == self._peer else f"{self._peer} ({self._address})"
 
     @property
@@ -69,7 +69,7 @@ class Connection:
 
     @property
     def is_connected(self) -> bool:
-        """Whether a server is at the other end."""
+        """Whether it is connected to a server."""
         return self._channel is not None and self._channel.get_state() is grpc.ChannelConnectivity.READY
 
     def replacement(self) -> Connection:
@@ -79,13 +79,13 @@ class Connection:
         made.last_picked = self.last_picked
         return made
 
-    def leave(self, until_s: float, *, is_gone: bool) -> None:
-        """Prefer other connections until a time; one that was lost also until it is connected again."""
-        self._left_until_s, self._is_gone = until_s, is_gone
+    def avoid(self, until_s: float, *, is_gone: bool) -> None:
+        """Prefer other connections until a time, and after a loss until it is connected again."""
+        self._avoided_until_s, self._is_gone = until_s, is_gone
 
-    def is_left(self, now_s: float) -> bool:
-        """Return whether other connections are preferred; connect again one whose time is over."""
-        if now_s < self._left_until_s:
+    def is_avoided(self, now_s: float) -> bool:
+        """Return whether other connections are preferred; reconnect once the time is over."""
+        if now_s < self._avoided_until_s:
             return True
         if self._is_gone:
             self.channel.get_state(try_to_connect=True)
@@ -99,7 +99,7 @@ class Connection:
 
 
 class Servers:
-    """Draft servers behind one or several names, and connections to them.
+    """Draft servers by one or several names, and connections to them.
 
     A session takes the connection with the fewest sessions of this object, the one unused for longest where
     several have equally few, and of those that were never used the first in a locator's list. A name that has
@@ -110,8 +110,8 @@ class Servers:
     ----------
     addresses : ``HOST:PORT``, or several with commas between. ``locator:///HOST:PORT`` lists
         draft servers; ``dns:///`` before a name changes nothing.
-    credentials : how they are reached, and who asks.
-    resolve : returns the function that looks a name's addresses up.
+    credentials : encryption, and the token that identifies the caller.
+    resolve : returns the function that looks up a name's addresses.
     """
 
     def __init__(
@@ -145,11 +145,11 @@ class Servers:
         return len({address for _, address, _ in self._connections}) == 1
 
     def attempts(self) -> Attempts:
-        """Return what picks one session's connections."""
+        """Return the attempts of one session."""
         return Attempts(self)
 
     async def update(self) -> None:
-        """Look names up where that was long ago, and keep a connection for each address that they have."""
+        """Look up names whose addresses are old, and keep a connection to each address."""
         for resolution in self._resolutions.values():
             await resolution.update()
         wanted: dict[Key, Connection] = {}
@@ -171,7 +171,7 @@ class Servers:
         await self._close_replaced()
 
     def pick(self, tried: set[Key]) -> Connection:
-        """Return the best connection: untried, not left, of the preferred address family, the least used."""
+        """Return the best connection: untried, not avoided, preferred family, least used."""
         now_s = self._clock()
         preferred = {key[0]: _is_ipv6(key[1]) for key in reversed(self._connections)}  # its first address's
         # A locator lists draft servers in the order in which to try them.
@@ -181,7 +181,7 @@ class Servers:
             name, address, _ = connection.key
             return (
                 connection.key in tried,
-                connection.is_left(now_s),
+                connection.is_avoided(now_s),
                 _is_ipv6(address) != preferred[name],
                 connection.num_calls,
                 connection.last_picked,
@@ -205,27 +205,27 @@ class Servers:
             connection.num_calls -= 1
             await self._close_replaced()
 
-    def leave(self, connection: Connection, error: SpecWhisperError) -> None:
-        """Prefer other connections for a while; a balancer's is replaced, and may lead to another server."""
+    def avoid(self, connection: Connection, error: SpecWhisperError) -> None:
+        """Prefer other connections for a while; replace one that a load balancer may route elsewhere."""
         if self._connections.get(connection.key) is not connection:
             return  # it has been replaced, or its address is no longer the name's
         is_full, now_s = isinstance(error, ServerFull), self._clock()
         if not is_full:
             self._resolutions[connection.name].expire()
         is_shared = (*connection.key[:2], 1) in self._connections
-        if is_shared and connection.is_connected and not connection.is_left(now_s):
+        if is_shared and connection.is_connected and not connection.is_avoided(now_s):
             self._replaced.add(connection)
             connection = self._connections[connection.key] = connection.replacement()
         for_s = (error.retry_after_s or FULL_S) if is_full else GONE_S
-        connection.leave(now_s + for_s, is_gone=not is_full)
+        connection.avoid(now_s + for_s, is_gone=not is_full)
 
     def untried(self, tried: set[Key]) -> list[Connection]:
         """Return the connections that are not among those tried."""
         return [each for key, each in self._connections.items() if key not in tried]
 
-    def is_inviting(self, connection: Connection) -> bool:
-        """Return whether a server is at the other end, which has not just been left."""
-        return connection.is_connected and not connection.is_left(self._clock())
+    def is_ready(self, connection: Connection) -> bool:
+        """Return whether the connection has a server that is not avoided."""
+        return connection.is_connected and not connection.is_avoided(self._clock())
 
     async def _close_replaced(self) -> None:
         unused = {connection for connection in self._replaced if not connection.num_calls}
@@ -242,7 +242,7 @@ class Servers:
 
 
 class Attempts:
-    """The connections that one session has tried, one after the other, since it last made progress."""
+    """The connections that one session has tried since its last progress."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
@@ -251,14 +251,14 @@ class Attempts:
 
     @property
     def address(self) -> str:
-        """Where the last connection leads, for messages."""
+        """Address of the last connection, for messages."""
         return self._servers.address if self._last is None else self._last.address
 
     @asynccontextmanager
     async def connection(self, *, is_session: bool = True) -> AsyncIterator[Connection]:
-        """Use the best connection that is untried, or where all are tried, the best of all.
+        """Use the best connection that is untried, or the best of all if all are tried.
 
-        Raises :class:`TargetUnavailable` where no address is known, as before a name was ever resolved.
+        Raises :class:`TargetUnavailable` if no address is known.
         """
         await self._servers.update()
         self._last = self._servers.pick(self._tried)
@@ -266,22 +266,22 @@ class Attempts:
             yield connection
 
     async def failed(self, error: SpecWhisperError) -> bool:
-        """Leave the last connection, whose server is full or gone; return whether an untried one is left.
+        """Avoid the last connection; return whether an untried one is left.
 
-        Where none is, all may be tried once more.
+        If none is, all may be tried again.
         """
         if (connection := self._last) is None:
             return False
         self._tried.add(connection.key)
-        self._servers.leave(connection, error)
+        self._servers.avoid(connection, error)
         if not isinstance(error, ServerFull):
             await self._servers.update()
-        # Other connections to the same address may lead to another server: it is asked where it is connected,
-        # and no other session has just left it.
+        # Other connections to the same address may lead to another server: only those that are connected, and
+        # not avoided, are tried.
         self._tried |= {
             each.key
             for each in self._servers.untried(self._tried)
-            if each.key[:2] == connection.key[:2] and not self._servers.is_inviting(each)
+            if each.key[:2] == connection.key[:2] and not self._servers.is_ready(each)
         }
         if self._servers.untried(self._tried):
             return True
@@ -289,7 +289,7 @@ class Attempts:
         return False
 
     def progressed(self) -> None:
-        """Take every connection for untried again."""
+        """Count every connection as untried again."""
         self._tried.clear()
 
 

@@ -1,4 +1,4 @@
-"""Where live audio comes from: a microphone, or a file that pretends to be one."""
+"""Sources of live audio: a microphone, or a recording in its place."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from specwhisper_client.replies import PathLike
 logger = logging.getLogger(__name__)
 
 PIECE_SAMPLES = SAMPLE_RATE // 10
-MAX_UNREAD_PIECES = 600  # a minute: whoever is that far behind will not catch up
+MAX_UNREAD_PIECES = 600  # a minute
 
 
 @asynccontextmanager
 async def microphone(device: str | None = None) -> AsyncIterator[AsyncGenerator[bytes]]:
-    """Open a microphone; what it gives is canonical PCM, until the context is left or the device has gone.
+    """Open a microphone; yield its canonical PCM until the context or the device ends.
 
     Parameters
     ----------
@@ -33,29 +33,27 @@ async def microphone(device: str | None = None) -> AsyncIterator[AsyncGenerator[
     """
     sounddevice = _sounddevice()
     loop = asyncio.get_running_loop()
-    heard: asyncio.Queue[bytes | None] = asyncio.Queue()
-    is_behind = False
+    captured: asyncio.Queue[bytes | None] = asyncio.Queue()
+    is_late = False
 
     def put(pcm: bytes) -> None:
-        nonlocal is_behind
-        # Half must be caught up first: else each piece that is taken would bring another warning.
-        limit = MAX_UNREAD_PIECES // 2 if is_behind else MAX_UNREAD_PIECES
-        was_behind, is_behind = is_behind, heard.qsize() >= limit
-        if not is_behind:
-            heard.put_nowait(pcm)
-        elif not was_behind:
-            logger.warning(
-                "The server is more than a minute behind the microphone: what is said now is lost."
-            )
+        nonlocal is_late
+        # Drop until half of them are sent: otherwise there would be a warning for each piece.
+        limit = MAX_UNREAD_PIECES // 2 if is_late else MAX_UNREAD_PIECES
+        was_late, is_late = is_late, captured.qsize() >= limit
+        if not is_late:
+            captured.put_nowait(pcm)
+        elif not was_late:
+            logger.warning("The server lags the microphone by more than a minute: new audio is dropped.")
 
     def take(data: Any, _frames: int, _time: Any, _status: Any) -> None:
         loop.call_soon_threadsafe(put, bytes(data))
 
     def end() -> None:
-        loop.call_soon_threadsafe(heard.put_nowait, None)
+        loop.call_soon_threadsafe(captured.put_nowait, None)
 
     async def pieces() -> AsyncGenerator[bytes]:
-        while (pcm := await heard.get()) is not None:
+        while (pcm := await captured.get()) is not None:
             yield pcm
         logger.warning("The microphone has stopped: it may have been unplugged.")
 
@@ -81,14 +79,14 @@ async def microphone(device: str | None = None) -> AsyncIterator[AsyncGenerator[
 
 
 async def file(path: PathLike, *, is_paced: bool) -> AsyncGenerator[bytes]:
-    """Give a recording as canonical PCM: in real time, or as fast as it is taken."""
+    """Yield a recording as canonical PCM, in real time or as fast as it is read."""
     source = await AudioSource.open(partial(decode_file, path))
     started_s, num_samples = monotonic(), 0
     async for block in source.pieces():
         for start in range(0, len(block), PIECE_SAMPLES * BYTES_PER_SAMPLE):
             pcm = block[start : start + PIECE_SAMPLES * BYTES_PER_SAMPLE]
             num_samples += len(pcm) // BYTES_PER_SAMPLE
-            if is_paced:  # a piece is there when its last sample has been spoken
+            if is_paced:  # a microphone has a piece after its last sample
                 await asyncio.sleep(started_s + num_samples / SAMPLE_RATE - monotonic())
             yield pcm
 

@@ -48,40 +48,40 @@ from specwhisper_client.utterances import in_order
 logger = logging.getLogger(__name__)
 
 FIRST_CONNECT_S = 5.0  # limit before any server has answered: the address may be wrong
-# Live audio has more noise in it than recordings that somebody chose.
+# Live audio has more noise than most recordings.
 LIVE_DECODING = DecodingOptions(**OPENAI_THRESHOLDS)
 
 
 class StreamingClient:
-    """One live transcription on a draft server; a context manager around it.
+    """One live transcription on a draft server, as a context manager.
 
-    It keeps the audio that is not final yet. Where the connection is lost, it opens another one, goes on from
-    the last final word and neither loses nor repeats one.
+    It keeps the audio that is not final yet. If the connection is lost, it opens another one and continues
+    after the last final word; no word is lost or repeated.
 
     Parameters
     ----------
-    server : ``HOST:PORT`` of a draft server, or several with commas between. The stream takes any of their
-        addresses, and goes on at another one where one is lost.
+    server : ``HOST:PORT`` of a draft server, or several with commas between. The stream uses one of their
+        addresses, and resumes at another one if it is lost.
     options, named : decoding options as an object, by name, or both: a name then replaces the object's value.
         The default object has openai/whisper's thresholds against noise (``LIVE_DECODING``).
     live : how live audio is decoded.
-    endpointing : when utterances begin and end; ``None`` takes everything for one.
-    mode, gamma : how draft and target work together; by default as the server is set.
-    sample_rate, num_channels : of what is sent.
+    endpointing : when utterances begin and end; ``None`` for a single utterance.
+    mode, gamma : how draft and target work together; by default the server's own.
+    sample_rate, num_channels : of the audio that is sent.
     added_latency_ms : latency injected into the round trip between draft and target server, for experiments;
         refused unless the server has ``--allow-latency-injection``.
-    interim_results : whether to tell text that may still change.
-    continue_unverified : whether the draft goes on alone while its target cannot be reached.
-    reconnect_s : for how long to try again where the connection is lost, in seconds.
-    credentials : how the server is reached, and who asks.
-    servers : connections that others use too; by default the stream has its own, to ``server``.
+    interim_results : whether updates have text that may still change.
+    continue_unverified : whether the session continues draft-only while its target cannot be reached.
+    reconnect_s : seconds for which to reconnect after a loss.
+    credentials : encryption, and the token that identifies the caller.
+    servers : shared connections; by default the stream has its own, to ``server``.
 
     Attributes
     ----------
     model : the pair that writes the text, once the server has named it.
     num_reconnects : how often the connection was lost.
-    language, language_name, language_probs : what was spoken last, once all is final.
-    statistics, received_s : over all calls: how the draft has done, and the stream's audio that was received.
+    language, language_name, language_probs : of the last utterance, once all text is final.
+    statistics, received_s : over all calls: how the draft did, and seconds of audio that were received.
     """
 
     def __init__(
@@ -116,10 +116,10 @@ class StreamingClient:
         self._owns_servers = servers is None
         self._audio = KeptAudio(self.position.start_sample)
         self._is_iterated = False
-        self._request_id = request_id.current_request_id()  # the same over all calls
+        self._request_id = request_id.current_request_id()  # the same for all calls
         self._call: Any = None
-        self._has_changed = False  # how to go on: the call that was under way is given up
-        self._all_is_final = False  # of what the open call, or the last one, has received
+        self._has_changed = False  # settings: the open call was cancelled for it
+        self._all_is_final = False  # all text of the audio that the last call received
         self.model: ModelInfo | None = None
         self.num_reconnects = 0
         self.language = self.language_name = ""
@@ -138,18 +138,16 @@ class StreamingClient:
             await self._servers.close()
 
     async def send(self, samples: bytes | Samples) -> None:
-        """Send the next samples: s16le bytes, or float32 or int16 arrays, channels interleaved.
+        """Send samples: s16le bytes, or float32 or int16 arrays, channels interleaved.
 
-        It returns at once while the server keeps up, and waits while it does not.
-
-        So it also waits while nobody reads the text: send in one task and read in another. Once the stream
-        has ended, by an error or because nobody reads on, what is sent is dropped; who reads has the error.
+        It waits while the server does not keep up, and while the updates are not read: send in one task and
+        read in another. Once the stream has ended, samples are dropped; the reader gets the error.
         """
         await self._audio.put(self._canonical.push(samples))
 
     @property
     def position(self) -> LivePosition:
-        """Where another stream would go on."""
+        """Position at which another stream would continue."""
         return self._live.position
 
     @property
@@ -159,25 +157,25 @@ class StreamingClient:
     def change(
         self, *, mode: Mode | None = None, gamma: int | None = None, added_latency_ms: int = 0
     ) -> None:
-        """Go on in another way, from the last final word; it takes another call.
+        """Continue with other settings after the last final word, in another call.
 
-        What is not named is as the server is set.
+        Settings that are not named are the server's own.
         """
         self._mode, self._gamma, self._added_latency_ms = mode, gamma, added_latency_ms
-        if self._call is not None:  # it may have ended by itself, or by an earlier change
+        if self._call is not None:  # false if it has ended already
             self._has_changed = self._call.cancel() or self._has_changed
 
     async def finish(self) -> None:
-        """Say that no audio follows; what is said so far becomes final."""
+        """End the audio; the text so far becomes final."""
         try:
             await self._audio.put(self._canonical.finish())
-        finally:  # also where the samples break off: else it would be waited for more
+        finally:  # also if the samples are cut off: otherwise the stream would wait for more
             self._audio.finish()
 
     async def __aiter__(self) -> AsyncGenerator[Update]:
-        """Give what is new until all is final."""
+        """Yield updates until all text is final."""
         if self._is_iterated:
-            raise InvalidRequest("A stream is listened to once: open another one.")
+            raise InvalidRequest("A stream is read once: open another one.")
         self._is_iterated = True
         failover, has_answered = Failover(min(FIRST_CONNECT_S, self._reconnect_s)), False
         attempts = self._servers.attempts()
@@ -195,9 +193,9 @@ class StreamingClient:
                     if not self._has_changed:
                         return
                     self._has_changed = False
-                except IdleClient:  # the server has given the place to others
-                    heard_to = round(self.received_s * SAMPLE_RATE)
-                    if self._all_is_final and not await self._audio.continues_after(heard_to):
+                except IdleClient:  # the server gave the slot to another session
+                    received_to = round(self.received_s * SAMPLE_RATE)
+                    if self._all_is_final and not await self._audio.continues_after(received_to):
                         return
                 except RETRY_ELSEWHERE as error:
                     is_elsewhere = await attempts.failed(error)
@@ -212,10 +210,10 @@ class StreamingClient:
                     logger.info("connection lost", extra=log)
                     self.num_reconnects += is_new
         finally:
-            self._audio.finish()  # nobody reads what is sent from here on
+            self._audio.finish()  # audio from here on is dropped
 
     async def _updates(self, connection: Connection) -> AsyncGenerator[Update]:
-        """Run one call, from where the last one ended."""
+        """Run one call, from the last position on."""
         config = pb.StreamingRecognitionConfig(
             config=config_to_proto(self.options, self._mode, self._gamma, is_container=False),
             interim_results=self._interim_results,
@@ -245,18 +243,18 @@ class StreamingClient:
                 raise
 
     def _note_model(self, model: ModelInfo, connection: Connection) -> None:
-        """Note who writes the text; a stream does not go on with another target's."""
+        """Note the models; a stream does not continue with another target's weights."""
         if self.model is not None and self.model.target_weights_digest != model.target_weights_digest:
             raise PairMismatch(
-                f"Behind {connection.address} is now a target '{model.target}' of other weights than the "
-                f"'{self.model.target}' that the stream began on: open another stream."
+                f"The server at {connection.address} now has a target '{model.target}' whose weights are not "
+                f"those of the '{self.model.target}' that the stream began on: open another stream."
             )
         self.model = model
 
     def _read(self, response: pb.StreamingRecognizeResponse, before: SpeculationStatistics) -> Update:
-        """Read a response, and keep what is not of the moment; ``before`` is what earlier calls counted."""
+        """Read a response; ``before`` is the statistics of earlier calls."""
         update = update_from_proto(response)
-        # A call that goes on hears again what was not final.
+        # A call that resumes sends again the audio that was not final.
         self.received_s = max(self.received_s, update.received_s)
         segments = in_order(update.segments, self._final_end_s)
         self._final_end_s = segments[-1].end_s if segments else self._final_end_s
@@ -271,7 +269,7 @@ class StreamingClient:
         return update
 
     def _move_to(self, message: decoding_pb2.LivePosition) -> None:
-        """Note where another call would go on."""
+        """Note the position at which another call would continue."""
         position = codec.live_position_from_proto(message)
         self.options = replace(self.options, live=replace(self._live, position=position))
         self._audio.forget_before(position.start_sample)

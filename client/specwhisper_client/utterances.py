@@ -1,4 +1,4 @@
-"""Live text comes piece by piece; what people read, and subtitles show, are utterances."""
+"""Join the final pieces of live text to utterances, as readers and subtitles show them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from specwhisper.types import Segment
 
 
 class Utterances:
-    """Joins final pieces; an utterance is complete once its last piece has come.
+    """Joins final pieces to utterances; an utterance is complete with its last piece.
 
     Attributes
     ----------
-    pieces : of the open utterance.
+    pieces : those of the open utterance.
     """
 
     def __init__(self) -> None:
         self.pieces: list[Segment] = []
 
     def add(self, pieces: Iterable[Segment]) -> list[Segment]:
-        """Take final pieces in order, and give the utterances that they complete."""
+        """Add final pieces in order; return the utterances that they complete."""
         complete = []
         for piece in pieces:
             if self.pieces and piece.utterance != self.pieces[0].utterance:
@@ -32,15 +32,15 @@ class Utterances:
         return complete
 
     def finish(self) -> list[Segment]:
-        """Give what there is of an open utterance: nothing will follow."""
+        """Return the open utterance, if it has text: no piece follows."""
         pieces, self.pieces = self.pieces, []
         return [joined(pieces)] if any(piece.text.strip() for piece in pieces) else []
 
 
 def in_order(segments: Iterable[Segment], final_end_s: float) -> tuple[Segment, ...]:
-    """Move segments that begin before the end of the final text to it, and each after the one before.
+    """Move segments so that none begins before the end of the one before.
 
-    A server at which a stream goes on knows the final text, but not when it was spoken.
+    A server at which a stream resumes knows the final text, but not its times.
     """
     ordered: list[Segment] = []
     for segment in segments:
@@ -51,7 +51,7 @@ def in_order(segments: Iterable[Segment], final_end_s: float) -> tuple[Segment, 
 
 
 def joined(pieces: list[Segment]) -> Segment:
-    """Make one segment of the pieces of an utterance; figures are means, of temperatures the highest."""
+    """Join an utterance's pieces to one segment; scores are means, the temperature the highest."""
     spoken = [piece for piece in pieces if piece.text.strip()]
     probs = [piece.no_speech_prob for piece in spoken if piece.no_speech_prob is not None]
     return replace(

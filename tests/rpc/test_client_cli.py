@@ -291,7 +291,7 @@ async def test_an_unknown_format_names_the_choice():
         (["--beam_size", "0"], "beam search"),
         (["--patience", "2.0"], "beam search"),
         (["--best_of", "5"], "one text is sampled"),
-        (["--fp16", "False"], "fp16 is the servers' choice"),
+        (["--fp16", "False"], "fp16 is set at the server"),
         (["--clip_timestamps", "0,10"], "clip_timestamps is not offered"),
         (["--temperature_increment_on_fallback", "0.2"], "no window fails without a threshold"),
         (["--max_line_width", "20"], "add word_timestamps"),

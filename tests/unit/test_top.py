@@ -203,11 +203,11 @@ def untrusted() -> ssl.SSLCertVerificationError:
     [
         (untrusted(), "certificate is not trusted: unable to get local issuer"),  # which is a ValueError, too
         (ssl.SSLError(1, "wrong version number"), "no encrypted connection"),
-        (ConnectionResetError(104, "Connection reset by peer"), "does it ask for encryption"),
-        (RemoteDisconnected("without response"), "does it ask for encryption"),
+        (ConnectionResetError(104, "Connection reset by peer"), "does it need encryption"),
+        (RemoteDisconnected("without response"), "does it need encryption"),
         (ConnectionRefusedError(), "no server answers"),
         (TimeoutError(), "no answer in 2 s"),
-        (ValueError("could not convert"), "something else than metrics"),
+        (ValueError("could not convert"), "is not metrics"),
         (HTTPException("answers 401 Unauthorized"), "answers 401"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A transcript on its way: on a terminal live, with the draft's text dim; elsewhere as plain lines."""
+"""Show a running transcription: live on a terminal, with dim draft text; elsewhere as plain lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from specwhisper.wire.printable import blanked
 from specwhisper_client.replies import Update
 
 REFRESHES_PER_SECOND = 12
-LONG_S = 60.0  # shorter recordings are done before a bar says much
+LONG_S = 60.0  # a shorter recording has no bar
 
 
 class Display(Protocol):
@@ -29,11 +29,11 @@ class Display(Protocol):
     ) -> None: ...
 
     def show(self, update: Update) -> None:
-        """Show what is new."""
+        """Show an update."""
 
 
 class LiveDisplay:
-    """Final segments scroll up; below them stands the open window, verified text plain and draft text dim."""
+    """Shows final segments, and below them the open window: verified text plain, draft text dim."""
 
     def __init__(self, console: Console, *, timestamps: bool) -> None:
         self._console = console
@@ -61,7 +61,7 @@ class LiveDisplay:
 
 
 class WithProgress:
-    """Shows what another display shows, and on a terminal beside it how far a long recording has come."""
+    """Adds the progress of a long recording to another display."""
 
     def __init__(self, display: Display, console: Console) -> None:
         self._display = display
@@ -85,7 +85,7 @@ class WithProgress:
 
 
 class _Bar:
-    """How much of a long recording is transcribed, how fast that goes, and how long it will take."""
+    """Progress of a long recording: share, speed and remaining time."""
 
     def __init__(self, console: Console) -> None:
         self.progress = Progress(
@@ -98,7 +98,7 @@ class _Bar:
         self._task: TaskID | None = None
 
     def advance(self, update: Update) -> bool:
-        """Move on to the last final segment; tell whether there is anything to show."""
+        """Advance to the last final segment; return whether there is progress to show."""
         if update.duration_s is None or update.duration_s < LONG_S:
             return False
         if self._task is None:
@@ -134,7 +134,7 @@ class PlainDisplay:
 
 
 class NoDisplay:
-    """Shows nothing: the transcript goes elsewhere."""
+    """Shows nothing, since the text is written elsewhere."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""``specwhisper health``: whether a server serves, as load balancers and the probes of containers ask."""
+"""``specwhisper health``: ask a server whether it takes calls, as container probes do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ GATEWAYS = ("http://", "https://")
 
 
 async def is_serving(server: str, credentials: Credentials = OPEN, *, timeout_s: float = 5.0) -> bool:
-    """Ask a server (``HOST:PORT``) or a gateway (its URL) once whether it takes calls; no while it stops.
+    """Return whether a server (``HOST:PORT``) or a gateway (its URL) takes calls.
+
+    A server that stops takes none.
 
     Raises :class:`TargetUnavailable` if no server answers in time.
     """
@@ -59,7 +61,7 @@ def _gateway_is_serving(url: str, credentials: Credentials, timeout_s: float) ->
 
 
 class _Https(HTTPSHandler):
-    """Opens URLs over connections that heed all of a client's credentials."""
+    """Opens URLs with the client's TLS settings."""
 
     def __init__(self, tls: ClientTls) -> None:
         super().__init__()
@@ -73,7 +75,7 @@ class _Https(HTTPSHandler):
 async def show_health(
     server: str, console: Console, errors: Console, credentials: Credentials = OPEN, *, timeout_s: float = 5.0
 ) -> bool:
-    """Print whether a server serves, and tell it."""
+    """Print whether a server takes calls, and return it."""
     try:
         serves = await is_serving(server, credentials, timeout_s=timeout_s)
     except SpecWhisperError as error:

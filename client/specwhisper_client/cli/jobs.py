@@ -1,4 +1,4 @@
-"""What the command line does: transcribe files one after the other, and describe a server."""
+"""Transcribe files one after the other, and describe a server."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from specwhisper_client.streaming import StreamingClient
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to do with every file.
+    """The settings of a transcription that apply to every file.
 
     Attributes
     ----------
-    mode, gamma : how draft and target work together; ``None`` leaves it to the server.
+    mode, gamma : how draft and target work together; ``None`` for the server's own.
     formats : of the transcript; several need an ``output_dir``.
     output_dir : where transcripts are written; ``None`` for standard output.
     layout : of subtitles.
-    quiet : leave out everything but the text.
-    is_streaming : whether recordings are heard as live audio is, utterance by utterance.
+    quiet : print nothing but the text.
+    is_streaming : whether recordings are transcribed as live audio, utterance by utterance.
     """
 
     server: str
@@ -84,7 +84,7 @@ async def transcribe_files(files: list[Path], job: Job, console: Console, errors
 
 
 def _missing(files: Sequence[Path]) -> InvalidAudio:
-    """Make the error of files that do not exist."""
+    """Return the error for files that do not exist."""
     if len(files) == 1:
         return InvalidAudio(f"Audio file '{files[0]}' does not exist.")
     names = ", ".join(f"'{file}'" for file in files)
@@ -94,7 +94,7 @@ def _missing(files: Sequence[Path]) -> InvalidAudio:
 async def show_server(
     server: str, console: Console, errors: Console, credentials: Credentials = OPEN
 ) -> bool:
-    """Print what a server works with and tell whether it answered."""
+    """Print a server's models; return whether it answered."""
     try:
         async with TranscriptionClient(server, credentials) as client:
             console.print(server_table(await client.get_model()))
@@ -116,7 +116,7 @@ async def _transcribe_file(
     for form in job.formats:
         if job.output_dir is not None:
             write(outputs[form], render(transcript, file, form, job.layout))
-        elif form is not OutputFormat.TXT:  # text has been shown on its way
+        elif form is not OutputFormat.TXT:  # text was printed while it ran
             console.file.write(render(transcript, file, form, job.layout))
     if not job.quiet:
         errors.print(transcript_table(transcript))
@@ -125,7 +125,7 @@ async def _transcribe_file(
 async def _show(
     client: TranscriptionClient, file: Path, job: Job, console: Console, errors: Console
 ) -> Transcription:
-    """Transcribe a file and show the text on its way."""
+    """Transcribe a file and show its text meanwhile."""
     display = _choose_display(job, console, errors)
     is_live = isinstance(display, LiveDisplay)
     if job.is_streaming:
@@ -153,7 +153,7 @@ async def _show(
 
 
 def _choose_display(job: Job, console: Console, errors: Console) -> Display:
-    """Show text live on a terminal, in lines elsewhere, and not at all where that would be in the way."""
+    """Show text live on a terminal, in lines elsewhere, and not at all in front of another format."""
     text_goes_to_stdout = job.output_dir is None and job.formats[0] is OutputFormat.TXT
     if console.is_terminal and not job.quiet and (text_goes_to_stdout or job.output_dir is not None):
         return LiveDisplay(console, timestamps=job.options.timestamps)
@@ -162,6 +162,6 @@ def _choose_display(job: Job, console: Console, errors: Console) -> Display:
 
 
 def report(error: SpecWhisperError, errors: Console, file: Path | None = None) -> None:
-    """Print what went wrong, and with which file, where the error does not name it."""
+    """Print an error, with the file's name if the error does not have it."""
     name = f"{file}: " if file is not None and str(file) not in str(error) else ""
     errors.print(Text.assemble(("error: ", "bold red"), name, str(error)), soft_wrap=True)

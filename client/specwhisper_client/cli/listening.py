@@ -34,13 +34,13 @@ from specwhisper_client.utterances import Utterances
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """What to listen to, and how.
+    """The settings of a live transcription.
 
     Attributes
     ----------
-    simulate : a recording that stands for the microphone, in real time.
-    device : of the microphone.
-    quiet : leave out everything but the text.
+    simulate : a recording to send in real time instead of the microphone.
+    device : the microphone.
+    quiet : print nothing but the text.
     """
 
     server: str
@@ -58,7 +58,7 @@ class Listening:
 
 
 async def listen(wanted: Listening, console: Console, errors: Console) -> bool:
-    """Show what is said until the audio ends or Ctrl-C is pressed, and tell whether all went well."""
+    """Show live text until the audio ends or Ctrl-C; return whether no error occurred."""
     try:
         async with (
             _audio(wanted) as audio,
@@ -97,11 +97,11 @@ class UtteranceDisplay(Protocol):
     ) -> None: ...
 
     def show(self, update: Update) -> None:
-        """Show what is new."""
+        """Show an update."""
 
 
 class LiveUtterances:
-    """Complete utterances scroll up; below them final words are bold, verified plain, drafted ones dim."""
+    """Shows complete utterances; below them final words bold, verified plain, drafted dim."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -119,7 +119,7 @@ class LiveUtterances:
         self._live.stop()
 
     def show(self, update: Update) -> None:
-        """Print what is complete and replace what is not."""
+        """Print complete utterances and replace the open one."""
         for utterance in self._utterances.add(update.segments):
             self._print(utterance)
         if update.speech is not None:
@@ -132,12 +132,12 @@ class LiveUtterances:
 
 
 def complete_line(utterance: Segment) -> Text:
-    """Write an utterance that will not change."""
+    """Format a complete utterance, which will not change."""
     return Text.assemble((f"{span(utterance)} ", "cyan"), blanked(one_line(utterance.text)))
 
 
 def open_line(final: str, update: Update, *, is_speech: bool) -> Text:
-    """Write the open utterance, and whether somebody speaks; text that no target has seen is in italics."""
+    """Format the open utterance after a mark of speech; unverified text is in italics."""
     draft_style = "dim italic" if update.is_unverified else "dim"
     styles = {"bold": final, "": update.verified_text, draft_style: update.draft_text}
     text = Text.assemble(*((blanked(text), style) for style, text in styles.items()))
@@ -177,18 +177,18 @@ async def _audio(wanted: Listening) -> AsyncIterator[AsyncIterator[bytes]]:
 
 
 class _stopping:
-    """Let Ctrl-C end the audio, so that the last words become final; pressed again, it ends the program."""
+    """Ends the audio at the first Ctrl-C, so that the last words become final."""
 
     def __init__(self, transcription: LiveTranscription) -> None:
         self._transcription = transcription
         self._loop = asyncio.get_running_loop()
 
     def __enter__(self) -> None:
-        with suppress(NotImplementedError):  # systems without it end at once
+        with suppress(NotImplementedError):  # not on this system: Ctrl-C ends the program
             self._loop.add_signal_handler(signal.SIGINT, self._stop)
 
     def __exit__(self, *_: object) -> None:
-        with suppress(NotImplementedError):  # they had no handler
+        with suppress(NotImplementedError):  # no handler was added
             self._loop.remove_signal_handler(signal.SIGINT)
 
     def _stop(self) -> None:

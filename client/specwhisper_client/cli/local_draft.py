@@ -1,4 +1,4 @@
-"""A draft server of one's own, and what starts it."""
+"""The command that starts a draft server on this machine."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from dataclasses import dataclass
 
 from specwhisper.rpc.channels import OPEN, Credentials
 
-TARGET_TOKEN = "SPECWHISPER_TARGET_TOKEN"  # no list of processes shows it there
+TARGET_TOKEN = "SPECWHISPER_TARGET_TOKEN"  # a variable is not shown in the list of processes
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A target and how it is reached, and the draft that is to work with it from here.
-
-    Options are those of the draft server.
-    """
+    """A remote target and a local draft; the fields are options of the draft server."""
 
     target: str
     draft_model: str
@@ -26,23 +23,23 @@ class Pair:
 
     @property
     def command(self) -> list[str]:
-        """Give what starts the draft server."""
-        told = ["--target", self.target, "--draft-model", self.draft_model, "--device", self.device]
-        told += ["--dtype", self.dtype, "--port", "0", "--log-format", "json"]
-        told += ["--threads", str(self.threads)] if self.threads else []
+        """Return the command that starts the draft server."""
+        arguments = ["--target", self.target, "--draft-model", self.draft_model, "--device", self.device]
+        arguments += ["--dtype", self.dtype, "--port", "0", "--log-format", "json"]
+        arguments += ["--threads", str(self.threads)] if self.threads else []
         if (tls := self.credentials.tls) is not None:
-            told += ["--target-use-ssl"]
+            arguments += ["--target-use-ssl"]
             for flag, value in (
                 ("root-cert", tls.roots),
                 ("client-cert", tls.certificate),
                 ("client-key", tls.key),
                 ("server-name", tls.server_name),
             ):
-                told += [f"--target-{flag}", str(value)] if value is not None else []
-        return [sys.executable, "-m", "specwhisper_draft_server", *told]
+                arguments += [f"--target-{flag}", str(value)] if value is not None else []
+        return [sys.executable, "-m", "specwhisper_draft_server", *arguments]
 
     @property
     def environment(self) -> dict[str, str]:
-        """Give what its environment has beside ours."""
+        """Return the variables to add to its environment."""
         token = self.credentials.token
         return {} if token is None else {TARGET_TOKEN: token}

@@ -1,7 +1,7 @@
-"""openai/whisper's command line, as far as it is written differently from ours.
+"""Accept arguments as openai/whisper's command line takes them.
 
-Booleans may carry ``True`` or ``False``, and ``None`` leaves an option out. What is offered elsewhere or not
-at all is refused in one sentence, not as an unknown option.
+Flags may have the value ``True`` or ``False``; ``None`` leaves an option out. An option of openai/whisper
+that is not offered is refused with the reason, unless its value changes nothing.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typer.core import TyperCommand, TyperOption
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import NO_BEAMS
 
-SERVERS_CHOICE = "{name} is the servers' choice: see specwhisper-target-server --help; leave it out here."
+SET_AT_SERVER = "{name} is set at the server: see specwhisper-target-server --help; leave it out here."
 NOT_OFFERED = "{name} is not offered: leave it out."
-# Options of openai/whisper that are none of ours, each with the values that ask for nothing.
+# Options of openai/whisper that are not offered: values that change nothing, and the reason.
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "--patience": (("1", "1.0"), NO_BEAMS),
     "--length-penalty": ((), NO_BEAMS),
     "--best-of": (("1",), "One text is sampled per window, not several: leave best_of out."),
     "--suppress-tokens": (("-1",), "{name} is set in the checkpoint's generation config: leave it out."),
-    "--model": ((), SERVERS_CHOICE),
-    "--model-dir": ((), SERVERS_CHOICE),
-    "--device": ((), SERVERS_CHOICE),
-    "--fp16": ((), SERVERS_CHOICE),
-    "--threads": (("0",), SERVERS_CHOICE),
-    "--verbose": (("True",), "Say --quiet for the text and nothing else, and leave {name} out."),
+    "--model": ((), SET_AT_SERVER),
+    "--model-dir": ((), SET_AT_SERVER),
+    "--device": ((), SET_AT_SERVER),
+    "--fp16": ((), SET_AT_SERVER),
+    "--threads": (("0",), SET_AT_SERVER),
+    "--verbose": (("True",), "Leave {name} out; --quiet prints nothing but the text."),
     "--prepend-punctuations": ((), NOT_OFFERED),
     "--append-punctuations": ((), NOT_OFFERED),
     "--clip-timestamps": (("0",), NOT_OFFERED),
@@ -36,12 +36,12 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 class OpenAICommand(TyperCommand):
-    """A command that also reads its options as openai/whisper has them."""
+    """A command that also reads options as openai/whisper's command line has them."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Translate, then parse."""
         options = [param for param in self.params if isinstance(param, TyperOption)]
-        switches: dict[str, tuple[list[str], list[str]]] = {}  # what says True, and what says False
+        switches: dict[str, tuple[list[str], list[str]]] = {}  # flag for True, flag for False
         for option in options:
             if option.is_flag:
                 switches |= dict.fromkeys(option.opts, (option.opts[:1], option.secondary_opts[:1]))
@@ -53,7 +53,7 @@ class OpenAICommand(TyperCommand):
 def _translated(
     args: Sequence[str], switches: Mapping[str, tuple[list[str], list[str]]], valued: Collection[str]
 ) -> Iterator[str]:
-    """Give the arguments as our own options have them."""
+    """Yield the arguments in the form of this command line."""
     rest = list(args)
     while rest:
         arg = rest.pop(0)

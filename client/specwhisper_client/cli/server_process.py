@@ -1,4 +1,4 @@
-"""A server's process: started, followed by its log, stopped in the end."""
+"""Start a server's process, read its log, and stop it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from specwhisper.errors import TargetUnavailable
 
 STOP_TIMEOUT_S = 10.0
-TAIL_LINES = 20  # of a log, told where a server did not start
+TAIL_LINES = 20  # of the log, in the error of a server that did not start
 
 
 def start_server(
@@ -24,7 +24,7 @@ def start_server(
 
     Parameters
     ----------
-    environment : variables that are set beside ours.
+    environment : variables to add to this process's own.
     """
     variables = {**os.environ, **(environment or {})}
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace", env=variables)
@@ -34,18 +34,19 @@ def start_server(
 def following(
     process: subprocess.Popen[str], name: str, *, start_timeout_s: float | None = None
 ) -> Iterator[str]:
-    """Give a server's address once it is ready, read its log to the end, and stop it by SIGTERM.
+    """Yield a server's address once it is ready; stop the server by SIGTERM at the end.
 
-    Starting is apart from this, so that who pins a server to its cores leaves the log's reader off them.
+    A thread reads its log to the end. The process is started separately, so that it can be pinned to cores
+    without that thread.
 
     Parameters
     ----------
-    name : what it is called where it does not start.
-    start_timeout_s : seconds until it must be ready; without, it may take as long as it runs.
+    name : the server's name in the error.
+    start_timeout_s : seconds until it must be ready; ``None`` for no limit.
 
     Raises
     ------
-    TargetUnavailable : it did not start; the message ends with what it said last.
+    TargetUnavailable : if it did not start; the message ends with the last lines of its log.
     """
     log = _Log(process)
     try:
@@ -61,7 +62,7 @@ def following(
 
 
 class _Log:
-    """What a process writes to standard error; a thread reads it to the end, so that writing never blocks."""
+    """Standard error of a process, read by a thread so that writing never blocks."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -78,7 +79,7 @@ class _Log:
         self._address.put(None)
 
     def ready_address(self, name: str, timeout_s: float | None) -> str:
-        """Wait for the line that says where the server listens."""
+        """Wait for the line with the server's address."""
         try:
             address = self._address.get(timeout=timeout_s)
         except Empty:
@@ -88,14 +89,14 @@ class _Log:
         return address
 
     def close(self) -> None:
-        """Read the rest; the process has ended."""
+        """Read the rest, after the process has ended."""
         self._thread.join()
         if self._process.stderr is not None:
             self._process.stderr.close()
 
 
 def _address_in(line: str) -> str | None:
-    """Give the address that a line tells; most tell none, and some are no JSON."""
+    """Return the address in a line of the log; ``None`` in most lines, and in those without JSON."""
     try:
         record = json.loads(line)
     except ValueError:

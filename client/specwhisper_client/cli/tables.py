@@ -1,4 +1,4 @@
-"""What a person wants to know about a transcription and about a server, as small tables."""
+"""Tables of a transcription's statistics and of a server's models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specwhisper_client.replies import ServerInfo
 
 
 def transcript_table(transcript: Transcription) -> Table:
-    """Tell how the draft did."""
+    """Return a table of a transcription's models, times and acceptance."""
     counts = transcript.stats or SpeculationStatistics()
     round_trips = f"{counts.num_blocks} blocks"
     if counts.min_round_trip_ns:
@@ -43,7 +43,7 @@ def transcript_table(transcript: Transcription) -> Table:
 
 
 def server_table(info: ServerInfo) -> Table:
-    """Tell which models a server works with and what it takes."""
+    """Return a table of a server's models and limits."""
     return _table(
         {
             "model": _pair(info.model),

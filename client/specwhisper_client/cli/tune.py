@@ -1,4 +1,4 @@
-"""``specwhisper tune``: what a link and a pair of models are good for, measured for a minute."""
+"""``specwhisper tune``: measure a link and a pair of models, and recommend a mode."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"
 
 
 async def tune(pair: Pair, files: Sequence[Path], seconds: float, console: Console) -> dict[str, Any]:
-    """Measure a pair over its link, print what it is good for, and give the same as plain values.
+    """Measure a pair over its link, print the advice, and return it as plain values.
 
     Parameters
     ----------
     files : recordings of English speech; none for the bundled ones.
-    seconds : how long to measure, though for no less than two recordings.
+    seconds : length of the measurement, at least two rounds.
 
     Raises
     ------
-    UnsupportedOption : no model can run here.
-    TargetUnavailable : the draft server did not start, or the target does not answer.
-    SpecWhisperError : the recordings hold too little speech.
+    UnsupportedOption : if this machine has no torch.
+    TargetUnavailable : if the draft server did not start, or the target does not answer.
+    SpecWhisperError : if the recordings have too little speech.
     """
     if find_spec("torch") is None:
         raise UnsupportedOption("tune runs a draft server here: pip install 'specwhisper[server]'.")
@@ -64,9 +64,9 @@ async def tune(pair: Pair, files: Sequence[Path], seconds: float, console: Conso
 async def _measure(
     client: TranscriptionClient, files: Sequence[Path], seconds: float, console: Console
 ) -> tuple[ModelInfo, list[Round]]:
-    """Transcribe one recording after the other in every mode, once to warm up and then for so long.
+    """Transcribe recordings in every mode until ``seconds`` have passed, after a round to warm up.
 
-    Every round begins with another mode, so that none always comes first. The models told are those of the
+    Each round begins with another mode, so that no mode is always first. The models returned are those of the
     last mode, which has a draft.
     """
     options = DecodingOptions(language="en")
@@ -89,20 +89,20 @@ async def _measure(
 
 
 def _gamma(advice: Advice) -> str:
-    """Say in words which draft length to ask for."""
+    """Return in words which draft length to set."""
     best = advice.best
     if not best.mode.drafts:
-        return "none, since nothing is drafted"
+        return "none, since this mode has no draft"
     settled = _settled(best)
     came_to = f"blocks of {settled}" if settled else "a pause"
-    told = f"chosen as it goes, without --gamma; here it came to {came_to}"
+    text = f"chosen by each session, without --gamma; here it was {came_to}"
     if best.mode.is_lock_step:
-        told += f"; of fixed lengths {advice.here.gamma} would be best (an estimate)"
-    return told
+        text += f"; of fixed lengths {advice.here.gamma} would be best (an estimate)"
+    return text
 
 
 def _settled(measured: Measured) -> str:
-    """Say at which portions, and how far ahead, its sessions ended; nothing where they drafted nothing."""
+    """Return the block length and draft length that sessions ended with; empty without a draft."""
     if not measured.gamma or not measured.max_ahead:
         return ""
     ahead = "" if measured.mode.is_lock_step else f", to {measured.max_ahead} ahead"
@@ -114,13 +114,13 @@ def _print(title: str, advice: Advice, extent: str, console: Console) -> None:
     facts = Table.grid(padding=(0, 2))
     for label, value in (
         ("model", title),
-        ("link", f"{1e3 * costs.round_trip_s:.1f} ms there and back, with all that a message costs"),
+        ("link", f"{1e3 * costs.round_trip_s:.1f} ms round trip, messages included"),
         ("draft", f"{1e3 * costs.draft_s:.1f} ms a step"),
         (
             "target",
-            f"{1e3 * costs.forward_s:.1f} ms a pass, and {1e3 * costs.forward_token_s:.2f} ms a token",
+            f"{1e3 * costs.forward_s:.1f} ms per forward pass, {1e3 * costs.forward_token_s:.2f} ms per token",
         ),
-        ("measured", f"{extent} in every mode, all a client waits for"),
+        ("measured", f"{extent} in every mode, all of a client's waiting time"),
     ):
         facts.add_row(f"[dim]{label}[/dim]", value)
     columns = ("mode", "ms per token", "over target-only", "accepted", "blocks of")
@@ -136,7 +136,7 @@ def _print(title: str, advice: Advice, extent: str, console: Console) -> None:
     console.print(facts, measured, highlight=False)
     speed = f"{1e3 * best.time_per_token_s:.1f} ms per token"
     if best.mode.drafts:
-        speed += f", {best.over_target_only} times what the target alone takes"
+        speed += f", {best.over_target_only} times the target alone"
     for line in (
         f"Run --mode {best.mode}: {advice.reason}.",
         f"Speed, as measured: {speed}.",
@@ -158,7 +158,7 @@ def _print_estimates(advice: Advice, console: Console) -> None:
     for line in (
         f"Both models in one process on the target's machine: {1e3 * together.times_s[Mode.SYNC]:.1f} with "
         f"gamma {together.gamma}, if the draft is as fast there as here (an assumption, not measured).",
-        "The estimates are made from the times that sessions in sync found, and from how often the draft was "
-        "right: for sync and one process in sync, for pipelined and full in pipelined.",
+        "Estimates use the times of sessions in sync, and the acceptance of sync (for sync and one process) "
+        "or pipelined (for pipelined and full).",
     ):
         console.print(line, highlight=False, markup=False, soft_wrap=True)

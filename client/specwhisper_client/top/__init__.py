@@ -1,1 +1,1 @@
-"""``specwhisper top``: what the servers of a cluster do just now, read from their metrics."""
+"""``specwhisper top``: the state of a cluster's servers, read from their metrics."""

@@ -1,4 +1,4 @@
-"""``specwhisper top``: its options, and the loop."""
+"""``specwhisper top``: its options and its loop."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ WIDE = 160  # characters
 
 
 class Cluster:
-    """Servers that are read again and again.
+    """The servers of a cluster, and the figures of their last reading.
 
     Attributes
     ----------
-    rows, totals : what they do, since the last reading but one; first, since they began.
+    rows, totals : figures since the reading before; after the first one, since the servers began.
     """
 
     def __init__(self, addresses: Sequence[str], locators: Sequence[str], credentials: Credentials) -> None:
@@ -41,7 +41,7 @@ class Cluster:
         self.totals: dict[str, Figures] = {}
 
     async def read(self) -> None:
-        """Read all of them."""
+        """Read all servers."""
         found = await asyncio.gather(
             *(find_targets(locator, self._credentials) for locator in self._locators)
         )
@@ -64,7 +64,7 @@ class Cluster:
         return any(row.state == LOST for row in self.rows)
 
     def as_json(self) -> dict[str, Any]:
-        """Give the same as plain values."""
+        """Return the figures as plain values."""
         return {
             "servers": [asdict(row) for row in self.rows],
             "totals": {kind: asdict(total) for kind, total in self.totals.items()},
@@ -77,28 +77,30 @@ def top(
         str,
         typer.Option(
             metavar="HOST:PORT,...",
-            help="Where servers serve their metrics (--metrics-port), and gateways' addresses.",
+            help="Addresses of servers' metrics (--metrics-port) and of gateways.",
         ),
     ] = "",
     locator: Annotated[
         str,
         typer.Option(
             metavar="HOST:PORT,...",
-            help="Where locators do: they list targets and draft servers, as they come and go.",
+            help="Addresses of locators' metrics; locators list targets and draft servers.",
         ),
     ] = "",
-    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Between two readings.")] = 2.0,
+    interval: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two readings.")
+    ] = 2.0,
     once: Annotated[
-        bool, typer.Option("--once", help="Print one table, of all since the servers began, and end.")
+        bool, typer.Option("--once", help="One table of all figures since the servers began.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One reading as JSON.")] = False,
 ) -> None:
     """Watch the servers of a cluster: sessions, slots, acceptance, round trips, queues."""
     addresses, locators = (
         [address.strip() for address in each.split(",") if address.strip()] for each in (metrics, locator)
     )
     if not addresses and not locators:
-        raise InvalidRequest("No server is named: write --metrics HOST:PORT,... or --locator HOST:PORT,...")
+        raise InvalidRequest("No server is named: add --metrics HOST:PORT,... or --locator HOST:PORT,...")
     cluster = Cluster(addresses, locators, context.obj)
     console = Console()
     if not console.is_terminal:

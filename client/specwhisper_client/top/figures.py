@@ -1,4 +1,4 @@
-"""What readings of metrics say of a server, and of all servers of a kind together; no clock, no network."""
+"""Compute the figures of servers from readings of their metrics; no clock, no network."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from math import inf
 from specwhisper_client.top.readings import Reading, Samples
 
 TARGET, DRAFT, GATEWAY = KINDS = ("target", "draft", "gateway")
-LOCATOR = "locator"  # has neither sessions nor tokens: it tells of targets
+LOCATOR = "locator"  # lists targets; has neither sessions nor tokens
 SERVING, DRAINING, LOST = "serving", "draining", "lost"
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One server; or several, where ``address`` is empty. ``None`` is what it does not tell.
+    """Figures of one server, or of several if ``address`` is empty; ``None`` where not exported.
 
     Attributes
     ----------
     state : serving, draining or lost; ``reason`` says why it is lost.
-    sessions, capacity : that are open, and that there is room for.
-    streams : seconds of audio that arrive in a second.
-    acceptance : of candidates that were judged.
+    sessions, capacity : open sessions, and most sessions.
+    streams : seconds of audio per second.
+    acceptance : share of verified candidates that were accepted.
     tokens_per_forward : of one session.
-    sessions_per_forward, forward_s : means of forward passes.
-    queue_s : 95th percentile of waiting for a pass.
+    sessions_per_forward, forward_s : means over forward passes.
+    queue_s : 95th percentile of the wait for a forward pass.
     round_trip_s : median of heartbeats.
-    latency_s : 95th percentile from audio to text, live; where none is live, to the first text.
-    failed, resumed, fallbacks, differences : sessions.
+    latency_s : 95th percentile from live audio to text; without live sessions, to the first text.
+    failed, resumed, fallbacks, differences : numbers of sessions.
     """
 
     address: str
@@ -56,7 +56,7 @@ class Figures:
 
 
 class _Counts:
-    """Metrics of one kind: as they are, and what counters have grown by over a while."""
+    """Metrics of one kind of server: current values, and increases of counters."""
 
     def __init__(self, kind: str, now: Samples, growth: Samples, elapsed_s: float) -> None:
         self._prefix = f"specwhisper_{kind}_"
@@ -65,16 +65,16 @@ class _Counts:
         self._elapsed_s = elapsed_s
 
     def gauge(self, name: str) -> float | None:
-        """Give a gauge as it is now."""
+        """Return a gauge's value."""
         return self._now.get((self._prefix + name, frozenset()))
 
     def label(self, name: str, label: str) -> str:
-        """Give a label of a metric that tells something by it."""
+        """Return the value of a metric's label."""
         found = (dict(labels) for (each, labels) in self._now if each == self._prefix + name)
         return next(found, {}).get(label, "")
 
     def grown(self, name: str, **wanted: str) -> float | None:
-        """Give what a counter has grown by, over all labels but those that are wanted."""
+        """Return a counter's increase, summed over all series with the given labels."""
         found = [
             value
             for key, value in self._growth.items()
@@ -83,24 +83,24 @@ class _Counts:
         return sum(found) if found else None
 
     def number(self, name: str, **wanted: str) -> int | None:
-        """Give the same as a whole number."""
+        """Return a counter's increase as a whole number."""
         grown = self.grown(name, **wanted)
         return None if grown is None else round(grown)
 
     def rate(self, name: str) -> float | None:
-        """Give the same by the second."""
+        """Return a counter's increase per second."""
         return _ratio(self.grown(name), self._elapsed_s)
 
     def ratio(self, name: str, to: str) -> float | None:
-        """Give how two counters have grown in proportion."""
+        """Return the ratio of two counters' increases."""
         return _ratio(self.grown(name), self.grown(to))
 
     def mean(self, name: str) -> float | None:
-        """Give a histogram's mean."""
+        """Return a histogram's mean."""
         return self.ratio(f"{name}_sum", f"{name}_count")
 
     def quantile(self, name: str, share: float) -> float | None:
-        """Give a histogram's quantile, as PromQL estimates it."""
+        """Return a histogram's quantile, as PromQL estimates it."""
         bounds = {
             float(dict(labels)["le"])
             for (each, labels) in self._now
@@ -115,7 +115,7 @@ class _Counts:
 def quantile(counts: Sequence[tuple[float, float]], share: float) -> float | None:
     """Estimate a quantile from cumulative counts by upper bound; ``None`` where nothing was counted.
 
-    Within a bucket values are taken to be spread evenly; behind the last bound there is only that bound.
+    Values are assumed to be spread evenly within a bucket; those above the last bound count as that bound.
     """
     if not counts or not counts[-1][1]:
         return None
@@ -131,7 +131,7 @@ def quantile(counts: Sequence[tuple[float, float]], share: float) -> float | Non
 
 
 def figures_of(now: Reading, before: Reading | None) -> list[Figures]:
-    """Tell what a server does; a draft server with a target in its process is two.
+    """Return the figures of a server; a draft server with a target in its process has two.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def figures_of(now: Reading, before: Reading | None) -> list[Figures]:
 
 
 def growth(now: Reading, before: Reading | None) -> Samples:
-    """Tell what a server's counters have grown by; one that began anew has counted from nothing."""
+    """Return the increases of a server's counters; after a restart they begin at 0."""
     if before is None or began_s(before) != began_s(now):
         return now.samples
     return {
@@ -162,18 +162,18 @@ def growth(now: Reading, before: Reading | None) -> Samples:
 
 
 def began_s(reading: Reading) -> float | None:
-    """Tell when a server's process began, where its system says so."""
+    """Return when a server's process began, in seconds since 1970, if its system exports it."""
     return reading.samples.get(("process_start_time_seconds", frozenset()))
 
 
 def total_of(
     kind: str, rows: Sequence[Figures], readings: Sequence[tuple[Reading, Reading | None]]
 ) -> Figures:
-    """Tell what all servers of a kind do together; rates add up, the rest is of all that was counted.
+    """Return the figures of all servers of a kind; rates are sums, ratios are of summed counters.
 
     Parameters
     ----------
-    readings : of each server the last one, and the one before it.
+    readings : the last reading of each server, and the one before.
     """
     now = _added(each.samples for each, _ in readings)
     total = _figures("", _Counts(kind, now, _added(growth(*pair) for pair in readings), 0.0), kind)

@@ -1,4 +1,4 @@
-"""Read servers' metrics as Prometheus does, and find those behind a locator as it does."""
+"""Read servers' metrics as Prometheus does, and ask locators for more of them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from specwhisper.rpc.channels import Credentials
 from specwhisper_client.https import NamedConnection
 
 TIMEOUT_S = 2.0
-MAX_BYTES = 4 * 1024 * 1024  # a server of ours exports a hundredth of it
+MAX_BYTES = 4 * 1024 * 1024  # a hundred times what a server exports
 
 Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]  # by name and labels
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a server exported at a moment.
+    """The metrics of a server at one time.
 
     Attributes
     ----------
-    at_s : when, in seconds since 1970.
-    error : why there is nothing; empty where there is.
+    at_s : seconds since 1970.
+    error : why there are no samples; empty if there are.
     """
 
     address: str
@@ -42,23 +42,23 @@ class Reading:
 
 
 async def read_all(addresses: Sequence[str], credentials: Credentials) -> list[Reading]:
-    """Read all servers at once; who does not answer in time has nothing but an error."""
+    """Read all servers at once; a server that does not answer in time has an error."""
     return list(await asyncio.gather(*(asyncio.to_thread(_read, each, credentials) for each in addresses)))
 
 
 async def find_targets(locator: str, credentials: Credentials) -> tuple[list[str], Reading | None]:
-    """Ask a locator where its targets serve their metrics.
+    """Ask a locator for the addresses of its targets' metrics.
 
     Returns
     -------
-    addresses : none where the locator does not answer.
-    error : why, if it does not.
+    addresses : empty if the locator does not answer.
+    error : the failed reading, if it does not.
     """
     return await asyncio.to_thread(_find_targets, locator, credentials)
 
 
 def check_addresses(addresses: Sequence[str], credentials: Credentials) -> None:
-    """Refuse what is no address, and a token that others could read on its way."""
+    """Refuse an invalid address, and a token that would be sent unencrypted."""
     for address in addresses:
         host, _ = split_address(address)
         if credentials.token is not None and credentials.tls is None and not is_loopback(host):
@@ -122,9 +122,9 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
-        return f"no encrypted connection comes about: {error}"
+        return f"no encrypted connection: {error}"
     if isinstance(error, ConnectionResetError | RemoteDisconnected):
-        return "hangs up: does it ask for encryption?"
+        return "closes the connection: does it need encryption?"
     if isinstance(error, ValueError | LookupError | TypeError):
-        return "answers with something else than metrics"
+        return "its answer is not metrics"
     return str(error) or type(error).__name__

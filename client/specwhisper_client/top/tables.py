@@ -14,8 +14,8 @@ from specwhisper.wire.printable import blanked
 from specwhisper_client.top.figures import DRAFT, DRAINING, GATEWAY, KINDS, LOST, SERVING, TARGET, Figures
 
 BAR_CELLS = 6
-WIDE = 118  # characters, that all columns take
-BUSY, FULL = 0.75, 1.0  # of a server's room
+WIDE = 118  # characters for all columns
+BUSY, FULL = 0.75, 1.0  # shares of a server's capacity
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 TITLES = {TARGET: "target servers", DRAFT: "draft servers", GATEWAY: "gateways"}
 STATE_STYLES = {DRAINING: "yellow", LOST: "bold red"}
@@ -23,17 +23,17 @@ STATE_STYLES = {DRAINING: "yellow", LOST: "bold red"}
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its title, how it shows a server, and whether a narrow terminal does without it."""
+    """A column: title, format of a server's figures, and whether narrow terminals omit it."""
 
     title: str
     show: Callable[[Figures], Text]
-    may_miss: bool = False
+    is_optional: bool = False
 
 
 def cluster_view(
     rows: Sequence[Figures], totals: Mapping[str, Figures], title: str, *, width: int
 ) -> RenderableType:
-    """Lay the servers of each kind out below each other, with their totals, and then those that are lost."""
+    """Return tables of the servers of each kind with their totals, and then the lost servers."""
     parts: list[RenderableType] = [Text.assemble(("specwhisper top", "bold"), ("  " + title, "dim"))]
     for kind in KINDS:
         of_kind = [row for row in rows if row.kind == kind]
@@ -61,15 +61,15 @@ def _table(kind: str, rows: Sequence[Figures], total: Figures, *, is_wide: bool)
         show_edge=False,
         collapse_padding=True,
     )
-    columns = [column for column in COLUMNS[kind] if is_wide or not column.may_miss]
+    columns = [column for column in COLUMNS[kind] if is_wide or not column.is_optional]
     for column in columns:
         may_shrink = column in (SERVER, MODEL)
         table.add_column(
             column.title,
             column.show(total) if has_footer else "",
-            justify="left" if may_shrink or column.show is _room else "right",
+            justify="left" if may_shrink or column.show is _capacity else "right",
             no_wrap=True,
-            min_width=5 if may_shrink else BAR_CELLS + 6 if column.show is _room else len(column.title),
+            min_width=5 if may_shrink else BAR_CELLS + 6 if column.show is _capacity else len(column.title),
         )
     for row in rows:
         table.add_row(*(column.show(row) for column in columns))
@@ -84,8 +84,8 @@ def _server(row: Figures) -> Text:
     return Text.assemble(("● ", style), blanked(row.address), (state, style))
 
 
-def _room(row: Figures) -> Text:
-    """Show how much of the room is taken, as a bar too."""
+def _capacity(row: Figures) -> Text:
+    """Show sessions and capacity, as a bar and as numbers."""
     if row.capacity is None:
         return Text(str(row.sessions))
     share = min(1.0, row.sessions / row.capacity) if row.capacity else 1.0
@@ -106,7 +106,7 @@ def _number(
 
 
 def _alarming(read: Callable[[Figures], int | None]) -> Callable[[Figures], Text]:
-    """Show a number that ought to be 0."""
+    """Show a number in red unless it is 0."""
 
     def show(row: Figures) -> Text:
         value = read(row) or 0
@@ -116,24 +116,24 @@ def _alarming(read: Callable[[Figures], int | None]) -> Callable[[Figures], Text
 
 
 SERVER = Column("server", _server)
-MODEL = Column("model", lambda row: Text(blanked(row.model)), may_miss=True)
-AUDIO = Column("audio", _number(lambda row: row.streams, ".1f"), may_miss=True)
+MODEL = Column("model", lambda row: Text(blanked(row.model)), is_optional=True)
+AUDIO = Column("audio", _number(lambda row: row.streams, ".1f"), is_optional=True)
 TOKENS = Column("tok/s", _number(lambda row: row.tokens_per_s, ".0f"))
 ACCEPTED = Column("accept", _number(lambda row: row.acceptance, ".0%"))
-PER_PASS = Column("tok/pass", _number(lambda row: row.tokens_per_forward, ".2f"), may_miss=True)
+PER_FORWARD = Column("tok/pass", _number(lambda row: row.tokens_per_forward, ".2f"), is_optional=True)
 FAILED = Column("fail", _alarming(lambda row: row.failed))
-ERRORS = Column("err/s", _number(lambda row: row.errors_per_s or 0, ".2f"), may_miss=True)
+ERRORS = Column("err/s", _number(lambda row: row.errors_per_s or 0, ".2f"), is_optional=True)
 
 COLUMNS = {
     TARGET: (
         SERVER,
         MODEL,
-        Column("slots", _room),
+        Column("slots", _capacity),
         AUDIO,
         TOKENS,
-        PER_PASS,
+        PER_FORWARD,
         ACCEPTED,
-        Column("batch", _number(lambda row: row.sessions_per_forward, ".1f"), may_miss=True),
+        Column("batch", _number(lambda row: row.sessions_per_forward, ".1f"), is_optional=True),
         Column("pass ms", _number(lambda row: row.forward_s, ".1f", 1e3)),
         Column("queue ms", _number(lambda row: row.queue_s, ".1f", 1e3)),
         FAILED,
@@ -142,25 +142,25 @@ COLUMNS = {
     DRAFT: (
         SERVER,
         MODEL,
-        Column("sessions", _room),
+        Column("sessions", _capacity),
         AUDIO,
         TOKENS,
-        PER_PASS,
+        PER_FORWARD,
         ACCEPTED,
         Column("RTT ms", _number(lambda row: row.round_trip_s, ".1f", 1e3)),
         Column("text s", _number(lambda row: row.latency_s, ".2f")),
-        Column("moved", _number(lambda row: row.resumed or 0, "d"), may_miss=True),
+        Column("moved", _number(lambda row: row.resumed or 0, "d"), is_optional=True),
         Column("diff", _alarming(lambda row: row.differences)),
         FAILED,
         ERRORS,
     ),
     GATEWAY: (
         SERVER,
-        Column("open", _room),
+        Column("open", _capacity),
         Column("req/s", _number(lambda row: row.requests_per_s, ".2f")),
         AUDIO,
         TOKENS,
-        PER_PASS,
+        PER_FORWARD,
         ACCEPTED,
         ERRORS,
     ),
