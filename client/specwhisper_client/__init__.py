@@ -1,4 +1,4 @@
-"""The client: send audio to a draft server from Python or a terminal, and receive its text.
+"""The client: send audio to a draft server and receive its text.
 
 async with TranscriptionClient("127.0.0.1:50051") as client:
     print(await client.transcribe_file("talk.mp3"))

@@ -146,7 +146,7 @@ class TranscriptionClient:
         gamma: int | None = None,
         **named: Any,
     ) -> Transcription:
-        """Transcribe a short recording in one message: the bytes of a WAV, FLAC or MP3 file."""
+        """Transcribe a short file, given as its bytes, in one message."""
         options = options_from(options or DecodingOptions(), named)
         started_s = time.perf_counter()
         config = config_to_proto(options, mode, gamma, is_container=True)

@@ -22,7 +22,7 @@ HEARTBEAT = pb.StreamingRecognizeResponse(heartbeat=True)  # a response with not
 async def exchange(
     call: Any, config: pb.StreamingRecognitionConfig, audio: AsyncIterator[bytes]
 ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
-    """Send audio through a ``StreamingRecognize`` call, and yield its responses without heartbeats.
+    """Send audio through a ``StreamingRecognize`` call; yield its responses.
 
     The call ends with the error of a lost connection if the server sends no response at all, or no heartbeat
     after it has sent one. gRPC's keepalive does not show this: its threads answer even if the server hangs.

@@ -35,7 +35,7 @@ RESUME_TIMEOUT_S = 60.0
 
 
 class FileTranscription:
-    """A file that is being transcribed: iterate over its updates once, then read ``result``.
+    """A file being transcribed: iterate over it once, then read ``result``.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ class FileTranscription:
 
     @property
     def _can_resume(self) -> bool:
-        """Whether no text would come twice; servers of older versions send no checkpoints."""
+        """Whether no text would come twice (older servers send no checkpoints)."""
         return bool(self._checkpoint.state) or not self._has_final_text
 
     def _has_given_up(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:

@@ -8,7 +8,7 @@ from specwhisper.rpc.tls import ClientTls
 
 
 class NamedConnection(HTTPSConnection):
-    """An encrypted connection; the certificate must name ``tls.server_name``, or the host.
+    """An encrypted connection that verifies the name in the certificate.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Live audio that is sent through a stream: updates while it runs, and the result."""
+"""Live audio sent through a stream: updates, and the result at the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from specwhisper_client.utterances import Utterances
 
 
 class LiveTranscription:
-    """Sends audio while its text is read: iterate over the updates once, then read ``result``.
+    """Live audio being transcribed: iterate over it once, then read ``result``.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class LiveTranscription:
 
 
 async def whole_utterances(updates: AsyncIterable[Update]) -> AsyncGenerator[Update]:
-    """Yield the updates with a segment per utterance; final text of an open one counts as verified."""
+    """Yield updates in which each segment is a whole utterance."""
     utterances = Utterances()
     async for update in updates:
         segments = utterances.add(update.segments)

@@ -1,4 +1,4 @@
-"""The values that a client receives: updates of the text, and the description of a server."""
+"""Values that a client receives: text updates, and a server's description."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ async def ask_locator(address: str, credentials: Credentials) -> list[str]:
 
 
 class Resolution:
-    """The addresses of one name, looked up again when a session opens and they are old.
+    """The addresses of one name, looked up again when they are old.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Connections to draft servers, over which sessions are spread; others replace full or lost ones."""
+"""Connections to draft servers, over which sessions are spread."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ class Connection:
         return made
 
     def avoid(self, until_s: float, *, is_gone: bool) -> None:
-        """Prefer other connections until a time, and after a loss until it is connected again."""
+        """Prefer other connections until a time, or until it is connected again."""
         self._avoided_until_s, self._is_gone = until_s, is_gone
 
     def is_avoided(self, now_s: float) -> bool:
-        """Return whether other connections are preferred; reconnect once the time is over."""
+        """Return whether to prefer others; reconnect once the time is over."""
         if now_s < self._avoided_until_s:
             return True
         if self._is_gone:
@@ -206,7 +206,7 @@ class Servers:
             await self._close_replaced()
 
     def avoid(self, connection: Connection, error: SpecWhisperError) -> None:
-        """Prefer other connections for a while; replace one that a load balancer may route elsewhere."""
+        """Prefer other connections to one whose server is full or lost."""
         if self._connections.get(connection.key) is not connection:
             return  # it has been replaced, or its address is no longer the name's
         is_full, now_s = isinstance(error, ServerFull), self._clock()

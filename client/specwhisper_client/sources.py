@@ -25,7 +25,7 @@ MAX_UNREAD_PIECES = 600  # a minute
 
 @asynccontextmanager
 async def microphone(device: str | None = None) -> AsyncIterator[AsyncGenerator[bytes]]:
-    """Open a microphone; yield its canonical PCM until the context or the device ends.
+    """Open a microphone; yield its canonical PCM until the context ends.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Live transcription: audio goes up as it is spoken, text comes down as it is written.
+"""Live transcription: send audio as it is spoken, receive text meanwhile.
 
 async with StreamingClient("127.0.0.1:50051") as stream:
     ...                                   # in one task: await stream.send(pcm), then await stream.finish()

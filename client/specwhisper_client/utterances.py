@@ -1,4 +1,4 @@
-"""Join the final pieces of live text to utterances, as readers and subtitles show them."""
+"""Join the final pieces of live text to utterances."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def in_order(segments: Iterable[Segment], final_end_s: float) -> tuple[Segment, 
 
 
 def joined(pieces: list[Segment]) -> Segment:
-    """Join an utterance's pieces to one segment; scores are means, the temperature the highest."""
+    """Join an utterance's pieces to one segment, with mean scores."""
     spoken = [piece for piece in pieces if piece.text.strip()]
     probs = [piece.no_speech_prob for piece in spoken if piece.no_speech_prob is not None]
     return replace(

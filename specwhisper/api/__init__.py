@@ -1,1 +1,1 @@
-"""The Python API of one process: ``SpeculativeWhisper`` and what its calls take and return."""
+"""The Python API of one process: ``SpeculativeWhisper``."""

@@ -1,4 +1,4 @@
-"""The recordings of a call as chunks that are transcribed side by side, and joined at last."""
+"""Cut a call's recordings into chunks, and join their transcriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which draft goes with which target: map vocabularies by token string, refuse what cannot work."""
+"""Map a target's vocabulary to a draft's; refuse a pair that cannot work."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MIN_SHARED_TEXT = 0.9
 def draft_ids(
     draft: Vocabulary, target: Vocabulary, *, draft_name: str, target_name: str
 ) -> list[int | None]:
-    """Give the draft's id of every target token, ``None`` where the draft does not have it.
+    """Return the draft's id of every target token, ``None`` if it has none.
 
-    Whisper's vocabularies differ in the middle: large-v3 inserts ``<|yue|>``, which moves every later id up
-    by one, timestamps included. Strings tell; ids do not.
+    Tokens are matched by their strings. Ids of Whisper's vocabularies differ: large-v3 inserts ``<|yue|>``,
+    which increases every later id by one, timestamps included.
     """
     if bool(draft.languages) != bool(target.languages):
         english = draft_name if not draft.languages else target_name

@@ -1,4 +1,4 @@
-"""A progress bar on the terminal for each call of the Python API; all threads share one display."""
+"""A progress bar for each call of the Python API, in one display."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _DISPLAY = _Display()  # of the process, as its terminal is: two displays would 
 
 
 class ProgressBar:
-    """How much of a call's recordings is transcribed; a context manager around the call.
+    """Progress of a call's recordings, as a context manager around it.
 
     Parameters
     ----------

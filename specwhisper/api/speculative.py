@@ -36,7 +36,7 @@ Outcome = Transcription | Exception
 
 
 class SpeculativeWhisper:
-    """Transcribes with a large model at the speed of a pair; the text is the large model's own.
+    """Transcribes with a pair of models; the text is the large model's own.
 
     Thread-safe: calls from several threads, also of :meth:`without_draft`, share the ``batch_size`` slots and
     every forward pass, so that eight threads are as fast as one call with eight recordings. A call that fails
@@ -90,7 +90,7 @@ class SpeculativeWhisper:
         self._pair = SharedPair(self.final_model, self.draft_model, max_new_tokens=target.max_new_tokens)
 
     def without_draft(self) -> SpeculativeWhisper:
-        """Return the final model alone, without loading it again; both share slots and forward passes."""
+        """Return the final model alone, without loading it again."""
         alone = copy.copy(self)
         alone.draft_model = None
         return alone
@@ -206,7 +206,7 @@ class SpeculativeWhisper:
         watch: Watch = lambda place, builder: None,
         **options: Any,
     ) -> Iterator[tuple[int, Any]]:
-        """Yield each recording's place and :class:`Transcription` as soon as it has finished.
+        """Yield each recording's index and :class:`Transcription` when it ends.
 
         It takes what :meth:`transcribe` takes. With ``on_error="raise"``, :class:`RecordingsFailed` is raised
         after the last result; with "return", errors are yielded in the place of results. It is also raised
@@ -228,7 +228,7 @@ class SpeculativeWhisper:
         return _handed_over(self._results(call), call)
 
     def _call(self, **asked: Any) -> TranscribeCall:
-        """Check what is asked for, and read the config: it may be replaced as soon as the call has begun."""
+        """Check the arguments, and read the config, which may be replaced later."""
         config, mode = self.config, Mode.TARGET_ONLY if self.draft_model is None else Mode.ONE_PROCESS
         return TranscribeCall(
             defaults=config.decoding,
@@ -282,7 +282,7 @@ class SpeculativeWhisper:
                 bar.advance(place, share)
 
     def _prepared(self, source: Source | Exception, options: DecodingOptions) -> Prepared | Exception:
-        """Decode a short recording; scan a long one for its log-mel maximum, and decode it again later."""
+        """Decode a short recording; scan a long one for its log-mel maximum."""
         if isinstance(source, Exception):
             return source
         try:

@@ -1,4 +1,4 @@
-"""How a pair in one process speculates and chooses tokens, for Whisper and for text models."""
+"""How a pair in one process speculates and chooses tokens."""
 
 from __future__ import annotations
 

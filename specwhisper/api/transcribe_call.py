@@ -1,4 +1,4 @@
-"""What one call of the Python API asks for, checked before anything is decoded."""
+"""The arguments of one call of the Python API, checked before anything is decoded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Reading:
 
     Attributes
     ----------
-    error : what it raised.
+    error : the exception that it raised.
     """
 
     def __init__(self, sources: Iterable[Source | InvalidAudio]) -> None:
@@ -94,12 +94,12 @@ class TranscribeCall:
 
     @property
     def reading_error(self) -> Exception | None:
-        """What the iterable of recordings raised."""
+        """The error that the iterable of recordings raised."""
         return self.sources.error if isinstance(self.sources, Reading) else None
 
     @property
     def num_recordings(self) -> int | None:
-        """How many recordings there are; ``None`` where only reading them tells."""
+        """The number of recordings; ``None`` if only reading them shows it."""
         return len(self.sources) if isinstance(self.sources, list) else None
 
     def cut(self, num_samples: int) -> Iterator[Chunk]:

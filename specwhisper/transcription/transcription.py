@@ -102,19 +102,19 @@ class Transcription(Mapping[str, Any]):
         return len(KEYS)
 
     def to_txt(self) -> str:
-        """Write a line per segment."""
+        """Return a line per segment."""
         return formats.to_txt(self.segments)
 
     def to_srt(self, layout: Layout | None = None) -> str:
-        """Write SubRip subtitles; a layout needs word times."""
+        """Return SubRip subtitles; a layout needs word times."""
         return formats.to_srt(self.segments, layout)
 
     def to_vtt(self, layout: Layout | None = None) -> str:
-        """Write WebVTT subtitles; a layout needs word times."""
+        """Return WebVTT subtitles; a layout needs word times."""
         return formats.to_vtt(self.segments, layout)
 
     def to_tsv(self) -> str:
-        """Write a table of start and end in milliseconds, and text."""
+        """Return a table of start and end in milliseconds, and text."""
         return formats.to_tsv(self.segments)
 
     def to_json(self, audio: str | None = None) -> str:
@@ -127,7 +127,7 @@ class Transcription(Mapping[str, Any]):
         return _dumped(({} if audio is None else {"audio": audio}) | self.to_dict())
 
     def to_verbose_json(self) -> str:
-        """Write JSON with the fields of OpenAI's ``verbose_json``; times in seconds."""
+        """Return JSON with the fields of OpenAI's ``verbose_json``; times in seconds."""
         return _dumped(
             formats.to_verbose_json(
                 self.segments,

@@ -1,4 +1,4 @@
-"""What an operator sees who starts a server wrongly, or asks for help."""
+"""Help, versions and errors on the command lines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_client_can_read_every_option():
 
 
 @pytest.mark.parametrize("module", [*MODULES, "specwhisper_client.cli.main"])
-def test_every_program_tells_its_version(module):
+def test_every_program_has_a_version_flag(module):
     assert run(module, "--version") == (0, f"specwhisper {__version__}\n", "")
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parents[2]
 SNIPPETS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/migrating.md").read_text(), re.M | re.S)
 SAMPLE = Path(specwhisper.__file__).parent / "demo" / "samples" / "04_harbor_in_the_storm.ogg"
-# What the bundled models and this machine have instead.
+# Replacements for the bundled models and this machine.
 REPLACEMENTS = {
     '"tiny", "large-v3"': '"demo-draft-tiny", "demo-target"',
     'device="cuda", dtype="float16"': 'device="cpu"',

@@ -35,7 +35,7 @@ def test_a_server_may_write_as_much_as_it_likes():
     assert process.returncode is not None
 
 
-def test_a_server_that_does_not_start_tells_why():
+def test_the_error_of_a_server_that_does_not_start_has_the_reason():
     process = python("import sys; sys.exit('first\\nno\\nroom')")
     with (
         pytest.raises(TargetUnavailable, match=r"^It did not start: first\nno\nroom$"),

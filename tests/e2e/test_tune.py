@@ -24,13 +24,13 @@ def test_the_advice_is_what_was_measured(start_server, tmp_path):
     arguments = ("--target", target.address, "--threads", "1", "--seconds", "0", "--json", str(figures))
     status, out, err = run("specwhisper_client.cli.main", "tune", *arguments)
     assert status == 0, err
-    told = json.loads(figures.read_text())
+    figures_read = json.loads(figures.read_text())
 
-    rounds = told["rounds"]
+    rounds = figures_read["rounds"]
     assert len(rounds) == 2
     means_s = {mode: prod(each[mode] for each in rounds) ** (1 / len(rounds)) for mode in rounds[0]}
     assert set(means_s) == {"target-only", "sync", "pipelined", "full"}
-    measured = {each["mode"]: each for each in told["measured"]}
+    measured = {each["mode"]: each for each in figures_read["measured"]}
     for mode, mean_s in means_s.items():
         assert measured[mode]["time_per_token_s"] == pytest.approx(mean_s)
         assert re.search(rf"│ {mode} +│ +{1e3 * mean_s:.1f} ", out)
@@ -39,11 +39,11 @@ def test_the_advice_is_what_was_measured(start_server, tmp_path):
     implied = min(surely_faster or ["full"], key=means_s.get)
     if means_s[implied] >= means_s["target-only"]:
         implied = min(means_s, key=means_s.get)
-    assert told["mode"] == implied
+    assert figures_read["mode"] == implied
     assert f"Run --mode {implied}: " in out
     assert f"Speed, as measured: {1e3 * means_s[implied]:.1f} ms per token" in out
-    assert f"Draft length: {told['gamma']}." in out
-    assert (f"blocks of {measured[implied]['gamma']}" in told["gamma"]) is (implied != "target-only")
+    assert f"Draft length: {figures_read['gamma']}." in out
+    assert (f"blocks of {measured[implied]['gamma']}" in figures_read["gamma"]) is (implied != "target-only")
     assert "Estimates by closed form" in out
     assert "if the draft is as fast there as here" in out
 

@@ -66,7 +66,7 @@ async def test_updates_then_the_transcript(noise):
     assert transcript.real_time_factor == transcript.elapsed_s / 2.5 > 0
 
 
-async def test_the_server_hears_the_canonical_audio_in_small_messages(noise):
+async def test_the_server_receives_canonical_audio_in_small_messages(noise):
     server = ScriptedTranscription()
     async with serving(server) as address, TranscriptionClient(address) as client:
         await client.transcribe_file(noise)

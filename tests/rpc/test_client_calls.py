@@ -22,7 +22,7 @@ def at_once(monkeypatch):
 
 
 class Calls(ScriptedTranscription):
-    """Gives each call responses of its own; behind them all but the last fail, or hang."""
+    """Sends each call its own responses; after them all calls but the last fail, or hang."""
 
     def __init__(self, *calls: Sequence[pb.StreamingRecognizeResponse], hangs: bool = False) -> None:
         super().__init__(reads_everything=False)
@@ -39,7 +39,7 @@ class Calls(ScriptedTranscription):
             yield response
 
 
-def told(
+def response(
     received_s: float, position_s: float = 0.0, *, control: pb.DraftControl | None = None, **counts
 ) -> pb.StreamingRecognizeResponse:
     return pb.StreamingRecognizeResponse(
@@ -53,8 +53,8 @@ NAMED = pb.StreamingRecognizeResponse(model=MODEL)
 SPEECH = pb.StreamingRecognizeResponse(speech_event=pb.SPEECH_EVENT_BEGIN, speech_event_offset=duration(2.5))
 FIRST = (
     NAMED,
-    told(1.0, num_passes=2, num_verified=4),
-    told(
+    response(1.0, num_passes=2, num_verified=4),
+    response(
         3.0,
         2.0,
         num_passes=5,
@@ -67,8 +67,8 @@ FIRST = (
 SECOND = (
     NAMED,
     SPEECH,
-    told(2.5, 2.0, num_passes=1),  # it hears again what was not final
-    told(4.0, 4.0, num_passes=6, num_verified=1, acceptance_histogram=[0, 0, 3], min_round_trip_ns=9),
+    response(2.5, 2.0, num_passes=1),  # it receives again the audio that was not final
+    response(4.0, 4.0, num_passes=6, num_verified=1, acceptance_histogram=[0, 0, 3], min_round_trip_ns=9),
 )
 
 
@@ -104,7 +104,7 @@ async def test_a_stream_that_goes_on_in_another_way_counts_on():
     check_totals(updates, stream)
 
 
-async def test_a_stream_that_begins_where_another_has_ended_has_heard_what_that_one_has():
+async def test_a_stream_that_begins_at_a_position_counts_the_audio_before_it_as_received():
     async with serving(Calls([NAMED, SPEECH])) as address:
         async with StreamingClient(address, live=LiveOptions(position=LivePosition(32_000))) as stream:
             await stream.finish()

@@ -1,4 +1,4 @@
-"""What the command line prints, and where, and with which exit status."""
+"""Output and exit status of the command line."""
 
 import asyncio
 import io

@@ -35,7 +35,7 @@ PIECE_BYTES = 3_200
 
 
 @pytest.fixture(autouse=True)
-def hearing(monkeypatch):
+def transcribing(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
 
@@ -72,7 +72,7 @@ def endless() -> Iterator[Iterator[bytes]]:
 
 
 @pytest.mark.parametrize("max_unread", [1, 256])
-async def test_a_program_without_an_event_loop_hears_the_same(max_unread, monkeypatch):
+async def test_a_program_without_an_event_loop_receives_the_same(max_unread, monkeypatch):
     monkeypatch.setattr(blocking, "MAX_UNREAD_UPDATES", max_unread)
     async with speaking_pair() as (target, draft):
         updates = await asyncio.to_thread(list, listen(pieces_of(talk()), draft.address))
@@ -105,14 +105,14 @@ async def test_audio_that_fails_ends_the_call_with_its_error():
         await all_free(target, draft)
 
 
-async def test_no_server_is_told_although_the_audio_never_ends(endless, unused_tcp_port):
+async def test_a_missing_server_is_reported_although_the_audio_never_ends(endless, unused_tcp_port):
     address = f"127.0.0.1:{unused_tcp_port}"
     with pytest.raises(TargetUnavailable, match="No server answers at"):
         await asyncio.to_thread(list, listen(endless, address, reconnect_s=0.0))
 
 
-async def test_a_server_that_goes_is_told_although_much_waits_to_be_sent():
-    """More than a stream takes unread: whoever sends it waits, and is not waited for."""
+async def test_a_lost_server_is_reported_although_much_audio_is_unsent():
+    """More audio than a stream buffers: the sender waits, and the error does not wait for it."""
     async with speaking_pair() as (_, draft):
         async with StreamingClient(draft.address, reconnect_s=0.0) as stream:
             live = LiveTranscription(stream, coming(talk() * 10))
@@ -122,7 +122,7 @@ async def test_a_server_that_goes_is_told_although_much_waits_to_be_sent():
                         await draft.server.stop(drain_timeout_s=0)
 
 
-async def test_leaving_early_leaves_nothing_behind():
+async def test_leaving_early_frees_everything():
     before = len(asyncio.all_tasks())
     async with speaking_pair() as (target, draft):
         num_running: list[int] = []
@@ -175,7 +175,7 @@ async def test_what_was_said_by_the_stop_becomes_final():
         assert live.result.language == "en"
 
 
-async def test_a_stop_is_heard_while_nobody_speaks():
+async def test_a_stop_ends_silence():
     async def silent() -> AsyncIterator[bytes]:
         yield talk()
         await asyncio.Event().wait()
@@ -336,17 +336,17 @@ def test_listen_says_what_portaudio_needs(sounddevice):
 
 
 @pytest.mark.parametrize(("device", "opened"), [(None, None), ("3", 3), ("USB", "USB")])
-async def test_a_microphone_gives_what_it_hears_until_it_is_closed(sounddevice, device, opened, caplog):
+async def test_a_microphone_yields_its_audio_until_it_is_closed(sounddevice, device, opened, caplog):
     sounddevice()
     async with sources.microphone(device) as pieces:
         (stream,) = sys.modules["sounddevice"].streams
         assert (stream.device, stream.is_open) == (opened, True)
-        for number in range(sources.MAX_UNREAD_PIECES + 2):  # nobody reads: the newest are left out
+        for number in range(sources.MAX_UNREAD_PIECES + 2):  # unread: the newest are dropped
             stream.callback(memoryview(number.to_bytes(2, "little")), 1, None, None)
-        heard = [await anext(pieces) for _ in range(sources.MAX_UNREAD_PIECES)]
-        assert heard == [number.to_bytes(2, "little") for number in range(sources.MAX_UNREAD_PIECES)]
+        captured = [await anext(pieces) for _ in range(sources.MAX_UNREAD_PIECES)]
+        assert captured == [number.to_bytes(2, "little") for number in range(sources.MAX_UNREAD_PIECES)]
         assert [record.levelname for record in caplog.records] == ["WARNING"]  # and they are missed
-        assert "what is said now is lost" in caplog.text
+        assert "new audio is dropped" in caplog.text
     assert not stream.is_open
 
 

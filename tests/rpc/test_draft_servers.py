@@ -58,7 +58,7 @@ async def started(draft: Draft, host: str, port: int = 0, tls: ServerTls | None 
 
 
 class Fleet:
-    """Draft servers on addresses of their own, behind a name that this test resolves.
+    """Draft servers on addresses of their own, by a name that this test resolves.
 
     Attributes
     ----------
@@ -231,7 +231,7 @@ async def test_a_look_up_that_fails_changes_nothing(fleet):
     assert fleet.num_lookups == 2
 
 
-async def test_a_name_that_nobody_knows_is_reported_by_name(fleet):
+async def test_an_unknown_name_is_in_the_error(fleet):
     async with TranscriptionClient(fleet.name) as client:
         with pytest.raises(
             TargetUnavailable, match=rf"name in {fleet.name} cannot be resolved \(Name or service not known"
@@ -374,7 +374,7 @@ def test_addresses_and_this_machine_are_not_looked_up(text):
     ("exceptions", "is_looked_up"),
     [("", False), ("other.example", False), (".example", True), ("s.example", True)],
 )
-def test_names_behind_a_proxy_are_left_to_it(monkeypatch, exceptions, is_looked_up):
+def test_a_proxy_resolves_names(monkeypatch, exceptions, is_looked_up):
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
     monkeypatch.setenv("no_proxy", exceptions)
     assert (resolving.resolver(Name(f"{NAME}:1"), OPEN) is not None) == is_looked_up

@@ -75,12 +75,12 @@ class Older(Between):
 
 
 @pytest.fixture(autouse=True)
-def told(caplog):
+def reported(caplog):
     caplog.set_level("INFO")
 
 
 def check_silent(caplog, message: str) -> None:
-    """It was the server's silence by which it was lost: without, gRPC's own pings tell much later."""
+    """Check that the server was lost by its silence, before gRPC's keepalive could find out."""
     [lost] = [record for record in caplog.records if record.message == message]
     assert "nothing has come for 1 s" in lost.error
 
@@ -186,7 +186,7 @@ async def test_a_quiet_server_is_not_given_up(kind):
         await client.finish()
         await listener.whole()
         assert client.num_reconnects == 0
-        # Of signs of life nobody is told.
+        # Heartbeats are not passed on.
         assert all(update.statistics or update.speech for update in listener.updates)
         listener.check(spoken_utterances(talk()))
 
@@ -210,7 +210,7 @@ async def test_signs_of_life_go_on_without_a_target():
         for piece in audio_requests(talk()[BEGUN:]):
             await call.write(piece)
         await call.done_writing()
-        assert texts_of(final_results(await rest_of(call)))[3]  # behind the outage
+        assert texts_of(final_results(await rest_of(call)))[3]  # after the outage
 
 
 async def test_who_does_not_ask_for_signs_of_life_gets_none():

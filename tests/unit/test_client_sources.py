@@ -30,4 +30,4 @@ async def test_a_late_reader_of_the_microphone_loses_one_stretch_and_gets_one_wa
             await record(piece)
         received += await anext(pieces) + await anext(pieces)
     assert received == b"012345"
-    assert caplog.text.count("what is said now is lost") == 1
+    assert caplog.text.count("new audio is dropped") == 1

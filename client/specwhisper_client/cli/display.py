@@ -1,4 +1,4 @@
-"""Show a running transcription: live on a terminal, with dim draft text; elsewhere as plain lines."""
+"""Show a running transcription: live on a terminal, elsewhere as lines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Display(Protocol):
 
 
 class LiveDisplay:
-    """Shows final segments, and below them the open window: verified text plain, draft text dim."""
+    """Shows final segments, verified text, and draft text dim."""
 
     def __init__(self, console: Console, *, timestamps: bool) -> None:
         self._console = console
@@ -115,7 +115,7 @@ class _Bar:
 
 
 class PlainDisplay:
-    """One line per final segment, as soon as it is final; nothing that may still change."""
+    """Prints one line per final segment."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""``specwhisper health``: ask a server whether it takes calls, as container probes do."""
+"""``specwhisper health``: ask a server whether it takes calls."""
 
 from __future__ import annotations
 

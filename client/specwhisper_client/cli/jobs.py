@@ -153,7 +153,7 @@ async def _show(
 
 
 def _choose_display(job: Job, console: Console, errors: Console) -> Display:
-    """Show text live on a terminal, in lines elsewhere, and not at all in front of another format."""
+    """Choose how text is shown while it is written: live, as lines, or not."""
     text_goes_to_stdout = job.output_dir is None and job.formats[0] is OutputFormat.TXT
     if console.is_terminal and not job.quiet and (text_goes_to_stdout or job.output_dir is not None):
         return LiveDisplay(console, timestamps=job.options.timestamps)

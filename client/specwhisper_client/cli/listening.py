@@ -1,4 +1,4 @@
-"""``specwhisper listen``: live text on a terminal, or final utterances as lines elsewhere."""
+"""``specwhisper listen``: show live text, or print final utterances."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Listening:
 
 
 async def listen(wanted: Listening, console: Console, errors: Console) -> bool:
-    """Show live text until the audio ends or Ctrl-C; return whether no error occurred."""
+    """Show live text until the audio ends; return whether no error occurred."""
     try:
         async with (
             _audio(wanted) as audio,
@@ -101,7 +101,7 @@ class UtteranceDisplay(Protocol):
 
 
 class LiveUtterances:
-    """Shows complete utterances; below them final words bold, verified plain, drafted dim."""
+    """Shows complete utterances, then the open one: final bold, drafted dim."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -137,7 +137,7 @@ def complete_line(utterance: Segment) -> Text:
 
 
 def open_line(final: str, update: Update, *, is_speech: bool) -> Text:
-    """Format the open utterance after a mark of speech; unverified text is in italics."""
+    """Format the open utterance; text that no target has seen is in italics."""
     draft_style = "dim italic" if update.is_unverified else "dim"
     styles = {"bold": final, "": update.verified_text, draft_style: update.draft_text}
     text = Text.assemble(*((blanked(text), style) for style, text in styles.items()))

@@ -1,4 +1,4 @@
-"""The command line: ``specwhisper transcribe``, ``listen``, ``top``, ``models``, ``tune``, ``serve`` ..."""
+"""The command line ``specwhisper``: its commands and connection options."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def specwhisper(
     ] = None,
     version: Version = False,
 ) -> None:
-    """Transcribe speech with a small draft model near you and a large target model on a GPU.
+    """Transcribe speech with a small draft and a large target model.
 
     Encryption and token are set before the command: specwhisper --use-ssl transcribe FILE.
     """
@@ -139,7 +139,7 @@ def serve(
         typer.Option(metavar="ADDRESS", help="Address of a Ray cluster. Default: Ray on this machine."),
     ] = None,
 ) -> None:
-    """Run targets, draft servers and gateways under Ray, scaled by the number of sessions."""
+    """Run targets, draft servers and gateways under Ray, scaled by sessions."""
     _imported("specwhisper_deploy.command", "serve", "server,gateway,serve").main(config, address)
 
 

@@ -20,7 +20,7 @@ TAIL_LINES = 20  # of the log, in the error of a server that did not start
 def start_server(
     command: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[str]:
-    """Start a server that logs JSON lines; it blocks unless :func:`following` reads them.
+    """Start a server that logs JSON lines; :func:`following` must read them.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def start_server(
 def following(
     process: subprocess.Popen[str], name: str, *, start_timeout_s: float | None = None
 ) -> Iterator[str]:
-    """Yield a server's address once it is ready; stop the server by SIGTERM at the end.
+    """Yield a server's address once it is ready; stop the server at the end.
 
     A thread reads its log to the end. The process is started separately, so that it can be pinned to cores
     without that thread.
@@ -96,7 +96,7 @@ class _Log:
 
 
 def _address_in(line: str) -> str | None:
-    """Return the address in a line of the log; ``None`` in most lines, and in those without JSON."""
+    """Return the address in a line of the log, or ``None``."""
     try:
         record = json.loads(line)
     except ValueError:

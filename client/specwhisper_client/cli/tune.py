@@ -1,4 +1,4 @@
-"""``specwhisper tune``: measure a link and a pair of models, and recommend a mode."""
+"""``specwhisper tune``: measure a link and a pair, and recommend a mode."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def tune(pair: Pair, files: Sequence[Path], seconds: float, console: Conso
 async def _measure(
     client: TranscriptionClient, files: Sequence[Path], seconds: float, console: Console
 ) -> tuple[ModelInfo, list[Round]]:
-    """Transcribe recordings in every mode until ``seconds`` have passed, after a round to warm up.
+    """Transcribe in every mode for some seconds, after a round to warm up.
 
     Each round begins with another mode, so that no mode is always first. The models returned are those of the
     last mode, which has a draft.
@@ -102,7 +102,7 @@ def _gamma(advice: Advice) -> str:
 
 
 def _settled(measured: Measured) -> str:
-    """Return the block length and draft length that sessions ended with; empty without a draft."""
+    """Return the last block and draft length; empty without a draft."""
     if not measured.gamma or not measured.max_ahead:
         return ""
     ahead = "" if measured.mode.is_lock_step else f", to {measured.max_ahead} ahead"
@@ -118,7 +118,8 @@ def _print(title: str, advice: Advice, extent: str, console: Console) -> None:
         ("draft", f"{1e3 * costs.draft_s:.1f} ms a step"),
         (
             "target",
-            f"{1e3 * costs.forward_s:.1f} ms per forward pass, {1e3 * costs.forward_token_s:.2f} ms per token",
+            f"{1e3 * costs.forward_s:.1f} ms per forward pass, "
+            f"{1e3 * costs.forward_token_s:.2f} ms per token",
         ),
         ("measured", f"{extent} in every mode, all of a client's waiting time"),
     ):

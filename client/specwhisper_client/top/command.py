@@ -95,7 +95,7 @@ def top(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One reading as JSON.")] = False,
 ) -> None:
-    """Watch the servers of a cluster: sessions, slots, acceptance, round trips, queues."""
+    """Watch a cluster's servers: sessions, acceptance, round trips, queues."""
     addresses, locators = (
         [address.strip() for address in each.split(",") if address.strip()] for each in (metrics, locator)
     )

@@ -1,4 +1,4 @@
-"""Compute the figures of servers from readings of their metrics; no clock, no network."""
+"""Compute the figures of servers from readings of their metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SERVING, DRAINING, LOST = "serving", "draining", "lost"
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of one server, or of several if ``address`` is empty; ``None`` where not exported.
+    """Figures of one server, or of several if ``address`` is empty.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class _Counts:
 
 
 def quantile(counts: Sequence[tuple[float, float]], share: float) -> float | None:
-    """Estimate a quantile from cumulative counts by upper bound; ``None`` where nothing was counted.
+    """Estimate a quantile from cumulative counts by upper bound.
 
     Values are assumed to be spread evenly within a bucket; those above the last bound count as that bound.
     """
@@ -131,7 +131,7 @@ def quantile(counts: Sequence[tuple[float, float]], share: float) -> float | Non
 
 
 def figures_of(now: Reading, before: Reading | None) -> list[Figures]:
-    """Return the figures of a server; a draft server with a target in its process has two.
+    """Return the figures of a server: two for a draft server with a target.
 
     Parameters
     ----------
@@ -162,14 +162,14 @@ def growth(now: Reading, before: Reading | None) -> Samples:
 
 
 def began_s(reading: Reading) -> float | None:
-    """Return when a server's process began, in seconds since 1970, if its system exports it."""
+    """Return when a server's process began, in seconds since 1970, if known."""
     return reading.samples.get(("process_start_time_seconds", frozenset()))
 
 
 def total_of(
     kind: str, rows: Sequence[Figures], readings: Sequence[tuple[Reading, Reading | None]]
 ) -> Figures:
-    """Return the figures of all servers of a kind; rates are sums, ratios are of summed counters.
+    """Return the figures of all servers of a kind: sums, and ratios of sums.
 
     Parameters
     ----------

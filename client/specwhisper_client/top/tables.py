@@ -23,7 +23,7 @@ STATE_STYLES = {DRAINING: "yellow", LOST: "bold red"}
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: title, format of a server's figures, and whether narrow terminals omit it."""
+    """A column; ``is_optional`` ones are omitted on narrow terminals."""
 
     title: str
     show: Callable[[Figures], Text]
@@ -33,7 +33,7 @@ class Column:
 def cluster_view(
     rows: Sequence[Figures], totals: Mapping[str, Figures], title: str, *, width: int
 ) -> RenderableType:
-    """Return tables of the servers of each kind with their totals, and then the lost servers."""
+    """Return tables of the servers of each kind, and the lost servers."""
     parts: list[RenderableType] = [Text.assemble(("specwhisper top", "bold"), ("  " + title, "dim"))]
     for kind in KINDS:
         of_kind = [row for row in rows if row.kind == kind]
