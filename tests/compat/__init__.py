@@ -1,1 +1,1 @@
-"""The previous release and this one work together, whichever part is of which."""
+"""Tests that parts of the previous release and of this one work together."""

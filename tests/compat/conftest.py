@@ -1,4 +1,4 @@
-"""Programs of both versions."""
+"""Fixtures that run programs of both versions."""
 
 from __future__ import annotations
 

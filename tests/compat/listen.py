@@ -1,7 +1,7 @@
 """A live client, run with either version's code: ``python listen.py HOST:PORT``.
 
-It sends half of what is spoken, prints "half", waits for a line, sends the rest, and prints the final words
-of each utterance as JSON.
+It sends half of the speech, prints "half", waits for a line on standard input, sends the rest, and prints
+the final words of each utterance as JSON.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ async def main(server: str) -> None:
     half = len(pcm) // 4 * 2
     async with StreamingClient(server) as stream:
         await stream.send(pcm[:half])
-        speaking = asyncio.create_task(go_on(stream, pcm[half:]))
+        sending = asyncio.create_task(send_rest(stream, pcm[half:]))
         async for update in stream:
             for segment in update.segments:
                 words.setdefault(segment.utterance, []).extend(t for t in segment.tokens if t < END)
-        await speaking
+        await sending
     print(json.dumps(words))
 
 
-async def go_on(stream: StreamingClient, pcm: bytes) -> None:
+async def send_rest(stream: StreamingClient, pcm: bytes) -> None:
     print("half", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     await stream.send(pcm)

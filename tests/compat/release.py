@@ -1,4 +1,4 @@
-"""The previous release's code, to run beside this one's."""
+"""Unpack the previous release's code, to run beside this release's."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NOT_IN_CLONE = 3  # exit status of scripts/previous-release
 
 
 class Version(StrEnum):
-    """Whose code a program runs."""
+    """The release whose code a program runs."""
 
     OLD = "previous release"
     NEW = "working tree"
 
 
-# What the programs are called as modules.
+# The programs' module names.
 MODULES = {
     Version.OLD: {
         "client": "client.cli",

@@ -1,4 +1,4 @@
-"""The wire's contract takes nothing back that the previous release has, and the check would notice."""
+"""The wire contract keeps all that the previous release has, and the check finds a removal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BUF = Path(sys.executable).with_name("buf")
 
 
 def broken(proto: Path, against: Path) -> str:
-    """What ``scripts/check`` runs; empty where nothing is broken."""
+    """Return what ``scripts/check`` reports as broken; empty if nothing is."""
     checked = subprocess.run([BUF, "breaking", proto, "--against", against], capture_output=True, text=True)
     assert (checked.returncode == 0) == (not checked.stdout), checked.stderr
     return checked.stdout
@@ -26,12 +26,12 @@ def previous(tmp_path) -> Path:
     return unpack(tmp_path / "previous", "proto") / "proto"
 
 
-def test_the_working_tree_takes_nothing_back(previous):
+def test_the_working_tree_breaks_nothing(previous):
     assert broken(ROOT / "proto", previous) == ""
 
 
 @pytest.mark.parametrize(
-    ("file", "line", "changed", "says"),
+    ("file", "line", "changed", "finding"),
     [
         ("transcription", "uint32 gamma = 7;", "uint32 gamma = 17;", 'field "7" with name "gamma"'),
         ("transcription", "uint32 gamma = 7;", "uint64 gamma = 7;", "changed type"),
@@ -46,11 +46,11 @@ def test_the_working_tree_takes_nothing_back(previous):
         ),
     ],
 )
-def test_what_older_peers_would_misread_is_found(file, line, changed, says, previous, tmp_path):
+def test_a_change_that_older_peers_would_misread_is_found(file, line, changed, finding, previous, tmp_path):
     proto = tmp_path / "proto"
     shutil.copytree(previous, proto)
     path = proto / "specwhisper" / "wire" / "v1" / f"{file}.proto"
     text = path.read_text()
     assert line in text
     path.write_text(text.replace(line, changed))
-    assert says in broken(proto, previous)
+    assert finding in broken(proto, previous)

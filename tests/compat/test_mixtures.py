@@ -1,6 +1,6 @@
-"""Client, gateway, draft server and target of two releases, in every mixture: the text is the same.
+"""Client, gateway, draft server and target of two releases write the same text in every mixture.
 
-Every push tries a draft server of the previous release with all else of this one; the night tries all.
+Every push tests a draft server of the previous release with all else of this one; the nightly run tests all.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from tests.e2e.processes import START_S, python_path
 pytestmark = pytest.mark.timeout(900)
 
 SAMPLES = DEMO_FOLDER / "samples"
-SAID = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])
-RECORDING = SAMPLES / SAID["file_name"]
+SAMPLE = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])
+RECORDING = SAMPLES / SAMPLE["file_name"]
 OLD, NEW = Version.OLD, Version.NEW
 LISTEN = Path(__file__).with_name("listen.py")
 SCRIPTED = "experiments.common.serve_scripted"
 
 
 def mixtures(roles: int, *for_every_push: tuple[Version, ...]) -> list:
-    """Who may be of which version; but for one or the other it is for the night."""
+    """Return the mixtures of versions; all but ``for_every_push`` run nightly."""
     return [
         pytest.param(*mixture, marks=() if mixture in for_every_push else pytest.mark.nightly)
         for mixture in product(Version, repeat=roles)
@@ -46,7 +46,7 @@ NEW_SERVERS = pytest.param(NEW, NEW, marks=pytest.mark.nightly)  # for clients o
 
 
 class Speaker:
-    """A live client of a version, which pauses when it has sent half."""
+    """A live client of a version, which pauses after half of its audio."""
 
     def __init__(self, tree: Path, server: str) -> None:
         self._process = subprocess.Popen(
@@ -70,14 +70,14 @@ class Speaker:
         assert self._process.stdout.readline() == "half\n"
 
     def rest(self) -> dict[int, list[int]]:
-        """Have it send the rest, and give the words of each utterance."""
+        """Send the rest, and return the words of each utterance."""
         out, _ = self._process.communicate("\n", START_S)
         assert self._process.returncode == 0
         return {int(utterance): words for utterance, words in json.loads(out).items()}
 
 
 def realtime_texts(gateway: str, count: int) -> list[str]:
-    """What so many utterances of what is spoken say, as a gateway tells them."""
+    """Return the texts of so many utterances, as a gateway's realtime API reports them."""
     audio = {"input": {"format": {"type": "audio/pcm", "rate": SAMPLE_RATE}}}
     texts: list[str] = []
     with (
@@ -96,7 +96,7 @@ def realtime_texts(gateway: str, count: int) -> list[str]:
 
 
 def text_of(tokens: list[int]) -> str:
-    """What words say."""
+    """Return the text of words."""
     return "".join(SPOKEN.tokens[token] for token in tokens).replace("Ġ", " ").strip()
 
 
@@ -118,8 +118,8 @@ def test_each_version_runs_its_own_code(version, trees):
 @pytest.mark.parametrize(
     ("draft", "target"), [*mixtures(2, (OLD, NEW)), pytest.param(NEW, NEW, marks=pytest.mark.nightly)]
 )
-def test_recordings_have_their_text(draft: Version, target: Version, start: Start, run: Run):
-    """Over the command line and OpenAI's API, of both versions where the servers are not both new."""
+def test_recordings_are_transcribed(draft: Version, target: Version, start: Start, run: Run):
+    """Use the command line and OpenAI's API, of both versions unless both servers are new."""
     to_target = start(target, MODULES[target]["target server"], "--port", "0", "--threads", "1")
     to_draft = start(
         draft, MODULES[draft]["draft server"], "--port", "0", "--threads", "1", "--target", to_target.address
@@ -132,17 +132,17 @@ def test_recordings_have_their_text(draft: Version, target: Version, start: Star
     for client in Version:
         status, out, err = run(client, MODULES[client]["client"], *asked).wait(START_S)
         assert (status, err) == (0, ""), client
-        assert out.split() == SAID["text"].split(), client
+        assert out.split() == SAMPLE["text"].split(), client
     for gateway in gateways:
         with openai.OpenAI(base_url=f"http://{gateway.address}/v1", api_key="none", max_retries=0) as api:
-            heard = api.audio.transcriptions.create(file=RECORDING, model="whisper-1", language="en")
-        assert heard.text.split() == SAID["text"].split()
+            transcription = api.audio.transcriptions.create(file=RECORDING, model="whisper-1", language="en")
+        assert transcription.text.split() == SAMPLE["text"].split()
     for server in (to_draft, to_target):
-        assert len(server.session_ids()) == len(Version) + len(gateways), "each was a session of both"
+        assert len(server.session_ids()) == len(Version) + len(gateways), "one session each on both servers"
 
 
 @pytest.mark.parametrize(("client", "draft", "target"), mixtures(3, (NEW, OLD, NEW)))
-def test_live_audio_has_its_text(
+def test_live_audio_is_transcribed(
     client: Version, draft: Version, target: Version, start: Start, trees: Trees
 ):
     to_target = start(target, SCRIPTED, "target")
@@ -153,26 +153,26 @@ def test_live_audio_has_its_text(
 
 
 @pytest.mark.parametrize(("gateway", "draft", "target"), mixtures(3))
-def test_live_audio_has_its_text_through_a_gateway(
+def test_live_audio_through_a_gateway_is_transcribed(
     gateway: Version, draft: Version, target: Version, start: Start
 ):
-    """Over OpenAI's realtime API."""
+    """Use OpenAI's realtime API."""
     to_target = start(target, SCRIPTED, "target")
     to_draft = start(draft, SCRIPTED, "draft", "--target", to_target.address)
     to_gateway = start(gateway, MODULES[gateway]["gateway"], "--port", "0", "--server", to_draft.address)
     said = [text_of(tokens) for tokens in spoken_utterances(talk()).values()]
     assert realtime_texts(to_gateway.address, len(said)) == said
     for server in (to_draft, to_target):
-        assert len(server.session_ids()) == 1, "it was a session of both"
+        assert len(server.session_ids()) == 1, "one session on both servers"
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("draft", Version)
 @pytest.mark.parametrize(("first", "second"), [(OLD, NEW), (NEW, OLD)])
-def test_a_session_moves_from_a_target_of_one_version_to_one_of_the_other(
+def test_a_session_migrates_between_targets_of_the_two_versions(
     draft: Version, first: Version, second: Version, start: Start, trees: Trees, unused_tcp_port_factory
 ):
-    """As in an update, or when one is taken back."""
+    """This happens in an update and in a rollback of one."""
     ports = [str(unused_tcp_port_factory()) for _ in range(2)]
     leaves = start(first, SCRIPTED, "target", "--port", ports[0])
     targets = ",".join(f"127.0.0.1:{port}" for port in ports)

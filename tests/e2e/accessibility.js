@@ -1,4 +1,4 @@
-// What a page must have for everybody: names, labels, contrast, no needless focus traps. Gives a list of faults.
+// Check a page's accessibility: names, labels, contrast, no needless focus traps. Returns a list of faults.
 
 () => {
   const faults = [];

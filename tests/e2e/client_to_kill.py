@@ -1,4 +1,4 @@
-"""A client as a process of its own, that speaks and stays: ``python -m tests.e2e.client_to_kill ADDRESS``."""
+"""Send live audio and stay connected: ``python -m tests.e2e.client_to_kill ADDRESS``."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""One pair of server processes for all tests of this folder that leave it as it was, and recordings."""
+"""Fixtures: recordings, and a pair of server processes for all tests that leave it unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ResumePoints:
 
 @dataclass
 class Pair:
-    """A target and a draft server; a test that kills the target starts another in its place."""
+    """A target and a draft server; a test that kills the target starts another one at its address."""
 
     target: Server
     draft: Server
@@ -69,7 +69,7 @@ def _starter() -> Iterator[StartServer]:
 
 @pytest.fixture(scope="session")
 def pair(checkpoints, start_server_for_all, free_port) -> Pair:
-    """Both start at once: a draft server needs its target only when a client comes."""
+    """Start both at once: a draft server needs its target only when a client connects."""
     target = start_server_for_all(
         "specwhisper_target_server", "--model", checkpoints.target, "--port", free_port
     )
@@ -88,7 +88,7 @@ def free_port(unused_tcp_port_factory) -> int:
 
 @pytest.fixture(scope="session")
 def noise(tmp_path_factory) -> Callable[[float], Path]:
-    """Give a recording of some length, in seconds."""
+    """Return a function that writes a recording of a length in seconds."""
     folder = tmp_path_factory.mktemp("recordings")
 
     def record(length_s: float) -> Path:

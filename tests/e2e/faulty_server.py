@@ -1,4 +1,4 @@
-"""A scripted server whose device fails in a forward pass, as a process.
+"""Run a scripted server whose device fails in a forward pass.
 
 ``python -m tests.e2e.faulty_server 40`` is a target; with an address, a draft server of that target.
 """
@@ -13,10 +13,10 @@ from tests.rpc.services import MAX_SESSIONS, draft_server, target_server
 
 
 class Faulty(ScriptedModel):
-    """Fails after ``GOOD_PASSES`` forward passes."""
+    """A model that fails after ``NUM_GOOD_FORWARDS`` forward passes."""
 
     def score(self, rows):
-        if self.num_forwards == GOOD_PASSES:
+        if self.num_forwards == NUM_GOOD_FORWARDS:
             raise RuntimeError("CUDA error: device-side assert triggered")
         return super().score(rows)
 
@@ -29,6 +29,6 @@ async def main(targets: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    GOOD_PASSES = int(sys.argv[1])
+    NUM_GOOD_FORWARDS = int(sys.argv[1])
     configure_logging(LogFormat.JSON)
     asyncio.run(main(sys.argv[2:]))

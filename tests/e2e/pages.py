@@ -1,4 +1,4 @@
-"""A browser in front of the gateway's page, with a microphone that plays a recording."""
+"""Open the gateway's page in a browser whose microphone plays a recording."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ INSTALLED = ("chromium", "chromium-browser", "google-chrome")
 
 @dataclass
 class Opened:
-    """A page; ``complaints`` is what the browser's console has warned of."""
+    """A page; ``warnings`` are those of the browser's console."""
 
     page: Any
     context: Any
-    complaints: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def locator(self, selector: str) -> Any:
         return self.page.locator(selector)
@@ -36,7 +36,7 @@ class Opened:
 
 @asynccontextmanager
 async def browser(microphone: Path | None = None, *options: str) -> AsyncIterator[Any]:
-    """A headless Chromium: an installed one, or Playwright's own; without either the test is skipped."""
+    """Start a headless Chromium, installed or Playwright's; skip the test without one."""
     options = ("--no-sandbox", *options)
     if microphone is not None:
         options += (
@@ -58,13 +58,13 @@ async def browser(microphone: Path | None = None, *options: str) -> AsyncIterato
 
 @asynccontextmanager
 async def opened(chromium: Any, url: str, **settings: Any) -> AsyncIterator[Opened]:
-    """A page; whatever the console complains of fails the test."""
+    """Open a page; a warning in its console fails the test."""
     context = await chromium.new_context(**settings)
     page = await context.new_page()
     found = Opened(page, context)
-    page.on("console", lambda said: said.type in ("error", "warning") and found.complaints.append(said.text))
-    page.on("pageerror", lambda error: found.complaints.append(str(error)))
+    page.on("console", lambda entry: entry.type in ("error", "warning") and found.warnings.append(entry.text))
+    page.on("pageerror", lambda error: found.warnings.append(str(error)))
     await page.goto(url)
     yield found
-    assert found.complaints == []
+    assert found.warnings == []
     await context.close()

@@ -1,4 +1,4 @@
-"""The servers as operators start them: processes that speak through their log and their exit status."""
+"""Run servers as operators start them: processes with a log and an exit status."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-START_S = 240.0  # torch alone takes seconds to import, on a busy machine many
+START_S = 240.0  # importing torch alone takes seconds, on a busy machine many
 
 
 def python_path(tree: Path) -> str:
-    """Return where Python finds the packages of a tree, of this release or of the previous one."""
+    """Return the PYTHONPATH of a tree of this or the previous release."""
     return os.pathsep.join(map(str, [tree, *{found.parent for found in tree.glob("*/specwhisper_*")}]))
 
 
 class Process:
-    """A running command whose standard error is followed line by line.
+    """A running command whose standard error is read line by line.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Process:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """The log so far; every line of it must be JSON."""
+        """Return the log so far; every line must be JSON."""
         with self._changed:
             return [json.loads(line) for line in self.lines]
 
@@ -73,19 +73,19 @@ class Process:
         self._process.send_signal(number)
 
     def wait(self, within_s: float = 60.0) -> tuple[int, str, str]:
-        """Wait for the end and give exit status, standard output and standard error."""
+        """Wait for the end; return exit status, standard output and standard error."""
         status = self._process.wait(within_s)
         self._follower.join()
         out = self._process.stdout.read() if self._process.stdout else ""
         return status, out, "\n".join(self.lines)
 
     def cpu_s(self) -> float:
-        """Processor time used so far."""
+        """Return the processor time used so far, in seconds."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def end(self) -> None:
-        """Kill what still runs and close its pipes."""
+        """Kill the process if it still runs, and close its pipes."""
         self._process.kill()
         self._process.wait()
         self._follower.join()
@@ -119,7 +119,7 @@ class Server(Process):
 
 
 def run(*command: str) -> tuple[int, str, str]:
-    """Run a command to its end."""
+    """Run a command; return exit status, standard output and standard error."""
     process = Process(*command)
     try:
         return process.wait(START_S)

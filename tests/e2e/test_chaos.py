@@ -1,4 +1,4 @@
-"""Some runs of experiments.chaos: servers are killed, stopped and drained; and one negative control."""
+"""Short runs of experiments.chaos kill, stop and drain servers; one is a negative control."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_faults_do_not_change_the_text(kind, point, tmp_path):
 async def test_clients_of_a_drained_draft_server_resume_at_another(tmp_path):
     outcome = await run_short(draw(1, Kind.DRAIN_DRAFT), tmp_path)
     assert outcome.all_violations == []
-    assert len(outcome.pauses_s) == 2, "each resumed in another call"
+    assert len(outcome.pauses_s) == 2, "each client resumed in another call"
 
 
 async def test_a_signal_to_a_server_that_has_just_ended_is_ignored(tmp_path):

@@ -20,7 +20,7 @@ def test_help_fits_a_terminal(module):
         assert flag in out
 
 
-def test_a_client_can_read_every_option():
+def test_the_clients_help_lists_every_option():
     status, out, err = run("specwhisper_client.cli.main", "transcribe", "--help")
     assert (status, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
@@ -48,8 +48,8 @@ def test_every_program_has_a_version_flag(module):
         ("specwhisper_target_server --device-map {folder}/list.json", "list.json must hold an object"),
     ],
 )
-def test_what_cannot_work_is_one_sentence_at_once(arguments, sentence, tmp_path):
-    """None of these loads torch first."""
+def test_an_invalid_setting_is_one_sentence_at_once(arguments, sentence, tmp_path):
+    """Each is reported before torch is loaded."""
     (tmp_path / "bad.json").write_text("{")
     (tmp_path / "list.json").write_text("[1]")
     status, out, err = run(*arguments.format(folder=tmp_path).split())

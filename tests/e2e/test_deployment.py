@@ -1,4 +1,4 @@
-"""The compose file's servers with what make-secrets makes: encrypted, with tokens, for real."""
+"""The compose file's servers run with the secrets of make-secrets: TLS and tokens."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import openai
 import pytest
 
 from specwhisper.model.checkpoint import DEMO_FOLDER
-from tests.deploy.manifests import DEPLOY, MODULES, PROGRAMS, SECRETS, in_compose
+from tests.deploy.manifests import DEPLOY, PROGRAMS, SECRETS, in_compose
 from tests.e2e.processes import Server, run
 
 SAMPLES = DEMO_FOLDER / "samples"
-SAID = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])
-RECORDING = SAMPLES / SAID["file_name"]
+SPOKEN = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])
+RECORDING = SAMPLES / SPOKEN["file_name"]
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -29,7 +29,7 @@ def secrets(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def ports(secrets, unused_tcp_port_factory):
-    """All three at once, which listen everywhere, by role; names of containers are this machine."""
+    """Start all three servers; return their ports by role. Container names lead to this machine."""
     found = {role: str(unused_tcp_port_factory()) for role in PROGRAMS}
     servers = []
     try:
@@ -42,7 +42,7 @@ def ports(secrets, unused_tcp_port_factory):
             ]
             if started.role != "gateway":
                 arguments.append("--metrics-port=0")
-            module = MODULES[started.program].removesuffix(".command")
+            module = started.program.replace("-", "_")
             servers.append(Server(module, *arguments, "--port", found[started.role]))
         for server in servers:
             assert server.address
@@ -58,7 +58,7 @@ def client(secrets: Path, *arguments: str) -> tuple[int, str, str]:
     return run("specwhisper_client.cli.main", *trust, *arguments)
 
 
-def test_the_command_line_and_openais_client_transcribe_through_them(ports, secrets):
+def test_the_command_line_and_openais_client_transcribe(ports, secrets):
     status, out, err = client(
         secrets,
         "transcribe",
@@ -70,7 +70,7 @@ def test_the_command_line_and_openais_client_transcribe_through_them(ports, secr
         "--quiet",
     )
     assert (status, err) == (0, "")
-    assert out.split() == SAID["text"].split()
+    assert out.split() == SPOKEN["text"].split()
     trusted = ssl.create_default_context(cafile=secrets / "client" / "roots.pem")
     with openai.OpenAI(
         base_url=f"https://localhost:{ports['gateway']}/v1",
@@ -78,24 +78,24 @@ def test_the_command_line_and_openais_client_transcribe_through_them(ports, secr
         max_retries=0,
         http_client=openai.DefaultHttpxClient(verify=trusted),
     ) as api:
-        heard = api.audio.transcriptions.create(file=RECORDING, model="whisper-1", language="en")
-        assert heard.text.split() == out.split()
+        transcription = api.audio.transcriptions.create(file=RECORDING, model="whisper-1", language="en")
+        assert transcription.text.split() == out.split()
         with pytest.raises(openai.AuthenticationError):
             api.with_options(api_key="another-key-of-16").models.list()
 
 
-def test_the_probes_of_all_three_answer(ports, secrets):
+def test_all_three_servers_answer_their_probes(ports, secrets):
     for role, scheme in (("target", ""), ("draft", ""), ("gateway", "https://")):
         server = f"{scheme}127.0.0.1:{ports[role]}"
         trust = ("--use-ssl", "--ssl-root-cert", str(secrets / role / "roots.pem"))
         assert run("specwhisper_client.cli.main", *trust, "health", server) == (0, "serving\n", "")
         status, _, err = run("specwhisper_client.cli.main", "health", server)
-        assert status == 1, f"{role} answered somebody who does not know its authority"
+        assert status == 1, f"{role} answered a client without its CA"
         assert server in err
 
 
-def test_a_token_of_another_role_opens_nothing(ports, secrets):
-    """What the gateway shows to the draft server does not open the target."""
+def test_a_token_of_another_role_is_refused(ports, secrets):
+    """The target refuses the token that the gateway sends to the draft server."""
     roots, token = secrets / "client" / "roots.pem", secrets / "gateway" / "draft-token"
     trust = ("--use-ssl", "--ssl-root-cert", str(roots), "--token-file", str(token))
     status, _, err = run(

@@ -1,4 +1,4 @@
-"""Every example runs as it stands, on the bundled pair."""
+"""Every example runs unchanged on the bundled pair."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(*arguments: str) -> str:
 
 @pytest.fixture
 def short_samples(tmp_path) -> Path:
-    """A folder as `specwhisper evaluate` takes it, with the two shortest of the bundled recordings."""
+    """Return a data set for `specwhisper evaluate`: the two shortest bundled recordings."""
     samples = DEMO_FOLDER / "samples"
     lines = (samples / "metadata.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     shortest = sorted(lines, key=lambda line: json.loads(line)["seconds"])[:2]
@@ -36,10 +36,10 @@ def short_samples(tmp_path) -> Path:
     return tmp_path
 
 
-NAMES = sorted({path.name for path in EXAMPLES.glob("*.py")} - {"distil.py"})  # which the next test runs
+NAMES = sorted({path.name for path in EXAMPLES.glob("*.py")} - {"distil.py"})  # the next test runs it
 
 
-LONG = ("compare.py", "evaluate.py")  # and what they show is tested elsewhere
+LONG = ("compare.py", "evaluate.py")  # other tests cover their results
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The gateway as an operator starts it, before the bundled pair: its text is what the target alone writes."""
+"""A gateway for the bundled pair, started as operators do, returns the text of target-only."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.e2e.processes import Server, run
 SAMPLES = DEMO_FOLDER / "samples"
 RECORDING = SAMPLES / "03_errands.mp3"
 OTHERS = (SAMPLES / "04_harbor_in_the_storm.ogg", SAMPLES / "01_phone_call.flac")
-SAID = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])["text"]  # in the last of them
-# The meaning of temperature 0 in OpenAI's API.
+SPOKEN_TEXT = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])["text"]
+# Options that temperature 0 means in OpenAI's API.
 AS_OPENAI = (
     *("--temperature-increment-on-fallback", "0.2", "--compression-ratio-threshold", "2.4"),
     *("--logprob-threshold", "-1", "--no-speech-threshold", "0.6"),
@@ -58,7 +58,7 @@ def api(gateway) -> Iterator[openai.OpenAI]:
 
 @pytest.fixture(scope="module")
 def target_alone(draft_address, tmp_path_factory) -> dict[str, Any]:
-    """Return the command line's text without a draft."""
+    """Return the command line's target-only text."""
     folder = tmp_path_factory.mktemp("target-only")
     command = (
         "specwhisper_client.cli.main",
@@ -107,7 +107,7 @@ async def test_concurrent_requests_and_streams(gateway, target_alone):
 
 @pytest.mark.parametrize("turn_detection", [None, {"type": "server_vad", "silence_duration_ms": 300}])
 async def test_realtime(gateway, turn_detection):
-    """Deltas grow into what each item is said to be, and together they are what was said."""
+    """Deltas join to each item's transcript, and the items to the spoken text."""
     samples, rate = soundfile.read(OTHERS[1], dtype="int16")
     pcm = soxr.resample(samples, rate, 24_000).astype("<i2").tobytes()
     audio_input = {"transcription": {"language": "en"}, "turn_detection": turn_detection}
@@ -132,7 +132,7 @@ async def test_realtime(gateway, turn_detection):
             assert event.type != "error"
     assert deltas == completed
     assert (len(completed) == 1) == (turn_detection is None)
-    said = SequenceMatcher(None, " ".join(completed.values()), SAID)
+    said = SequenceMatcher(None, " ".join(completed.values()), SPOKEN_TEXT)
     assert said.ratio() > 0.9
 
 
@@ -187,7 +187,7 @@ def test_a_taken_port_is_an_error(gateway):
     assert "the port is taken" in err
 
 
-def test_too_large_a_request_takes_no_memory(gateway):
+def test_a_request_that_is_too_large_takes_no_memory(gateway):
     def body() -> Iterator[bytes]:
         yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
         yield from (b"0" * 65_536 for _ in range(500_000_000 // 65_536))
@@ -201,7 +201,7 @@ def test_too_large_a_request_takes_no_memory(gateway):
 
 
 def peak_bytes(server: Server) -> int:
-    """Most memory that a process has had."""
+    """Return the most memory that a process has used."""
     status = Path(f"/proc/{server.pid}/status").read_text()
     return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status)[1])
 

@@ -1,4 +1,4 @@
-"""A trusted gateway as an operator starts it: encrypted, keys in a file, figures on a port of their own."""
+"""A gateway with TLS, keys in a file and metrics on another port, started as operators do."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_gateway_with_encryption_and_keys(folder, unused_tcp_port):
         server.end()
 
 
-def test_no_key_is_logged_at_level_debug(monkeypatch, unused_tcp_port):
+def test_no_key_is_logged_at_debug_level(monkeypatch, unused_tcp_port):
     monkeypatch.setenv(API_KEY, TOKEN)
     server = Server(
         *("specwhisper_gateway", "--port", "0", "--server", f"127.0.0.1:{unused_tcp_port}"),
@@ -102,8 +102,8 @@ def test_no_key_is_logged_at_level_debug(monkeypatch, unused_tcp_port):
     assert TOKEN not in log
 
 
-def test_no_flag_takes_a_key():
-    """Every user of the machine can read command lines."""
+def test_no_flag_holds_a_key():
+    """Every user of a machine can read its command lines."""
     status, _, err = run("specwhisper_gateway", "--api-key", TOKEN)
     assert status == 2
     assert "No such option: --api-key" in err

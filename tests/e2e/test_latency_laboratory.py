@@ -1,4 +1,4 @@
-"""Commands of ``experiments.latency`` that need no pinned cores."""
+"""Commands of ``experiments.latency`` run without pinned cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sweep by its program: measured with real processes, continued and drawn."""
+"""The sweep's program measures with real processes, continues, and draws figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.e2e.processes import run
 
 
 def laboratory(*arguments: object) -> str:
-    """Run one of its commands to the end; give what it printed."""
+    """Run one of its commands; return its output."""
     status, out, err = run("experiments.latency", *map(str, arguments))
     assert status == 0, err + out
     return out
@@ -20,8 +20,8 @@ def runs_in(path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()[1:]]
 
 
-def key(one: dict) -> tuple:
-    return tuple(one[name] for name in ("repeat", "mode", "gamma", "round_trip", "cores", "sample"))
+def key(run: dict) -> tuple:
+    return tuple(run[name] for name in ("repeat", "mode", "gamma", "round_trip", "cores", "sample"))
 
 
 @pytest.mark.nightly

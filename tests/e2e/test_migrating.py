@@ -1,4 +1,4 @@
-"""docs/migrating.md: its snippets run on the bundled models, and each way in returns the same result."""
+"""Snippets of docs/migrating.md run on the bundled models; library and client agree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REPLACEMENTS = {
 
 @pytest.fixture(scope="module")
 def server(start_server_for_all) -> str:
-    """The address of a draft server that runs both bundled models."""
+    """Return the address of a draft server that runs both bundled models."""
     return start_server_for_all("specwhisper_draft_server", "--target-model", "demo-target").address
 
 

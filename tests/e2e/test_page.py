@@ -1,4 +1,4 @@
-"""The gateway's page in a browser, before the bundled pair: what is seen, saved and done by keyboard."""
+"""The gateway's page in a browser, with the bundled pair: display, saving, keyboard."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def url(gateway) -> str:
 
 @pytest.fixture(scope="module")
 def microphone(tmp_path_factory) -> Path:
-    """A recording as Chromium's microphone plays it."""
+    """Write a recording that Chromium's microphone plays."""
     path = tmp_path_factory.mktemp("microphone") / "speech.wav"
     samples, rate = soundfile.read(SAMPLES / f"{SHORT}.flac", dtype="int16")
     soundfile.write(path, samples, rate)
@@ -57,7 +57,7 @@ def microphone(tmp_path_factory) -> Path:
 
 
 def similarity(text: str, expected: str = TEXT) -> float:
-    """How alike two texts are, in words."""
+    """Return the similarity of two texts in words, 0 to 1."""
     return SequenceMatcher(None, words(text), words(expected)).ratio()
 
 
@@ -77,9 +77,9 @@ async def final_text(page) -> str:
 
 
 async def test_a_sample_is_drafted_verified_and_final(url, tmp_path):
-    """One click; text appears while the sample plays, and can be saved."""
+    """After one click text appears while the sample plays, and it can be saved."""
     async with browser() as chromium, opened(chromium, url) as page:
-        # Record what the page shows of each word.
+        # Record the states that the page shows of each word.
         await page.page.evaluate(
             """() => {
                 window.seen = new Set();
@@ -95,7 +95,7 @@ async def test_a_sample_is_drafted_verified_and_final(url, tmp_path):
         )
         await try_sample(page)
         await expect(page.locator("#transcript .word.final").first).to_be_visible(timeout=60_000)
-        await page.status_is("Transcribing")  # it is not over yet
+        await page.status_is("Transcribing")  # still running
         await page.status_is(COMPLETE)
         assert await page.page.evaluate("[...seen].sort()") == ["corrected", "draft", "final", "verified"]
         assert await page.words("draft") == await page.words("verified") == []
@@ -121,7 +121,7 @@ async def test_a_sample_is_drafted_verified_and_final(url, tmp_path):
 
 
 async def replays(chromium, path: Path, text: str) -> None:
-    """A saved session plays from its file, with no network at all."""
+    """Check that a saved session plays from its file, without a network."""
     async with opened(chromium, path.as_uri(), offline=True) as page:
         requests = []
         page.page.on("request", lambda request: requests.append(request.url))
@@ -144,7 +144,7 @@ async def replays(chromium, path: Path, text: str) -> None:
         assert requests == []
 
 
-async def test_what_is_said_into_the_microphone(url, microphone):
+async def test_speech_into_the_microphone_is_transcribed(url, microphone):
     async with browser(microphone) as chromium, opened(chromium, url) as page:
         await page.locator("details summary").click()
         await page.page.select_option("#language", "en")
@@ -156,7 +156,7 @@ async def test_what_is_said_into_the_microphone(url, microphone):
         assert similarity(await final_text(page)) > 0.8
 
 
-async def test_without_a_microphone_it_says_what_to_do(url):
+async def test_without_a_microphone_the_page_says_what_to_do(url):
     async with browser() as chromium, opened(chromium, url) as page:  # without permission
         await page.locator("#microphone").click()
         await page.status_is("microphone")
@@ -164,14 +164,14 @@ async def test_without_a_microphone_it_says_what_to_do(url):
         await expect(page.locator("#try-sample")).to_be_enabled()
 
 
-async def test_browsers_give_no_microphone_to_strange_places(gateway):
+async def test_browsers_refuse_the_microphone_to_insecure_origins(gateway):
     elsewhere = browser(None, "--host-resolver-rules=MAP gateway.test 127.0.0.1")
     async with elsewhere as chromium, opened(chromium, f"http://gateway.test:{gateway.port}/") as page:
         await page.locator("#microphone").click()
         await page.status_is("https")
 
 
-async def test_a_full_server_is_waited_for(start_server_for_all):
+async def test_the_page_waits_for_a_full_server(start_server_for_all):
     target = start_server_for_all("specwhisper_target_server")
     draft = start_server_for_all(
         "specwhisper_draft_server", "--target", target.address, "--max-sessions", "1"
@@ -186,12 +186,12 @@ async def test_a_full_server_is_waited_for(start_server_for_all):
             await second.status_is("holds its 1 sessions already")
             await first.locator("#stop").click()
             await second.status_is(COMPLETE)
-            assert similarity(await final_text(second)) > 0.9  # the sound of the meantime is not lost
+            assert similarity(await final_text(second)) > 0.9  # audio from the wait is not lost
     finally:
         server.end()
 
 
-async def test_sliders_act_while_it_runs(url):
+async def test_sliders_act_during_a_session(url):
     async with browser() as chromium, opened(chromium, url) as page:
         await try_sample(page)
         await expect(page.locator("#transcript .word.final").first).to_be_visible(timeout=60_000)
@@ -206,10 +206,10 @@ async def test_sliders_act_while_it_runs(url):
         await expect(page.locator("#pair")).to_contain_text("alone", timeout=30_000)
         await expect(page.locator("#gamma")).to_be_disabled()
         await page.status_is(COMPLETE)
-        assert similarity(await final_text(page)) > 0.8  # no word was lost, none was said twice
+        assert similarity(await final_text(page)) > 0.8  # no word is lost or repeated
 
 
-async def test_a_file_at_once_by_keyboard_alone(url, microphone):
+async def test_a_file_is_transcribed_with_the_keyboard_alone(url, microphone):
     async with browser() as chromium, opened(chromium, url) as page:
         await expect(page.locator("#sample option").first).to_be_attached()
 
@@ -245,7 +245,7 @@ async def test_a_file_at_once_by_keyboard_alone(url, microphone):
 
 @pytest.mark.parametrize("width", [1280, 360])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_it_is_accessible(url, width, scheme):
+async def test_the_page_is_accessible(url, width, scheme):
     settings = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
     async with browser() as chromium, opened(chromium, url, **settings, reduced_motion="reduce") as page:
         await expect(page.locator("#pair")).to_contain_text("demo-target")
@@ -257,25 +257,25 @@ async def test_it_is_accessible(url, width, scheme):
         await page.status_is(COMPLETE)
 
 
-async def test_every_control_reports_a_gateway_that_is_gone(gateway):
+async def test_every_control_reports_an_unreachable_gateway(gateway):
     server = Server("specwhisper_gateway", "--port", "0", "--server", gateway_target(gateway))
     try:
         async with browser() as chromium, opened(chromium, f"http://localhost:{server.port}/") as page:
             await try_sample(page, at_once=True)
             await page.status_is(COMPLETE)
-            await expect(page.locator("#with-sound")).to_be_disabled()  # it was not sent in real time
+            await expect(page.locator("#with-sound")).to_be_disabled()  # not sent in real time
             server.end()
             for button in ("#save-replay", "#try-sample"):
                 await page.locator(button).click()
                 await page.status_is("The gateway does not answer")
                 await expect(page.locator("#status")).to_have_class("error")
-            assert all("ERR_CONNECTION_REFUSED" in complaint for complaint in page.complaints)
-            page.complaints.clear()  # the browser's own
+            assert all("ERR_CONNECTION_REFUSED" in warning for warning in page.warnings)
+            page.warnings.clear()  # the browser's own
     finally:
         server.end()
 
 
-async def test_nothing_inline_runs(url):
+async def test_no_inline_script_or_style_runs(url):
     async with browser() as chromium, opened(chromium, url) as page:
         script = """() => {
             const script = document.createElement("script");
@@ -284,7 +284,7 @@ async def test_nothing_inline_runs(url):
             return window.hurt ?? 0;
         }"""
         assert await page.page.evaluate(script) == 0
-        assert "Content Security Policy" in page.complaints.pop()
+        assert "Content Security Policy" in page.warnings.pop()
 
 
 async def test_a_file_that_is_not_audio(url, tmp_path):
@@ -294,8 +294,8 @@ async def test_a_file_that_is_not_audio(url, tmp_path):
         await page.status_is("cannot decode this file")
 
 
-async def test_a_gateway_that_is_gone_and_comes_back(gateway, tmp_path):
-    """The words before and after are one text."""
+async def test_the_page_continues_after_its_gateway_restarts(gateway, tmp_path):
+    """The words before and after the restart are one text."""
     server = Server("specwhisper_gateway", "--port", "0", "--server", gateway_target(gateway))
     port = server.port
     try:
@@ -310,8 +310,8 @@ async def test_a_gateway_that_is_gone_and_comes_back(gateway, tmp_path):
             await page.status_is(COMPLETE)
             text = await final_text(page)
             assert words(text)[: len(before)] == before
-            assert similarity(text) > 0.9  # as without a break; test_page_breaks.py compares word by word
-            page.complaints.clear()  # the browser's own, of connections that failed
+            assert similarity(text) > 0.9  # test_page_breaks.py compares word by word
+            page.warnings.clear()  # the browser's own, for failed connections
     finally:
         server.end()
 
@@ -336,15 +336,15 @@ async def test_a_key_is_required(gateway, monkeypatch):
             await page.status_is("Transcribing")
             await page.locator("#key").press("Enter")
             await page.status_is(COMPLETE)
-            assert len(sockets) == 1, "what runs goes on"
-            assert [text for text in page.complaints if "401" not in text] == []
-            page.complaints.clear()
+            assert len(sockets) == 1, "the running session continues"
+            assert [text for text in page.warnings if "401" not in text] == []
+            page.warnings.clear()
     finally:
         server.end()
 
 
-def test_the_demo_stops_all_that_it_has_started():
-    """``make demo-web``, up to Ctrl-C."""
+def test_the_demo_stops_every_process_it_started():
+    """Run ``make demo-web`` until Ctrl-C."""
     environment = {**os.environ, "DISPLAY": "", "WAYLAND_DISPLAY": ""}
     command = [sys.executable, "scripts/demo_web.py", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as demo:

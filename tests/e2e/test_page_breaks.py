@@ -1,4 +1,4 @@
-"""The page loses its connection during speech: its text equals that of an undisturbed one."""
+"""A page that loses its connection during speech shows the text of an undisturbed page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def final_text(page: Opened) -> str:
     return "".join(await page.words("final"))
 
 
-async def test_no_word_is_lost_or_repeated_where_a_gateway_is_another_one(recording, monkeypatch):
+async def test_no_word_is_lost_or_repeated_when_the_gateway_is_replaced(recording, monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     async with speaking_pair() as (_, draft), browser() as chromium, AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(running_gateway(draft.address, drain_timeout_s=0))
@@ -52,6 +52,6 @@ async def test_no_word_is_lost_or_repeated_where_a_gateway_is_another_one(record
                 )
             await page.status_is("The transcript is complete.")
             text = await final_text(page)
-            page.complaints.clear()  # the browser's own, of connections that failed
+            page.warnings.clear()  # the browser's own, for failed connections
     spoken = spoken_utterances(talk(SPANS, LENGTH_S)).values()
     assert text == "".join(SPOKEN.decode(tokens).replace(" ", "") for tokens in spoken)

@@ -1,4 +1,4 @@
-"""The page's modules in a browser, with a gateway of a scripted draft server."""
+"""The page's JavaScript modules in a browser, with a gateway and a scripted draft server."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ async def page() -> AsyncIterator[Opened]:
 
 
 async def run(page: Opened, module: str, name: str, script: str) -> Any:
-    """Run a script with what a module exports by this name."""
+    """Run a script with a module's export of this name."""
     return await page.page.evaluate(
         f"async () => {{ const {{ {name} }} = await import('/page/{module}'); {script} }}"
     )
 
 
-async def test_how_words_become_others(page):
+async def test_words_are_matched_to_their_corrections(page):
     async def match(before: str, after: str) -> Any:
         return await run(
             page, "words.js", "matchWords", f"return matchWords({before.split()}, {after.split()})"
@@ -48,8 +48,8 @@ async def test_how_words_become_others(page):
     assert await run(page, "words.js", "keyOf", "return keyOf(' “Night,')") == "night"
     for before, after, source, was in (
         ("it took six", "it was a storm", [0, 1, 2, -1], [None, 1, 2, None]),
-        ("a stor", "a stormy night", [0, 1, -1], [None, None, None]),  # it only grew
-        ("night and so", "night", [0], [None]),  # what has gone was replaced by nothing
+        ("a stor", "a stormy night", [0, 1, -1], [None, None, None]),  # the word has only grown
+        ("night and so", "night", [0], [None]),  # removed words have no replacement
         ("the sailors", "and the sailors", [-1, 0, 1], [None, None, None]),
         ("", "so", [-1], [None]),
     ):
@@ -97,7 +97,7 @@ SESSION = """
 
 
 @pytest.mark.parametrize("minutes", [2, 62])
-async def test_a_replay_is_of_the_last_ten_minutes(page, minutes):
+async def test_a_replay_holds_the_last_ten_minutes(page, minutes):
     kept = await run(page, "recorder.js", "Recorder", NOW + SESSION.replace("MINUTES", str(minutes)))
     length_s, is_cut = min(minutes * 60, 601), minutes > 10
     ready, *updates = kept["events"]
@@ -132,12 +132,12 @@ AUDIO = """
 """
 
 
-async def test_sound_is_where_the_replay_is(page):
+async def test_sound_follows_the_position_of_the_replay(page):
     assert await run(page, "playback.js", "Playback", AUDIO) == [
-        [True, 0],  # not yet
+        [True, 0],  # before the sound
         [False, 0],
         [False, 1.1],
-        [True, 1.1],  # it is over
+        [True, 1.1],  # after the sound
         [False, 0.5],
         [True, 0.5],
     ]
@@ -170,7 +170,7 @@ SOCKET = """
 """
 
 
-async def test_another_connection_goes_on_and_counts_on(page):
+async def test_another_connection_continues_text_and_counts(page):
     sent, passes = await run(
         page,
         "connection.js",
@@ -187,10 +187,10 @@ async def test_another_connection_goes_on_and_counts_on(page):
     (first, *_), (second, *audio), _ = sent
     assert "position" not in first
     assert second["position"] == {"start_sample": 24_000, "num_utterances": 1, "final_tokens": [7]}
-    assert audio == [4_000, 8_000]  # from the middle of the second second on
+    assert audio == [4_000, 8_000]  # from 1.5 s on
 
 
-async def test_a_gateway_is_waited_for_as_long_as_sound_is_kept(page):
+async def test_the_page_waits_for_a_gateway_while_it_keeps_audio(page):
     states, waits, kept = await run(
         page,
         "connection.js",
@@ -212,7 +212,7 @@ async def test_a_gateway_is_waited_for_as_long_as_sound_is_kept(page):
 
 
 async def test_lost_sound_is_skipped_and_reported(page):
-    """Nothing became final for longer than audio is kept, and then the connection was lost."""
+    """No text became final for longer than audio is kept; then the connection was lost."""
     sent, states = await run(
         page,
         "connection.js",
@@ -240,7 +240,7 @@ PROMPT = """() => {
 }"""
 
 
-async def test_stop_while_a_microphone_is_asked_for(page):
+async def test_stop_during_the_microphone_prompt(page):
     await page.page.evaluate(PROMPT)
     sockets = []
     page.page.on("websocket", lambda socket: sockets.append(socket))
@@ -253,7 +253,7 @@ async def test_stop_while_a_microphone_is_asked_for(page):
     assert sockets == []
 
 
-async def test_a_start_that_is_tried_again(page):
+async def test_a_failed_start_is_retried(page):
     samples = page.locator("#sample option")
     await expect(page.locator("#pair")).not_to_be_empty()
     num_samples = await samples.count()
@@ -270,11 +270,11 @@ async def test_a_start_that_is_tried_again(page):
     await expect(page.locator("#status")).to_be_empty()
     await expect(page.locator("#retry")).to_be_hidden()
     await expect(samples).to_have_count(num_samples)
-    assert all("Failed to load resource" in complaint for complaint in page.complaints)
-    page.complaints.clear()  # the browser's own
+    assert all("Failed to load resource" in warning for warning in page.warnings)
+    page.warnings.clear()  # the browser's own
 
 
-async def test_stop_twice_gives_up_a_gateway_that_is_waited_for(page):
+async def test_a_second_stop_ends_the_wait_for_a_gateway(page):
     await page.page.route_web_socket("**/live", lambda socket: socket.close(code=1013))
     await page.page.reload()
     await page.locator("#try-sample").click()

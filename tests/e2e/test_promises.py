@@ -1,4 +1,4 @@
-"""The smallest measurements of experiments.promises, on real processes: that they can be taken at all."""
+"""The smallest measurements of experiments.promises run on real processes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.mark.nightly
-async def test_servers_that_stop_are_watched_until_they_say_so(tmp_path):
-    """How soon they do is for a quiet machine to say."""
+async def test_stopping_servers_are_measured_until_health_reports_it(tmp_path):
+    """The time itself is measured on a quiet machine."""
     stopped = await stops.measure_stops(1, tmp_path)
     assert [one.server for one in stopped] == ["target", "draft server"]
     for one in stopped:
@@ -19,7 +19,7 @@ async def test_servers_that_stop_are_watched_until_they_say_so(tmp_path):
         assert one.num_sessions > 0
 
 
-async def test_connections_that_are_reset_harm_nobody(tmp_path):
+async def test_reset_connections_leave_no_slot_taken(tmp_path):
     survived = await resets.measure_resets(32, tmp_path)
     assert survived.wrong == ()
     assert survived.free_s < 30.0, "slots stay taken"

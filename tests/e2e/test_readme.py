@@ -1,4 +1,4 @@
-"""The Python programs of the README and of the pages on transcribing run when they are pasted."""
+"""Python programs of the README and of the pages on transcribing run when pasted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The draft server as it is started: Riva's clients find its service there, unless it is not to offer it."""
+"""Riva's service on a draft server's process: on by default, off with its flag."""
 
 import io
 
@@ -35,7 +35,7 @@ def test_rivas_client_transcribes_a_file_live_and_whole(pair, noise, client):
         riva.client.print_streaming(live, output_file=shown, show_intermediate=True)
 
 
-def test_it_can_be_left_out(pair, client, start_server, checkpoints):
+def test_the_service_can_be_turned_off(pair, client, start_server, checkpoints):
     server = start_server(
         "specwhisper_draft_server",
         "--draft-model",

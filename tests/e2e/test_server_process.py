@@ -1,4 +1,4 @@
-"""A server's process as it is started, followed and stopped: here stand-ins that only write a log."""
+"""ServerProcess starts, reads and stops processes; here they only write a log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def python(code, *arguments):
     return start_server([sys.executable, "-c", code, *arguments])
 
 
-def test_a_server_may_write_as_much_as_it_likes():
+def test_a_server_may_write_any_amount_of_log():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(60)
         process = python(NOISY, str(listener.getsockname()[1]))
@@ -44,7 +44,7 @@ def test_the_error_of_a_server_that_does_not_start_has_the_reason():
         pass
 
 
-def test_a_server_that_is_never_ready_is_stopped():
+def test_a_server_that_never_becomes_ready_is_stopped():
     process = python("import time; time.sleep(600)")
     with (
         pytest.raises(TargetUnavailable, match=r"^It did not start"),

@@ -1,4 +1,4 @@
-"""A session of each kind of experiments.soak: none fails, and nothing is left of any."""
+"""A session of each kind of experiments.soak succeeds and leaves no resource."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specwhisper_client.servers import CONNECTIONS
 pytestmark = pytest.mark.timeout(600)
 
 
-async def test_no_kind_of_session_leaves_anything_behind():
+async def test_no_kind_of_session_leaves_resources():
     censuses = {"target": [], "draft server": [], "gateway": []}
     async with running_servers() as servers:
         for _ in range(CONNECTIONS):  # the gateway opens them as it needs them

@@ -1,4 +1,4 @@
-"""SIGTERM: health says so, open sessions are finished, new ones refused, and the exit status is 0."""
+"""On SIGTERM health fails, open sessions finish, new ones are refused; exit status 0."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 async def open_session(channel: grpc.aio.Channel, target: Server):
-    """A client in the middle of its recording; both servers have opened its session."""
+    """Open a session and send part of its recording; both servers have opened it."""
     call = with_true_status(transcription_pb2_grpc.TranscriptionStub(channel).StreamingRecognize())
     await call.write(CONFIG)
     await call.write(pb.StreamingRecognizeRequest(audio_content=SECOND))
@@ -61,12 +61,12 @@ def servers(checkpoints, start_server, unused_tcp_port) -> tuple[Server, Server]
                 "--target",
                 f"127.0.0.1:{unused_tcp_port}",
             ),
-            *("--resume-timeout", "0"),  # else a new session waits for a target that takes this one's place
+            *("--resume-timeout", "0"),  # else a new session waits for another target
         ),
     )
 
 
-async def test_an_open_session_is_finished_and_a_new_one_refused(servers):
+async def test_an_open_session_finishes_and_a_new_one_is_refused(servers):
     target, draft = servers
     assert target.address
     async with open_channel(draft.address) as channel, open_channel(target.address) as to_target:
@@ -75,12 +75,12 @@ async def test_an_open_session_is_finished_and_a_new_one_refused(servers):
         await asyncio.to_thread(target.wait_event, "draining", open_calls=1)
         reply = await health_pb2_grpc.HealthStub(to_target).Check(health_pb2.HealthCheckRequest())
         assert reply.status == NOT_SERVING
-        assert type(await error_of_new_session(channel)) is ServerDraining  # as the target says
+        assert type(await error_of_new_session(channel)) is ServerDraining  # raised by the target
         draft.send_signal(signal.SIGTERM)
         await asyncio.to_thread(draft.wait_event, "draining")
         reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
         assert reply.status == NOT_SERVING
-        assert type(await error_of_new_session(channel)) is ServerDraining  # as the draft server says
+        assert type(await error_of_new_session(channel)) is ServerDraining  # raised by the draft server
         for server in servers:
             server.send_signal(signal.SIGTERM)
             server.send_signal(signal.SIGINT)
@@ -96,7 +96,7 @@ async def test_an_open_session_is_finished_and_a_new_one_refused(servers):
         assert server.events[-1]["message"] == "stopped"
 
 
-async def test_the_drain_timeout_cuts_off(checkpoints, start_server):
+async def test_the_drain_timeout_ends_open_sessions(checkpoints, start_server):
     target = start_server(
         "specwhisper_target_server", "--model", checkpoints.target, "--drain-timeout", "0.2"
     )

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT before a server is ready end it at once, also as the first process of a container."""
+"""SIGTERM and SIGINT end a server before it is ready, also as PID 1 of a container."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def can_unshare() -> bool:
     ]
 )
 def started(request) -> Iterator[Callable[..., Process]]:
-    """Start servers, as any process or as the first one of a namespace."""
+    """Return a function that starts servers, as usual or as PID 1 of a namespace."""
     processes = []
 
     def start(*command: str) -> Process:
@@ -49,20 +49,20 @@ def started(request) -> Iterator[Callable[..., Process]]:
 
 
 def server_pid(process: Process) -> int:
-    """The server's own process, which is a child where something else has started it."""
+    """Return the PID of the server itself, which may be a child of the started process."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return int(children[0]) if children else process.pid
 
 
 def statuses(number: int) -> set[int]:
-    """What a shell reports of a process that a signal has ended, and what subprocess does."""
+    """Return the exit status after a signal, as a shell and as subprocess report it."""
     return {128 + number, -number}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("module", SERVERS)
-async def test_a_server_that_reads_its_flags_ends(module, number, started, tmp_path):
-    """Its tokens are a pipe, so it has come that far when the other end opens."""
+async def test_a_signal_ends_a_server_that_reads_its_flags(module, number, started, tmp_path):
+    """Its token file is a pipe; its other end opens when the server reads it."""
     tokens = tmp_path / "tokens"
     os.mkfifo(tokens)
     server = started(module, "--port", "0", "--tokens-file", str(tokens))
@@ -77,8 +77,8 @@ async def test_a_server_that_reads_its_flags_ends(module, number, started, tmp_p
     ("module", "flag"),
     [("specwhisper_target_server", "--model"), ("specwhisper_draft_server", "--draft-model")],
 )
-async def test_a_server_that_loads_its_model_ends(module, flag, started, tmp_path, monkeypatch):
-    """It loads from a hub that answers nothing, so it has come that far when the hub is called."""
+async def test_a_signal_ends_a_server_that_loads_its_model(module, flag, started, tmp_path, monkeypatch):
+    """Its hub never answers; the server loads its model when the hub is called."""
     with socket.create_server(("127.0.0.1", 0)) as hub:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{hub.getsockname()[1]}")
         monkeypatch.setenv("HF_HOME", str(tmp_path))

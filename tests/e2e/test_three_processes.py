@@ -1,4 +1,4 @@
-"""Client, draft server and target server, each a process of its own."""
+"""Client, draft server and target server run as three processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def transcribe(pair, *arguments) -> tuple[int, str, str]:
     )
 
 
-def test_a_file_is_transcribed_as_the_target_alone_would(pair, noise):
+def test_a_file_has_the_text_of_target_only(pair, noise):
     texts = {}
     for mode in ("target-only", "full", "sync", "pipelined"):
         status, out, err = transcribe(pair, noise(33), "--mode", mode, "--output-format", "json")
@@ -38,7 +38,7 @@ def test_a_file_is_transcribed_as_the_target_alone_would(pair, noise):
     assert all(segments == alone for segments in texts.values())
 
 
-def test_logs_are_json_lines_with_the_sessions_names(pair, noise):
+def test_logs_are_json_lines_with_session_ids(pair, noise):
     assert transcribe(pair, noise(3))[0] == 0
     session = pair.draft.session_ids()[-1]
     for server, key in ((pair.draft, "session"), (pair.target, "draft_session")):
@@ -46,21 +46,21 @@ def test_logs_are_json_lines_with_the_sessions_names(pair, noise):
         closed = server.wait_event("session closed", **{key: session})
         assert opened["session"] == closed["session"]
         assert {"time", "level", "logger"} <= opened.keys()
-        assert all(event["level"] == "info" for event in server.events), "and no progress bar among them"
+        assert all(event["level"] == "info" for event in server.events), "only info events, no progress bar"
 
 
-def test_a_corrupt_file_and_a_missing_one_are_a_sentence_each(pair, tmp_path):
+def test_a_corrupt_file_and_a_missing_one_are_reported_in_one_sentence(pair, tmp_path):
     corrupt = tmp_path / "corrupt.wav"
     corrupt.write_bytes(b"RIFF, or so")
     status, out, err = transcribe(pair, corrupt, tmp_path / "missing.wav")
     assert (status, out) == (1, "")
     first, second, last = err.splitlines()
-    assert "missing.wav' does not exist" in first, "before anything is decoded"
+    assert "missing.wav' does not exist" in first, "reported before any file is decoded"
     assert "corrupt.wav' cannot be decoded" in second
     assert last.startswith("2 of 2 files failed: ")
 
 
-def test_a_client_that_is_killed_frees_its_session_everywhere(pair, noise):
+def test_a_killed_client_frees_its_session_on_both_servers(pair, noise):
     before = len(pair.target.session_ids())
     client = Process(
         "specwhisper_client.cli.main", "transcribe", str(noise(1200)), "--server", pair.draft.address
@@ -77,7 +77,7 @@ def test_a_client_that_is_killed_frees_its_session_everywhere(pair, noise):
 
 
 def new_session(pair, num_before: int) -> str:
-    """Wait until the target has opened another session; give the name the draft server knows it by."""
+    """Wait until the target has opened another session; return its id at the draft server."""
     while True:
         opened = [event for event in pair.target.events if event["message"] == "session opened"]
         if len(opened) > num_before:
@@ -85,7 +85,7 @@ def new_session(pair, num_before: int) -> str:
         time.sleep(0.01)
 
 
-def test_a_session_whose_target_is_killed_goes_on_at_its_successor(
+def test_a_session_continues_at_the_successor_of_a_killed_target(
     pair, noise, checkpoints, start_server_for_all, free_port
 ):
     before = len(pair.target.session_ids())
@@ -113,7 +113,7 @@ def test_a_session_whose_target_is_killed_goes_on_at_its_successor(
     assert transcribe(pair, noise(3))[0] == 0
 
 
-def test_idle_servers_use_no_processor(pair, noise):
+def test_idle_servers_use_no_processor_time(pair, noise):
     assert transcribe(pair, noise(3))[0] == 0
     servers = (pair.target, pair.draft)
     before = [server.cpu_s() for server in servers]

@@ -1,4 +1,4 @@
-"""What ``specwhisper tune`` says of a link."""
+"""``specwhisper tune`` measures a link and advises a mode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.mark.nightly
-def test_the_advice_is_what_was_measured(start_server, tmp_path):
+def test_the_advice_follows_the_measurements(start_server, tmp_path):
     target = start_server(
         "specwhisper_target_server", "--model", "demo-target", "--port", "0", "--threads", "1"
     )
@@ -49,7 +49,7 @@ def test_the_advice_is_what_was_measured(start_server, tmp_path):
 
 
 @pytest.mark.nightly
-def test_a_target_may_ask_for_encryption_a_certificate_and_a_token(start_server, tmp_path):
+def test_a_target_may_require_tls_a_client_certificate_and_a_token(start_server, tmp_path):
     secrets = tmp_path / "secrets"
     subprocess.run([DEPLOY / "make-secrets", secrets], check=True, capture_output=True, timeout=60)
     served, own = secrets / "target", secrets / "draft"
@@ -66,14 +66,14 @@ def test_a_target_may_ask_for_encryption_a_certificate_and_a_token(start_server,
     assert "Run --mode " in out
 
 
-def test_a_target_that_is_not_there_is_one_sentence():
+def test_a_missing_target_is_reported_in_one_sentence():
     status, out, err = run("specwhisper_client.cli.main", "tune", "--target", "127.0.0.1:9", "--seconds", "0")
     assert (status, out) == (1, "")
     assert "No target server answered at 127.0.0.1:9" in err
     assert "Traceback" not in err
 
 
-def test_a_draft_that_is_not_there_is_named():
+def test_a_missing_draft_model_is_named():
     arguments = ("--target", "127.0.0.1:9", "--draft-model", "/no/such/folder")
     status, _, err = run("specwhisper_client.cli.main", "tune", *arguments)
     assert status == 1

@@ -1,7 +1,7 @@
-"""Search for bytes that break a reader, led by what they reach.
+"""Search for bytes that break a parser, guided by code coverage.
 
 ``python -m tests.fuzz flac -max_total_time=60``
-Further arguments are libFuzzer's; new inputs are kept in the first folder that is named.
+Further arguments are libFuzzer's; new inputs are kept in the first folder among them.
 """
 
 import sys
@@ -21,7 +21,7 @@ with atheris.instrument_imports(include=INSTRUMENTED):
 
 
 def main() -> None:
-    """Fuzz one reader, from what it is there for on."""
+    """Fuzz one parser, starting from its valid inputs."""
     if len(sys.argv) < 2 or sys.argv[1] not in PARSERS:
         sys.exit(f"usage: python -m tests.fuzz {{{','.join(PARSERS)}}} [libFuzzer's arguments]")
     name = sys.argv.pop(1)

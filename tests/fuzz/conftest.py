@@ -1,4 +1,4 @@
-"""Servers that all examples of a module ask."""
+"""Servers that all examples of a module share."""
 
 from collections.abc import Iterator
 
@@ -13,6 +13,6 @@ def running() -> Iterator[Running]:
     with pytest.MonkeyPatch.context() as patch, Running().in_thread() as servers:
         patch.setattr(
             verifier, "CANDIDATES_TIMEOUT_NS", 1_000_000
-        )  # nobody waits for candidates that never come
+        )  # targets wait briefly for candidates that never arrive
         yield servers
         servers.check()

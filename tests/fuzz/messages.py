@@ -1,4 +1,4 @@
-"""Any message of a protobuf type, likely and unlikely, and its bytes, whole and broken."""
+"""Draw messages of any protobuf type, and their bytes, valid and broken."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIKELY = [0, 1, 2, 7, 16, 31, 64, 160, 1500, 3000, 8000, 16_000, 48_000, 2**31 -
 
 @cache
 def values(field: FieldDescriptor) -> st.SearchStrategy[Any]:
-    """One value of a field that is not a message."""
+    """Draw a value of a field that is not a message."""
     if field.type in INTEGERS:
         lowest, highest = INTEGERS[field.type]
         likely = [number for number in LIKELY if lowest <= number <= highest]
@@ -53,7 +53,7 @@ def values(field: FieldDescriptor) -> st.SearchStrategy[Any]:
 
 @st.composite
 def messages(draw: st.DrawFn, descriptor: Descriptor, depth: int = 4) -> Message:
-    """A message of a type, with some of its fields set."""
+    """Draw a message with some of its fields set."""
     message = GetMessageClass(descriptor)()
     fields = [field for field in descriptor.fields if depth or field.message_type is None]
     if not fields:
@@ -86,7 +86,7 @@ def _fill(draw: st.DrawFn, message: Message, field: FieldDescriptor, depth: int)
 
 @st.composite
 def broken(draw: st.DrawFn, descriptor: Descriptor) -> bytes:
-    """A message's bytes, cut off, with some of them changed, or with others behind it."""
+    """Draw a message's bytes: truncated, changed, or with others appended."""
     data = bytearray(draw(messages(descriptor)).SerializeToString())
     for _ in range(draw(st.integers(0, 3)) if data else 0):
         data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
@@ -94,6 +94,6 @@ def broken(draw: st.DrawFn, descriptor: Descriptor) -> bytes:
 
 
 def requests(descriptor: Descriptor) -> st.SearchStrategy[bytes]:
-    """What may arrive where a message of this type is expected."""
+    """Draw bytes that may arrive where a message of this type is expected."""
     whole = messages(descriptor).map(lambda message: message.SerializeToString())
     return whole | broken(descriptor) | st.binary(max_size=32)

@@ -1,4 +1,4 @@
-"""What reads bytes of strangers: each reader returns, or raises one of the errors that it may."""
+"""Parsers of untrusted bytes: each returns, or raises one of its declared errors."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
 
 WEIGHTS = "digest of the weights"
 MAX_S, MAX_SAMPLES, MAX_PCM_BYTES, SIZE = 2.0, 32_000, 400_000, len(VOCABULARY)
-RIGHT = (SpecWhisperError, DecodeError)  # what a reader may raise
+DECLARED_ERRORS = (SpecWhisperError, DecodeError)  # declared errors
 
 
 def verify_request(data: bytes) -> None:
-    """Read what a draft server sends."""
+    """Parse a message of a draft server."""
     request = verification_pb2.VerifyRequest.FromString(data)
     match request.WhichOneof("message"):
         case "hello":
@@ -57,7 +57,7 @@ def verify_request(data: bytes) -> None:
 
 
 def verify_response(data: bytes) -> None:
-    """Read what a target sends."""
+    """Parse a message of a target."""
     response = verification_pb2.VerifyResponse.FromString(data)
     match response.WhichOneof("message"):
         case "welcome":
@@ -69,45 +69,45 @@ def verify_response(data: bytes) -> None:
 
 
 def vocabulary(data: bytes) -> None:
-    """Read what a target says of its vocabulary."""
+    """Parse the vocabulary that a target describes."""
     codec.vocabulary_from_proto(verification_pb2.Vocabulary.FromString(data))
 
 
 def streaming_config(data: bytes) -> None:
-    """Read what a client asks for."""
+    """Parse a stream's configuration."""
     config = transcription_pb2.StreamingRecognitionConfig.FromString(data)
     codec.endpointing_from_proto(config.endpointing)
     CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
     options = codec.decoding_options_from_proto(config.config.decoding)
-    codec.decoding_options_to_proto(options)  # it is passed on
+    codec.decoding_options_to_proto(options)  # sent on to the target
 
 
 def checkpoint(data: bytes) -> None:
-    """Read where a client says that its recording goes on, of the version and the weights that are here."""
-    # Bytes of two messages, one behind the other, are those of both in one.
+    """Parse a client's resume point of this version and these weights."""
+    # Concatenated messages of protobuf are merged into one.
     here = checkpoint_pb2.CheckpointState(protocol_version=PROTOCOL_VERSION, weights_digest=WEIGHTS)
-    told = codec.checkpoint_from_bytes(here.SerializeToString() + data, WEIGHTS, vocabulary_size=SIZE)
-    assert max(told.resume.committed + told.resume.previous, default=0) < SIZE
-    assert len(told.resume.committed) == len(told.resume.log_probs)
-    codec.checkpoint_to_bytes(told, WEIGHTS)  # it is told again
+    resume_point = codec.checkpoint_from_bytes(here.SerializeToString() + data, WEIGHTS, vocabulary_size=SIZE)
+    assert max(resume_point.resume.committed + resume_point.resume.previous, default=0) < SIZE
+    assert len(resume_point.resume.committed) == len(resume_point.resume.log_probs)
+    codec.checkpoint_to_bytes(resume_point, WEIGHTS)  # can be sent again
 
 
 def riva_stream(data: bytes) -> None:
-    """Read what a client of Riva asks of a stream."""
+    """Parse the configuration of a Riva client's stream."""
     config = riva_asr_pb2.StreamingRecognitionConfig.FromString(data).config
     codec.decoding_options_from_proto(recognition_config(config, LiveOptions()).decoding)
     codec.endpointing_from_proto(endpointing(config))
 
 
 def riva_recording(data: bytes) -> None:
-    """Read a whole recording of a client of Riva."""
+    """Parse a Riva client's request to transcribe a recording."""
     request = riva_asr_pb2.RecognizeRequest.FromString(data)
     whole_config(request)
     whole_audio(request)
 
 
 def riva_audio(data: bytes) -> None:
-    """Read audio that a client of Riva streams, however it is cut."""
+    """Decode audio that a Riva client streams, in any pieces."""
     encoding, piece, data = (*data[:2], data[2:]) if len(data) > 1 else (0, 1, data)
     config = riva_asr_pb2.RecognitionConfig(encoding=encoding % 8, sample_rate_hertz=16_000)
     audio = StreamedAudio(config)
@@ -117,17 +117,17 @@ def riva_audio(data: bytes) -> None:
 
 
 def flac_piece(data: bytes) -> None:
-    """Read compressed audio on its way to a target."""
+    """Decode compressed audio sent to a target."""
     assert len(flac.decode(data, MAX_SAMPLES)) <= 2 * MAX_SAMPLES
 
 
 def recording(data: bytes) -> None:
-    """Read a file of any format."""
+    """Decode a file of any format."""
     assert sum(map(len, decode_bytes(data, MAX_S, MAX_PCM_BYTES))) <= 2 * (MAX_SAMPLES + 65_536)
 
 
 def realtime_event(data: bytes) -> None:
-    """Read what a client says in a realtime session, and set the session so."""
+    """Parse an event of a realtime session, and apply its settings."""
     event = asyncio.run(read_event(_frame(data)))
     event_id_of(event)
     match command_of(event):
@@ -135,14 +135,14 @@ def realtime_event(data: bytes) -> None:
             assert len(pcm) % 2 == 0
         case Update(session, is_flat):
             settings = RealtimeSettings().updated(nested(session) if is_flat else session)
-            codec.decoding_options_to_proto(settings.options())  # it is passed on
-            json.dumps([settings.describe(), settings.describe_flat()]).encode()  # and told
+            codec.decoding_options_to_proto(settings.options())  # sent on to the target
+            json.dumps([settings.describe(), settings.describe_flat()]).encode()  # can be sent
 
 
 def live_message(data: bytes) -> None:
-    """Read what the page says."""
+    """Parse a message of the page."""
     message = asyncio.run(read_message(_frame(data)))
-    if isinstance(message, Start):  # what it begins a stream with
+    if isinstance(message, Start):  # begins a stream
         place = message.position
         position = LivePosition(place.start_sample, place.num_utterances, tuple(place.final_tokens))
         LiveOptions(step_ms=message.step_ms, policy=message.policy, position=position)
@@ -150,17 +150,17 @@ def live_message(data: bytes) -> None:
 
 
 def form_of_transcription(data: bytes) -> None:
-    """Read the fields of a form, here in the form of a query."""
+    """Parse the fields of a transcription form, here written as a query."""
     codec.decoding_options_to_proto(TranscriptionFields.read(_form(data)).options())
 
 
 def form_of_translation(data: bytes) -> None:
-    """Read the fields of the other form."""
+    """Parse the fields of a translation form."""
     codec.decoding_options_to_proto(TranslationFields.read(_form(data)).options())
 
 
 def _frame(data: bytes) -> str:
-    """Text of a WebSocket, which is UTF-8 by the time that it is read."""
+    """Return the text of a WebSocket message, which is valid UTF-8 when it is parsed."""
     return data.decode(errors="replace")
 
 
@@ -229,7 +229,7 @@ FORM = "model=whisper-1&prompt=names&temperature=0.4&response_format=verbose_jso
 CONFIG = {"encoding": "LINEAR_PCM", "sample_rate_hertz": 16_000, "language_code": "en-US"}
 FILES = [_file("WAV"), _file("WAV", "ULAW"), _file("FLAC", channels=2), _file("OGG"), _file("MP3")]
 
-# Each reader, and what it is there for.
+# Each parser, and valid inputs.
 PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "verify-request": (
         verify_request,
@@ -299,8 +299,8 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
 
 
 def parse(name: str, data: bytes) -> None:
-    """Have one of the readers read; whatever else it raises is a defect."""
+    """Run a parser; any error that it does not declare is a defect."""
     try:
         PARSERS[name][0](data)
-    except RIGHT as error:
+    except DECLARED_ERRORS as error:
         assert isinstance(error, DecodeError) or "\n" not in shorten(str(error))

@@ -1,4 +1,4 @@
-"""Where a recording would go on, as somebody may make it up: of tokens that there are, or nearly so."""
+"""Resume points as an attacker may forge them: mostly valid tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOKENS = st.sampled_from([0, 1, 7, END, TIME, TIME + 1500]) | st.integers(0, SIZ
 
 @st.composite
 def resumes(draw: st.DrawFn) -> pb.Resume:
-    """Give a window that is right, or was tampered with, and what was committed in it."""
+    """Draw a valid or changed window and its committed tokens."""
     window = pb.Window(id=1, num_frames=3000, prompt=[END + 1], max_new_tokens=60)
     window.MergeFrom(draw(st.just(pb.Window()) | messages(pb.Window.DESCRIPTOR)))
     committed = draw(st.lists(TOKENS | st.integers(0, 20), max_size=4))

@@ -1,4 +1,4 @@
-"""Servers in a thread of their own, for tests that are not asynchronous."""
+"""Run servers in a thread, for tests that are not asynchronous."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tests.rpc.services import (
 )
 
 T = TypeVar("T")
-# A run of the tests tries little; SPECWHISPER_FUZZ=50 tries fifty times as much.
+# SPECWHISPER_FUZZ=50 runs fifty times as many examples.
 EFFORT = float(os.environ.get("SPECWHISPER_FUZZ", "1"))
 CALL_S = 20.0
 
 
 class Running:
-    """A scripted target and a draft server, and a channel without types to each."""
+    """A scripted target and a draft server, with an untyped channel to each."""
 
     target: Target
     draft: Draft
@@ -43,18 +43,18 @@ class Running:
         self._stop = asyncio.Event()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await something where the servers run."""
+        """Await a coroutine in the servers' event loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(3 * CALL_S)
 
     def check(self) -> None:
-        """Nothing is left of what was; the next one gets its text."""
+        """Check that no session is left, and that the next one gets its text."""
         self.run(all_free(self.target, self.draft))
         responses = self.run(stream(self.draft, recording(1.0)))
         assert finals(responses) == expected_finals(target_alone(1.0))
         self.run(all_free(self.target, self.draft))
 
     async def serve(self, ready: threading.Event) -> None:
-        """Serve until stopped."""
+        """Serve until the test has ended."""
         async with (
             target_server() as self.target,
             draft_server(self.target.address, resume_timeout_s=1.0) as self.draft,
@@ -67,7 +67,7 @@ class Running:
 
     @contextmanager
     def in_thread(self) -> Iterator[Running]:
-        """Serve in a thread."""
+        """Serve in a thread while the context is open."""
         ready = threading.Event()
         thread = threading.Thread(target=self._loop.run_until_complete, args=(self.serve(ready),))
         thread.start()
@@ -82,5 +82,5 @@ class Running:
 
 
 def examples(number: int) -> int:
-    """How many examples a test tries."""
+    """Return the number of examples that a test tries."""
     return max(1, round(number * EFFORT))

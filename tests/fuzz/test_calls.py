@@ -1,4 +1,4 @@
-"""Whatever bytes come in a call of any method, its sender is told what is wrong, and nobody else notices."""
+"""Any bytes sent to any method are refused with a reason, and harm no other session."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ METHODS = {
     for path, method in methods_of(*files).items()
 }
 STREAM = "/specwhisper.wire.v1.Transcription/StreamingRecognize"
-# Of a request that cannot be served as it stands; everything else would be a defect.
+# The statuses of invalid requests; any other is a defect.
 REFUSALS = {
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
-    grpc.StatusCode.NOT_FOUND,  # a service whose health is asked for
+    grpc.StatusCode.NOT_FOUND,  # health of an unknown service
 }
 WEIGHTS = scripted_checkpoint().weights_digest
 FUZZED = settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 
 
 async def status_of(channel: grpc.aio.Channel, path: str, sent: list[bytes]) -> grpc.StatusCode:
-    """The status that a call ends with."""
+    """Return the status of a call."""
     call = with_true_status(channel.stream_stream(path)(iter(sent), timeout=CALL_S))
     try:
         async for _ in call:
@@ -53,7 +53,7 @@ async def status_of(channel: grpc.aio.Channel, path: str, sent: list[bytes]) -> 
 
 def check(running: Running, server: str, path: str, sent: list[bytes]) -> None:
     status = running.run(status_of(running.channels[server], path, sent))
-    if path.endswith("/Watch"):  # which is not offered
+    if path.endswith("/Watch"):  # not offered
         assert status in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT)
     else:
         assert status in REFUSALS | {grpc.StatusCode.OK}
@@ -62,7 +62,7 @@ def check(running: Running, server: str, path: str, sent: list[bytes]) -> None:
 @pytest.mark.parametrize("name", METHODS)
 @FUZZED
 @given(data=st.data())
-def test_any_bytes(running, name, data):
+def test_any_bytes_to_any_method(running, name, data):
     server, path, method = METHODS[name]
     most = 4 if method.client_streaming else 1
     sent = data.draw(st.lists(requests(method.input_type), max_size=most))
@@ -70,7 +70,7 @@ def test_any_bytes(running, name, data):
 
 
 class Piece(bytes):
-    """Audio whose name is short."""
+    """Audio whose repr is short."""
 
     def __repr__(self) -> str:
         return f"<{len(self)} bytes>"
@@ -91,7 +91,7 @@ PIECES = st.sampled_from([Piece(data) for data in LIKELY]) | st.binary(max_size=
     pieces=st.lists(PIECES, max_size=4),
 )
 def test_any_options_of_a_stream(running, config, is_right, pieces):
-    """Audio that could be transcribed, were it not for what is asked of it."""
+    """The audio is valid; the options may not be."""
     config.config.encoding, config.added_latency_ms = pb.AUDIO_ENCODING_LINEAR16, 0
     if is_right:
         config.config.sample_rate_hertz, config.config.audio_channel_count = RATE, 1
@@ -102,8 +102,8 @@ def test_any_options_of_a_stream(running, config, is_right, pieces):
     check(running, "draft", STREAM, [request.SerializeToString() for request in sent])
 
 
-def going_on(state: checkpoint_pb2.CheckpointState, pieces: list[bytes]) -> list[bytes]:
-    """A stream that goes on at a checkpoint which was begun here, as far as one can tell."""
+def resuming(state: checkpoint_pb2.CheckpointState, pieces: list[bytes]) -> list[bytes]:
+    """Return a stream that resumes at a forged checkpoint with valid digests."""
     state.protocol_version, state.weights_digest = PROTOCOL_VERSION, WEIGHTS
     first = streaming_config(language_code="en")
     first.streaming_config.checkpoint = state.SerializeToString()
@@ -118,16 +118,16 @@ def going_on(state: checkpoint_pb2.CheckpointState, pieces: list[bytes]) -> list
     resume=resumes(),
     pieces=st.sampled_from(WHOLE) | st.lists(PIECES, max_size=4),
 )
-def test_any_checkpoint_behind_the_right_digests(running, state, resume, pieces):
+def test_any_checkpoint_with_valid_digests(running, state, resume, pieces):
     state.resume.CopyFrom(resume)
-    check(running, "draft", STREAM, going_on(state, pieces))
+    check(running, "draft", STREAM, resuming(state, pieces))
 
 
-def test_a_right_checkpoint_gets_as_far_as_the_text(running):
-    """Which is how far one that was made up may get."""
+def test_a_forged_checkpoint_that_is_valid_is_transcribed(running):
+    """The fuzzing above can reach the decoder only if this succeeds."""
     resume = Resume(Window(1, 0, 3000, (END + 1,), 60), (), None, (), ())
     state = checkpoint_pb2.CheckpointState(resume=codec.resume_to_proto(resume))
-    status = running.run(status_of(running.channels["draft"], STREAM, going_on(state, WHOLE[0])))
+    status = running.run(status_of(running.channels["draft"], STREAM, resuming(state, WHOLE[0])))
     assert status is grpc.StatusCode.OK
 
 
@@ -145,7 +145,7 @@ def test_any_options_of_a_recording(running, config, is_bare, audio):
     is_right=st.booleans(),
     pieces=st.lists(PIECES, max_size=4),
 )
-def test_any_options_of_a_stream_of_riva(running, config, is_right, pieces):
+def test_any_options_of_a_riva_stream(running, config, is_right, pieces):
     if is_right:
         config.config.sample_rate_hertz, config.config.encoding = RATE, 1
         config.config.language_code, config.config.model = "en-US", ""

@@ -1,7 +1,7 @@
-"""An honest draft behind a network that repeats, swaps, drops and delays: the text is the target's own.
+"""A network that repeats, swaps, drops and delays candidates changes no text.
 
-The draft knows what the target will write, and errs now and then. Its session moves between two targets, and
-what was on its way to one may reach the other.
+The draft knows the target's text, and drafts some wrong tokens. Its session migrates between two targets,
+and blocks sent to one may reach the other.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from tests.rpc.services import MAX_SESSIONS, RATE, Target, all_free, recording, 
 MODES = ("MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 LENGTHS_S = (33.0, 95.0)
 PIECE = 8 * RATE  # samples
-REACH = 200  # samples before a window that its frames hear
-PASS_S, PATIENCE_NS = 0.001, 2_000_000  # so that there is time to be wrong in
+REACH = 200  # samples before a window that its first frames depend on
+FORWARD_S, CANDIDATES_TIMEOUT_NS = 0.001, 2_000_000  # slow enough for faults within a window
 MAX_AHEAD = Limits().max_ahead_tokens
-PLACES = st.integers(0, 30)
+INDICES = st.integers(0, 30)
 
 
 class SlowModel(ScriptedModel):
-    """Takes its time, so that messages meet a window that is open."""
+    """A model slow enough that messages arrive while a window is open."""
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        time.sleep(PASS_S)
+        time.sleep(FORWARD_S)
         return super().score(rows)
 
 
 class TwoTargets(Running):
-    """Where a session may be, and where it may go on."""
+    """Two targets that a session may migrate between."""
 
     targets: tuple[Target, Target]
 
@@ -70,18 +70,18 @@ class TwoTargets(Running):
             await self._stop.wait()
 
     def check(self) -> None:
-        """Nothing is left of what was."""
+        """Check that no session is left."""
         for target in self.targets:
             self.run(all_free(target))
 
 
 class Drafting:
-    """A session of an honest draft, over all targets that it is at.
+    """A session of a draft, over all its targets.
 
     Attributes
     ----------
-    committed : by window, of all targets together.
-    blocks : all that was ever drafted, in order.
+    committed : tokens by window, of all targets together.
+    blocks : all drafted blocks, in order.
     """
 
     def __init__(self, running: TwoTargets, mode: str, length_s: float, seed: int) -> None:
@@ -125,29 +125,29 @@ class Drafting:
                 self.committed.setdefault(news.window_id, []).extend(news.tokens)
             else:
                 self.committed.setdefault(news.window.id, [])
-        if owed := self.tracker.pop_pending_block():
-            await self._write(owed)
+        if pending := self.tracker.pop_pending_block():
+            await self._write(pending)
 
     async def _write(self, block: Candidates) -> None:
         self.tracker.propose(block)
-        with suppress(asyncio.InvalidStateError):  # all is written, and the call over
+        with suppress(asyncio.InvalidStateError):  # the text is complete and the call has ended
             await self.session.send(pb.VerifyRequest(candidates=codec.candidates_to_proto(block)))
 
     @property
-    def has_said_all(self) -> bool:
+    def has_sent_all(self) -> bool:
         return 2 * self.sent_to >= len(self.pcm)
 
     def _piece(self, start: int) -> pb.VerifyRequest:
         data = self.pcm[2 * start : 2 * (start + PIECE)]
         return audio(data, start, is_last=2 * (start + PIECE) >= len(self.pcm))
 
-    def speak(self) -> None:
+    def send_piece(self) -> None:
         """Send the next piece."""
-        if not self.has_said_all:
-            self.running.run(self._say(self._piece(self.sent_to)))
+        if not self.has_sent_all:
+            self.running.run(self._send_to_open_call(self._piece(self.sent_to)))
             self.sent_to += PIECE
 
-    async def _say(self, request: pb.VerifyRequest) -> None:
+    async def _send_to_open_call(self, request: pb.VerifyRequest) -> None:
         try:
             await self.session.send(request)
         except asyncio.InvalidStateError:
@@ -155,7 +155,7 @@ class Drafting:
             raise AssertionError(f"ended early: {await call.code()}, {await call.details()}") from None
 
     def repeat(self, place: int) -> None:
-        """Send a piece once more that this target has."""
+        """Repeat a piece that this target has received."""
         start = self.begins_at + place * PIECE
         if start < self.sent_to and not self.reading.done():
             self.running.run(self._send(self._piece(start)))
@@ -165,7 +165,7 @@ class Drafting:
             await self.session.send(request)
 
     def draft(self, num: int, wrong_at: int, shift: int = 0) -> Candidates | None:
-        """Draft what comes behind the committed end, one token of it wrong, and perhaps for another place."""
+        """Draft the tokens after the committed end, one of them wrong, perhaps at a shifted base."""
         if not self.committed:
             return None
         window_id = max(self.committed)
@@ -179,34 +179,34 @@ class Drafting:
         return block
 
     def send(self, block: Candidates | None) -> None:
-        """Let a block arrive now."""
+        """Send a block now."""
         if block is not None:
             self.running.run(self._write(block))
 
-    def move(self) -> None:
-        """Go on at the other target."""
-        self.running.run(self._move())
+    def migrate(self) -> None:
+        """Continue at the other target."""
+        self.running.run(self._migrate())
 
-    async def _move(self) -> None:
-        await self._hang_up()
+    async def _migrate(self) -> None:
+        await self._cancel()
         self.epoch += 1
         self.tracker.migrate()
         await self._open()
 
-    async def _hang_up(self) -> None:
+    async def _cancel(self) -> None:
         self.reading.cancel()
         self.session.call.cancel()
         await asyncio.gather(self.reading, return_exceptions=True)
-        await all_free(self.running.targets[self.epoch % 2])  # else many moves in a row find it full
+        await all_free(self.running.targets[self.epoch % 2])  # else many migrations in a row find it full
 
     def leave(self) -> None:
-        """Go, wherever it stands."""
-        self.running.run(self._hang_up())
+        """Cancel the session in any state."""
+        self.running.run(self._cancel())
 
     def finish(self) -> None:
-        """Say all, and be told all."""
-        while not self.has_said_all:
-            self.speak()
+        """Send the rest of the audio, and check the text."""
+        while not self.has_sent_all:
+            self.send_piece()
         self.running.run(asyncio.wait_for(asyncio.shield(self.reading), CALL_S))
         assert self.windows == self.expected
 
@@ -216,9 +216,9 @@ class Drafting:
 
 
 class CandidatesUnderWay(RuleBasedStateMachine):
-    """Everything that may become of candidates between a draft and a target.
+    """All that may happen to candidates between a draft and a target.
 
-    Rules have no preconditions: what there is to repeat depends on how far the target is.
+    Rules have no preconditions: whether there is something to repeat depends on the target's progress.
     """
 
     running: TwoTargets
@@ -233,63 +233,63 @@ class CandidatesUnderWay(RuleBasedStateMachine):
         self.drafting = Drafting(self.running, mode, length_s, seed)
 
     @rule(num_pieces=st.integers(1, 6))
-    def speak(self, num_pieces):
+    def send_piece(self, num_pieces):
         for _ in range(num_pieces):
-            self.drafting.speak()
+            self.drafting.send_piece()
 
     @rule(place=st.integers(0, 12))
     def repeat_audio(self, place):
         self.drafting.repeat(place)
 
-    @rule(num=st.integers(0, 16), wrong_at=PLACES)
+    @rule(num=st.integers(0, 16), wrong_at=INDICES)
     def draft(self, num, wrong_at):
         self.drafting.send(self.drafting.draft(num, wrong_at))
 
-    @rule(num=st.integers(1, 16), wrong_at=PLACES, shift=st.integers(-20, 60))
-    def draft_for_another_place(self, num, wrong_at, shift):
+    @rule(num=st.integers(1, 16), wrong_at=INDICES, shift=st.integers(-20, 60))
+    def draft_at_a_shifted_base(self, num, wrong_at, shift):
         self.drafting.send(self.drafting.draft(num, wrong_at, shift))
 
-    @rule(num=st.integers(1, 16), wrong_at=PLACES)
+    @rule(num=st.integers(1, 16), wrong_at=INDICES)
     def drop(self, num, wrong_at):
         self.drafting.draft(num, wrong_at)
 
-    @rule(num=st.integers(1, 16), wrong_at=PLACES)
+    @rule(num=st.integers(1, 16), wrong_at=INDICES)
     def swap(self, num, wrong_at):
         first, second = self.drafting.draft(num, wrong_at), self.drafting.draft(num, 0)
         self.drafting.send(second)
         self.drafting.send(first)
 
-    @rule(num=st.integers(1, 16), wrong_at=PLACES)
+    @rule(num=st.integers(1, 16), wrong_at=INDICES)
     def delay(self, num, wrong_at):
         if block := self.drafting.draft(num, wrong_at):
             self.late.append(block)
 
-    @rule(which=PLACES)
+    @rule(which=INDICES)
     def arrive_late(self, which):
-        """Perhaps when its window is over, or at another target."""
+        """Send a delayed block, perhaps after its window or to another target."""
         if self.late:
             self.drafting.send(self.late.pop(which % len(self.late)))
 
-    @rule(which=PLACES, times=st.integers(1, 3))
+    @rule(which=INDICES, times=st.integers(1, 3))
     def replay(self, which, times):
-        """Of any window, and of whichever target it was for."""
+        """Repeat a block of any window, drafted for either target."""
         for _ in range(times if self.drafting.blocks else 0):
             self.drafting.send(self.drafting.blocks[-1 - which % len(self.drafting.blocks)])
 
     @rule()
-    def move(self):
-        self.drafting.move()
+    def migrate(self):
+        self.drafting.migrate()
 
     @invariant()
-    def what_is_committed_is_the_targets_own(self):
+    def committed_tokens_are_the_targets_own(self):
         if self.drafting is None:
             return
         for number, tokens in list(self.drafting.committed.items()):
-            told = tuple(tokens)
-            assert told == self.drafting.expected[number][: len(told)]
+            prefix = tuple(tokens)
+            assert prefix == self.drafting.expected[number][: len(prefix)]
 
     @invariant()
-    def nothing_fails(self):
+    def the_session_does_not_fail(self):
         if self.drafting is not None and self.drafting.reading.done():
             self.drafting.reading.result()
 
@@ -304,13 +304,13 @@ class CandidatesUnderWay(RuleBasedStateMachine):
 @pytest.fixture(scope="module")
 def two_targets() -> Iterator[TwoTargets]:
     with pytest.MonkeyPatch.context() as patch, TwoTargets().in_thread() as running:
-        patch.setattr(verifier, "CANDIDATES_TIMEOUT_NS", PATIENCE_NS)
+        patch.setattr(verifier, "CANDIDATES_TIMEOUT_NS", CANDIDATES_TIMEOUT_NS)
         yield running
         running.check()
 
 
 @pytest.mark.timeout(1800)
-def test_whatever_becomes_of_candidates_the_text_is_the_targets_own(two_targets):
+def test_lost_and_repeated_candidates_change_no_text(two_targets):
     class Machine(CandidatesUnderWay):
         pass
 
@@ -323,11 +323,11 @@ def test_whatever_becomes_of_candidates_the_text_is_the_targets_own(two_targets)
     )
 
 
-def test_a_target_that_writes_something_else_is_noticed():
-    """A control: a session that moves goes on with another text."""
+def test_a_target_that_writes_another_text_is_detected():
+    """A negative control: the second target writes another text."""
     with TwoTargets(second_seed=1).in_thread() as running:
         drafting = Drafting(running, "MODE_FULL", LENGTHS_S[-1], seed=0)
-        drafting.move()
+        drafting.migrate()
         try:
             with pytest.raises(AssertionError):
                 drafting.finish()

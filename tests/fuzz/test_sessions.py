@@ -1,4 +1,4 @@
-"""Sessions side by side, honest and hostile: the honest ones get their text, whatever the others send."""
+"""Valid sessions get their text whatever hostile sessions beside them send."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ LENGTHS_S = (1.0, 33.0)
 PIECE = 2 * RATE  # samples
 FUZZED = settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 BAD_TOKENS = st.sampled_from([SIZE, SIZE + 1, 2**31 - 1, 2**31, 2**32 - 1])
-ENDED = (grpc.aio.AioRpcError, asyncio.InvalidStateError)  # what a write to a call that is over raises
+ENDED = (grpc.aio.AioRpcError, asyncio.InvalidStateError)  # raised by a write to an ended call
 WHICH = st.integers(0, MAX_SESSIONS - 1)
 NUMBERS = st.sampled_from([0, 1, 2, 64, 2**31, 2**32 - 1]) | st.integers(0, 70)
 
 
 @st.composite
 def blocks(draw: st.DrawFn) -> pb.VerifyRequest:
-    """Candidates as no draft would send them, but of tokens that there are."""
+    """Draw candidates that no draft would send, of valid tokens."""
     block = candidates(draw(st.lists(TOKENS, max_size=64)), draw(NUMBERS))
     block.candidates.window_id = draw(st.integers(0, 3) | NUMBERS)
     block.candidates.known_committed, block.candidates.number = draw(NUMBERS), draw(NUMBERS)
@@ -52,7 +52,7 @@ def blocks(draw: st.DrawFn) -> pb.VerifyRequest:
 
 @st.composite
 def hostile_messages(draw: st.DrawFn) -> pb.VerifyRequest:
-    """What a session may be sent by somebody who wishes it ill."""
+    """Draw messages of a hostile client."""
     match draw(st.integers(0, 3)):
         case 0:
             return draw(messages(pb.VerifyRequest.DESCRIPTOR))
@@ -71,7 +71,7 @@ def hostile_messages(draw: st.DrawFn) -> pb.VerifyRequest:
 
 
 class Speaker:
-    """A session that is read all along."""
+    """A session whose responses are read all the time."""
 
     def __init__(self, running: Running, mode: str, length_s: float, seed: int) -> None:
         self.running = running
@@ -94,22 +94,22 @@ class Speaker:
         return audio(data, start, is_last=2 * (start + PIECE) >= len(self.pcm))
 
     @property
-    def has_said_all(self) -> bool:
+    def has_sent_all(self) -> bool:
         return 2 * self.sent_to >= len(self.pcm)
 
-    def speak(self) -> None:
-        if not self.has_said_all:
+    def send_piece(self) -> None:
+        if not self.has_sent_all:
             self.send(self.piece(self.sent_to))
             self.sent_to += PIECE
 
     def finish(self) -> None:
-        while not self.has_said_all:
-            self.speak()
+        while not self.has_sent_all:
+            self.send_piece()
         self.running.run(self._end())
         assert window_tokens(self.session.responses, {}) == self.expected
 
     def offend(self, requests: Sequence[pb.VerifyRequest]) -> None:
-        """Send what is not honest; the answer is one for bad requests, if they were bad."""
+        """Send hostile messages; invalid ones must be refused as such."""
         self.send(*requests)
         try:
             self.running.run(self._end(leaves=True))
@@ -133,20 +133,20 @@ class Speaker:
 
 
 async def read_all(session: Session) -> None:
-    """Read to the end."""
+    """Read all responses."""
     with suppress(EOFError):
         while True:
             await session.read()
 
 
 async def send(session: Session, requests: Sequence[pb.VerifyRequest]) -> None:
-    """Send what a session takes, as long as it lasts."""
+    """Send messages until the session ends."""
     with suppress(*ENDED):
         await session.send(*requests)
 
 
 class SessionsAtOneTarget(RuleBasedStateMachine):
-    """Opens sessions, speaks, proposes, repeats, offends and leaves, in any order."""
+    """Open sessions, send audio, propose, repeat, send hostile messages and leave, in any order."""
 
     running: Running
 
@@ -161,14 +161,14 @@ class SessionsAtOneTarget(RuleBasedStateMachine):
 
     @precondition(lambda self: self.speakers)
     @rule(which=WHICH, num_pieces=st.integers(1, 20))
-    def speak(self, which, num_pieces):
+    def send_piece(self, which, num_pieces):
         for _ in range(num_pieces):
-            self._speaker(which).speak()
+            self._speaker(which).send_piece()
 
     @precondition(lambda self: self.speakers)
     @rule(which=WHICH, place=st.integers(0, 16))
     def repeat(self, which, place):
-        """A frame comes twice, or late."""
+        """Send a piece of audio twice, or late."""
         speaker = self._speaker(which)
         if place * PIECE < speaker.sent_to:
             speaker.send(speaker.piece(place * PIECE))
@@ -176,7 +176,7 @@ class SessionsAtOneTarget(RuleBasedStateMachine):
     @precondition(lambda self: self.speakers)
     @rule(which=WHICH, sent=st.lists(blocks(), min_size=1, max_size=3))
     def propose(self, which, sent):
-        """Blocks are made up, stale, repeated, out of order."""
+        """Send blocks that are invented, stale, repeated or out of order."""
         self._speaker(which).send(*sent)
 
     @precondition(lambda self: self.speakers)
@@ -196,7 +196,7 @@ class SessionsAtOneTarget(RuleBasedStateMachine):
 
     @invariant()
     def slots_are_those_of_open_sessions(self):
-        most = MAX_SESSIONS - sum(not speaker.has_said_all for speaker in self.speakers)
+        most = MAX_SESSIONS - sum(not speaker.has_sent_all for speaker in self.speakers)
         least = MAX_SESSIONS - len(self.speakers)
         self.running.run(eventually(lambda: least <= self.running.target.num_free_slots <= most))
 
@@ -217,7 +217,7 @@ class SessionsAtOneTarget(RuleBasedStateMachine):
 
 
 async def ended(session: Session, requests: Sequence[pb.VerifyRequest]) -> None:
-    """Send, say that nothing follows, and read the status, which must be one for bad requests."""
+    """Send, close, and check that the status is one of an invalid request."""
 
     async def send_all() -> None:
         await send(session, requests)
@@ -256,7 +256,7 @@ def test_sessions_side_by_side(running):
     place=st.integers(0, 4),
 )
 def test_any_options_and_messages(running, options, mode, sent, place):
-    """Anything that may be asked for behind a hello of the right vocabulary, in the midst of good audio."""
+    """Send any messages after a valid hello, in the middle of valid audio."""
     options.language = "en"
     opening = pb.VerifyRequest(
         hello=pb.Hello(
@@ -275,8 +275,8 @@ def test_any_options_and_messages(running, options, mode, sent, place):
 
 @FUZZED
 @given(order=st.lists(st.integers(0, 5), min_size=1, max_size=12), mode=st.sampled_from(MODES))
-def test_frames_of_audio_that_are_repeated_swapped_or_dropped(running, order, mode):
-    """The text is whole, or the stream is refused for its gap."""
+def test_repeated_swapped_and_dropped_audio(running, order, mode):
+    """The text is complete, or the stream is refused for its gap."""
     pcm, size = recording(3.0), RATE  # bytes: half a second
     pieces = [
         audio(pcm[at : at + size], at // 2, is_last=at + size >= len(pcm)) for at in range(0, len(pcm), size)

@@ -1,4 +1,4 @@
-"""Counters of engines and sessions."""
+"""Metrics count forward passes and sessions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None
     return registry.get_sample_value(name, labels)
 
 
-def test_the_sessions_of_a_step_share_its_pass():
+def test_the_sessions_of_a_step_share_its_forward_pass():
     registry = Registry("test")
     metrics = EngineMetrics(registry)
     metrics.observe([("a", commit(3)), ("b", commit(3)), ("c", commit(3, tokens=()))])
@@ -46,13 +46,13 @@ def test_the_sessions_of_a_step_share_its_pass():
     assert value(registry.collected, "test_committed_tokens_total") == 9
 
 
-def test_a_pass_that_was_repeated_one_by_one_is_as_many_passes():
+def test_a_forward_pass_repeated_for_each_session_counts_each_time():
     registry = Registry("test")
     EngineMetrics(registry).observe([("a", commit(1)), ("b", commit(1))])
     assert value(registry.collected, "test_forward_pass_seconds_count") == 2
 
 
-def test_sessions_add_up():
+def test_sessions_are_summed():
     registry = Registry("test")
     counters = TokenCounters(registry, drafts=True)
     sessions = [(SpeculationStatistics(), Tally(counters)) for _ in range(2)]
@@ -85,7 +85,7 @@ def test_sessions_add_up():
         (ValueError("a defect"), "failed"),
     ],
 )
-def test_a_session_ends_in_one_of_four_ways(error, outcome):
+def test_a_session_has_one_of_four_outcomes(error, outcome):
     metrics = ServerMetrics("test", model="m", dtype="float32", device="cpu")
 
     def run() -> None:
@@ -107,7 +107,7 @@ def test_a_session_ends_in_one_of_four_ways(error, outcome):
     assert counts == {each: float(each == outcome) for each in counts}
 
 
-async def test_a_cancellation_without_a_caller_is_a_failure():
+async def test_a_cancellation_not_by_the_caller_is_a_failure():
     assert outcome_of(asyncio.CancelledError()) == "failed"
     outcomes = []
 
@@ -125,7 +125,7 @@ async def test_a_cancellation_without_a_caller_is_a_failure():
     assert outcomes == ["cancelled"]
 
 
-def test_two_servers_in_a_process_count_for_themselves():
+def test_two_servers_in_a_process_count_separately():
     first, second = (ServerMetrics("test", model="m", dtype="float32", device="cpu") for _ in range(2))
     first.count_error(ServerFull("It is full."))
     first.count_error(KeyError("a defect"))

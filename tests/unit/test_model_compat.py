@@ -22,13 +22,13 @@ TOKENIZER = build_tokenizer(Shape())
         (accelerate, compat.ACCELERATE),
     ],
 )
-def test_libraries_are_of_the_releases_that_were_tried(library, release):
-    """Try this file with the new release, then name it in ``compat.py``."""
+def test_libraries_have_the_tested_releases(library, release):
+    """Run this file with the new release, then name it in ``compat.py``."""
     assert library.__version__.rpartition(".")[0] == release
 
 
 @pytest.mark.skipif(not compat.HAS_ONEDNN, reason="oneDNN is not available")
-def test_packed_float_weights_multiply_like_plain_ones():
+def test_packed_float_weights_multiply_as_unpacked_ones():
     linear, rows = nn.Linear(64, 32).requires_grad_(False), torch.randn(3, 64)
     packed = compat.pack_weights(linear.weight.detach(), 32)
     torch.testing.assert_close(compat.multiply_packed(rows, packed, linear.bias), linear(rows))
@@ -69,7 +69,7 @@ def test_chunks_are_joined():
     assert (text, parts) == (" one two", [])
 
 
-def test_the_device_of_an_offloaded_layer_is_its_hooks():
+def test_the_device_of_an_offloaded_layer_is_that_of_its_hook():
     layer = nn.Linear(2, 2)
     assert compat.execution_device(layer) == torch.device("cpu")
     accelerate.hooks.add_hook_to_module(layer, accelerate.hooks.AlignDevicesHook(execution_device="meta"))

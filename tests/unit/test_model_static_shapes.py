@@ -1,4 +1,4 @@
-"""A model with static shapes, as a GPU runs it, writes the same text as without."""
+"""A model with static shapes, as on a GPU, writes the same text as without."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def test_shapes_are_captured_by_warm_up():
         ("int8", {"device_map": {"": "cpu"}}, "int8 weights are for a CPU without a device map"),
     ],
 )
-def test_settings_that_exclude_each_other_are_refused(dtype, settings, words):
+def test_conflicting_settings_are_refused(dtype, settings, words):
     with pytest.raises(UnsupportedOption, match=words):
         WhisperModel(replace(CHECKPOINT, dtype=dtype), 1, **settings)
 
 
-def test_an_8_bit_cross_attention_cache():
+def test_an_8_bit_cross_attention_cache_writes_the_same_text():
     with pytest.raises(
         InvalidRequest, match="no cross-attention cache of 'int4': choose one of int8, float8"
     ):

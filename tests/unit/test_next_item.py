@@ -18,7 +18,7 @@ async def numbers(proceed: asyncio.Event):
     yield 2
 
 
-async def test_items_come_and_then_none():
+async def test_items_arrive_and_then_none():
     proceed = asyncio.Event()
     proceed.set()
     received = []
@@ -61,7 +61,7 @@ async def test_an_iterator_can_be_closed_while_its_next_item_is_pending():
     assert is_closed.is_set()
 
 
-class Held:
+class Referenced:
     """An object that a frame refers to."""
 
 
@@ -72,18 +72,18 @@ async def test_an_error_leaves_no_reference_cycle():
         raise ValueError
         yield
 
-    async def fail(held: Held) -> None:
+    async def fail(referenced: Referenced) -> None:
         async with NextItem(failing()) as pending:
             await pending.wait()
             _ = pending.item
 
-    held = Held()
-    is_held = weakref.ref(held)
+    referenced = Referenced()
+    is_held = weakref.ref(referenced)
     gc.disable()
     try:
         with pytest.raises(ValueError):
-            await fail(held)
-        del held
+            await fail(referenced)
+        del referenced
         assert is_held() is None
     finally:
         gc.enable()

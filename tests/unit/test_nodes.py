@@ -1,4 +1,4 @@
-"""In a cluster, replicas listen where other nodes reach them, or refuse with the reason."""
+"""In a cluster, replicas listen at their node's address, or raise an error with the reason."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ALL = (TargetConfig, DraftConfig, GatewayConfig)
 
 @pytest.fixture
 def machines(monkeypatch):
-    """A cluster of two nodes."""
+    """Fake a cluster of two nodes."""
     monkeypatch.setattr(nodes, "node_ips", lambda: {OWN, OTHER})
     monkeypatch.setattr("ray.util.get_node_ip_address", lambda: OWN)
 
 
 @pytest.mark.parametrize("ips", [[], [OWN]])
 @pytest.mark.parametrize("flags", [{}, {"host": "127.0.0.1"}, {"host": "0.0.0.0"}])
-def test_on_one_node_flags_stay_as_they_are(ips, flags):
+def test_on_one_node_flags_stay_unchanged(ips, flags):
     assert with_node_host(TargetConfig, flags, OWN, ips) == flags
 
 
@@ -35,7 +35,7 @@ def test_the_default_host_is_the_nodes_own(machines, settings):
 
 
 @pytest.mark.parametrize("settings", ALL)
-def test_a_server_without_encryption_and_tokens_is_refused_with_what_it_needs(machines, settings):
+def test_the_error_of_an_unprotected_server_names_the_missing_flags(machines, settings):
     with pytest.raises(UnsafeBind, match=f"2 machines, .* at {OWN} needs encryption and tokens"):
         configs_on_this_node(settings, {"port": "8000-8003"})
 
@@ -57,7 +57,7 @@ def test_an_explicit_host_stays(machines):
     assert config.host == "0.0.0.0"
 
 
-def test_a_range_gives_a_configuration_for_each_port(machines):
+def test_a_range_has_a_configuration_for_each_port(machines):
     configs = configs_on_this_node(DraftConfig, {"insecure": True, "port": "50051-50053"})
     assert [config.port for config in configs] == [50051, 50052, 50053]
 

@@ -82,7 +82,7 @@ def test_temperatures_and_steps_beyond_every_float_are_refused(number):
         fallback_temperatures(0.0, number)
 
 
-def test_a_threshold_makes_it_lossy_and_nothing_else_does():
+def test_only_a_threshold_makes_decoding_lossy():
     assert DecodingOptions(acceptance_threshold=0.3).is_lossy
     assert not DecodingOptions(acceptance=Acceptance.CLASSICAL, temperatures=(1.0,)).is_lossy
 
@@ -98,12 +98,12 @@ def test_a_threshold_makes_it_lossy_and_nothing_else_does():
         (1e308, 1e-6, (1e308,)),  # a temperature that DecodingOptions refuses
     ],
 )
-def test_fallback_goes_up_to_1(temperature, increment, expected):
+def test_fallback_temperatures_end_at_1(temperature, increment, expected):
     assert fallback_temperatures(temperature, increment) == expected
 
 
 @pytest.mark.parametrize("increment", [0.01, 1e-6])
-def test_steps_too_small_are_refused(increment):
+def test_temperature_steps_that_are_too_small_are_refused(increment):
     with pytest.raises(InvalidRequest, match=r"Steps of .* give more than 16 temperatures: name a larger"):
         fallback_temperatures(0.0, increment)
 
@@ -117,17 +117,17 @@ def test_steps_are_positive(temperature, increment):
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, "0", True])
 @pytest.mark.parametrize("name", ["temperature", "temperature_increment_on_fallback"])
-def test_temperatures_and_steps_are_numbers(number, name):
+def test_temperatures_and_steps_must_be_numbers(number, name):
     with pytest.raises(InvalidRequest, match=rf"{name} is .*: it must be a number"):
         fallback_temperatures(*((number, 0.2) if name == "temperature" else (0.0, number)))
 
 
-def test_none_leaves_an_option_out():
+def test_none_leaves_an_option_at_its_default():
     nothing = dict.fromkeys(("initial_prompt", "hotwords", "temperatures", "top_k", "top_p", "seed", "task"))
     assert DecodingOptions(**nothing) == DecodingOptions()
 
 
-def test_a_temperature_may_stand_alone():
+def test_a_single_temperature_is_accepted():
     assert DecodingOptions(temperatures=0.2).temperatures == (0.2,)
     assert DecodingOptions(temperatures=[0, 1]).temperatures == (0.0, 1.0)
 
@@ -141,7 +141,7 @@ class TestKeywords:
         assert options_from(defaults, {"temperature": 0.1}).temperatures == (0.1,)
         assert options_from({}, {"temperature": (0, 0.2)}).temperatures == (0.0, 0.2)
 
-    def test_temperature_and_temperatures_contradict_each_other(self):
+    def test_temperature_and_temperatures_conflict(self):
         with pytest.raises(InvalidRequest, match="Both temperature and temperatures"):
             options_from({}, {"temperature": 0.1, "temperatures": (0.2,)})
 
@@ -154,7 +154,7 @@ class TestKeywords:
         assert options_from(defaults, {}) == defaults
         assert options_from(defaults, {"top_k": None}) == DecodingOptions(language="en")
 
-    def test_names_of_other_programs_are_taken(self):
+    def test_names_of_other_programs_are_accepted(self):
         given = {"max_initial_timestamp": 1.0, "without_timestamps": True, "temperature": 0.2}
         assert options_from({}, given) == DecodingOptions(
             max_initial_timestamp_s=1.0, timestamps=False, temperatures=0.2
@@ -162,7 +162,7 @@ class TestKeywords:
         assert options_from({}, dict.fromkeys(given)) == DecodingOptions()
         assert options_from({}, {"without_timestamps": False}).timestamps
 
-    def test_two_names_of_one_option_contradict_each_other(self):
+    def test_two_names_of_one_option_conflict(self):
         with pytest.raises(InvalidRequest, match="Both without_timestamps and timestamps"):
             options_from({}, {"without_timestamps": True, "timestamps": True})
 
@@ -176,7 +176,7 @@ class TestKeywords:
         ).temperatures == (0.4,)
 
     @pytest.mark.parametrize("name", ["beam_size", "num_beams"])
-    def test_one_beam_is_fine_and_more_are_not(self, name):
+    def test_only_one_beam_is_accepted(self, name):
         assert options_from({}, {name: 1}) == options_from({}, {name: None}) == DecodingOptions()
         with pytest.raises(UnsupportedOption, match="Beam search is not offered"):
             options_from({}, {name: 5})

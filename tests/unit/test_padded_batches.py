@@ -87,7 +87,7 @@ def test_rows_are_padded_to_a_bucket_where_there_is_one(num_rows, width, expecte
         ([1, 1, 17, 1] * 8, [[i for i in range(32) if i % 4 != 2], [i for i in range(32) if i % 4 == 2]]),
     ],
 )
-def test_wide_rows_run_apart_if_they_would_pad_others_too_much(widths, expected):
+def test_wide_rows_run_separately_if_others_would_be_padded_too_much(widths, expected):
     assert divide(widths) == expected
 
 

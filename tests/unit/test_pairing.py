@@ -24,7 +24,7 @@ def test_equal_vocabularies_map_to_themselves():
     assert mapped(OLD, OLD) == list(range(len(OLD)))
 
 
-def test_an_older_draft_lacks_only_the_new_language_and_all_later_ids_move():
+def test_an_older_draft_lacks_only_the_new_language_and_later_ids_shift():
     ids, yue = mapped(OLD, NEW), NEW.languages["yue"]
     assert ids[:yue] == list(range(yue))
     assert ids[yue] is None
@@ -38,7 +38,7 @@ def test_a_newer_draft_has_every_token_of_an_older_target():
     assert [NEW.tokens[i] for i in ids] == list(OLD.tokens)
 
 
-def test_a_few_unknown_words_are_no_obstacle():
+def test_a_few_unknown_words_are_allowed():
     draft = replace(OLD, tokens=("something else", *OLD.tokens[1:]))
     assert mapped(draft, OLD)[:2] == [None, 1]
 
@@ -46,7 +46,7 @@ def test_a_few_unknown_words_are_no_obstacle():
 @pytest.mark.parametrize(
     ("draft", "target", "english"), [(ENGLISH, OLD, "small-one"), (OLD, ENGLISH, "big-one")]
 )
-def test_english_only_goes_with_english_only(draft, target, english):
+def test_english_only_pairs_with_english_only(draft, target, english):
     with pytest.raises(PairMismatch, match=f"'small-one'.*'big-one': {english} is English-only"):
         mapped(draft, target)
     assert None not in mapped(ENGLISH, ENGLISH)
@@ -66,7 +66,7 @@ def test_a_draft_without_timestamps_is_refused():
         mapped(draft, OLD)
 
 
-def test_ids_that_only_fill_the_targets_table_up_need_no_counterpart():
+def test_padding_ids_of_the_targets_table_need_no_counterpart():
     padding = tuple(f"<|unused{len(OLD) + i}|>" for i in range(6))
     ids = mapped(OLD, replace(OLD, tokens=OLD.tokens + padding))
     assert ids == [*range(len(OLD)), *[None] * 6]

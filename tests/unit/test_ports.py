@@ -1,4 +1,4 @@
-"""Ranges of ports: each replica on a node takes one port of the range."""
+"""Each replica on a node takes one port of a range."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_without_a_range_there_is_one_choice(flags):
 
 
 @given(st.integers(1, 60_000), st.integers(0, 20))
-def test_a_range_has_a_choice_for_each_of_its_ports(first, more):
+def test_a_range_has_a_choice_for_each_port(first, more):
     choices = port_choices({"port": f"{first}-{first + more}", "metrics-port": 0})
     assert choices == [{"port": port, "metrics-port": 0} for port in range(first, first + more + 1)]
 

@@ -1,4 +1,4 @@
-"""A process that ends while an engine works: status 0, nothing printed, no thread left."""
+"""A process that ends while an engine runs exits with status 0 and leaves no thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import atexit, sys, threading
 def check():
     left = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
     print("left:", *left)
-atexit.register(check)  # first of all: it runs last
+atexit.register(check)  # registered first, so it runs last
 from experiments.common.models.scripted import ScriptedModel, recording
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
@@ -80,7 +80,7 @@ def test_threads_that_outlive_the_main_thread_still_transcribe():
     assert ended.stdout.splitlines()[0] == "['Transcription', 'Transcription']"
 
 
-def test_an_engine_that_was_not_stopped_ends_too():
+def test_an_engine_that_was_not_stopped_ends_with_the_process():
     ended = run(
         "import asyncio\n"
         "from specwhisper.engine.engine_thread import EngineThread\n"

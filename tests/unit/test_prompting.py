@@ -16,7 +16,7 @@ PREV = VOCABULARY.start_of_prev
 START = VOCABULARY.start_of_transcript
 NOTHING = PromptText()
 WORDS = PromptText(initial=(1, 2))
-HOT = PromptText(initial=(1, 2), hotwords=(9,))
+WITH_HOTWORDS = PromptText(initial=(1, 2), hotwords=(9,))
 
 
 def previous(words: PromptText = NOTHING, *, condition: bool = True) -> PreviousText:
@@ -68,7 +68,7 @@ def test_a_window_that_was_empty_counts():
     assert made.prefix() == (PREV,)
 
 
-def test_a_prompt_begins_the_text_or_stands_before_every_window():
+def test_a_prompt_precedes_the_first_window_or_every_window():
     made = previous(WORDS)
     assert made.prefix() == (PREV, 1, 2)
     made.append([[3]], 0.0)
@@ -78,12 +78,12 @@ def test_a_prompt_begins_the_text_or_stands_before_every_window():
     assert alone.prefix() == (PREV, 1, 2)
 
 
-def test_a_carried_prompt_and_hotwords_stay_in_front():
-    made = previous(replace(HOT, is_carried=True))
+def test_a_carried_prompt_and_hotwords_stay_first():
+    made = previous(replace(WITH_HOTWORDS, is_carried=True))
     assert made.prefix() == (PREV, 9, 1, 2)
     made.append([[3] * 100], 0.0)
     assert made.prefix() == (PREV, 9, 1, 2, *[3] * 31)
-    assert previous(HOT).prefix() == (PREV, 9, 1, 2)
+    assert previous(WITH_HOTWORDS).prefix() == (PREV, 9, 1, 2)
 
 
 def test_another_target_continues_with_the_previous_text():
@@ -100,7 +100,7 @@ def test_a_prompt_that_is_too_long_is_refused():
         previous(PromptText(initial=(1,) * 31, hotwords=(1,)))
 
 
-def test_a_model_that_takes_no_prompt_says_so():
+def test_a_model_without_prompts_refuses_them():
     with pytest.raises(UnsupportedOption, match="takes no prompt"):
         PreviousText(replace(VOCABULARY, start_of_prev=None), WORDS, condition=False)
 

@@ -98,7 +98,7 @@ async def test_connections_without_upstream_are_closed():
         writer.close()
 
 
-async def test_several_upstreams_are_used_in_turn():
+async def test_upstreams_are_used_in_turn():
     received = {"first": 0, "second": 0}
 
     def answering(name: str):

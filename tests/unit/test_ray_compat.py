@@ -20,7 +20,7 @@ from specwhisper_deploy import compat
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_release_it_was_tried_with_is_in_the_pinned_range_and_installed():
+def test_the_tested_release_is_pinned_and_installed():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     [pinned] = [r for r in map(Requirement, extras["serve"]) if r.name == "ray"]
     assert pinned.specifier.contains(compat.RAY)
@@ -29,7 +29,7 @@ def test_the_release_it_was_tried_with_is_in_the_pinned_range_and_installed():
     )
 
 
-def test_the_installed_release_has_what_is_used():
+def test_the_installed_release_has_the_private_api():
     assert "_blocking" in inspect.signature(ServeControllerClient.deploy_apps).parameters
     assert callable(ServeControllerClient.get_serve_details)
     assert "_blocking" in inspect.signature(serve.delete).parameters
@@ -37,7 +37,7 @@ def test_the_installed_release_has_what_is_used():
 
 
 def private_names(source: str) -> set[str]:
-    """Return the names of others that begin with an underscore."""
+    """Return other objects' names that begin with an underscore."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         match node:

@@ -9,8 +9,8 @@ OPENED = WindowOpened(Window(1, 0, 3_000, prompt=(1, 2), max_new_tokens=50))
 NEXT = WindowOpened(Window(2, 2_800, 3_000, prompt=(1, 2), max_new_tokens=50))
 
 
-def begun() -> ResumeTracker:
-    """Two tokens are committed, and the first block is answered."""
+def tracker_with_commit() -> ResumeTracker:
+    """Return a tracker with two committed tokens and an answered first block."""
     tracker = ResumeTracker(max_ahead_tokens=16)
     tracker.observe(OPENED)
     tracker.propose(Candidates(1, 0, 0, (5, 6), number=1))
@@ -19,14 +19,14 @@ def begun() -> ResumeTracker:
 
 
 def answered(tracker: ResumeTracker, opened: WindowOpened) -> list[tuple[int, int, int]]:
-    """Window, number and place of what is answered as lost when a window is opened."""
+    """Open a window; return window, number and position of each block answered as lost."""
     answers = [event for event in tracker.observe(opened) if isinstance(event, Commit)]
     assert not any(answer.tokens for answer in answers)
     return [(answer.window_id, answer.candidates_received, answer.held) for answer in answers]
 
 
 def test_candidates_in_flight_are_lost():
-    tracker = begun()
+    tracker = tracker_with_commit()
     tracker.propose(Candidates(1, 2, 2, (7,), number=2))
     tracker.migrate()
     assert answered(tracker, OPENED) == [(1, 2, 2)]
@@ -34,7 +34,7 @@ def test_candidates_in_flight_are_lost():
 
 def test_candidates_before_the_window_is_reopened_are_lost():
     """It drops candidates for a window that it has not opened yet."""
-    tracker = begun()
+    tracker = tracker_with_commit()
     tracker.migrate()
     assert not tracker.is_reopened
     tracker.propose(Candidates(1, 2, 2, (7,), number=2))
@@ -43,7 +43,7 @@ def test_candidates_before_the_window_is_reopened_are_lost():
 
 
 def test_candidates_after_the_window_is_reopened_are_not_lost():
-    tracker = begun()
+    tracker = tracker_with_commit()
     tracker.migrate()
     assert answered(tracker, OPENED) == [(1, 1, 2)]
     tracker.propose(Candidates(1, 2, 2, (7,), number=2))
@@ -53,28 +53,28 @@ def test_candidates_after_the_window_is_reopened_are_not_lost():
 
 
 def test_candidates_of_a_predicted_window_are_lost():
-    tracker = begun()
+    tracker = tracker_with_commit()
     tracker.observe(Commit(1, 2, (9,), candidates_received=1, held=3, is_final=True))
     tracker.migrate()
     tracker.propose(Candidates(2, 0, 0, (4,), number=1, start_frame=2_800))
     assert answered(tracker, OPENED) == [], "the window is complete: no draft proposes tokens for it"
-    assert tracker.observe(Commit(1, 2, (9,), is_final=True)) == [], "which is known"
+    assert tracker.observe(Commit(1, 2, (9,), is_final=True)) == [], "the token is known"
     assert answered(tracker, NEXT) == [(2, 1, 0)]
 
 
 def test_a_target_that_repeats_a_last_token_is_sent_an_empty_block():
     """No draft proposes tokens for a window that is complete."""
-    tracker = begun()
+    tracker = tracker_with_commit()
     tracker.observe(Commit(1, 2, (9,), candidates_received=1, held=3, is_final=True))
     tracker.migrate()
     assert tracker.pop_pending_block() is None
     tracker.observe(OPENED)
     assert tracker.pop_pending_block() == Candidates(1, 2, 2, ())
     assert tracker.pop_pending_block() is None
-    open_one = begun()
+    open_one = tracker_with_commit()
     open_one.migrate()
     open_one.observe(OPENED)
-    assert open_one.pop_pending_block() is None, "the draft goes on there"
+    assert open_one.pop_pending_block() is None, "the draft continues in the open window"
 
 
 def test_a_session_without_a_window_begins_anew():

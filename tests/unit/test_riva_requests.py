@@ -1,4 +1,4 @@
-"""What Riva's clients ask for, in our words."""
+"""Requests of Riva's clients become our options."""
 
 import pytest
 from riva.client.proto import riva_asr_pb2
@@ -13,30 +13,30 @@ from specwhisper_draft_server.riva.requests import endpointing, recognition_conf
 LIVE = LiveOptions()
 
 
-def asked(**settings) -> riva_asr_pb2.RecognitionConfig:
+def options_of(**settings) -> riva_asr_pb2.RecognitionConfig:
     return riva_asr_pb2.RecognitionConfig(**settings)
 
 
 def ends(custom=None, **settings) -> EndpointingOptions:
-    config = asked(
+    config = options_of(
         endpointing_config=riva_asr_pb2.EndpointingConfig(**settings), custom_configuration=custom or {}
     )
     return codec.endpointing_from_proto(endpointing(config))
 
 
-def test_live_audio_is_decoded_as_for_our_own_client():
-    options = codec.decoding_options_from_proto(recognition_config(asked(), LIVE).decoding)
+def test_live_audio_has_the_options_of_our_own_client():
+    options = codec.decoding_options_from_proto(recognition_config(options_of(), LIVE).decoding)
     assert options.live == LIVE
     assert options.logprob_threshold == LIVE_DECODING.logprob_threshold
     assert options.no_speech_threshold == pytest.approx(LIVE_DECODING.no_speech_threshold)
     assert options.compression_ratio_threshold == LIVE_DECODING.compression_ratio_threshold
     assert options.compression_ratio_of is LIVE_DECODING.compression_ratio_of
-    assert recognition_config(asked()).decoding.HasField("live") is False
+    assert recognition_config(options_of()).decoding.HasField("live") is False
 
 
 @pytest.mark.parametrize(("code", "ours"), [("en-US", "en-US"), ("multi", ""), ("", "")])
 def test_language(code, ours):
-    assert recognition_config(asked(language_code=code)).language_code == ours
+    assert recognition_config(options_of(language_code=code)).language_code == ours
 
 
 def test_phrases_of_all_contexts_are_hotwords():
@@ -44,18 +44,18 @@ def test_phrases_of_all_contexts_are_hotwords():
         riva_asr_pb2.SpeechContext(phrases=["Clara", "tomato soup"], boost=20),
         {"phrases": ["Vienna"]},
     ]
-    assert recognition_config(asked(speech_contexts=contexts)).decoding.hotwords == (
+    assert recognition_config(options_of(speech_contexts=contexts)).decoding.hotwords == (
         "Clara, tomato soup, Vienna"
     )
 
 
 def test_custom_configuration():
     custom = {"mode": "sync", "gamma": "7", "task": "translate", "apply_partial_itn": "true"}
-    config = recognition_config(asked(custom_configuration=custom))
+    config = recognition_config(options_of(custom_configuration=custom))
     assert codec.mode_from_proto(config.mode) is Mode.SYNC
     assert config.gamma == 7
     assert config.decoding.task == decoding_pb2.TASK_TRANSLATE
-    plain = recognition_config(asked())
+    plain = recognition_config(options_of())
     assert (plain.mode, plain.gamma) == (decoding_pb2.MODE_UNSPECIFIED, 0)
 
 
@@ -70,13 +70,13 @@ def test_windows_and_shares_become_lengths():
     assert ends(stop_threshold=0.5).silence_duration_ms == 400
 
 
-def test_the_end_of_utterance_window_is_our_pause():
+def test_the_end_of_utterance_window_becomes_the_pause_length():
     ended = ends(stop_history=500, stop_history_eou=240)
     assert (ended.silence_duration_ms, ended.pause_ms) == (500, 240)
     assert ends(stop_history=100).pause_ms == 100, "a pause is no longer than an end"
     assert ends(stop_history_eou=900).pause_ms == 500
 
 
-def test_the_onset_of_the_neural_vad_is_our_threshold():
+def test_the_onset_of_the_neural_vad_becomes_the_threshold():
     ended = ends({"enable_vad_endpointing": "true", "neural_vad.onset": "0.65"})
     assert ended.threshold == pytest.approx(0.65)

@@ -1,4 +1,4 @@
-"""The decoding rules equal transformers' logits processors, each row of a block with its own prefix."""
+"""Decoding rules equal transformers' logits processors, with a prefix for each row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampling by noise: the right distribution, and the same choice at draft and target."""
+"""Sampling by noise has the softmax's distribution, and draft and target choose alike."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def assert_distributed(tokens: list[int], probs: torch.Tensor) -> None:
 
 
 def test_noise_equals_the_published_generator():
-    """SplitMix64 of seed 1234567, as its authors' reference implementation prints it."""
+    """SplitMix64 of seed 1234567, as printed by its reference implementation."""
     state, values = 1234567, []
     for _ in range(3):
         state = (state + GOLDEN) & MASK
@@ -123,7 +123,7 @@ def test_the_classical_rule_obeys_the_rules():
         assert written != 3
 
 
-def test_a_proposal_is_the_likeliest_tokens_and_nothing_else_is_drawn():
+def test_only_the_likeliest_tokens_are_drawn():
     made = logits(4, 40)
     drawn_from = made.clone()
     proposal = propose(drawn_from, Sampling(0.7, 0, 0))
@@ -155,7 +155,7 @@ def test_a_threshold_keeps_likely_candidates():
 @pytest.mark.parametrize("temperature", [MIN_TEMPERATURE, MAX_TEMPERATURE])
 def test_margins_are_numbers_at_every_temperature(temperature: float):
     allowed = 50 * logits(1)
-    allowed[::2] = -torch.inf  # as the rules leave what they do not allow
+    allowed[::2] = -torch.inf  # as the rules set forbidden tokens
     row = Row(0, [1], 0, (), timestamps=False, sampling=Sampling(temperature, 0, 0, 0))
     scores = choose([row], allowed[None])[0]
     assert np.isfinite([*scores.margins, *scores.log_probs]).all() and scores.tokens[0] % 2

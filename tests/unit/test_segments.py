@@ -1,4 +1,4 @@
-"""Windows are cut into segments as transformers cuts them, whatever the tokens are."""
+"""Windows are cut into segments as transformers cuts them, for any tokens."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_segments_equal_transformers(tokens, num_frames, start_frame, ended):
         # Without times a segment ends with its window; there int(214 * 0.01 / 0.02) is 106 in transformers.
         is_windows_end = end_s == pytest.approx((start_frame + num_frames) * 0.01)
         assert end_s == pytest.approx(float(segment["end"]), abs=0.0201 if is_windows_end else 1e-3)
-    assert ours == (advance or num_frames)  # transformers would decode the same window for ever
+    assert ours == (advance or num_frames)  # transformers would decode the same window forever
     assert [token for *_, tokens in segments for token in tokens] + discarded == tokens
 
 
@@ -101,11 +101,11 @@ def test_text_after_the_last_pair_is_decoded_again():
     assert cut([*tokens, END], start_frame=100) == ([(1.0, 3.0, tokens[:4])], 200, [B, C])
 
 
-def test_a_pair_at_the_end_moves_to_it():
+def test_a_pair_at_the_end_moves_the_window_there():
     tokens = [time(0), A, time(12.5), time(12.5)]
     assert cut(tokens) == ([(0.0, 12.5, tokens)], 1250, [])
 
 
-def test_a_window_that_would_not_move_is_left():
+def test_a_window_without_progress_is_skipped():
     tokens = [time(0), time(0), A]  # impossible under the timestamp rules
     assert cut(tokens)[1] == 3000

@@ -1,4 +1,4 @@
-"""Arguments of the applications become servers' flags and options of Ray's deployments."""
+"""Applications' arguments become server flags and Ray deployment options."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from specwhisper_target_server.config import TargetConfig
         ({"target": {"grpc-use-ssl": True}}, InvalidRequest, "--grpc-server-cert"),
     ],
 )
-def test_wrong_arguments_of_targets_are_refused(args, kind, words):
+def test_invalid_arguments_of_targets_are_refused(args, kind, words):
     with pytest.raises(kind, match=words):
         serve_app.targets(args)
 
@@ -41,7 +41,7 @@ def test_wrong_arguments_of_targets_are_refused(args, kind, words):
         ({"draft": {"port": "50051-50050"}}, "write a port, 0 for a free one, or a range"),
     ],
 )
-def test_wrong_arguments_of_draft_servers_are_refused(args, words):
+def test_invalid_arguments_of_draft_servers_are_refused(args, words):
     with pytest.raises(InvalidRequest, match=words):
         serve_app.drafts(args)
 

@@ -1,4 +1,4 @@
-"""``specwhisper serve`` deploys, waits, drains and ends; Ray is a fake."""
+"""``specwhisper serve`` deploys, waits, drains and ends, with a fake of Ray."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_last_line_of_a_traceback_is_its_error():
 
 
 class FakeServe:
-    """Applications that end after they were polled so many times; infinitely many means never.
+    """Applications that end after a number of polls; infinity means never.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class FakeServe:
         self.is_shut_down = True
 
 
-def use(monkeypatch, serve: FakeServe, drain_s: float = 3600.0) -> FakeServe:
+def use_serve(monkeypatch, serve: FakeServe, drain_s: float = 3600.0) -> FakeServe:
     """Replace Serve by a fake whose replicas may take ``drain_s`` to end."""
     monkeypatch.setattr(command, "serve", serve)
     monkeypatch.setattr(command.compat, "start_deleting", serve.delete)
@@ -109,14 +109,14 @@ def console() -> Console:
 
 @pytest.mark.parametrize("is_all", [False, True])
 def test_applications_end_in_reverse_order(monkeypatch, console, is_all):
-    serve = use(monkeypatch, FakeServe(a=2, b=3))
+    serve = use_serve(monkeypatch, FakeServe(a=2, b=3))
     command.end(["a", "b"], Signals(), console, is_all=is_all)
     assert (serve.deleted, serve.is_shut_down) == (["b", "a"], is_all)
     assert console.file.getvalue() == ""
 
 
 def test_an_application_that_does_not_end_is_reported_and_left(monkeypatch, console):
-    serve = use(monkeypatch, FakeServe(a=0, b=inf), drain_s=0.0)
+    serve = use_serve(monkeypatch, FakeServe(a=0, b=inf), drain_s=0.0)
     monkeypatch.setattr(command, "END_MARGIN_S", 0.01)
     command.end(["a", "b"], Signals(), console, is_all=True)
     assert (serve.deleted, serve.is_shut_down) == (["b", "a"], True)
@@ -125,7 +125,7 @@ def test_an_application_that_does_not_end_is_reported_and_left(monkeypatch, cons
 
 
 def test_an_application_that_never_ran_is_not_waited_for(monkeypatch, console):
-    serve = use(monkeypatch, FakeServe("b", a=2, b=inf))
+    serve = use_serve(monkeypatch, FakeServe("b", a=2, b=inf))
     command.end(["a", "b"], Signals(), console, is_all=True)
     assert (serve.deleted, serve.is_shut_down) == (["b", "a"], False)  # a shutdown would wait for it
     assert console.file.getvalue() == ""
@@ -133,7 +133,7 @@ def test_an_application_that_never_ran_is_not_waited_for(monkeypatch, console):
 
 @pytest.fixture
 def signals():
-    """Signals that are caught; the handlers of before are restored."""
+    """Catch signals; restore the earlier handlers afterwards."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     signals = Signals()
     signals.catch()
@@ -144,7 +144,7 @@ def signals():
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_waits_for_no_drain(monkeypatch, console, signals, second):
-    serve = use(monkeypatch, FakeServe(a=inf, b=inf))
+    serve = use_serve(monkeypatch, FakeServe(a=inf, b=inf))
     signal.raise_signal(signal.SIGTERM)
     monkeypatch.setattr(command, "sleep", lambda _: signal.raise_signal(second))
     command.end(["a", "b"], signals, console, is_all=True)
@@ -154,8 +154,8 @@ def test_a_second_signal_waits_for_no_drain(monkeypatch, console, signals, secon
 
 @pytest.fixture
 def running(monkeypatch, signals) -> FakeServe:
-    """A cluster that already runs application ``a`` of the file and one that the file does not name."""
-    serve = use(monkeypatch, FakeServe(a=0, other=0))
+    """Fake a cluster that runs application ``a`` of the file, and one not in the file."""
+    serve = use_serve(monkeypatch, FakeServe(a=0, other=0))
     monkeypatch.setattr(command, "deploy", serve.deploy)
     monkeypatch.setattr(command, "cluster", lambda _: nullcontext())
     monkeypatch.setattr(command, "addresses", lambda _: {})
@@ -164,7 +164,7 @@ def running(monkeypatch, signals) -> FakeServe:
 
 @pytest.fixture
 def file(tmp_path):
-    """A configuration file with the applications ``a`` and ``b``."""
+    """Write a configuration file with the applications ``a`` and ``b``."""
     names = [{"name": name, "import_path": f"theirs:{name}", "route_prefix": None} for name in "ab"]
     path = tmp_path / "both.yaml"
     path.write_text(yaml.safe_dump({"applications": names}))

@@ -1,4 +1,4 @@
-"""Sessions are limited by caller, and in all."""
+"""Sessions are limited per caller and in total."""
 
 from contextlib import ExitStack
 
@@ -8,7 +8,7 @@ from specwhisper.errors import ServerFull
 from specwhisper.rpc.session_limiter import SessionLimiter
 
 
-def test_limits_of_one_caller_and_of_all():
+def test_limits_per_caller_and_in_total():
     limiter = SessionLimiter("The server", max_sessions=3, max_per_caller=2)
     with ExitStack() as stack:
         for _ in range(2):
@@ -25,7 +25,7 @@ def test_limits_of_one_caller_and_of_all():
     limiter.check("anna")
 
 
-def test_a_session_that_fails_is_counted_no_more():
+def test_a_failed_session_no_longer_counts():
     limiter = SessionLimiter("The server", max_sessions=1)
     with pytest.raises(ZeroDivisionError):
         with limiter.admit(""):

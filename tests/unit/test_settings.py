@@ -32,7 +32,7 @@ class Example(Settings):
     internal: int = 7
 
 
-def test_defaults_are_those_of_the_class():
+def test_defaults_come_from_the_class():
     assert config_from(Example, {}) == Example()
 
 
@@ -60,7 +60,7 @@ def test_variables_are_read_where_flags_are_absent(monkeypatch):
         ({"color": "green"}, "--color is 'green': choose one of red, blue."),
     ],
 )
-def test_invalid_values_are_refused_with_flag_value_and_what_is_valid(values, sentence):
+def test_invalid_values_are_refused_with_flag_value_and_valid_values(values, sentence):
     with pytest.raises(InvalidRequest) as raised:
         Example(**values)
     assert str(raised.value) == sentence
@@ -74,7 +74,7 @@ def test_invalid_flags_are_refused(flags):
         config_from(Example, flags)
 
 
-def test_help_names_what_it_is_about():
+def test_help_describes_each_flag():
     assert {option.flag: option.setting.help for option in options_of(Example)}["--my-first"] == (
         "First part of the text."
     )
@@ -94,5 +94,5 @@ def test_every_setting_is_explained(program):
         assert switch == (option.setting.metavar is None), option.flag
 
 
-def test_the_tables_of_the_page_are_the_settings():
+def test_the_tables_of_the_page_match_the_settings():
     assert PAGE.read_text() == with_tables(PAGE.read_text()), "run python -m scripts.configuration"

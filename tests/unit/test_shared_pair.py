@@ -1,4 +1,4 @@
-"""The engine that threads share, on a scripted model: batches, faults, its end."""
+"""Threads share an engine on a scripted model: batches, faults, shutdown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def alone(pcms: list[bytes]) -> list:
     return [transcript.window_tokens for transcript in OneProcess(ScriptedModel()).transcribe(pcms)]
 
 
-def test_texts_are_those_of_one_thread():
+def test_texts_equal_those_of_one_thread():
     pair = SharedPair(ScriptedModel(3), ScriptedModel(3, error_rate=0.3))
     with ThreadPoolExecutor(4) as threads:
         calls = [threads.submit(transcribe, pair, PCMS, max_sessions) for max_sessions in (1, 2, 3, 3)]
@@ -48,7 +48,7 @@ def test_texts_are_those_of_one_thread():
 
 
 class Together(ScriptedModel):
-    """Encodes the first windows only when all slots have one."""
+    """A model that encodes the first windows only when all slots have one."""
 
     def __init__(self, num_windows: int) -> None:
         super().__init__(num_windows)
@@ -109,7 +109,7 @@ def test_refused_options_end_the_call_at_the_first_recording():
 
 
 class Faulty(ScriptedModel):
-    """A device that fails permanently."""
+    """A model whose device has failed permanently."""
 
     def score(self, rows):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
@@ -126,7 +126,7 @@ def test_a_device_fault_ends_every_call_and_later_ones_at_once():
 
 
 class FaultyAtLast(ScriptedModel):
-    """Fails in a forward pass that only a long recording reaches."""
+    """A model that fails in a forward pass that only a long recording reaches."""
 
     NUM_PASSES = 100
 
@@ -149,7 +149,7 @@ def test_a_device_fault_keeps_earlier_results():
     first, transcript = next(results)
     found = {first: transcript}
     assert model.has_failed.wait(timeout=60)
-    with pytest.raises(DeviceFault):  # so it has reached the first call's sessions too
+    with pytest.raises(DeviceFault):  # so the fault has reached the first call's sessions too
         raise next(pair.transcribe([Prepared(PCMS[0], ENGLISH)], length, max_sessions=1))[1]
     found |= dict(results)
     assert [type(found[place]) for place in range(3)] == [Transcription, Transcription, DeviceFault]
@@ -168,7 +168,7 @@ def test_a_device_fault_keeps_a_result_while_the_next_recording_opens():
 
 
 class Buggy(ScriptedModel):
-    """Breaks the engine itself, once."""
+    """A model that breaks the engine itself, once."""
 
     has_failed = False
 
@@ -184,13 +184,13 @@ def test_a_bug_ends_open_calls_and_the_engine_continues():
     length = DraftLength(Mode.TARGET_ONLY)
     ((_, failed),) = pair.transcribe([Prepared(PCMS[0], ENGLISH)], length, max_sessions=1)
     assert isinstance(failed, LookupError)
-    for _ in range(3):  # as many as would fail if a slot were lost
+    for _ in range(3):  # enough to fail if a slot were lost
         ((_, transcript),) = pair.transcribe([Prepared(PCMS[0], ENGLISH)], length, max_sessions=1)
         assert transcript.window_tokens == alone(PCMS[:1])[0]
 
 
 class BuggyAtLast(ScriptedModel):
-    """Breaks the engine at every step while a slot holds a certain window."""
+    """A model that breaks the engine at every step while a slot holds a certain window."""
 
     def __init__(self, num_slots: int) -> None:
         super().__init__(num_slots)
@@ -218,7 +218,7 @@ def test_a_bug_ends_sessions_of_a_busy_caller(caplog):
     next(at_rest)
     assert model.has_failed.wait(WAIT_S)
     begun = (pair.transcribe([Prepared(PCMS[0], ENGLISH)], length, max_sessions=1) for _ in range(2))
-    (_, (_, transcript)) = [next(results) for results in begun]  # the defect may meet the first one too
+    (_, (_, transcript)) = [next(results) for results in begun]  # the defect may end the first one too
     assert transcript.window_tokens == alone(PCMS[:1])[0]
     assert caplog.messages.count("engine failed") == 1
     ((_, error),) = at_rest
@@ -229,7 +229,7 @@ def engine_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "pair"}
 
 
-def test_its_thread_ends_with_it():
+def test_the_engine_thread_ends_with_the_pair():
     before = engine_threads()
     pair = SharedPair(ScriptedModel(1))
     (_,) = pair.transcribe([Prepared(PCMS[0], ENGLISH)], DraftLength(Mode.TARGET_ONLY), max_sessions=1)
@@ -240,14 +240,14 @@ def test_its_thread_ends_with_it():
     assert not thread.is_alive()
 
 
-def test_it_works_in_a_process_that_was_forked_later():
+def test_a_pair_works_in_a_process_that_was_forked_later():
     pair = SharedPair(ScriptedModel(2), ScriptedModel(2))
     assert transcribe(pair, PCMS[:2]) == alone(PCMS[:2])
     assert in_fork(lambda: transcribe(pair, PCMS[2:4])) == alone(PCMS[2:4])
 
 
 class Encoding(ScriptedModel):
-    """Encodes in batches, as Whisper does; in the parent process only when it may."""
+    """A model that encodes in batches; in the parent process only when the test allows it."""
 
     def __init__(self, num_slots: int) -> None:
         super().__init__(num_slots)

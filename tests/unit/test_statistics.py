@@ -27,12 +27,12 @@ def observed(*messages) -> SpeculationStatistics:
     return statistics
 
 
-def test_nothing_observed():
+def test_statistics_without_messages():
     statistics = SpeculationStatistics()
     assert (statistics.acceptance_rate, statistics.tokens_per_forward) == (0.0, 0.0)
 
 
-def test_ratios_are_of_sums():
+def test_ratios_are_ratios_of_sums():
     statistics = observed(
         commit(5, verified=4, accepted=4),
         commit(1, verified=4, accepted=0),
@@ -65,7 +65,7 @@ def test_windows_and_blocks_are_counted():
     assert (statistics.num_windows, statistics.num_blocks, statistics.num_drafted) == (1, 2, 3)
 
 
-def test_sessions_add_up():
+def test_sessions_are_summed():
     one, other = observed(commit(5, verified=4, accepted=4)), observed(commit(2, verified=4, accepted=1))
     one.min_round_trip_ns, other.min_round_trip_ns = 0, 7
     one.add(other)

@@ -1,4 +1,4 @@
-"""Subtitles fall into lines as openai/whisper's do: its own writer is the oracle."""
+"""Subtitles have the lines of openai/whisper's own writer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from specwhisper.types import Segment, Word
 
 @cache
 def whispers_utils() -> ModuleType:
-    """Load the one file: the package itself wants what we do not install."""
+    """Load one file of openai/whisper: its package needs libraries that are not installed."""
     path = next(file.locate() for file in files("openai-whisper") or () if file.match("whisper/utils.py"))
     spec = spec_from_file_location("whisper_utils", str(path))
     module = module_from_spec(spec)
@@ -30,7 +30,7 @@ def whispers_utils() -> ModuleType:
 
 @st.composite
 def transcripts(draw) -> tuple[Segment, ...]:
-    """Words follow each other with and without pauses, in segments of all lengths."""
+    """Draw words with and without pauses, in segments of all lengths."""
     segments, time_s = [], 0.0
     for lengths in draw(st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=9), max_size=5)):
         words = []
@@ -60,7 +60,7 @@ layouts = st.one_of(
 
 
 @given(segments=transcripts(), layout=layouts)
-def test_lines_are_openais(segments, layout):
+def test_lines_equal_openais(segments, layout):
     result = {
         "segments": [
             {

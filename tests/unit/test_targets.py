@@ -1,4 +1,4 @@
-"""Which of several targets takes a session, and how one is found while some are away."""
+"""A target for a session is found among several, also while some do not answer."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from specwhisper_draft_server.link.targets import Targets
 GONE = TargetUnavailable("It is gone.")
 
 
-class World:
-    """What is answered at each address; whoever is asked for ever says nothing."""
+class Answers:
+    """Answers by address; ``None`` never answers."""
 
     def __init__(self, **answers: TargetOffer | Exception | None) -> None:
         self.answers = answers
@@ -33,23 +33,23 @@ class World:
 
 
 class Locating(Targets):
-    """Targets that are all asked in one way."""
+    """Targets whose locate call is replaced."""
 
     def __init__(self, locate, *named: str) -> None:
         super().__init__(named)
-        self._locate_in_world = locate
+        self._locate = locate
 
     async def find(self, *, avoid: str = "") -> TargetOffer:
-        return await super().find(self._locate_in_world, [avoid])
+        return await super().find(self._locate, [avoid])
 
 
-def targets_of(world: World, *named: str) -> Targets:
-    return Locating(world.locate, *(named or tuple(world.answers)))
+def targets_of(network: Answers, *named: str) -> Targets:
+    return Locating(network.locate, *(named or tuple(network.answers)))
 
 
-async def test_sessions_that_open_at_once_fill_targets_and_no_more():
-    world = World(a=TargetOffer("a", free_slots=4), b=TargetOffer("b", free_slots=3))
-    targets = targets_of(world)
+async def test_sessions_opened_at_once_fill_each_target_exactly():
+    network = Answers(a=TargetOffer("a", free_slots=4), b=TargetOffer("b", free_slots=3))
+    targets = targets_of(network)
     with ExitStack() as opening:
         for _ in range(7):
             offer = await targets.find()
@@ -58,24 +58,24 @@ async def test_sessions_that_open_at_once_fill_targets_and_no_more():
     assert not targets._opening
 
 
-@pytest.mark.parametrize("elsewhere", [GONE, ServerFull("No."), ServerDraining("It stops.")])
-async def test_who_is_not_there_or_has_no_room_is_left_out(elsewhere):
-    world = World(a=elsewhere, b=TargetOffer("b", free_slots=1))
-    assert (await targets_of(world).find()).address == "b"
+@pytest.mark.parametrize("error", [GONE, ServerFull("No."), ServerDraining("It stops.")])
+async def test_lost_and_full_targets_are_left_out(error):
+    network = Answers(a=error, b=TargetOffer("b", free_slots=1))
+    assert (await targets_of(network).find()).address == "b"
 
 
-async def test_an_address_is_avoided_while_there_is_another():
-    world = World(a=TargetOffer("a", free_slots=9), b=TargetOffer("b", free_slots=1))
-    assert (await targets_of(world).find(avoid="a")).address == "b"
-    world.answers["b"] = GONE
-    assert (await targets_of(world).find(avoid="a")).address == "a"
+async def test_a_target_is_avoided_while_there_is_another():
+    network = Answers(a=TargetOffer("a", free_slots=9), b=TargetOffer("b", free_slots=1))
+    assert (await targets_of(network).find(avoid="a")).address == "b"
+    network.answers["b"] = GONE
+    assert (await targets_of(network).find(avoid="a")).address == "a"
 
 
-async def test_nobody_waits_for_one_that_says_nothing(monkeypatch):
+async def test_a_silent_target_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(targets, "GRACE_S", 0.01)
-    world = World(a=None, b=TargetOffer("b", free_slots=1))
+    network = Answers(a=None, b=TargetOffer("b", free_slots=1))
     async with asyncio.timeout(5):
-        assert (await targets_of(world).find()).address == "b"
+        assert (await targets_of(network).find()).address == "b"
     assert len(asyncio.all_tasks()) == 1
 
 
@@ -89,53 +89,53 @@ async def test_nobody_waits_for_one_that_says_nothing(monkeypatch):
         ([PairMismatch("?"), ServerFull("No.")], ServerFull),
     ],
 )
-async def test_what_is_said_where_nobody_takes_it(answers, kind):
-    world = World(**{f"t{number}": answer for number, answer in enumerate(answers)})
+async def test_the_error_if_no_target_takes_the_session(answers, kind):
+    network = Answers(**{f"t{number}": answer for number, answer in enumerate(answers)})
     with pytest.raises(kind):
-        await targets_of(world).find()
+        await targets_of(network).find()
 
 
-async def test_while_a_locator_is_away_those_are_asked_that_it_told_of():
-    world = World(locator=TargetOffer("a", "lease", 3), a=TargetOffer("a", "its own", 2), b=GONE)
-    found = targets_of(world, "locator")
+async def test_while_a_locator_is_lost_its_targets_are_asked():
+    network = Answers(locator=TargetOffer("a", "lease", 3), a=TargetOffer("a", "its own", 2), b=GONE)
+    found = targets_of(network, "locator")
     assert await found.find() == TargetOffer("a", "lease", 3)
-    world.answers["locator"] = TargetOffer("b", "another lease", 3)
+    network.answers["locator"] = TargetOffer("b", "another lease", 3)
     assert (await found.find()).address == "b"
-    world.answers["locator"] = GONE
-    world.asked.clear()
-    assert await found.find() == TargetOffer("a", "its own", 2), "that of the locator is old by now"
-    assert set(world.asked) == {"locator", "a", "b"}
-    world.answers["locator"] = ServerFull("No.")
-    with pytest.raises(ServerFull):  # whoever leads to all says that there is no room
+    network.answers["locator"] = GONE
+    network.asked.clear()
+    assert await found.find() == TargetOffer("a", "its own", 2), "the locator's offer is outdated"
+    assert set(network.asked) == {"locator", "a", "b"}
+    network.answers["locator"] = ServerFull("No.")
+    with pytest.raises(ServerFull):  # the locator speaks for all targets
         await found.find()
 
 
-async def test_the_first_answer_counts():
-    world = World(a=None, b=TargetOffer("b"), c=GONE)
+async def test_the_first_answer_is_returned():
+    network = Answers(a=None, b=TargetOffer("b"), c=GONE)
     async with asyncio.timeout(5):
-        assert await targets_of(world).first(world.locate) == TargetOffer("b")
+        assert await targets_of(network).first(network.locate) == TargetOffer("b")
     with pytest.raises(TargetUnavailable):
-        await targets_of(World(a=GONE)).first(World(a=GONE).locate)
+        await targets_of(Answers(a=GONE)).first(Answers(a=GONE).locate)
 
 
 @pytest.mark.parametrize("is_describing", [False, True])
-async def test_a_locator_that_says_nothing_costs_little_where_targets_are_known(is_describing, monkeypatch):
+async def test_a_silent_locator_is_not_waited_for_if_targets_are_known(is_describing, monkeypatch):
     monkeypatch.setattr(targets, "HEDGE_S", 0.01)
     monkeypatch.setattr(targets, "GRACE_S", 0.01)
-    world = World(locator=TargetOffer("a", "lease", 3), a=TargetOffer("a", "its own", 2))
-    found = targets_of(world, "locator")
+    network = Answers(locator=TargetOffer("a", "lease", 3), a=TargetOffer("a", "its own", 2))
+    found = targets_of(network, "locator")
     await found.find()
-    world.answers["locator"] = None
+    network.answers["locator"] = None
     async with asyncio.timeout(5):
-        answer = await (found.first(world.locate) if is_describing else found.find())
+        answer = await (found.first(network.locate) if is_describing else found.find())
     assert answer == TargetOffer("a", "its own", 2)
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_locator_that_is_slow_is_still_heard(monkeypatch):
+async def test_the_answer_of_a_slow_locator_is_used(monkeypatch):
     monkeypatch.setattr(targets, "HEDGE_S", 0.01)
     may_answer = asyncio.Event()
-    world = World(locator=TargetOffer("a"), a=TargetOffer("a"))
+    network = Answers(locator=TargetOffer("a"), a=TargetOffer("a"))
 
     async def locate(address: str) -> TargetOffer:
         if address == "locator" and asked_again:
@@ -143,51 +143,51 @@ async def test_a_locator_that_is_slow_is_still_heard(monkeypatch):
         if address == "a":
             may_answer.set()
             await asyncio.Event().wait()
-        return await world.locate(address)
+        return await network.locate(address)
 
     found, asked_again = Locating(locate, "locator"), False
     await found.find()
     asked_again = True
-    world.answers["locator"] = TargetOffer("b", "lease", 3)
+    network.answers["locator"] = TargetOffer("b", "lease", 3)
     async with asyncio.timeout(5):
         assert await found.find() == TargetOffer("b", "lease", 3)
 
 
-async def test_while_a_locator_answers_nobody_else_is_asked():
-    world = World(locator=TargetOffer("a"), a=TargetOffer("a"))
-    found = targets_of(world, "locator")
+async def test_while_a_locator_answers_targets_are_not_asked():
+    network = Answers(locator=TargetOffer("a"), a=TargetOffer("a"))
+    found = targets_of(network, "locator")
     for _ in range(3):
         await found.find()
-    assert set(world.asked) == {"locator"}
+    assert set(network.asked) == {"locator"}
 
 
-async def test_what_is_gone_is_forgotten_once_others_are_named():
-    world = World(locator=TargetOffer("a"), a=TargetOffer("a"), b=TargetOffer("b"))
-    found = targets_of(world, "locator")
+async def test_a_lost_target_is_forgotten_once_the_locator_names_others():
+    network = Answers(locator=TargetOffer("a"), a=TargetOffer("a"), b=TargetOffer("b"))
+    found = targets_of(network, "locator")
     await found.find()
     found.note_gone("a")
-    assert found.knows("a"), "with the locator away it may be back before that"
-    world.answers["locator"] = TargetOffer("b")
+    assert found.knows("a"), "it may return before the locator does"
+    network.answers["locator"] = TargetOffer("b")
     await found.find()
     assert (found.knows("a"), found.knows("b"), found.knows("locator")) == (False, True, True)
 
 
-async def test_what_is_named_again_is_not_gone():
-    world = World(locator=TargetOffer("a"), a=TargetOffer("a"), b=TargetOffer("b"))
-    found = targets_of(world, "locator")
+async def test_a_target_that_is_named_again_is_kept():
+    network = Answers(locator=TargetOffer("a"), a=TargetOffer("a"), b=TargetOffer("b"))
+    found = targets_of(network, "locator")
     await found.find()
     found.note_gone("a")
     await found.find()
-    world.answers["locator"] = TargetOffer("b")
+    network.answers["locator"] = TargetOffer("b")
     await found.find()
     assert found.knows("a")
 
 
-async def test_only_so_many_are_known(monkeypatch):
+async def test_known_targets_are_limited(monkeypatch):
     monkeypatch.setattr(targets, "MAX_DISCOVERED", 2)
-    world = World(locator=TargetOffer("a"))
-    found = targets_of(world, "locator")
+    network = Answers(locator=TargetOffer("a"))
+    found = targets_of(network, "locator")
     for name in "abc":
-        world.answers["locator"] = TargetOffer(name)
+        network.answers["locator"] = TargetOffer(name)
         await found.find()
     assert [found.knows(name) for name in "abc"] == [False, True, True]

@@ -1,4 +1,4 @@
-"""The slots of a text model: their tokens and their memory."""
+"""Slots of a text model hold their own tokens, and free their memory."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def held_bytes(model: TextModel) -> int:
     return sum(storage.nbytes() for storage in storages.values())
 
 
-def test_a_shared_forward_pass_leaves_each_slot_its_own_tokens_only(model):
+def test_after_a_shared_forward_pass_each_slot_holds_only_its_tokens(model):
     assert held_bytes(model) == sum(LENGTHS) * TOKEN_BYTES
     for _ in range(3):
         model.score([row(slot, 7, 8, 9) for slot in range(3)])
     rooms = [-(-model.length(slot) // BLOCK) * BLOCK for slot in range(3)]
     assert held_bytes(model) == sum(rooms) * TOKEN_BYTES
-    model.rollback(0, 0)  # the longest one ends
+    model.rollback(0, 0)  # the longest slot ends
     assert held_bytes(model) == sum(rooms[1:]) * TOKEN_BYTES
     model.rollback(1, 0)
     model.encode(2, None, 0)
@@ -46,7 +46,7 @@ def test_a_shared_forward_pass_leaves_each_slot_its_own_tokens_only(model):
 
 
 def test_a_slot_holds_its_tokens_after_append_and_rollback(model):
-    """Alone and in batches, past the end of a block and over rejected tokens."""
+    """One slot and batches, across the end of a block and over rejected tokens."""
     fed = [list(range(2, 2 + length)) for length in LENGTHS]
     for step in range(40):
         slots = [1] if step % 7 == 3 else [0, 2] if step % 5 == 4 else [0, 1, 2]

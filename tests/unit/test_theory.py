@@ -1,4 +1,4 @@
-"""The closed forms of latency."""
+"""Closed forms of latency equal published figures and hold their bounds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_published_figures(acceptance, round_trip_s, best, sync_ms, self_decodin
     gamma = best_gamma(at(round_trip_s), survival, 64)
     assert gamma == best
     assert 1e3 * sync_s(at(round_trip_s), survival, gamma) == pytest.approx(sync_ms, abs=0.06)
-    # Published as a bound that leaves out that passes follow each other, but with a run's last token drafted.
+    # Published as a bound without consecutive forward passes, but with a run's last token drafted.
     last_ms = 1e3 * (1 - acceptance) * TOY.draft_s
     full_ms = 1e3 * full_s(at(round_trip_s), survival)
     assert self_decoding_ms - last_ms - 0.06 < full_ms < 1.2 * self_decoding_ms
@@ -51,7 +51,7 @@ def test_published_figures(acceptance, round_trip_s, best, sync_ms, self_decodin
     assert 1e3 * sync_s(TOY, survival, alone) == pytest.approx(one_process_ms, abs=0.06)
 
 
-def test_a_pipeline_hides_the_round_trip_of_accepted_tokens():
+def test_pipelining_hides_the_round_trip_of_accepted_tokens():
     survival = geometric(0.85, 2000)
     assert pipelined_s(at(0.100), [1.0] * 10_000, 5) == pytest.approx(0.004, rel=0.01)
     assert pipelined_s(at(0.100), survival, 5) < sync_s(at(0.100), survival, 12)
@@ -75,10 +75,10 @@ def test_full_loses_to_target_only_by_at_most_the_time_of_candidates(costs, acce
 
 
 def test_full_in_consecutive_forward_passes():
-    """After a correction: alone, with the four candidates of that time, with one to five more."""
+    """After a correction: without candidates, with four, with one to five more."""
     runs_of_nine = [1.0] * 9
     assert full_s(TOY, runs_of_nine) == pytest.approx(3 * 0.020 / 9)
-    assert full_s(at(0.040), runs_of_nine) == pytest.approx(5 * 0.020 / 9)  # alone thrice, three, the rest
+    assert full_s(at(0.040), runs_of_nine) == pytest.approx(5 * 0.020 / 9)  # 3 without, 1 with 3, the rest
     assert full_s(at(1.0), runs_of_nine) == pytest.approx(0.020)
 
 

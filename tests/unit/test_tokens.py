@@ -1,4 +1,4 @@
-"""Tokens stand in a file or in the environment; a bad file is refused, or changes nothing."""
+"""Tokens are read from a file or the environment; an invalid file changes nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from specwhisper.rpc.channels import Credentials
 from specwhisper.rpc.tokens import read_token, read_tokens
 
 TOKEN = "0123456789abcdef-Right"
-FORMER = "a-token-of-one-who-left"
+FORMER = "a-token-of-a-former-user"
 
 
 def test_tokens_of_a_file(tmp_path, monkeypatch):
@@ -25,7 +25,7 @@ def test_tokens_of_a_file(tmp_path, monkeypatch):
     monkeypatch.setenv("A_TOKEN", TOKEN)
     assert read_token(None, "A_TOKEN") == TOKEN
     assert TOKEN not in repr(Credentials(token=TOKEN))
-    single.write_text(f"{FORMER}\n{TOKEN}\n")  # as one who adds a line would have it
+    single.write_text(f"{FORMER}\n{TOKEN}\n")  # as a user who adds a line may expect
     with pytest.raises(InvalidRequest, match="has several lines"):
         read_token(single, "NO_SUCH_VARIABLE")
 
@@ -34,7 +34,7 @@ def test_tokens_of_a_file(tmp_path, monkeypatch):
     ("text", "complaint"),
     [
         ("", "holds no token"),
-        ("# nobody\n", "holds no token"),
+        ("# former\n", "holds no token"),
         (f"{TOKEN}\n", "line 1: write NAME TOKEN"),
         ("anna short\n", "line 1: a token has 16"),
         (f"# x\nan na {TOKEN}\n", "line 2: write NAME"),
@@ -44,13 +44,13 @@ def test_tokens_of_a_file(tmp_path, monkeypatch):
 def test_an_invalid_file_is_refused_at_start_and_later_ignored_unless_empty(
     tmp_path, text, complaint, caplog
 ):
-    caplog.set_level("WARNING")  # whatever tests before have set
+    caplog.set_level("WARNING")  # earlier tests may have set another level
     running = tmp_path / "of a server that runs"
     running.write_text(f"ben {FORMER}\n")
     tokens = read_tokens(running)
     if complaint == "holds no token":
         running.write_text(text)
-        for _ in range(2):  # the last one is revoked, and a missing file does not bring him back
+        for _ in range(2):  # the last token is revoked; a missing file does not restore it
             with pytest.raises(Unauthenticated):
                 tokens.name_of(f"bearer {FORMER}")
             running.unlink(missing_ok=True)
@@ -81,9 +81,9 @@ def test_tokens_of_the_environment(tmp_path, monkeypatch):
     assert (tokens.name_of(f"Bearer {TOKEN}"), tokens.name_of("Bearer 0123456789abcdef0")) == ("anna", "ben")
     file = tmp_path / "tokens"
     file.write_text(f"anna {FORMER}\n")
-    with pytest.raises(Unauthenticated):  # a file is all there is
+    with pytest.raises(Unauthenticated):  # the file replaces the environment
         read_tokens(file).name_of(f"Bearer {TOKEN}")
-    for text in ("anna short", "# nobody", "", "\n", TOKEN):
+    for text in ("anna short", "# former", "", "\n", TOKEN):
         monkeypatch.setenv("SPECWHISPER_TOKENS", text)
         with pytest.raises(InvalidRequest, match="SPECWHISPER_TOKENS"):
             read_tokens(None)

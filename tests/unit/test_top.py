@@ -1,4 +1,4 @@
-"""The figures that specwhisper top computes from readings."""
+"""specwhisper top computes its figures from readings of metrics."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ def test_a_later_reading_covers_the_time_in_between():
     (row,) = figures_of(reading(at_s=202.0, committed=1100, passes=420), reading())
     assert row.tokens_per_s == pytest.approx(50.0)
     assert row.tokens_per_forward == pytest.approx(5.0)
-    assert row.acceptance is None, "nothing was judged meanwhile"
+    assert row.acceptance is None, "no candidate was verified in between"
     assert row.queue_s is None
     assert row.failed == 0
 
 
-def test_a_server_that_began_anew_counts_from_nothing():
+def test_a_restarted_server_counts_from_zero():
     (row,) = figures_of(reading(at_s=202.0, committed=30, passes=10), reading())
     assert row.tokens_per_s == pytest.approx(15.0)
 
 
-def test_servers_of_a_kind_are_totalled():
+def test_servers_of_a_kind_are_summed():
     before = [reading("a:1"), reading("b:1")]
     now = [
         reading("a:1", 202.0, committed=1100, passes=420, in_use=8),
@@ -99,7 +99,7 @@ def total_now(now: list[Reading], before: list[Reading]) -> Figures:
     return total_of(TARGET, rows, readings)
 
 
-def test_a_lost_server_takes_nothing_from_the_others():
+def test_a_lost_server_does_not_reduce_the_total():
     now = [
         reading("a:1", 202.0, committed=1100, passes=420),
         Reading("b:1", 202.0, error="no server answers"),
@@ -111,11 +111,11 @@ def test_a_lost_server_takes_nothing_from_the_others():
     assert total.failed == 0
 
 
-def test_a_server_that_began_anew_adds_what_it_has_done_since():
-    anew = EXPORTED.replace("_start_time_seconds 100.0", "_start_time_seconds 201.0")
+def test_a_restarted_server_adds_its_work_since_the_restart():
+    restarted = EXPORTED.replace("_start_time_seconds 100.0", "_start_time_seconds 201.0")
     now = [
         reading("a:1", 202.0, committed=1100, passes=420),
-        reading("b:1", 202.0, anew, committed=1020, passes=20),  # more than before, in one second
+        reading("b:1", 202.0, restarted, committed=1020, passes=20),  # more than before, in one second
     ]
     total = total_now(now, [reading("a:1"), reading("b:1")])
     assert total.tokens_per_s == pytest.approx(50.0 + 1020.0)
@@ -123,7 +123,7 @@ def test_a_server_that_began_anew_adds_what_it_has_done_since():
     assert total.failed == 3
 
 
-def test_a_target_within_a_draft_server_is_a_server_too():
+def test_a_target_in_a_draft_servers_process_is_listed():
     text = EXPORTED + "specwhisper_draft_active_sessions 2.0\nspecwhisper_draft_max_sessions 4.0\n"
     target, draft = figures_of(reading(text=text), None)
     assert (target.kind, draft.kind) == (TARGET, DRAFT)
@@ -155,7 +155,7 @@ def test_quantiles_are_estimated_as_promql_does(counts, share, expected):
 
 
 @pytest.mark.parametrize("width", [80, 110, 160])
-def test_tables_fit_and_show_what_matters(width):
+def test_tables_fit_the_width_and_show_the_main_columns(width):
     rows = [
         *figures_of(reading("gpu1:9464", in_use=8), None),
         *figures_of(reading("gpu2:9464", draining=1), None),
@@ -180,7 +180,7 @@ def test_tables_fit_and_show_what_matters(width):
     ):
         assert shown in text
     assert ("err/s" in text) is ("model" in text) is (width >= WIDE)
-    assert "\x1b" not in text, "a server does not steer the terminal"
+    assert "\x1b" not in text, "a server cannot control the terminal"
 
 
 def test_a_token_is_not_sent_unencrypted():
@@ -199,9 +199,9 @@ def untrusted() -> ssl.SSLCertVerificationError:
 
 
 @pytest.mark.parametrize(
-    ("error", "says"),
+    ("error", "sentence"),
     [
-        (untrusted(), "certificate is not trusted: unable to get local issuer"),  # which is a ValueError, too
+        (untrusted(), "certificate is not trusted: unable to get local issuer"),  # also a ValueError
         (ssl.SSLError(1, "wrong version number"), "no encrypted connection"),
         (ConnectionResetError(104, "Connection reset by peer"), "does it need encryption"),
         (RemoteDisconnected("without response"), "does it need encryption"),
@@ -211,10 +211,10 @@ def untrusted() -> ssl.SSLCertVerificationError:
         (HTTPException("answers 401 Unauthorized"), "answers 401"),
     ],
 )
-async def test_the_reason_of_a_failed_reading_is_shown(monkeypatch, error, says):
+async def test_the_reason_of_a_failed_reading_is_shown(monkeypatch, error, sentence):
     def fails(*_):
         raise error
 
     monkeypatch.setattr("specwhisper_client.top.readings._fetch", fails)
     (reading,) = await read_all(["server:1"], OPEN)
-    assert says in reading.error
+    assert sentence in reading.error

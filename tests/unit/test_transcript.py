@@ -1,4 +1,4 @@
-"""The transcript grows from a session's messages, in whatever rhythm they come."""
+"""A transcript grows with a session's messages, however they arrive."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_text_is_verified_or_drafted(builder):
     assert (builder.verified_text, builder.draft_text) == ("a", "bc")
 
 
-def test_a_correction_takes_the_rest_of_the_draft_with_it(builder):
+def test_a_correction_discards_the_rest_of_the_draft(builder):
     builder.observe(candidates(0, A, B, C))
     builder.observe(commit(0, A, D))
     assert (builder.verified_text, builder.draft_text) == ("ad", "")
@@ -58,7 +58,7 @@ def test_candidates_before_the_committed_end_or_after_a_gap_are_not_shown(builde
     assert (builder.verified_text, builder.draft_text) == ("ab", "")
 
 
-def test_a_window_that_ends_gives_its_segments(builder):
+def test_an_ended_window_returns_its_segments(builder):
     builder.observe(commit(0, TIME, A, TIME + 50, TIME + 50))
     segments = builder.observe(commit(4, B, TIME + 100, END, final=True, prob=0.25))
     assert [(s.start_s, s.end_s, s.text) for s in segments] == [(0.0, 1.0, "a"), (1.0, 2.0, "b")]
@@ -67,7 +67,7 @@ def test_a_window_that_ends_gives_its_segments(builder):
     assert (builder.window, builder.verified_text, builder.draft_text) == (None, "", "")
 
 
-def test_windows_add_up(builder):
+def test_windows_are_joined(builder):
     builder.observe(commit(0, A, END, final=True))
     builder.observe(opened(1, start_frame=3000))
     builder.observe(commit(0, B, END, window_id=1, final=True))
@@ -92,7 +92,7 @@ def test_messages_of_other_windows_are_ignored(builder):
     assert builder.finish().text == "a"
 
 
-def test_a_repeated_commit_adds_only_what_is_new(builder):
+def test_a_repeated_commit_adds_only_new_tokens(builder):
     builder.observe(commit(0, A, B))
     builder.observe(commit(0, A, B))
     builder.observe(commit(1, B, C))

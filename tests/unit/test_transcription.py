@@ -1,4 +1,4 @@
-"""A transcription prints as its text, answers as openai/whisper's result does, and writes every format."""
+"""A transcription prints as its text, has the keys of openai/whisper's result, and writes every format."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def whispers_utils():
     return module
 
 
-def test_it_prints_as_its_text():
+def test_a_transcription_prints_as_its_text():
     assert str(RESULT) == f"{RESULT}" == RESULT.text == "Hello there. Bye."
 
 
@@ -51,7 +51,7 @@ def test_words_are_those_of_all_segments():
     assert [word.text for word in RESULT.words] == [" Hello", " there.", " Bye."]
 
 
-def test_it_answers_the_keys_of_openai_whisper():
+def test_a_transcription_has_the_keys_of_openai_whisper():
     assert list(RESULT) == ["text", "segments", "language", "stats"]
     assert RESULT["text"] == "Hello there. Bye."
     assert RESULT["language"] == "en"
@@ -84,7 +84,7 @@ def test_a_change_of_a_segment_is_kept():
     assert "speaker" not in replace(result)["segments"][0]
 
 
-def test_segments_have_words_only_where_they_were_asked_for():
+def test_segments_have_words_only_if_requested():
     without = tuple(replace(segment, words=()) for segment in SEGMENTS)
     result = replace(RESULT, segments=without, options=DecodingOptions())
     assert "words" not in result["segments"][0]
@@ -116,7 +116,7 @@ def test_every_format_of_the_command_line_is_a_method(output_format):
     assert written == getattr(RESULT, f"to_{output_format}")(*arguments)
 
 
-def test_json_without_a_name_of_the_recording_has_none():
+def test_json_without_a_recordings_name_has_no_name():
     document = json.loads(RESULT.to_json())
     assert document == json.loads(json.dumps(RESULT.to_dict()))
     assert "audio" not in document
@@ -137,5 +137,5 @@ def test_verbose_json_follows_the_options():
     assert "words" not in json.loads(replace(result, options=DecodingOptions()).to_verbose_json())
 
 
-def test_results_are_equal_whatever_they_took():
+def test_equality_ignores_the_time_taken():
     assert replace(RESULT, elapsed_s=9.0) == RESULT != replace(RESULT, language="de")

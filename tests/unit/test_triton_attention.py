@@ -1,4 +1,4 @@
-"""Attention over slots is torch's attention, whether its kernels run on a GPU or in Triton's interpreter."""
+"""Attention over slots equals torch's, with kernels on a GPU and in Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ class TestKernels:
             expected = exactly(query, cache, slots, starts)
             torch.testing.assert_close(slot_attention(query, cache, slots, starts), expected, **CLOSE)
 
-    def test_a_padding_row_of_a_full_slot_gives_numbers(self):
+    def test_a_padding_row_of_a_full_slot_is_finite(self):
         attended = slot_attention(fused(1, 5)[:, :, 0], random_cache(), integers(0), integers(POSITIONS))
         assert attended.isfinite().all()
 
     @pytest.mark.parametrize("is_quantised", [False, True])
-    def test_a_cache_may_be_a_layers_part_of_a_larger_one(self, is_quantised: bool):
+    def test_a_cache_may_be_a_view_of_a_larger_one(self, is_quantised: bool):
         layers, scales = random(2, 3, NUM_SLOTS, HEADS, POSITIONS, HEAD_SIZE), None
         if is_quantised:
             layers, scales = quantise_cache(layers)
@@ -278,7 +278,7 @@ def test_kernels_compile_for_an_h200(
     assert all(kernel.code for kernel in kernels)
 
 
-def test_the_kernels_serve_no_cpu():
+def test_the_kernels_do_not_support_a_cpu():
     assert not supports(torch.zeros(2, 1, 1, 4, 64))
 
 
@@ -310,7 +310,7 @@ def test_the_reference_writes_tokens_and_no_padding():
 
 @pytest.mark.parametrize("size", [1e-12, 1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("dtype", QUANTISED)
-def test_quantising_errs_by_half_a_step_at_most(dtype: torch.dtype, size: float):
+def test_the_quantisation_error_is_at_most_half_a_step(dtype: torch.dtype, size: float):
     exact = random_cache() * size
     exact[0, 0, 0, 0] = 0
     values, scales = quantise_cache(exact, dtype)

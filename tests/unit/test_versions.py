@@ -1,4 +1,4 @@
-"""Which releases understand each other."""
+"""Releases understand each other if their protocol ranges overlap."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from specwhisper.wire.versions import CLIENT, LINK, Protocols, check_protocol
         (Protocols(3, 3), Protocols(2), False),
         (Protocols(4, 3), Protocols(2, 1), False),
         (Protocols(5, 2), Protocols(9, 5), True),
-        (Protocols(2, 2), Protocols(0), False),  # one that does not say
+        (Protocols(2, 2), Protocols(0), False),  # one that states no version
     ],
 )
 def test_peers_work_together_if_both_support_a_version(one, other, meet):

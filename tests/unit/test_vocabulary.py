@@ -60,11 +60,11 @@ class TestPrompt:
     @pytest.mark.parametrize(
         "options", [DecodingOptions(language="de"), DecodingOptions(task=Task.TRANSLATE)]
     )
-    def test_english_only_models_do_nothing_else(self, options):
+    def test_english_only_models_refuse_other_languages_and_tasks(self, options):
         with pytest.raises(UnsupportedOption, match="English-only"):
             ENGLISH.prompt(options)
 
-    def test_a_model_without_timestamps_cannot_be_asked_for_them(self):
+    def test_a_model_without_timestamps_refuses_them(self):
         untimed = replace(VOCABULARY, no_timestamps=None, timestamp_begin=len(TOKENS))
         with pytest.raises(UnsupportedOption, match="no timestamps: ask for none"):
             untimed.prompt(DecodingOptions())
@@ -120,5 +120,5 @@ class TestDigest:
         ],
         ids=lambda change: next(iter(change)),
     )
-    def test_any_difference_shows(self, change):
+    def test_any_difference_changes_the_digest(self, change):
         assert replace(VOCABULARY, **change).digest != VOCABULARY.digest

@@ -1,4 +1,4 @@
-"""Windows follow each other where the text of the last one ends."""
+"""Each window starts where the text of the last one ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_windows_are_numbered_and_start_where_the_last_one_ended():
     assert made.next_frame == 3200
 
 
-def test_closing_gives_the_segments():
+def test_closing_a_window_returns_its_segments():
     made = windows()
     result = made.close(made.open(3000), [TIME, 1, TIME + 100, TIME + 100, 2])
     assert [segment.end_s for segment in result.segments] == [2.0]
@@ -36,7 +36,7 @@ def test_closing_gives_the_segments():
     assert result.reused == (TIME, 2)
 
 
-def test_a_resumed_window_is_taken_over():
+def test_a_resumed_window_continues():
     made = windows()
     made.resume(Window(7, 500, 3000, prompt=(END + 1,), max_new_tokens=63))
     assert made.next_frame == 500
@@ -55,7 +55,7 @@ def test_a_resumed_window_is_taken_over():
         (None, 448, 63),
     ],
 )
-def test_the_callers_limit_goes_before_the_models_own_and_none_exceeds_the_room(asked, own, expected):
+def test_the_callers_token_limit_precedes_the_models_and_fits_the_context(asked, own, expected):
     options = DecodingOptions(max_new_tokens=asked)
     made = SequentialWindows(VOCABULARY, options, max_new_tokens=own)
     assert made.open(3000).max_new_tokens == expected

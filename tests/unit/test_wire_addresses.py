@@ -1,4 +1,4 @@
-"""Addresses are understood or refused; an open server is never opened by accident."""
+"""Addresses are parsed or refused; an unprotected server needs ``insecure``."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_loopback_may_be_bound(host):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org", "127.0.0.1.example.org", ""])
-def test_what_others_can_reach_needs_insecure(host):
+def test_hosts_that_others_can_reach_need_insecure(host):
     check_bind(host, insecure=True)
     with pytest.raises(UnsafeBind, match="--insecure"):
         check_bind(host, insecure=False)

@@ -1,4 +1,4 @@
-"""Every value survives the wire, and nothing malformed gets past it."""
+"""Every value survives the wire, and malformed messages are refused."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""FLAC on the wire: only what was agreed, and never more of it than asked for."""
+"""FLAC on the wire: only the agreed format, and never more samples than requested."""
 
 from io import BytesIO
 
@@ -32,7 +32,7 @@ def test_other_formats_are_refused(data, sentence):
         flac.decode(data, max_samples=1_000)
 
 
-def test_exactly_the_limit_passes_and_one_sample_more_does_not():
+def test_one_sample_over_the_limit_is_refused():
     assert flac.decode(encoded(), max_samples=1_000) == bytes(2_000)
     with pytest.raises(InvalidAudio, match="more than 999 samples"):
         flac.decode(encoded(), max_samples=999)

@@ -1,4 +1,4 @@
-"""Log lines that machines and people can read."""
+"""Log lines are readable by machines and people."""
 
 import io
 import json
@@ -67,7 +67,7 @@ def test_a_peer_cannot_forge_a_line(restored_logging):
     assert stream.getvalue().endswith(f": of {written} caller={written}\n")
 
 
-def test_what_an_exception_quotes_colours_no_terminal(restored_logging):
+def test_text_quoted_by_an_exception_cannot_control_a_terminal(restored_logging):
     stream = io.StringIO()
     configure_logging(LogFormat.TEXT, stream=stream)
     try:
@@ -88,7 +88,7 @@ def test_json_is_ascii(restored_logging):
 
 
 @pytest.mark.parametrize("name", HTTP_LIBRARIES)
-def test_libraries_that_log_headers_never_do(restored_logging, name):
+def test_libraries_do_not_log_headers(restored_logging, name):
     for level, shown in ((LogLevel.DEBUG, ["info"]), (LogLevel.WARNING, [])):
         stream = io.StringIO()
         configure_logging(LogFormat.JSON, level, stream)
@@ -105,7 +105,7 @@ def test_auto_is_text_on_a_terminal_only(restored_logging, stream, is_json):
     assert stream.getvalue().startswith("{") is is_json
 
 
-def test_the_level_hides_what_is_below_it(restored_logging):
+def test_lines_below_the_level_are_hidden(restored_logging):
     stream = io.StringIO()
     configure_logging(LogFormat.TEXT, LogLevel.ERROR, stream)
     restored_logging.warning("hidden")

@@ -52,7 +52,7 @@ def rpc_error(code, details="details.", metadata=()):
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS)
-def test_every_error_has_its_own_row(kind):
+def test_every_error_has_its_own_status_row(kind):
     assert kind in STATUS_OF_ERROR
 
 
@@ -88,14 +88,14 @@ def test_the_pushback_of_a_peer_is_parsed_strictly(said, retry_after_s):
     assert error_from_rpc(full, PEER).retry_after_s == retry_after_s
 
 
-def test_a_subclass_without_a_row_takes_its_base():
+def test_a_subclass_without_a_row_has_that_of_its_base():
     class OddAudio(errors.InvalidAudio):
         pass
 
     assert status_of(OddAudio()) is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_an_unknown_error_keeps_its_details_to_the_log(caplog):
+async def test_details_of_an_unknown_error_are_only_logged(caplog):
     context = await ended_by(KeyError("secret path"))
     assert (context.code, context.details) == (grpc.StatusCode.INTERNAL, INTERNAL_ERROR)
     assert ERROR_KEY not in context.metadata
@@ -123,12 +123,12 @@ async def test_a_cancelled_call_stays_cancelled():
     assert not hasattr(context, "code")
 
 
-async def test_a_cancellation_out_of_the_handlers_own_work_is_its_failure():
+async def test_a_cancellation_raised_by_the_handler_is_a_failure():
     context = await ended_by(asyncio.CancelledError())
     assert context.code is grpc.StatusCode.INTERNAL
 
 
-async def test_a_status_set_by_the_handler_stands():
+async def test_a_status_set_by_the_handler_is_kept():
     with pytest.raises(grpc.aio.AbortError):
         async with errors_to_status(FakeContext()):
             raise grpc.aio.AbortError
@@ -224,7 +224,7 @@ async def test_a_host_without_memory_is_no_bug():
     assert outcome_of(restored) == outcome_of(MemoryError()) == FAILED
 
 
-def test_a_name_that_is_no_error_of_ours_is_ignored():
+def test_an_unknown_error_name_is_ignored():
     error = error_from_rpc(rpc_error(grpc.StatusCode.NOT_FOUND, metadata=[(ERROR_KEY, "Exception")]), PEER)
     assert type(error) is errors.SpecWhisperError
 
