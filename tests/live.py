@@ -64,6 +64,13 @@ class ScriptedWindows:
         """Frames of the window that can be opened; 0 after the last one, None while it must wait."""
         return self.windows.ready_frames(self)  # type: ignore[arg-type]
 
+    @property
+    def extent_s(self) -> tuple[float, float]:
+        """Begin and end of the window that is ready, in seconds."""
+        num_frames = self.ready
+        assert num_frames
+        return self.windows.next_frame / 100, (self.windows.next_frame + num_frames) / 100
+
     def open(self) -> Window:
         """Open the window that is ready."""
         num_frames = self.ready

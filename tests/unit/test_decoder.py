@@ -30,15 +30,15 @@ AUDIO = torch.randn(NUM_SLOTS, 1500, WIDTH, generator=torch.Generator().manual_s
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}  # logits are of order 1; kernels differ in the order of their sums
 
 
-def decoder() -> CachedDecoder:
+def new_decoder() -> CachedDecoder:
     """Build a decoder whose slot i holds ``AUDIO[i]``."""
     with torch.device("meta"):
-        made = CachedDecoder(CHECKPOINT.config, NUM_SLOTS)
-    load_decoder_weights(made, CHECKPOINT.state)
-    made.eval().requires_grad_(False).allocate()
+        decoder = CachedDecoder(CHECKPOINT.config, NUM_SLOTS)
+    load_decoder_weights(decoder, CHECKPOINT.state)
+    decoder.eval().requires_grad_(False).allocate()
     for slot, encoded in enumerate(AUDIO):
-        made.prefill_audio(slot, encoded)
-    return made
+        decoder.prefill_audio(slot, encoded)
+    return decoder
 
 
 def text(seed: int, length: int) -> list[int]:
@@ -47,7 +47,7 @@ def text(seed: int, length: int) -> list[int]:
 
 def expected_logits(slot: int, tokens: list[int]) -> torch.Tensor:
     """Return the logits after each token, from a new decoder."""
-    return decoder().append([slot], [tokens], [len(tokens)])
+    return new_decoder().append([slot], [tokens], [len(tokens)])
 
 
 def test_logits_equal_transformers():
@@ -60,62 +60,64 @@ def test_logits_equal_transformers():
 
 
 def test_logits_of_one_call_equal_those_of_one_call_per_token():
-    tokens, stepwise = text(1, 20), decoder()
+    tokens, stepwise = text(1, 20), new_decoder()
     steps = torch.cat([stepwise.append([0], [[token]], [1]) for token in tokens])
     torch.testing.assert_close(steps, expected_logits(0, tokens), **CLOSE)
 
 
 def test_only_the_last_tokens_are_scored():
     tokens = text(2, 9)
-    torch.testing.assert_close(decoder().append([0], [tokens], [3]), expected_logits(0, tokens)[-3:], **CLOSE)
+    torch.testing.assert_close(
+        new_decoder().append([0], [tokens], [3]), expected_logits(0, tokens)[-3:], **CLOSE
+    )
 
 
 def test_rejected_then_extended_equals_never_drafted():
-    tokens, wrong, made = text(3, 20), text(4, 10), decoder()
-    made.append([0], [tokens[:8]], [1])
-    made.append([0], [wrong], [1])
-    made.rollback(0, 8)
-    after = made.append([0], [tokens[8:]], [12])
-    reference = decoder()
+    tokens, wrong, decoder = text(3, 20), text(4, 10), new_decoder()
+    decoder.append([0], [tokens[:8]], [1])
+    decoder.append([0], [wrong], [1])
+    decoder.rollback(0, 8)
+    after = decoder.append([0], [tokens[8:]], [12])
+    reference = new_decoder()
     reference.append([0], [tokens[:8]], [1])
     assert torch.equal(after, reference.append([0], [tokens[8:]], [12]))
 
 
 def test_rollback_never_lengthens_a_slot():
-    made = decoder()
-    made.append([2], [[1, 2, 3]], [1])
-    made.rollback(2, 9)
-    assert made.lengths == [0, 0, 3, 0, 0]
-    made.rollback(2, 0)
-    assert made.lengths == [0] * NUM_SLOTS
+    decoder = new_decoder()
+    decoder.append([2], [[1, 2, 3]], [1])
+    decoder.rollback(2, 9)
+    assert decoder.lengths == [0, 0, 3, 0, 0]
+    decoder.rollback(2, 0)
+    assert decoder.lengths == [0] * NUM_SLOTS
 
 
 def test_new_audio_empties_the_slot():
-    made = decoder()
-    made.append([1], [text(5, 6)], [1])
-    made.prefill_audio(1, AUDIO[3])
-    assert made.lengths[1] == 0
+    decoder = new_decoder()
+    decoder.append([1], [text(5, 6)], [1])
+    decoder.prefill_audio(1, AUDIO[3])
+    assert decoder.lengths[1] == 0
     tokens = text(6, 4)
-    torch.testing.assert_close(made.append([1], [tokens], [4]), expected_logits(3, tokens), **CLOSE)
+    torch.testing.assert_close(decoder.append([1], [tokens], [4]), expected_logits(3, tokens), **CLOSE)
 
 
 @pytest.mark.parametrize("slots", [[0, 1, 2], [1, 2, 3], [4, 0, 2], [3, 2, 1], [2]])
 def test_rows_of_different_lengths_equal_rows_on_their_own(slots):
-    made, texts = decoder(), {slot: text(slot, 6 + 3 * slot) for slot in slots}
+    decoder, texts = new_decoder(), {slot: text(slot, 6 + 3 * slot) for slot in slots}
     held = {slot: 2 * slot + 1 for slot in slots}
     for slot in slots:
-        made.append([slot], [texts[slot][: held[slot]]], [1])
+        decoder.append([slot], [texts[slot][: held[slot]]], [1])
     rows = [texts[slot][held[slot] :] for slot in slots]
-    logits = made.append(slots, rows, [len(row) for row in rows])
+    logits = decoder.append(slots, rows, [len(row) for row in rows])
     expected = torch.cat([expected_logits(slot, texts[slot])[held[slot] :] for slot in slots])
     torch.testing.assert_close(logits, expected, **CLOSE)
-    assert [made.lengths[slot] for slot in slots] == [len(texts[slot]) for slot in slots]
+    assert [decoder.lengths[slot] for slot in slots] == [len(texts[slot]) for slot in slots]
 
 
 def test_a_slot_can_be_filled_to_its_last_position_beside_a_longer_row():
-    made, full, wide = decoder(), text(7, 24), text(8, 12)
-    made.append([0], [full[:23]], [1])
-    logits = made.append([0, 1], [full[23:], wide], [1, 12])
+    decoder, full, wide = new_decoder(), text(7, 24), text(8, 12)
+    decoder.append([0], [full[:23]], [1])
+    logits = decoder.append([0, 1], [full[23:], wide], [1, 12])
     torch.testing.assert_close(
         logits, torch.cat([expected_logits(0, full)[-1:], expected_logits(1, wide)]), **CLOSE
     )
@@ -131,20 +133,20 @@ operation = st.tuples(
 @settings(max_examples=25)
 @given(st.lists(operation, min_size=1, max_size=8))
 def test_logits_do_not_depend_on_earlier_calls_and_rollbacks(operations):
-    made, held = decoder(), {slot: [] for slot in range(NUM_SLOTS)}
+    decoder, held = new_decoder(), {slot: [] for slot in range(NUM_SLOTS)}
     for kind, sizes, seed in operations:
         if kind == "rollback":
             for slot, size in sizes.items():
                 del held[slot][size:]
-                made.rollback(slot, size)
+                decoder.rollback(slot, size)
             continue
         rows = {slot: text(seed + slot, size) for slot, size in sizes.items() if len(held[slot]) + size <= 24}
         if rows:
-            logits = made.append(list(rows), list(rows.values()), [1] * len(rows))
+            logits = decoder.append(list(rows), list(rows.values()), [1] * len(rows))
             for (slot, row), ours in zip(rows.items(), logits, strict=True):
                 held[slot] += row
                 torch.testing.assert_close(ours, expected_logits(slot, held[slot])[-1], **CLOSE)
-        assert made.lengths == [len(held[slot]) for slot in range(NUM_SLOTS)]
+        assert decoder.lengths == [len(held[slot]) for slot in range(NUM_SLOTS)]
 
 
 BATCH_INVARIANT = {}
@@ -162,18 +164,18 @@ def batch_invariant(dtype: str) -> CachedDecoder:
 def packed(dtype: str, *, is_draft: bool = False) -> CachedDecoder:
     """Build a decoder as a CPU runs it, with a window in every slot."""
     with torch.device("meta"):
-        made = CachedDecoder(CHECKPOINT.config, NUM_SLOTS)
+        decoder = CachedDecoder(CHECKPOINT.config, NUM_SLOTS)
     type_ = torch.bfloat16 if dtype == "bfloat16" else torch.float32
-    load_decoder_weights(made, {key: value.to(type_) for key, value in CHECKPOINT.state.items()})
-    made.eval().requires_grad_(False)
+    load_decoder_weights(decoder, {key: value.to(type_) for key, value in CHECKPOINT.state.items()})
+    decoder.eval().requires_grad_(False)
     with pytest.MonkeyPatch.context() as patch:
         if dtype == "float32":
             patch.setattr(linear, "MIN_PACKED_WEIGHTS", 0)
-        made.pack(is_int8=dtype == "int8", is_draft=is_draft)
-    made.allocate()
+        decoder.pack(is_int8=dtype == "int8", is_draft=is_draft)
+    decoder.allocate()
     for slot, encoded in enumerate(AUDIO):
-        made.prefill_audio(slot, encoded.to(type_))
-    return made
+        decoder.prefill_audio(slot, encoded.to(type_))
+    return decoder
 
 
 @pytest.mark.skipif(
@@ -188,18 +190,18 @@ def packed(dtype: str, *, is_draft: bool = False) -> CachedDecoder:
     seed=st.integers(0, 99),
 )
 def test_logits_have_the_same_bits_in_any_batch(dtype, held, widths, seed):
-    made = batch_invariant(dtype)
+    decoder = batch_invariant(dtype)
     texts = {slot: text(seed + slot, held[slot] + width) for slot, width in widths.items()}
     one_by_one = []
     for slot, tokens in texts.items():
-        logits = [made.append([slot], [[token]], [1]) for token in tokens]
+        logits = [decoder.append([slot], [[token]], [1]) for token in tokens]
         one_by_one.append(torch.cat(logits[held[slot] :]))
-        made.rollback(slot, 0)
+        decoder.rollback(slot, 0)
     for slot, tokens in texts.items():
         if held[slot]:
-            made.append([slot], [tokens[: held[slot]]], [1])
+            decoder.append([slot], [tokens[: held[slot]]], [1])
     rows = [tokens[held[slot] :] for slot, tokens in texts.items()]
-    together = made.append(list(texts), rows, [len(row) for row in rows])
+    together = decoder.append(list(texts), rows, [len(row) for row in rows])
     assert torch.equal(together, torch.cat(one_by_one))
 
 
@@ -215,20 +217,20 @@ def test_logits_of_a_long_text_have_the_same_bits_however_it_is_split(dtype):
     _, checkpoint = build_checkpoint(WIDE)
     type_ = torch.bfloat16 if dtype == "bfloat16" else torch.float32
     with torch.device("meta"):
-        made = CachedDecoder(checkpoint.config, 3)
-    load_decoder_weights(made, {key: value.to(type_) for key, value in checkpoint.state.items()})
-    made.eval().requires_grad_(False).pack(is_int8=dtype == "int8")
-    made.allocate()
+        decoder = CachedDecoder(checkpoint.config, 3)
+    load_decoder_weights(decoder, {key: value.to(type_) for key, value in checkpoint.state.items()})
+    decoder.eval().requires_grad_(False).pack(is_int8=dtype == "int8")
+    decoder.allocate()
     audio = torch.randn(1500, WIDE.d_model, generator=torch.Generator().manual_seed(1), dtype=type_)
     for slot in range(3):
-        made.prefill_audio(slot, audio)
+        decoder.prefill_audio(slot, audio)
     tokens = text(8, 300)
 
     def feed(*widths: int) -> torch.Tensor:
-        made.rollback(0, 0)
+        decoder.rollback(0, 0)
         ends = np.cumsum(widths).tolist()
         parts = [
-            made.append([0], [tokens[end - width : end]], [width])
+            decoder.append([0], [tokens[end - width : end]], [width])
             for width, end in zip(widths, ends, strict=True)
         ]
         return torch.cat(parts)
@@ -237,9 +239,9 @@ def test_logits_of_a_long_text_have_the_same_bits_however_it_is_split(dtype):
         expected = feed(*[10] * 30)
         for widths in ([300], [193, 107], [34, 33, 32, 65, 136], [190, 1, 1, 5, 103]):
             assert torch.equal(feed(*widths), expected)
-        made.rollback(0, 0)
+        decoder.rollback(0, 0)
         rows = [tokens[:200], tokens[:1], tokens[:33]]
-        together = made.append([0, 1, 2], rows, [len(row) for row in rows])
+        together = decoder.append([0, 1, 2], rows, [len(row) for row in rows])
         assert torch.equal(together, torch.cat([expected[: len(row)] for row in rows]))
 
 
@@ -247,16 +249,16 @@ def test_logits_of_a_long_text_have_the_same_bits_however_it_is_split(dtype):
 def test_a_drafts_decoder_is_not_padded_and_nearly_equal(dtype):
     exact, draft = batch_invariant(dtype), packed(dtype, is_draft=True)
     tokens = text(3, 7)
-    for made, num_queries in ((exact, 4), (draft, 1)):
-        made.rollback(0, 0)
-        assert made._padding.min_width == (num_queries if compat.HAS_BFLOAT16 else 1)
-    ours, expected = (made.append([0], [tokens], [7]) for made in (draft, exact))
+    for decoder, num_queries in ((exact, 4), (draft, 1)):
+        decoder.rollback(0, 0)
+        assert decoder._padding.min_width == (num_queries if compat.HAS_BFLOAT16 else 1)
+    ours, expected = (decoder.append([0], [tokens], [7]) for decoder in (draft, exact))
     torch.testing.assert_close(ours, expected, rtol=0, atol=0.02 * float(expected.abs().max()))
 
 
 def test_the_memory_of_a_slot_is_that_of_its_keys_and_values():
     heads_width = 2 * WIDTH * 4  # keys and values, float32
-    assert decoder().bytes_per_slot == 3 * (1500 + 24) * heads_width
+    assert new_decoder().bytes_per_slot == 3 * (1500 + 24) * heads_width
 
 
 class TestPlacement:

@@ -23,7 +23,7 @@ VOCABULARY = Vocabulary.of(with_cantonese=True)
 SMALL = {"width": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 3, "mels": 80}
 
 
-def recognizer() -> model.Recognizer:
+def new_recognizer() -> model.Recognizer:
     return model.Recognizer(model.build(VOCABULARY, **SMALL), phonemes=4)
 
 
@@ -42,11 +42,13 @@ def test_a_stopped_training_continues_with_its_lesson():
 
 def test_new_layers_are_the_identity_until_they_are_trained():
     torch.manual_seed(0)
-    made = recognizer()
-    model.make_identities(made.whisper, first=1)
+    recognizer = new_recognizer()
+    model.make_identities(recognizer.whisper, first=1)
     tokens, encoded = torch.tensor([[1, 2, 3]]), torch.randn(1, 10, SMALL["width"])
-    assert torch.allclose(made.decode(tokens, encoded), made.decode(tokens, encoded, depth=1), atol=1e-6)
-    assert len(made.whisper.model.decoder.layers) == 3
+    assert torch.allclose(
+        recognizer.decode(tokens, encoded), recognizer.decode(tokens, encoded, depth=1), atol=1e-6
+    )
+    assert len(recognizer.whisper.model.decoder.layers) == 3
 
 
 def test_only_text_tokens_are_replaced_by_wrong_ones():
@@ -62,16 +64,16 @@ def test_only_text_tokens_are_replaced_by_wrong_ones():
 
 def training(path, begin: float = 0.0, minutes: float = 60) -> tuple:
     """Build model, optimiser and schedule; continue from the file if it exists."""
-    made, schedule = recognizer(), Schedule(minutes, 1.0, begin=begin)
-    optimizer = Optimizer(made)
-    return made, optimizer, schedule, Checkpoint(path, schedule, optimizer, weights=made)
+    recognizer, schedule = new_recognizer(), Schedule(minutes, 1.0, begin=begin)
+    optimizer = Optimizer(recognizer)
+    return recognizer, optimizer, schedule, Checkpoint(path, schedule, optimizer, weights=recognizer)
 
 
-def learn(made: model.Recognizer, optimizer: Optimizer, schedule: Schedule) -> None:
+def learn(recognizer: model.Recognizer, optimizer: Optimizer, schedule: Schedule) -> None:
     """Take one training step on constant data."""
     tokens, encoded = torch.tensor([[1, 2, 3]]), torch.ones(1, 10, SMALL["width"])
-    made.zero_grad(set_to_none=True)
-    model.token_loss(made.decode(tokens, encoded), tokens).backward()
+    recognizer.zero_grad(set_to_none=True)
+    model.token_loss(recognizer.decode(tokens, encoded), tokens).backward()
     optimizer.step(0.01 * schedule.next_rate(Stage.FULL))
 
 
@@ -108,12 +110,12 @@ def test_training_continues_from_an_exported_target_with_a_new_ctc_head(tmp_path
     (tmp_path / "phonemes.json").write_text('{"two": ["t", "u"]}')
     path = tmp_path / "target.state.pt"
     takeover.begin(DEMO, tmp_path, path)
-    made = model.Recognizer(model.build(VOCABULARY, **model.TARGET), phonemes=3)
+    recognizer = model.Recognizer(model.build(VOCABULARY, **model.TARGET), phonemes=3)
     schedule = Schedule(60, 1.0)
-    Checkpoint(path, schedule, Optimizer(made), weights=made)
+    Checkpoint(path, schedule, Optimizer(recognizer), weights=recognizer)
     exported = WhisperForConditionalGeneration.from_pretrained(DEMO / "target", dtype=torch.float32)
     for name, value in exported.state_dict().items():
-        assert torch.equal(made.whisper.state_dict()[name], value), name
+        assert torch.equal(recognizer.whisper.state_dict()[name], value), name
     assert schedule.lesson.stage is Stage.HEAD
 
 

@@ -70,13 +70,13 @@ def test_both_integer_kernels_agree(monkeypatch, is_packed):
     seed=st.integers(0, 99),
 )
 def test_a_row_does_not_depend_on_other_rows(shape, num_rows, scales, seed):
-    made = int8_layer(shape)
+    int8 = int8_layer(shape)
     hidden = rows(num_rows, shape[1], seed)
     for i in range(num_rows):
         hidden[i] *= scales[i % len(scales)]
     with torch.inference_mode():
-        together = made(hidden)
-        assert all(torch.equal(made(hidden[i : i + 1])[0], together[i]) for i in range(num_rows))
+        together = int8(hidden)
+        assert all(torch.equal(int8(hidden[i : i + 1])[0], together[i]) for i in range(num_rows))
 
 
 @pytest.mark.skipif(not compat.HAS_BFLOAT16, reason="oneDNN has no bfloat16 here")
@@ -96,11 +96,11 @@ def test_a_packed_row_has_the_same_bits_in_any_batch(shape, dtype):
 @needs_vnni
 def test_the_digest_of_packed_layers_depends_on_their_weights(monkeypatch):
     monkeypatch.setattr(linear, "MIN_PACKED_WEIGHTS", 0)
-    made = layer(LARGE)
-    one, same = Int8Linear(made).state_dict(), Int8Linear(made).state_dict()
+    plain = layer(LARGE)
+    one, same = Int8Linear(plain).state_dict(), Int8Linear(plain).state_dict()
     assert all(torch.equal(one[name], same[name]) for name in one)
-    made.weight[3, 5] += made.weight.abs().max() / 2
-    other = Int8Linear(made).state_dict()
+    plain.weight[3, 5] += plain.weight.abs().max() / 2
+    other = Int8Linear(plain).state_dict()
     assert not torch.equal(one["digest"], other["digest"])
 
 

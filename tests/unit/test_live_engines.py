@@ -37,7 +37,7 @@ def schedule(spans: list[tuple[float, float]], length_s: float, piece_s: float =
     while at_s < length_s:
         to_s = min(length_s, round(at_s + piece_s, 6))
         pcm = bytes(audio[round(at_s * SAMPLE_RATE) * 2 : round(to_s * SAMPLE_RATE) * 2])
-        pieces.append((pcm, [made for known_s, made in marks if at_s < known_s <= to_s]))
+        pieces.append((pcm, [voice_mark for known_s, voice_mark in marks if at_s < known_s <= to_s]))
         at_s = to_s
     return pieces
 
@@ -284,7 +284,7 @@ def test_a_lost_session_resumes_without_a_lost_or_repeated_word(breaks, late_s, 
 
 def rest_of_talk(start_sample: int, late_s: float) -> Schedule:
     """Return the rest of the talk; speech that has begun is detected later."""
-    known = [made.sample for _, marks in TALK for made in marks]
+    known = [voice_mark.sample for _, marks in TALK for voice_mark in marks]
     is_open = any(begin < start_sample < end for begin, end in zip(known[::3], known[2::3], strict=True))
     detected = VoiceMark(BEGIN, start_sample + round(late_s * SAMPLE_RATE))
     pieces: Schedule = []
@@ -292,7 +292,11 @@ def rest_of_talk(start_sample: int, late_s: float) -> Schedule:
     for pcm, marks in TALK:
         end = at + len(pcm) // 2
         if end > start_sample:
-            kept = [made for made in marks if made.sample >= start_sample + (made.event is not BEGIN)]
+            kept = [
+                voice_mark
+                for voice_mark in marks
+                if voice_mark.sample >= start_sample + (voice_mark.event is not BEGIN)
+            ]
             if is_open and end >= detected.sample:
                 kept, is_open = [detected, *kept], False
             pieces.append((pcm[max(0, start_sample - at) * 2 :], kept))
