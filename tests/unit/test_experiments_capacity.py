@@ -1,4 +1,4 @@
-"""How lag is told, ladders are climbed and gains predicted; and a real target with two clients."""
+"""Lags, ladders and predicted gains; and a real target with two clients."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def commit(id_: int, base: int, *tokens: int, verified: int = 0, final: bool = F
 
 
 def played(log: SessionLog) -> SessionLog:
-    """Have both windows answered: 0.6 s and 1.5 s after their audio was complete."""
+    """Add the events of both windows: 0.6 s and 1.5 s after their audio was complete."""
     for at_s, event in (
         (130.2, opened(1, 0)),
         (130.4, commit(1, 0, 5, 6, verified=3)),
@@ -58,14 +58,14 @@ def played(log: SessionLog) -> SessionLog:
     return log
 
 
-def test_a_window_is_due_when_all_it_needs_was_spoken_or_all_there_is():
+def test_a_window_is_due_when_its_audio_is_complete():
     log = session_log()
     # 30 s and 40 samples of context, in pieces of 0.25 s; the second one has the end of the recording.
     assert [log.due_s(0), log.due_s(1)] == [130.25, 140.0]
     assert session_log(start_s=None).due_s(0) == float("inf")
 
 
-def test_lags_run_to_the_last_token_and_an_open_window_counts_as_long_as_it_has_taken():
+def test_lags_end_at_the_last_token_or_now_for_an_open_window():
     log = played(session_log())
     assert log.lags_s(100, 200, 200) == pytest.approx([0.6, 1.5])
     assert log.lags_s(131, 200, 200) == pytest.approx([1.5])  # the first was due before
@@ -88,7 +88,7 @@ def test_a_text_that_differs_is_named():
     assert log.differences[1:] == ["a: 1 windows instead of 2"]
 
 
-def test_a_tally_counts_what_fell_into_its_period():
+def test_a_tally_counts_its_period_only():
     outcome = tally(LOAD, [played(session_log()), played(session_log())], 130.45, 142, 142)
     assert (outcome.num_tokens, outcome.num_passes, outcome.num_verifying) == (6, 4, 2)
     assert (outcome.num_verified, outcome.num_accepted, outcome.held) == (4, 2, 2 * (5 + 3))
@@ -99,7 +99,7 @@ def test_a_tally_counts_what_fell_into_its_period():
     assert outcome.lags_s == pytest.approx((1.5, 1.5))  # the others were due before the period
 
 
-def test_recalled_candidates_are_not_the_drafts():
+def test_reused_candidates_are_not_counted_as_the_drafts():
     log = session_log()
     log.add(1, opened(1, 0))
     log.add(2, commit(1, 0, 5, 6, verified=1, num_reused=1))
@@ -113,7 +113,7 @@ def test_parts_of_a_load_are_summed():
     assert (both.usage, both.resident_mb, both.load) == (Usage(num_forwards=4, cpu_s=2.0), 20, LOAD)
 
 
-def test_a_quantile_of_few_lags_is_one_that_was_seen():
+def test_a_quantile_of_few_lags_is_a_measured_one():
     outcome = Outcome(LOAD, lags_s=(0.1, 0.2, 4.0))
     assert [outcome.lag_s(q) for q in (0.5, 0.95, 1.0)] == [0.2, 4.0, 4.0]
     assert Outcome(LOAD).lag_s(0.95) == 0
@@ -123,7 +123,7 @@ def level(num_sessions: int, *lags_s: float, failures: tuple[str, ...] = ()) -> 
     return Outcome(replace(LOAD, num_sessions=num_sessions), lags_s=lags_s, failures=failures)
 
 
-def test_a_ladder_ends_where_answers_clearly_come_too_late():
+def test_a_ladder_ends_at_hopeless_lags():
     ladder = Ladder(Arm.FULL, max_lag_s=1.0)
     for outcome in (level(1, 0.3), level(2, 1.0), level(4, 1.2)):
         ladder.climb(outcome)
@@ -135,7 +135,7 @@ def test_a_ladder_ends_where_answers_clearly_come_too_late():
     assert ladder.stopped == "5.1 s late at 16"
 
 
-def test_a_session_that_failed_and_a_level_without_answers_are_not_held():
+def test_levels_with_failures_or_without_answers_do_not_hold():
     ladder = Ladder(Arm.FULL, max_lag_s=1.0)
     assert not ladder.holds(level(1))
     ladder.climb(level(1, 0.3, failures=("client 0: full",)))
@@ -151,7 +151,7 @@ def test_memory_of_a_session_is_the_slope_over_all_levels():
 TIMES = {(2, 1): 4.0, (3, 1): 5.0, (2, 4): 6.0, (3, 4): 7.0, (2, 5): 8.0, (3, 5): 9.0}
 
 
-def test_a_pass_between_measured_sizes_counts_linearly():
+def test_times_between_measured_sizes_are_interpolated():
     assert sizes_around(2.5, 4.5) == [(2, 4), (2, 5), (3, 4), (3, 5)]
     assert sizes_around(0.4, 1) == [(1, 1)]
     assert pass_s(TIMES, 2, 4) == 6.0
@@ -159,7 +159,7 @@ def test_a_pass_between_measured_sizes_counts_linearly():
     assert pass_s(TIMES, 2.25, 1) == 4.25
 
 
-def test_gains_are_predicted_by_yield_and_pass_times_and_halved_by_what_is_fixed():
+def test_gains_follow_from_yield_forward_times_and_fixed_share():
     assert predicted_gain(TIMES, (2, 2), num_yielded=3, width=3) == 3 * 4 / 6
     assert predicted_gain(TIMES, (3, 2), num_yielded=3, width=3) == pytest.approx(3 * (5 / 3) / (6 / 2))
     assert amdahl(2.0, 0.0) == 2.0
@@ -171,7 +171,7 @@ def files(arm: Arm, num_tokens: int, **more) -> Outcome:
     return Outcome(replace(LOAD, clients=Clients.FILES, arm=arm), num_tokens=num_tokens, **more)
 
 
-def test_a_gain_is_taken_round_by_round_and_held_against_its_bars():
+def test_a_gain_compares_rounds_and_has_bars():
     usage = Usage(num_forwards=50, num_rows=100, forward_s=5, encode_s=2, cpu_s=8)
     rounds = {
         (Arm.TARGET_ONLY, 2): [files(Arm.TARGET_ONLY, 100, usage=usage)] * 2,
@@ -189,7 +189,7 @@ def test_a_gain_is_taken_round_by_round_and_held_against_its_bars():
     assert all("limited" in bar.shown for bar in bars([replace(gain, generator_share=0.9)]))
 
 
-def test_counters_are_read_by_whoever_maps_them(tmp_path):
+def test_counters_are_shared_by_mapping_the_file(tmp_path):
     meter, reader = Meter.at(tmp_path / "meter"), Meter.at(tmp_path / "meter")
     meter.own()
     before = reader.read()
@@ -205,7 +205,7 @@ def test_counters_are_read_by_whoever_maps_them(tmp_path):
     assert Usage().batch_size == Usage().encode_share == 0
 
 
-def test_shapes_that_are_not_known_and_texts_that_are_not_promised_are_refused(tmp_path):
+def test_unknown_shapes_and_demo_dtypes_are_refused(tmp_path):
     with pytest.raises(InvalidRequest, match="Unknown shape 'huge'"):
         Measured("huge", "float32", tmp_path)
     with pytest.raises(InvalidRequest, match="runs in float32 only"):

@@ -27,7 +27,7 @@ MIXED = Mixed(20, 3, 3, {"old": 9, "new": 11}, ())
 WRONG = ("text of no target",)
 
 
-def test_good_figures_hold_every_bar():
+def test_good_figures_pass_every_bar():
     found = [*hung.bars(HUNG), *spread.bars(SPREAD), *mixtures.bars(TOGETHER)]
     found += [*opening.bars(OPENED), *herd.bars(HERDED), *mixed.bars(MIXED)]
     assert all(bar.holds for bar in found)
@@ -55,11 +55,11 @@ def test_good_figures_hold_every_bar():
         mixed.bars(replace(MIXED, weights={"old": 20})),
     ],
 )
-def test_each_promise_that_is_broken_breaks_one_bar(bars):
+def test_each_broken_promise_fails_one_bar(bars):
     assert sum(not bar.holds for bar in bars) == 1
 
 
-def test_only_sessions_without_a_slot_are_expected_to_fail():
+def test_only_sessions_without_a_slot_may_fail():
     whole, other = Outcome(Weights.OLD, "", 0.0, 1.0), Outcome(None, "", 0.0, 1.0)
     full = Outcome(None, "ServerFull: all slots are taken", 0.0, 1.0)
     lost = Outcome(None, "TargetUnavailable: lost", 0.0, 1.0)

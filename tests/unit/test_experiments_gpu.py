@@ -45,7 +45,7 @@ def test_the_whole_script_on_narrow_shapes(tmp_path, capsys):
     assert "a CPU, narrow shapes" in shown
 
 
-def test_a_shape_that_there_is_not(capsys):
+def test_an_unknown_shape_is_refused(capsys):
     with pytest.raises(SystemExit, match="Unknown shape 'large-v9': choose from large-v3, turbo"):
         gpu(shape=["large-v9"], device="cpu", part=[Part.PASSES])
 
@@ -83,7 +83,7 @@ def test_a_floor_counts_what_is_read():
 
 
 @pytest.mark.parametrize("acceptance", [0.0, 0.7, 1.0])
-def test_a_draft_is_right_as_often_as_is_asked_for(acceptance):
+def test_a_draft_has_the_requested_acceptance(acceptance):
     vocabulary = Weights("tiny", CPU).checkpoint("float32").vocabulary
     texts = Texts(num_recordings=2, num_tokens=400, acceptance=acceptance, seed=3)
     trace = texts.trace(vocabulary)
@@ -144,7 +144,7 @@ def test_bars():
     assert gains([carried(Mode.TARGET_ONLY, 100), carried(Mode.FULL, 90, sessions=1)]) == {}
 
 
-def test_what_is_missing_is_replaced_while_ours_is_imported(tmp_path, monkeypatch):
+def test_missing_packages_are_replaced_only_during_import(tmp_path, monkeypatch):
     (tmp_path / "needs_it.py").write_text(
         "import not_there\nfrom not_there.v1 import part\nnames = not_there.Error, part.Servicer\n"
     )

@@ -17,7 +17,7 @@ def test_what_is_allocated_is_counted():
     assert heap_bytes() - before >= len(block) - 1024 * 1024
 
 
-def test_a_library_that_does_not_count_is_named_with_what_is_needed():
+def test_a_library_without_mallinfo2_is_refused():
     with pytest.raises(UnsupportedOption, match=r"mallinfo2 of glibc 2\.33 or later") as refused:
         heap_bytes(SimpleNamespace())
     assert "\n" not in str(refused.value)

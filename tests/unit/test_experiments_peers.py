@@ -22,7 +22,7 @@ def arm(system, precision=FLOAT32, *, part=Part.DEMO, timestamps=False):
     return Arm(part, system, precision, timestamps)
 
 
-def test_what_is_not_installed_is_missing_with_its_reason(monkeypatch):
+def test_missing_packages_are_reported_with_a_reason(monkeypatch):
     monkeypatch.setattr("experiments.peers.arms.find_spec", lambda name: None if name == "numba" else sys)
     arms, missing = all_arms(list(Part))
     openai = arm(System.OPENAI_WHISPER, part=Part.SHAPE, timestamps=True)
@@ -46,7 +46,7 @@ def test_a_quick_run_can_still_judge_the_claims_in_float32():
 
 
 @pytest.mark.parametrize("num_tokens", [1, 3, 4, 5, 90, 224])
-def test_ctranslate2_writes_as_many_tokens_as_were_meant(num_tokens):
+def test_ctranslate2_writes_the_requested_number_of_tokens(num_tokens):
     length = NUM_PROMPT + max_new_tokens(num_tokens)  # as faster-whisper passes it on
     assert min(length // 2, length - NUM_PROMPT) == num_tokens
     assert length <= 448
@@ -62,7 +62,7 @@ def test_weights_have_openais_names():
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_openais_model_computes_the_same_from_them():
+def test_openais_model_computes_the_same_from_our_weights():
     pytest.importorskip("numba")
     whisper = pytest.importorskip("whisper.model")
     model, _ = build_model(Shape(d_model=32, ffn_factor=4))
@@ -78,7 +78,7 @@ def decoding(recording, start_frame, prompt, tokens):
     return Decoding(recording, start_frame, "", prompt, 0.0, tokens, (), ())
 
 
-def test_peers_are_given_the_windows_that_the_target_opened():
+def test_peers_get_the_windows_that_the_target_opened():
     pcm = bytes(i // 32_000 for i in range(40 * 32_000))  # each second has a value of its own
     trace = Trace(
         *("", "", "", "", "", ""),
@@ -99,7 +99,7 @@ def taken(number, of, wall_s, tokens=((1, 2),), num_committed=10):
     return Taken(number, of, Run(wall_s, tokens, statistics))
 
 
-def test_all_arms_divide_by_the_tokens_of_our_target_in_float32():
+def test_times_per_token_use_our_float32_targets_tokens():
     rounds = [
         taken(0, arm(System.TARGET_ONLY), 1.0),
         taken(0, arm(System.TARGET_ONLY, INT8), 1.0, num_committed=20),
@@ -112,7 +112,7 @@ def test_all_arms_divide_by_the_tokens_of_our_target_in_float32():
 
 
 @pytest.mark.parametrize(("ours_s", "holds"), [(0.6, True), (0.7, False)])
-def test_a_claim_holds_by_the_upper_end_and_stays_open_without_its_peer(ours_s, holds):
+def test_a_claim_uses_the_intervals_upper_end_and_needs_its_peer(ours_s, holds):
     ours, assisted = CLAIMS[0].ours, CLAIMS[0].theirs
     rounds = [
         taken(number, of, slowdown * wall_s)
@@ -125,7 +125,7 @@ def test_a_claim_holds_by_the_upper_end_and_stays_open_without_its_peer(ours_s, 
     assert all(line.endswith("not measured") for line in open_claims)
 
 
-def test_only_float32_must_write_its_targets_text():
+def test_only_float32_must_equal_the_targets_text():
     other = ((1, 3),)
     rounds = [
         taken(0, arm(System.TARGET_ONLY), 1.0),

@@ -11,7 +11,7 @@ from experiments.common.servers.processes import CAN_PIN, available_cores, on_co
 
 
 @pytest.mark.skipif(not CAN_PIN, reason="this system does not pin processes")
-def test_pinning_ends_with_its_block_whatever_happens():
+def test_pinning_ends_with_its_block():
     before = os.sched_getaffinity(0)
     with pytest.raises(ZeroDivisionError), on_cores([available_cores()[-1]]):
         assert os.sched_getaffinity(0) == {available_cores()[-1]}
@@ -19,7 +19,7 @@ def test_pinning_ends_with_its_block_whatever_happens():
     assert os.sched_getaffinity(0) == before
 
 
-def test_samples_come_shortest_first_and_long_ones_know_their_loudest_moment(tmp_path):
+def test_samples_are_sorted_and_long_ones_have_a_log_mel_maximum(tmp_path):
     for name, seconds in (("long", 31), ("short", 1)):
         noise = np.random.default_rng(0).normal(0, 0.1, 16_000 * seconds)
         soundfile.write(tmp_path / f"{name}.wav", noise, 16_000)

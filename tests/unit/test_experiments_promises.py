@@ -77,7 +77,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_good_figures_hold_every_bar(name):
+def test_good_figures_pass_every_bar(name):
     assert all(bar.holds for bar in GOOD[name])
 
 
@@ -117,7 +117,7 @@ def test_good_figures_hold_every_bar(name):
         far_targets.bars(replace(FAR, wrong=("failed",))),
     ],
 )
-def test_each_promise_that_is_broken_breaks_one_bar(bars):
+def test_each_broken_promise_fails_one_bar(bars):
     assert sum(not bar.holds for bar in bars) == 1
 
 
@@ -133,24 +133,24 @@ def test_each_promise_that_is_broken_breaks_one_bar(bars):
         ((60.0, 5_000.0, 60.0, 4.0, 5.0), True),
     ],
 )
-def test_a_message_is_sent_until_rounds_below_the_bar_are_well_in_the_majority(delays_ms, is_decided):
+def test_a_message_is_repeated_until_rounds_below_the_bar_lead(delays_ms, is_decided):
     assert messages.is_decided(delays_ms, 2, 5) is is_decided
 
 
-def test_messages_are_frames_that_a_gateway_reads():
+def test_messages_are_valid_websocket_frames():
     server = ServerProtocol(state=State.OPEN, max_size=None)
     for size in (0, 125, 126, 70_000):
         server.receive_data(messages.frame(messages.TEXT, b"x" * size))
     assert [len(frame.data) for frame in server.events_received()] == [0, 125, 126, 70_000]
 
 
-def test_messages_of_every_shape_come_in_all_sizes():
+def test_every_message_shape_has_all_sizes():
     found = list(messages.messages(messages.SIZES[:2]))
     assert len({(message.shape, len(message.content)) for message in found}) == len(found)
     assert all(sum(one.shape == message.shape for one in found) == 2 for message in found)
 
 
-def test_quick_measures_side_by_side_only_what_has_time():
+def test_quick_measures_only_promises_with_wide_bars_in_parallel():
     wanted = [Promise.FAR, Promise.FLOOD, Promise.STOPS, Promise.BOMBS]
     alone = [[promise] for promise in wanted]
     assert program.in_groups(wanted, quick=False) == [[], *alone]
@@ -178,17 +178,17 @@ def test_every_promise_is_measured(quick, tmp_path):
     assert set(all_measures(tmp_path, 0, quick=quick)) == set(Promise)
 
 
-def test_what_conditions_figures_hold_under_is_told():
+def test_json_has_the_conditions_of_the_figures():
     assert "ended after 60 s" in str(slow_reader.bars(BESIDE, 0)[0])
     assert "takes 3600 s of audio" in str(bombs.bars([BOMB])[0])
 
 
-def test_a_promise_that_cannot_be_measured_costs_no_other_its_figures(tmp_path, monkeypatch):
+def test_a_failed_measurement_keeps_the_others_figures(tmp_path, monkeypatch):
     async def measured():
         return flood.bars(FLOODED), {"num_other": 0}, []
 
     async def failing():
-        raise TimeoutError("nobody answered")
+        raise TimeoutError("no server answered")
 
     measures = {Promise.STOPS: failing, Promise.FLOOD: measured}
     monkeypatch.setattr(program, "all_measures", lambda *_, **__: measures)
@@ -198,11 +198,11 @@ def test_a_promise_that_cannot_be_measured_costs_no_other_its_figures(tmp_path, 
     assert ended.value.code == 1
     figures = json.loads(file.read_text())
     assert figures["flood"] == {"num_other": 0}
-    assert figures["wrong"] == ["stops: TimeoutError: nobody answered"]
+    assert figures["wrong"] == ["stops: TimeoutError: no server answered"]
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the kernel keeps no count")
-def test_memory_that_was_held_for_a_moment_is_seen():
+def test_a_short_peak_of_memory_is_measured():
     """In a process of its own: this one's height also falls, as other tests' models are collected."""
     holds = f"print(); input(); held = bytearray(b'1') * {128 * MIB}; del held; print(); input()"
     command = [sys.executable, "-c", holds]
@@ -218,7 +218,7 @@ def test_memory_that_was_held_for_a_moment_is_seen():
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not list processes")
-def test_processes_that_a_server_leaves_behind_are_seen():
+def test_orphaned_processes_are_found():
     """A child that outlives its parent, and is adopted, still belongs to its session."""
     parent = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'input()']).pid)"
     with subprocess.Popen(

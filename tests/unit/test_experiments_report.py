@@ -17,12 +17,12 @@ def test_a_bar_is_one_line_with_its_verdict(value, verdict):
     assert out.getvalue() == f"full over transformers: {value:.2f} [0.40, 0.60], bar < 1: {verdict}\n"
 
 
-def test_one_short_bar_spoils_all():
+def test_one_failed_bar_fails_all():
     bars = [Bar("a", 0.1, 1.0, "0.1"), Bar("b", 2.0, 1.0, "2.0"), Bar("c", 0.1, 1.0, "0.1")]
     assert not print_bars(bars, Console(file=io.StringIO()))
 
 
-def test_json_tells_machine_versions_models_and_command(tmp_path):
+def test_json_has_machine_versions_models_and_command(tmp_path):
     path = tmp_path / "figures.json"
     write_json(path, models={"target": {"name": "tiny"}}, figures={"seconds": [1.5]})
     content = json.loads(path.read_text())

@@ -33,7 +33,7 @@ def test_weights_are_as_many_as_transformers_has(name):
 
 
 @pytest.mark.parametrize("cross_cache", [None, "int8"])
-def test_a_slot_takes_what_the_model_says(cross_cache):
+def test_memory_of_a_slot_matches_the_model(cross_cache):
     shape = Shape()
     model = WhisperModel(build_checkpoint(shape)[1], 2, has_static_shapes=True, cross_cache_dtype=cross_cache)
     assert slot_bytes(shape, "float32", cross_cache) == model.bytes_per_slot
@@ -43,7 +43,7 @@ def test_large_v3_takes_320_mb_a_session():
     assert slot_bytes(PUBLISHED["large-v3"], "float16") / 1e6 == pytest.approx(320, rel=0.01)
 
 
-def test_what_fits_fits_and_one_more_does_not():
+def test_the_largest_number_of_sessions_that_fit():
     shape, reserved = PUBLISHED["large-v3"], 3 * GIB
     held = num_sessions(80 * GIB, shape, "float16", reserved_bytes=reserved)
     taken = [

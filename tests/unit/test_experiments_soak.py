@@ -1,4 +1,4 @@
-"""How growth and what is left behind are told, and what fails the run."""
+"""Growth and leaks, and what fails the run."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def soaked(growth_per_session: float = 0.5, errors: tuple[str, ...] = (), **last
 
 
 @pytest.mark.parametrize("growth", [0.0, 1.0, 8.0])
-def test_growth_is_that_of_all_samples(growth):
+def test_growth_is_fitted_to_all_samples(growth):
     assert growth_kib(samples(growth)) == pytest.approx(growth, abs=0.1)
 
 
-def test_what_is_left_is_named():
+def test_leaks_are_named():
     first, *_, last = samples(0.0, files=21, tasks=8)
     assert leaked(first, last) == {"files": 1}
     assert leaked(first, first) == {}
@@ -44,7 +44,7 @@ def test_what_is_left_is_named():
     assert leaked(first, replace(first, threads=first.threads + 3)) == {"threads": 3}
 
 
-def test_a_calm_run_holds_every_bar():
+def test_a_calm_run_passes_every_bar():
     assert all(bar.holds for bar in bars(soaked(), soaked(8.0), [CALM]))
 
 
@@ -55,48 +55,48 @@ def test_a_calm_run_holds_every_bar():
         (soaked(errors=("one failed",)), soaked(8.0), [CALM]),
         (soaked(files=21), soaked(8.0), [CALM]),
         (soaked(taken_slots=1), soaked(8.0), [CALM]),
-        (soaked(), soaked(1.0), [CALM]),  # nobody would notice a leak
+        (soaked(), soaked(1.0), [CALM]),  # a leak would not be detected
         (soaked(), soaked(8.0), [CALM, Stream(("lost",), 0, 0.3, 1.0)]),
         (soaked(), soaked(8.0), [Stream((), 1, 0.3, 1.0)]),
         (soaked(), soaked(8.0), [Stream((), 0, 9.0, 1.0)]),
     ],
 )
-def test_each_fault_breaks_one_bar(spoilt):
+def test_each_fault_fails_one_bar(spoilt):
     assert sum(not bar.holds for bar in bars(*spoilt)) == 1
 
 
 @pytest.mark.parametrize("counted", ["files", "tasks", "taken_slots", "sessions"])
-def test_what_is_left_early_is_left_all_the_same(counted):
+def test_early_leaks_count_too(counted):
     first, *others = samples(0.5)
     early = [first, *(replace(sample, **{counted: getattr(sample, counted) + 1}) for sample in others)]
     left = {"target": early}
     assert sum(not bar.holds for bar in bars(Soaked(Tally(), left), soaked(8.0), [CALM])) == 1
 
 
-def test_pools_of_threads_may_fill():
+def test_thread_pools_may_grow_to_their_size():
     first, *others = samples(0.5)
     filled = {"target": [first, *(replace(sample, threads=sample.threads + 3) for sample in others)]}
     assert all(bar.holds for bar in bars(Soaked(Tally(), filled), soaked(8.0), [CALM]))
 
 
-def test_a_leak_has_to_be_noticed_in_every_server():
+def test_a_leak_must_be_detected_in_every_server():
     leaky = Soaked(Tally(), {"target": samples(8.0), "gateway": samples(1.0)})
     (missed,) = (bar for bar in bars(soaked(), leaky, [CALM]) if not bar.holds)
     assert "gateway" in missed.name
 
 
-def test_growth_is_by_the_sessions_that_a_server_had():
+def test_growth_is_per_session_of_the_server():
     tally = Tally(Counter({Kind.WHOLE: 4, Kind.CANCELLED: 2, Kind.GATEWAY: 2, Kind.CANCELLED_GATEWAY: 1}))
     assert (tally.num_at("target"), tally.num_at("draft server"), tally.num_at(GATEWAY)) == (9, 9, 3)
 
 
-def test_three_sessions_in_ten_are_left():
+def test_three_of_ten_sessions_leave_early():
     whole = {Kind.WHOLE, Kind.LIVE, Kind.GATEWAY}
     assert sum(WEIGHTS.values()) == pytest.approx(1)
     assert sum(weight for kind, weight in WEIGHTS.items() if kind not in whole) == pytest.approx(0.3)
 
 
-def test_what_is_spoken_ends_before_the_audio():
+def test_speech_ends_before_the_audio():
     found = spans(300.0)
     assert len(found) == 37 and found[-1][1] < 300.0
     assert all(end_s < begin_s for (_, end_s), (begin_s, _) in pairwise(found))

@@ -11,7 +11,7 @@ def test_spread_is_median_and_quartiles():
     assert f"{found:.1f}" == "3.0 (2.0-4.0)"
 
 
-def test_ratio_of_paired_rounds_ignores_what_slowed_a_whole_round():
+def test_ratio_of_paired_rounds_ignores_slow_rounds():
     slowdown = [1.0, 1.0, 5.0, 1.1, 9.0, 1.0, 2.0]
     ratio = ratio_of_medians([2 * x for x in slowdown], [4 * x for x in slowdown], seed=0)
     assert (ratio.value, ratio.low, ratio.high) == pytest.approx((0.5, 0.5, 0.5))

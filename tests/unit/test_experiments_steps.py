@@ -1,4 +1,4 @@
-"""What the program that times passes makes of narrow models, and of given figures."""
+"""The timing program on narrow models and with given figures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_more_work_has_a_higher_floor():
     assert floor_s(config, "int8", MACHINE, **sizes[0]) < floors[0]
 
 
-def test_bars_are_held_by_the_worse_end():
+def test_bars_use_the_worse_end_of_the_interval():
     def row(shape, name, rows, width, seconds, floor_s=0.1):
         return steps.Row(shape, name, rows, width, floor_s, list(seconds))
 
