@@ -1,6 +1,7 @@
-"""The locator of targets: one address at which draft servers find a target with room.
+"""The locator of targets.
 
-It returns the target's own address; the session is opened there.
+It is one address at which draft servers find a target with room. It returns the target's own
+address; the session is opened there.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""gRPC on both ends: servers, channels, encryption, tokens, limits and the status table."""
+"""gRPC of both ends: servers, channels, encryption, tokens, limits, statuses."""

@@ -25,7 +25,9 @@ caller: ContextVar[str] = ContextVar("caller", default=ANONYMOUS)
 
 
 class Access(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no type hints
-    """Refuses calls without a valid token, also of methods that do not exist; health needs none.
+    """An interceptor that refuses calls without a valid token.
+
+    Calls of methods that do not exist need one too. Health needs none.
 
     Parameters
     ----------

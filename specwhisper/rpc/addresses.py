@@ -1,4 +1,4 @@
-"""Network addresses: read, write and check ``HOST:PORT``; which hosts only this machine can reach."""
+"""Network addresses: read, write and check ``HOST:PORT``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def join_address(host: str, port: int) -> str:
 
 
 def cannot_listen(host: str, port: int, error: OSError | None = None) -> InvalidRequest:
-    """Return why listening failed: :class:`PortTaken`, or an error that waiting does not solve.
+    """Return the error of a server that could not listen.
+
+    It is :class:`PortTaken`, or an error that waiting does not solve.
 
     Parameters
     ----------
@@ -69,14 +71,20 @@ def is_address(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the host; of names, that is ``localhost`` only."""
+    """Return whether only this machine can reach the host.
+
+    Of names, that is ``localhost`` only.
+    """
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def check_bind(
     host: str, *, insecure: bool, tls: ServerTls | None = None, tokens: Tokens | None = None
 ) -> None:
-    """Raise :class:`UnsafeBind` if other machines could reach a server without encryption or tokens."""
+    """Raise :class:`UnsafeBind` if a server would be open to other machines.
+
+    A server that is not on loopback needs encryption, and tokens or client certificates.
+    """
     authenticates = tokens is not None or (tls is not None and tls.client_roots is not None)
     if insecure or is_loopback(host) or (tls is not None and authenticates):
         return

@@ -1,4 +1,7 @@
-"""Serve every call within its limits: count it, admit it, read its request, map its errors to statuses."""
+"""An interceptor that serves every call within its limits.
+
+It counts the call, admits it, reads its request and maps its errors to statuses.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +42,10 @@ Admit = Callable[[], AbstractContextManager[object]]
 
 
 def admitted_by(admit: Callable[[Any], AbstractContextManager[object]]) -> Callable[[Method], Method]:
-    """Mark a servicer's method whose one request is large, so that only an admitted call is read.
+    """Mark a servicer's method as one whose request is large.
 
-    ``admit(servicer)`` is entered before the request is read and exited when the call ends. It raises
-    :class:`ServerFull` to refuse the call.
+    Only an admitted call is read. ``admit(servicer)`` is entered before the request is read and exited when
+    the call ends. It raises :class:`ServerFull` to refuse the call.
     """
 
     def mark(method: Method) -> Method:
@@ -125,7 +128,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler | None:
-        """Return the handler of a method, with everything that a call passes through before it.
+        """Return a method's handler, within the limits of its calls.
 
         The handler streams both ways, whatever the method: the bytes on the wire are the same. So our own
         code reads a single request and writes a single response, within the limits of the call. gRPC itself

@@ -74,7 +74,10 @@ def client_credentials(
     *,
     variable: str,
 ) -> Credentials:
-    """Return a caller's credentials; without a file, the environment's ``variable`` may hold its token."""
+    """Return a caller's credentials.
+
+    Without a file, the environment's ``variable`` may hold its token.
+    """
     if not use_ssl and (root_cert or client_cert or client_key or server_name):
         raise InvalidRequest("A certificate is given, but no encryption: ask for it.")
     tls = ClientTls(root_cert, client_cert, client_key, server_name) if use_ssl else None
@@ -149,7 +152,7 @@ def open_channel(
 
 
 def with_true_status(call: Call) -> Call:
-    """Return a streaming call that ends with the server's status, also after a failed write.
+    """Return a streaming call that always ends with the server's status.
 
     When a server ends a stream, the client's next write fails, and grpc.aio then reports INTERNAL instead of
     the status that the server sent, even OK (https://github.com/grpc/grpc/issues/36066). A target ends its

@@ -31,9 +31,9 @@ class _CoreCall:
 
 
 def filter_internal_errors(call: Any, is_reported: Callable[[str], bool]) -> None:
-    """Ignore the internal errors of a client's streaming call unless ``is_reported(details)``.
+    """Ignore the internal errors of a streaming call that are not to be reported.
 
-    A call of another kind stays as it is.
+    ``is_reported(details)`` decides for each error. A call of another kind stays as it is.
     """
     if (core := getattr(call, "_cython_call", None)) is not None:
         call._cython_call = _CoreCall(core, is_reported)

@@ -1,8 +1,9 @@
-"""End a call from outside its handler: at a time limit, or because its caller does not read.
+"""Eviction: the end of a call from outside its handler.
 
-A grpc.aio server cannot cancel a call, and a write to a caller that does not read never returns once flow
-control is exhausted. So another task sends the status, which arrives after the messages that are still
-unread, and the handler is cancelled, which frees the session and its slot.
+The reason is a time limit, or a caller that does not read. A grpc.aio server cannot cancel a call, and a
+write to a caller that does not read never returns once flow control is exhausted. So another task sends the
+status, which arrives after the messages that are still unread, and the handler is cancelled, which frees the
+session and its slot.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ class Evictor:
 
     @contextmanager
     def write_limit(self) -> Iterator[None]:
-        """Evict the call if the body, which sends a response, takes longer than a write may."""
+        """Evict the call if the body takes longer than a write may.
+
+        The body sends one response.
+        """
         message = f"No response was read for {self._max_write_s:g} s: the call has ended."
         with self._evict_after(self._max_write_s, SlowReader(message)):
             yield

@@ -15,7 +15,7 @@ MAX_DELAY_S = 1.0
 
 
 class Failover:
-    """Delays the attempts of one session to continue, and limits how long it tries without progress.
+    """Delays and time limit of one session's attempts to continue.
 
     Call :meth:`wait` with the error that ended an attempt, then try again. Call :meth:`progressed` when the
     session got further: the next loss then has the whole time limit and the shortest delay.
@@ -46,7 +46,10 @@ class Failover:
         self._connected_s: float | None = None
 
     def connected(self) -> None:
-        """Note that a server has taken the session: the limit does not count time until the next loss."""
+        """Note that a server has taken the session.
+
+        The limit does not count time until the next loss.
+        """
         self._connected_s = self._clock()
 
     def lost(self) -> None:
@@ -58,7 +61,7 @@ class Failover:
     async def wait(
         self, error: SpecWhisperError, *, is_elsewhere: bool = False, is_limited: bool = True
     ) -> None:
-        """Wait for the next attempt; raise ``error`` if that would be after the time limit.
+        """Wait for the next attempt; raise ``error`` if it would be too late.
 
         Parameters
         ----------

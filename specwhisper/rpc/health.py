@@ -1,4 +1,7 @@
-"""gRPC's health service: reports whether a server, and its engine if it has one, serves."""
+"""gRPC's health service.
+
+It reports whether a server, and its engine if it has one, serves.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,10 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc]  # grpc has no ty
             await self.set(name, status.SERVING if is_serving else status.NOT_SERVING)
 
     async def follow(self, check: CheckHealth) -> None:
-        """Report the result of ``check`` until cancelled; a check that takes too long has failed."""
+        """Report the result of ``check`` until cancelled.
+
+        A check that takes too long has failed.
+        """
         is_well = True
         while True:
             await asyncio.sleep(CHECK_EVERY_S)

@@ -1,7 +1,8 @@
-"""Leases: the short-lived right of one caller to open a session at one target, signed by that target.
+"""Leases: the right of one caller to open a session at one target.
 
-Addresses are passed on, cached and reused: a second after a target has died, its port may belong to another
-one. A lease is valid only at the target that granted it; a caller with another lease must ask for a new one.
+A lease is short-lived and signed by its target. Addresses are passed on, cached and reused: a second after a
+target has died, its port may belong to another one. A lease is valid only at the target that granted it; a
+caller with another lease must ask for a new one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ class Leases:
         return f"{until_ms}.{self._signature(until_ms, caller)}"
 
     def check(self, lease: str, caller: str) -> None:
-        """Raise :class:`LeaseRefused` unless this target granted this caller the lease, and it is valid."""
+        """Raise :class:`LeaseRefused` unless the lease is valid for the caller.
+
+        A valid one was granted to this caller by this target.
+        """
         until_ms, _, signature = lease.partition(".")
         if not hmac.compare_digest(signature.encode(), self._signature(until_ms, caller).encode()):
             raise LeaseRefused("This target has granted you no such lease: ask Locate for one.")

@@ -31,7 +31,10 @@ class NextItem(Generic[Item]):
             del self._task
 
     async def wait(self, *others: asyncio.Future[Any], timeout_s: float = inf) -> bool:
-        """Wait for the item, another task or a timeout; return whether the item has arrived."""
+        """Wait for the item, another task or a timeout.
+
+        Return whether the item has arrived.
+        """
         await asyncio.wait((self._task, *others), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         return self._task.done()
 

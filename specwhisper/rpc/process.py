@@ -15,9 +15,10 @@ INIT_PID = 1  # the kernel drops its signals that have no handler: the first pro
 
 
 def exit_on_stop_signals() -> None:
-    """End the process at once on SIGTERM or SIGINT, until :func:`stop_signals` handles them.
+    """End the process at once on SIGTERM or SIGINT.
 
-    Nothing is served yet, so nothing is drained. Call it from the main thread, before imports that take long.
+    This holds until :func:`stop_signals` handles them. Nothing is served yet, so nothing is drained. Call it
+    from the main thread, before imports that take long.
     """
     if os.getpid() == INIT_PID:
         _exit_from_a_thread()

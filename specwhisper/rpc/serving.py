@@ -68,7 +68,10 @@ class RunningServer:
         self._beside = beside
 
     async def stop(self, drain_timeout_s: float, on_drain: OnDrain | None = None) -> None:
-        """Report "not serving", refuse new calls, wait for open ones up to a timeout, then stop."""
+        """Refuse new calls, wait for open ones up to a timeout, then stop.
+
+        Health is "not serving" from the start.
+        """
         await self._health.enter_graceful_shutdown()
         self.calls.drain()
         logger.info("draining", extra={"address": self.address, "open_calls": self.calls.num_open})
@@ -170,11 +173,11 @@ async def serve(
     metrics: ServerMetrics | None = None,
     check_health: CheckHealth | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then stop in order; further signals change nothing.
+    """Serve until SIGTERM or SIGINT, then stop in order.
 
-    ``on_drain`` runs after health has changed and before open calls are waited for: it asks their peers to
-    migrate. ``check_health`` is called every few seconds, as in :func:`start_server`. The log line "ready"
-    has the address.
+    Further signals change nothing. ``on_drain`` runs after health has changed and before open calls are
+    waited for: it asks their peers to migrate. ``check_health`` is called every few seconds, as in
+    :func:`start_server`. The log line "ready" has the address.
     """
     stop = asyncio.Event()
     with stop_signals(stop.set):

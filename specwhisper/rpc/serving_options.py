@@ -1,4 +1,4 @@
-"""Settings of everything that listens: address, encryption, tokens, limits, drain, metrics."""
+"""Settings of every server: address, encryption, tokens, limits, drain, metrics."""
 
 from __future__ import annotations
 

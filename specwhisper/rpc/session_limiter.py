@@ -44,7 +44,10 @@ class SessionLimiter:
 
     @contextmanager
     def admit(self, caller: str) -> Iterator[None]:
-        """Count a caller's session while the body runs; raise :class:`ServerFull` above a limit."""
+        """Count a caller's session while the body runs.
+
+        Raise :class:`ServerFull` above a limit.
+        """
         self.check(caller)
         self._num_by_caller[caller] += 1
         try:

@@ -85,7 +85,10 @@ def server_tls(
     *,
     protocol: str = "grpc",
 ) -> ServerTls | None:
-    """Return a server's certificates, as its flags name them; incomplete flags are an error."""
+    """Return the certificates that a server's flags name.
+
+    Incomplete flags are an error.
+    """
     if not (use_ssl or use_ssl_mutual):
         if server_cert or server_key or root_cert:
             raise InvalidRequest(f"A certificate is given, but no encryption: add --{protocol}-use-ssl.")

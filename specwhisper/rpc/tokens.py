@@ -67,10 +67,11 @@ class Tokens:
 
 
 class TokensFile(Tokens):
-    """The tokens of a file, read again when it has changed: a removed token is refused from the next call on.
+    """The tokens of a file, which is read again when it has changed.
 
-    A file that is missing or has a malformed line changes nothing: it may be half written. A file without a
-    token refuses every call. Open calls continue to their ends. The first reading must succeed.
+    A removed token is refused from the next call on. A file that is missing or has a malformed line changes
+    nothing: it may be half written. A file without a token refuses every call. Open calls continue to their
+    ends. The first reading must succeed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -99,7 +100,10 @@ class TokensFile(Tokens):
 
 
 def read_tokens(tokens_file: TokensFlag = None) -> Tokens | None:
-    """Read the callers' tokens; without a file, the variable may hold the lines, or there are none."""
+    """Read the callers' tokens; return ``None`` where there are none.
+
+    Without a file, the environment variable may hold its lines.
+    """
     if tokens_file is not None:
         return TokensFile(tokens_file)
     if (lines := os.environ.get(TOKENS)) is not None:  # an empty one must not admit all
@@ -137,7 +141,10 @@ def _read(lines: Iterable[str], where: str) -> dict[str, str]:
 
 
 def read_token(path: Path | None, variable: str) -> str | None:
-    """Read the token of a client, from a file or else the environment; ``None`` without either."""
+    """Read the token of a client, from a file or else the environment.
+
+    Return ``None`` without either.
+    """
     token = "\n".join(_lines(path)).strip() if path is not None else os.environ.get(variable)
     if token is None:
         return None

@@ -1,1 +1,4 @@
-"""One settings class a program: the source of its flags, environment variables and documentation."""
+"""One settings class for each program.
+
+It is the source of the program's flags, environment variables and documentation.
+"""

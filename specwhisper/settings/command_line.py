@@ -39,7 +39,10 @@ Version = Annotated[
 
 
 def run_command(program: str, settings: type[Config], serve: Callable[[Config], None]) -> None:
-    """Read this process's command line and environment, and serve; ``serve``'s docstring is the help."""
+    """Read this process's command line and environment, and serve.
+
+    The docstring of ``serve`` is the text of --help.
+    """
 
     def command(**values: Any) -> None:
         try:
@@ -75,7 +78,10 @@ def config_from(settings: type[Config], flags: Mapping[str, object]) -> Config:
 
 
 def app_of(settings: type[Config], function: Callable[..., Any]) -> typer.Typer:
-    """Return the program that calls a function with the flags of a settings class, by name."""
+    """Return a program that calls a function with a settings class's flags.
+
+    They are keyword arguments.
+    """
 
     def command(**values: Any) -> Any:
         values.pop("version")

@@ -1,4 +1,7 @@
-"""Settings classes: each field is a flag, an environment variable and a row of docs/configuration.md."""
+"""Settings classes, whose fields are flags and environment variables.
+
+Each field is also a row of docs/configuration.md.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Annotation of a field: what its value is, how --help shows it, which values are valid.
+    """Annotation of a field: its meaning, its form in --help, its valid values.
 
     Attributes
     ----------
@@ -64,7 +67,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Made:
-    """Annotation of a field that a function makes from flags: the function's annotated parameters.
+    """Annotation of a field that a function makes from flags.
+
+    The flags are the function's annotated parameters.
 
     Attributes
     ----------

@@ -1,1 +1,1 @@
-"""The GPU process: sessions in slots, one batch loop over all of them, gRPC around it."""
+"""The target server: sessions in slots, one batch loop, gRPC around it."""

@@ -1,4 +1,7 @@
-"""``specwhisper-target-server``: verify candidates and transcribe, on the machine with the large model."""
+"""Command ``specwhisper-target-server``: verify candidates and transcribe.
+
+It runs on the machine with the large model.
+"""
 
 from __future__ import annotations
 

@@ -140,5 +140,8 @@ class TargetConfig(ServingOptions):
 
     @property
     def max_concurrent_streams(self) -> int:
-        """Limit of concurrent calls on one connection: a draft server's sessions share one."""
+        """Limit of concurrent calls on one connection.
+
+        A draft server's sessions share one connection.
+        """
         return self.limits.max_sessions + SHORT_CALLS

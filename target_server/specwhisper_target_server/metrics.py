@@ -8,7 +8,9 @@ from specwhisper.observe.metrics.server import ServerMetrics
 
 
 class TargetMetrics(ServerMetrics):
-    """Counts sessions, errors and the engine's work; names begin with ``specwhisper_target_``.
+    """Metrics of sessions, errors and the engine's work.
+
+    Their names begin with ``specwhisper_target_``.
 
     Attributes
     ----------

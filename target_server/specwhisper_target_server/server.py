@@ -104,7 +104,10 @@ async def loaded_service(
 
 
 def named_by_precision(checkpoint: Checkpoint, cross_cache: str | None) -> Checkpoint:
-    """Return the checkpoint with a digest of its own where it keeps a cross-cache in reduced precision."""
+    """Return the checkpoint with a digest that includes the cross-cache's precision.
+
+    The digest stays as it is without a reduced precision.
+    """
     if cross_cache is None:
         return checkpoint
     digest = digest_in(checkpoint.weights_digest, f"a cross-cache of {cross_cache}")

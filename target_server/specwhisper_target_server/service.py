@@ -1,4 +1,7 @@
-"""The gRPC service of the target: one stream per session, served by the engine's thread."""
+"""The gRPC service of the target.
+
+It has one stream per session, served by the engine's thread.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,10 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         await self._engine.check_health()
 
     async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
-        """Offer this server for a session; the empty address in the response means this server."""
+        """Offer this server for a session.
+
+        The empty address in the response means this server.
+        """
         return await self.locate(request, caller.get())
 
     async def locate(self, request: pb.LocateRequest, caller: str) -> pb.LocateResponse:
@@ -146,7 +152,10 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
     async def Verify(
         self, requests: AsyncIterator[pb.VerifyRequest], context: Any
     ) -> AsyncIterator[pb.VerifyResponse]:
-        """Run a session: hello and welcome, then audio and candidates in, windows and commits out."""
+        """Run a session.
+
+        After hello and welcome come audio and candidates in, windows and commits out.
+        """
         received = self._with_idle_timeout(requests)
         hello = await _hello(received)
         mode, options = self._agree(hello)
