@@ -16,7 +16,7 @@ BEGIN, PAUSE, ENDED = VoiceEvent.BEGIN, VoiceEvent.PAUSE, VoiceEvent.END
 
 
 def token_ids(*parts: str | float) -> tuple[int, ...]:
-    """Return tokens: one for each letter, timestamps from seconds, ``.`` ends the text."""
+    """Return a token for each letter, timestamp tokens for seconds, END for ``.``."""
     tokens: list[int] = []
     for part in parts:
         if isinstance(part, str):
@@ -61,7 +61,7 @@ class ScriptedWindows:
 
     @property
     def ready(self) -> int | None:
-        """Frames of the window that can be opened; 0 after the last one, None while it must wait."""
+        """Frames of the window that is ready; None before that, 0 after the last one."""
         return self.windows.ready_frames(self)  # type: ignore[arg-type]
 
     @property
@@ -88,7 +88,7 @@ class ScriptedWindows:
         return closed
 
     def step(self, *parts: str | float, **scores) -> ClosedWindow:
-        """Open the window that is ready, and close it with the tokens of :func:`token_ids`."""
+        """Open the window that is ready, and close it with :func:`token_ids`."""
         self.open()
         return self.close(token_ids(*parts), **scores)
 

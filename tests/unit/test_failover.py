@@ -1,4 +1,4 @@
-"""A session that lost its server tries again, with growing random delays, for a limited time."""
+"""A session that lost its server retries with growing delays, up to a limit."""
 
 from __future__ import annotations
 
