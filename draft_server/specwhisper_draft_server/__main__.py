@@ -1,10 +1,13 @@
-"""Start ``specwhisper-draft-server``: first the signals that end it, then the slow imports."""
+"""Start of ``specwhisper-draft-server``.
+
+The signals that end it come first, then the slow imports.
+"""
 
 from specwhisper.rpc.process import exit_on_stop_signals
 
 
 def main() -> None:
-    """Run the command line, in a process that SIGTERM and SIGINT end from its first moment on."""
+    """Run the command line; SIGTERM and SIGINT end it from its first moment on."""
     exit_on_stop_signals()
     from specwhisper_draft_server import command
 

@@ -9,7 +9,7 @@ from specwhisper_draft_server.config import DraftConfig
 
 
 def serve(config: DraftConfig) -> None:
-    """Serve transcription to clients: draft with a small model, verify with the target.
+    """Serve transcription: draft with a small model, verify with the target.
 
     The transcript is, token for token, what the target alone would have written.
 

@@ -1,4 +1,7 @@
-"""Wait for changes of a session: urgent ones at once, others together at intervals."""
+"""Debounce of a session's changes.
+
+Urgent changes are reported at once, others together at intervals.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,9 @@ CheckPair = Callable[[TargetDescription], object]
 
 
 class Drafting:
-    """One draft model for all sessions; placed for the vocabulary of the first target that it can use.
+    """One draft model for all sessions.
+
+    It is placed for the vocabulary of the first target that it can use.
 
     Parameters
     ----------
@@ -95,10 +97,10 @@ class Drafting:
             raise self._timeout()
 
     def set_up_for(self, target: TargetDescription) -> bool:
-        """Return whether the draft uses a target's vocabulary; the first usable one is chosen.
+        """Return whether the draft uses a target's vocabulary.
 
-        Choosing one starts to place the model, in a task that all sessions await. It continues if the client
-        that started it cancels.
+        The first usable one is chosen. Choosing one starts to place the model, in a task that all sessions
+        await. It continues if the client that started it cancels.
         """
         if not self.vocabulary_digest:
             try:
@@ -128,9 +130,10 @@ class Drafting:
         *,
         receive: Callable[[Drafted], None],
     ) -> AsyncIterator[DraftStream]:
-        """Open a session; ``receive`` is called with its blocks and reports, in the event loop.
+        """Open a session.
 
-        If the engine does not answer in time, or has no model, the stream has failed from the start.
+        ``receive`` is called with its blocks and reports, in the event loop. If the engine does not answer in
+        time, or has no model, the stream has failed from the start.
         """
         session = DraftStream(session_id, self._thread, length.mode, receive, self._on_failure)
         self._thread.subscribe(session_id, session.receive)
@@ -265,10 +268,10 @@ class Drafting:
 
 
 class DraftStream:
-    """The draft of one session: takes audio and the target's events, and proposes blocks.
+    """The draft of one session.
 
-    If the draft fails, the session continues without it. A target that waits for candidates is then sent an
-    empty block at every position.
+    It takes audio and the target's events, and proposes blocks. If the draft fails, the session continues
+    without it. A target that waits for candidates is then sent an empty block at every position.
 
     Attributes
     ----------
@@ -322,7 +325,10 @@ class DraftStream:
             self._thread.post(partial(self.drafter.close, self._id))
 
     async def last_report(self) -> DraftReport:
-        """Return the figures since the last block; empty ones if the engine does not answer in time."""
+        """Return the figures since the last block.
+
+        They are empty if the engine does not answer in time.
+        """
         if self.drafter is None or self.has_failed:
             return DraftReport()
         try:
@@ -350,12 +356,18 @@ def _note_error(task: asyncio.Task[Drafter]) -> None:
 
 
 def pair_ids(draft: Checkpoint, target: TargetDescription) -> list[int | None]:
-    """Return the draft's id of each target token; :class:`PairMismatch` if the two cannot be paired."""
+    """Return the draft's id of each target token.
+
+    Raise :class:`PairMismatch` if the two models cannot be paired.
+    """
     return draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.model)
 
 
 def place_draft(draft: Checkpoint, num_slots: int, target: TargetDescription) -> WhisperModel:
-    """Place a draft that speaks the target's vocabulary, or say why the two cannot work together."""
+    """Place a draft that uses the target's vocabulary.
+
+    Raise :class:`PairMismatch` if the two models cannot be paired.
+    """
     ids = pair_ids(draft, target)
     is_same = ids == list(range(len(draft.vocabulary)))
     return WhisperModel(

@@ -1,4 +1,7 @@
-"""Send heartbeats to clients: gRPC's own threads answer pings even if the event loop hangs."""
+"""Heartbeats to clients.
+
+They show that the event loop runs: gRPC's own threads answer pings even if it hangs.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,10 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 async def with_heartbeats(
     responses: AsyncGenerator[pb.StreamingRecognizeResponse],
 ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
-    """Yield responses, and a heartbeat whenever there was none for :data:`HEARTBEAT_S`.
+    """Yield responses, and heartbeats in between.
 
-    No heartbeat is queued while the client has not read the last response.
+    A heartbeat is sent whenever there was no response for :data:`HEARTBEAT_S`. No heartbeat is queued while
+    the client has not read the last response.
     """
     async with aclosing(responses):
         while True:

@@ -98,7 +98,10 @@ class DraftMetrics(ServerMetrics):
         )
 
     def lost(self, error: SpecWhisperError) -> Callable[[], None]:
-        """Note that a session has lost its target; call the returned function once it has resumed."""
+        """Note that a session has lost its target.
+
+        Call the returned function once it has resumed.
+        """
         lost_ns = perf_counter_ns()
 
         def resumed() -> None:

@@ -52,10 +52,10 @@ class _Recording:
 
 
 class ParityChecker:
-    """Checks one recording in ``every``, one at a time, beside the sessions of clients.
+    """A checker of one recording in ``every``, beside the sessions of clients.
 
-    A check never delays a client: it begins when the session is over. If a target has no room for another
-    session, the check ends after the open window.
+    It checks one recording at a time. A check never delays a client: it begins when the session is over. If a
+    target has no room for another session, the check ends after the open window.
 
     Not checked are: live audio, whose steps depend on the moment; recordings that continue from a resume
     point; and options with which the text may differ from the target's own.
@@ -76,9 +76,10 @@ class ParityChecker:
 
     @contextmanager
     def kept(self, session: Session | None, request: SessionRequest) -> Iterator[Callable[[bytes], None]]:
-        """Keep a session's audio if it is chosen for a check; queue the check when the block has succeeded.
+        """Keep a session's audio if it is chosen for a check.
 
-        Yields a function to call with the session's audio, piece by piece. ``None`` is never chosen.
+        The check is queued when the block has succeeded. Yields a function to call with the session's audio,
+        piece by piece. ``None`` is never chosen.
         """
         if session is None or not self._is_chosen(request.options):
             yield lambda _: None
@@ -169,7 +170,10 @@ class ParityChecker:
 
 
 def first_difference(one: Tokens, other: Tokens) -> tuple[int, int] | None:
-    """Return the first window and position at which two texts differ; ``None`` if they are equal."""
+    """Return the first window and position at which two texts differ.
+
+    Return ``None`` if they are equal.
+    """
     for window, (tokens, others) in enumerate(zip_longest(one, other, fillvalue=())):
         for position, (token, another) in enumerate(zip_longest(tokens, others)):
             if token != another:

@@ -22,7 +22,10 @@ MAX_PIECE_BYTES = 64 * 1024  # of streamed audio: it is resampled in the event l
 def read_request(
     config: pb.RecognitionConfig, server: DraftConfig, *, has_draft: bool = True
 ) -> SessionRequest:
-    """Return what a client asks for; the server's own settings where it leaves something open."""
+    """Return what a client asks for.
+
+    Where it leaves something open, the server's own settings are used.
+    """
     theirs = Protocols(config.protocol_version, config.oldest_protocol_version)
     if theirs.version:  # else the client does not state it
         check_protocol("The client", theirs, config.software_version, here="this draft server", own=CLIENT)
@@ -79,7 +82,10 @@ async def read_streaming_config(
 
 
 def required_weights(config: pb.StreamingRecognitionConfig) -> str:
-    """Return the digest of the weights that wrote the stream's text so far; empty for a new stream."""
+    """Return the digest of the weights that wrote the stream's text so far.
+
+    It is empty for a new stream.
+    """
     if config.checkpoint:
         return codec.checkpoint_weights(config.checkpoint)
     return config.target_weights_digest

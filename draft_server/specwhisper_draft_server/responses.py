@@ -49,7 +49,10 @@ class StreamingResponses:
         self._position = 0  # in units of POSITION_SAMPLES
 
     def on_update(self, segments: list[Segment]) -> list[pb.StreamingRecognizeResponse]:
-        """Return the responses for an update of the session; none if the client knows everything."""
+        """Return the responses for an update of the session.
+
+        There are none if the client knows everything.
+        """
         session = self._session
         responses = []
         if self._model is None:  # known only now that a target has taken the session

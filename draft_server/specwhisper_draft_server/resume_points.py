@@ -1,4 +1,7 @@
-"""Resume points in the contract with clients: where another stream would continue a recording."""
+"""Resume points in the contract with clients.
+
+They say where another stream would continue a recording.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ INTERVAL_TOKENS = 16  # between two resume points: a stream that continues may d
 
 
 class ResumePoints:
-    """Adds resume points to responses: with final text, and every :data:`INTERVAL_TOKENS`."""
+    """Resume points that are added to responses.
+
+    They come with final text, and every :data:`INTERVAL_TOKENS`.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session

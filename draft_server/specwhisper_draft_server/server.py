@@ -34,7 +34,9 @@ SERVICE_NAME = "specwhisper.wire.v1.Transcription"
 async def running_service(
     config: DraftConfig, checkpoint: Checkpoint | None, place: PlaceDraft | None = None
 ) -> AsyncIterator[TranscriptionService]:
-    """Run the draft model and the link to targets, within the event loop that serves clients.
+    """Run the draft model and the link to targets.
+
+    They run within the event loop that serves clients.
 
     Parameters
     ----------

@@ -110,7 +110,10 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         )
 
     def place(self) -> AbstractContextManager[None]:
-        """Count a session of the call that is answered; :class:`ServerFull` if there are too many."""
+        """Count a session of the call that is answered.
+
+        Raise :class:`ServerFull` if there are too many.
+        """
         self.check_room()
         return self._limiter.admit(caller.get())
 

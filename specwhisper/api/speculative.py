@@ -1,4 +1,7 @@
-"""Draft and target in one process, as a Python API: ``SpeculativeWhisper("tiny", "large-v3")``."""
+"""A Python API with draft and target in one process.
+
+Begin with ``SpeculativeWhisper("tiny", "large-v3")``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Connections to targets: opened on first use, closed when they are no longer needed."""
+"""Connections to targets.
+
+They are opened on first use and closed when they are no longer needed.
+"""
 
 from __future__ import annotations
 

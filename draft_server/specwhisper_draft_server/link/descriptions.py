@@ -32,7 +32,10 @@ class Descriptions:
         return self._last
 
     async def for_session(self, needs: Needs) -> TargetDescription:
-        """Return a target on which a session may open; ask again for a while after one was lost."""
+        """Return a target on which a session may open.
+
+        After one was lost, targets are asked again for a while.
+        """
         if (known := self._known(needs)) is not None:
             return known
         failover = Failover(self._retry_timeout_s)
@@ -47,7 +50,10 @@ class Descriptions:
     async def in_outages(
         self, needs: Needs
     ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
-        """Return a target as :meth:`for_session` does; during an outage the last one, and the error."""
+        """Return a target as :meth:`for_session` does, also during an outage.
+
+        Then it is the last one, with the error.
+        """
         last = self._last
         if last is None or not needs.are_met_by(last):
             return await self.for_session(needs), None

@@ -28,7 +28,10 @@ PIECE_BYTES = 16 * 1024  # half a second of audio: candidates wait for one piece
 
 
 class Outbox:
-    """Requests that wait to be sent. All others overtake audio, so that candidates are never late."""
+    """Requests that wait to be sent.
+
+    All other requests overtake audio, so that candidates are never late.
+    """
 
     def __init__(self) -> None:
         self._urgent: deque[pb.VerifyRequest] = deque()
@@ -121,7 +124,10 @@ class GrpcTargetStream:
         self._outbox.put(pb.VerifyRequest(candidates=codec.candidates_to_proto(block)))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
-        """Send audio, and wait until it is sent: this slows down the reader of a recording."""
+        """Send audio, and wait until it is sent.
+
+        This slows down the reader of a recording.
+        """
         audio = codec.audio_chunk_to_proto(chunk, compress=self._compress_audio)
         self._outbox.put(pb.VerifyRequest(audio=audio))
         await self._outbox.wait_sent()

@@ -1,4 +1,7 @@
-"""Latency injection between draft and target, for experiments; loaded only when a session requests it."""
+"""Latency injection between draft and target, for experiments.
+
+It is loaded only when a session requests it.
+"""
 
 from __future__ import annotations
 

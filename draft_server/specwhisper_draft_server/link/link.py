@@ -39,7 +39,9 @@ MAX_DESCRIPTIONS = 8  # of targets with different weights
 
 
 class TargetLink:
-    """A :class:`Transcriber` over gRPC: finds targets with free slots, and opens sessions on them.
+    """A :class:`Transcriber` over gRPC.
+
+    It finds targets with free slots, and opens sessions on them.
 
     Parameters
     ----------
@@ -82,7 +84,7 @@ class TargetLink:
     def known(
         self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
     ) -> TargetDescription | None:
-        """Return the description of a target whose connection is still up; ``None`` if there is none."""
+        """Return the description of a target whose connection is still up, if any."""
         needs = Needs(vocabulary_digest, weights_digest, unusable)
         for address in self._targets.configured:
             target = self._known.at(address).description
@@ -93,7 +95,10 @@ class TargetLink:
     async def describe(
         self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
     ) -> TargetDescription:
-        """Return the description of a target; its vocabulary is sent only if it has changed."""
+        """Return the description of a target.
+
+        Its vocabulary is sent only if it has changed.
+        """
         needs = Needs(vocabulary_digest, weights_digest, unusable)
         known = self._descriptions.get(weights_digest)
         if known is not None and needs.are_met_by(known):
@@ -182,7 +187,10 @@ class TargetLink:
     async def find_room(
         self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""
     ) -> TargetLink:
-        """Return a link that opens one session at a target with a free slot, which is asked for now."""
+        """Return a link that opens one session at a target with a free slot.
+
+        The slot is asked for now.
+        """
         link = copy(self)
         needs = Needs.of(target, same_weights=same_weights)
         link._offer = await self._find(needs, [avoid] if avoid else [])

@@ -1,4 +1,7 @@
-"""Move a session away from a target that stops: another one takes it before it leaves."""
+"""Migration of a session away from a target that stops.
+
+Another target takes the session before it leaves.
+"""
 
 from __future__ import annotations
 

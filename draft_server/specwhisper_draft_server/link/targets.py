@@ -90,7 +90,10 @@ class Targets:
         return address in self.configured or address in self._discovered
 
     def note_gone(self, address: str) -> None:
-        """Note that a target is down, or has lost a session; it is forgotten unless a locator names it."""
+        """Note that a target is down, or has lost a session.
+
+        It is forgotten unless a locator names it.
+        """
         if address in self._discovered:
             self._gone.add(address)
 

@@ -1,7 +1,7 @@
-"""NVIDIA Riva's speech recognition service, next to ours: programs written for Riva work unchanged.
+"""NVIDIA Riva's speech recognition service, next to ours.
 
-The messages are those of Riva's published client, ``nvidia-riva-client``, which is imported only by a server
-that offers the service.
+Programs written for Riva work unchanged. The messages are those of Riva's published client,
+``nvidia-riva-client``, which is imported only by a server that offers the service.
 """
 
 from __future__ import annotations

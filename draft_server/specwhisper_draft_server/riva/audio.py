@@ -1,4 +1,7 @@
-"""Decode the audio that Riva's clients stream: raw PCM, mu-law or A-law, or a WAV file."""
+"""Decoding of the audio that Riva's clients stream.
+
+It is raw PCM, mu-law or A-law, or a WAV file.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ ENCODING_OF_FORMAT = {(1, 16): LINEAR_PCM, (6, 8): ALAW, (7, 8): MULAW}  # by WA
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Format of raw samples: Riva's number of the encoding, samples per second, channels."""
+    """Format of raw samples: Riva's encoding number, samples per second, channels."""
 
     encoding: int
     sample_rate: int

@@ -39,7 +39,10 @@ def alternative(results: Sequence[pb.SpeechRecognitionResult]) -> riva_asr_pb2.S
 
 
 def with_trailing_space(text: str) -> str:
-    """Move the space at the start of a text, as Whisper writes it, to the end, as Riva does."""
+    """Move the space at the start of a text to its end.
+
+    Whisper writes it at the start, Riva at the end.
+    """
     return f"{text.strip()} " if text.startswith(" ") and text.strip() else text.strip()
 
 
@@ -74,7 +77,9 @@ def config_response(model: pb.GetModelResponse) -> riva_asr_pb2.RivaSpeechRecogn
 
 
 class LiveReplies:
-    """Converts responses to live audio: a final result is an utterance, or part of a long one.
+    """A converter of responses to live audio.
+
+    A final result is an utterance, or part of a long one.
 
     Parameters
     ----------

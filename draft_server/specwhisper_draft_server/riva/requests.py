@@ -28,7 +28,10 @@ MIN_WINDOW_MS, MAX_WINDOW_MS = 32, 10_000  # from a frame of the voice activity 
 def recognition_config(
     config: riva_asr_pb2.RecognitionConfig, live: LiveOptions | None = None
 ) -> pb.RecognitionConfig:
-    """Return a request's settings of the text; :func:`set_samples` adds those of the audio."""
+    """Return a request's settings of the text.
+
+    :func:`set_samples` adds those of the audio.
+    """
     _check_supported(config)
     custom = config.custom_configuration
     language = config.language_code

@@ -1,4 +1,7 @@
-"""Send a session's audio to its draft and its target, no further ahead than the target allows."""
+"""A session's audio on its way to draft and target.
+
+It is sent no further ahead than the target allows.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,10 @@ class AudioFeed:
         self._has_progressed = asyncio.Event()
 
     def observe(self, event: WindowOpened | Commit) -> None:
-        """Follow the target's windows: audio before the open one is no longer counted as ahead."""
+        """Follow the target's windows.
+
+        Audio before the open one is no longer counted as ahead.
+        """
         if isinstance(event, WindowOpened):
             self._windows.on_window_opened(event.window)
         else:

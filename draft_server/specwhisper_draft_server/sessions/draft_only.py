@@ -45,7 +45,10 @@ class ReceivedAudio:
         self.received_samples = 0
 
     def window_is_ready(self, start_frame: int) -> bool:
-        """Return whether the audio of a window has been received: live windows need no more than there is."""
+        """Return whether the audio of a window has been received.
+
+        Live windows need no more than there is.
+        """
         return True
 
     def window_frames(self, start_frame: int) -> int:
@@ -80,7 +83,7 @@ class AcceptAllTarget:
         return self._open_next()
 
     def propose(self, block: Candidates) -> list[Event]:
-        """Commit a block if it continues the open window; return the events that follow from it."""
+        """Commit a block if it continues the open window; return the events."""
         window = self._window
         if window is None or block.window_id != window.id:
             if block.start_frame is not None:
@@ -237,10 +240,11 @@ class DraftOnlyTarget:
 
 
 class MergedTranscript:
-    """Merge the transcripts of one live session's parts; reads as :class:`LiveTranscript` does.
+    """The merged transcripts of one live session's parts.
 
-    A part is what one target wrote, or the draft without one. Draft-only text is never final. It is replaced,
-    utterance by utterance, once a target has decoded the same audio.
+    It reads as :class:`LiveTranscript` does. A part is what one target wrote, or the draft without one.
+    Draft-only text is never final. It is replaced, utterance by utterance, once a target has decoded the same
+    audio.
 
     Parameters
     ----------
@@ -277,7 +281,7 @@ class MergedTranscript:
         self._part, self._is_draft_only, self._final = part, is_draft_only, ()
 
     def take(self, segments: Sequence[Segment]) -> list[Segment]:
-        """Add the part's final segments; return those that are final in the whole transcript."""
+        """Add the part's final segments; return those final in the whole transcript."""
         if self._is_draft_only:
             for segment in segments:
                 self._add_unverified(segment.utterance, segment.tokens)

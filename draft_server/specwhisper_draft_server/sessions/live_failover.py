@@ -1,4 +1,7 @@
-"""Run a live session on one target after another, and draft-only or waiting between them."""
+"""A live session on one target after another.
+
+Between them it is draft-only, or waits.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,10 @@ class Outage:
 
 
 class SpeechEvents:
-    """Filters the speech events of audio that is processed again: each is reported once."""
+    """A filter of the speech events of audio that is processed again.
+
+    Each event is reported once.
+    """
 
     def __init__(self) -> None:
         self._last: VoiceMark | None = None
@@ -128,7 +134,7 @@ class LiveFailover:
         return self._current is not None and self._current.has_lost_draft
 
     async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[list[Segment]]:
-        """Transcribe canonical PCM; yield the new final segments whenever anything has changed."""
+        """Transcribe canonical PCM; yield the new final segments after each change."""
         reading = asyncio.create_task(self._read(audio))
         self._metrics.kept_audio.add(self._audio)
         try:

@@ -1,4 +1,7 @@
-"""Where a recording could be continued by another session, and the replay where this one continues it."""
+"""Progress of a recording: where another session could continue it.
+
+It also has the replay with which this session continues one.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ class RecordingProgress:
         self._tracker.observe(event)
 
     def replay(self, max_ahead_tokens: int) -> Commit | None:
-        """Return what the session before had committed; ``None`` where it was replayed, or there is none."""
+        """Return what the session before had committed, once.
+
+        Return ``None`` where it was replayed, or there is none.
+        """
         begin, self._to_replay = self._to_replay, None
         return None if begin is None else begin.commit(max_ahead_tokens)
 

@@ -1,4 +1,7 @@
-"""Continue a recording on another target when its target is lost; the session above does not notice."""
+"""Continuation of a recording on another target when its target is lost.
+
+The session above does not notice.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,9 @@ REFUSED = (ServerFull, PairMismatch)  # every target was asked, and none of thos
 
 
 class RemoteTargetStream(TargetStream, Protocol):
-    """The stream of one session on one remote target, which waits for the position to begin at.
+    """The stream of one session on one remote target.
+
+    It waits for the position to begin at.
 
     Attributes
     ----------
@@ -41,7 +46,10 @@ class RemoteTargetStream(TargetStream, Protocol):
     going_away: asyncio.Event
 
     def resume(self, resume: Resume) -> None:
-        """Send where to continue, before anything else; without it the session begins at the start."""
+        """Send where to continue, before anything else.
+
+        Without it the session begins at the start.
+        """
 
     def leave(self) -> None:
         """End the stream as if the target were lost: another one has taken the session."""
@@ -123,7 +131,10 @@ class ResumingTargetStream:
         return self._min_round_trip_ns
 
     def propose(self, block: Candidates) -> None:
-        """Send candidates. Between two targets they are dropped, and the draft is sent an answer."""
+        """Send candidates.
+
+        Between two targets they are dropped, and the draft is sent an answer.
+        """
         self._tracker.propose(block)
         if self._current is not None and self._tracker.is_reopened:
             self._current.propose(block)
@@ -246,7 +257,10 @@ class ResumingTargetStream:
 
 
 def audio_needed_from(start_sample: int) -> int:
-    """Return the first sample that is needed to decode a window which begins at ``start_sample``."""
+    """Return the first sample that is needed to decode a window.
+
+    The window begins at ``start_sample``.
+    """
     return max(0, start_sample - CONTEXT_SAMPLES)
 
 

@@ -1,4 +1,4 @@
-"""Run a session: audio goes to draft and target, their events become the transcript."""
+"""A session: audio goes to draft and target, their events become the transcript."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ class SessionRequest:
 
 
 class TargetOpener(Protocol):
-    """Opens streams; every :class:`Transcriber` does. ``address`` names the target in messages."""
+    """Opener of target streams; every :class:`Transcriber` is one.
+
+    ``address`` names the target in messages.
+    """
 
     address: str
 
@@ -145,7 +148,10 @@ class Session:
 
     @property
     def speech_events(self) -> list[VoiceMark]:
-        """Utterances that begin or end in live audio; the caller that reports them clears them."""
+        """Utterances that begin or end in live audio.
+
+        The caller that reports them clears them.
+        """
         return self._audio.speech_events
 
     @speech_events.setter
@@ -206,7 +212,7 @@ class Session:
         await self._open_stream.aclose()
 
     async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[list[Segment]]:
-        """Transcribe canonical PCM; yield the new final segments whenever anything has changed.
+        """Transcribe canonical PCM; yield the new final segments after each change.
 
         The first list is empty: the session is open.
         """
@@ -244,7 +250,10 @@ class Session:
                 logger.info("session closed", extra=log)
 
     def checkpoint(self) -> ResumePoint | None:
-        """Return where another session would continue the recording; ``None`` if at its beginning."""
+        """Return where another session would continue the recording.
+
+        Return ``None`` if it is at its beginning.
+        """
         return self._progress.checkpoint()
 
     def _open_draft(self) -> AbstractAsyncContextManager[DraftStream | None]:
