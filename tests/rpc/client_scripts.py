@@ -73,9 +73,9 @@ RESPONSES = (
 
 
 class ScriptedTranscription(rpc.TranscriptionServicer):
-    """Listens to the end, gives its responses, then raises its error, hangs, or ends.
+    """Read all audio, send the responses, then raise the error, hang, or end.
 
-    ``left`` is done when a streaming call has ended, however it did.
+    ``left`` is done when a streaming call has ended in any way.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
 
 @asynccontextmanager
 async def serving(servicer: ScriptedTranscription) -> AsyncIterator[str]:
-    """Serve on a free port and give the address."""
+    """Serve on a free port; yield the address."""
     add_servicer = partial(rpc.add_TranscriptionServicer_to_server, servicer)
     server = await start_server({SERVICE: add_servicer}, ServingOptions())
     try:

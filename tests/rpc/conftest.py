@@ -1,20 +1,33 @@
-"""What tests of the wire share."""
+"""Fixtures for tests of the services."""
 
 from __future__ import annotations
 
 import pytest
 
-from specwhisper.rpc import health
+from experiments.common.models.speech import EnergyVad
+from specwhisper.rpc import failover, health
 
 
 @pytest.fixture
-def first_named(monkeypatch) -> None:
-    """Have clients take the server that is named first, of those that are equally good."""
+def choose_first(monkeypatch) -> None:
+    """Make clients choose the first of equally good servers."""
     monkeypatch.setattr("specwhisper_client.servers.random", lambda: 0.0)
 
 
 @pytest.fixture
-def impatient(monkeypatch) -> None:
-    """Have servers check their engines often, and not wait long for them."""
+def fast_health_checks(monkeypatch) -> None:
+    """Make servers check their engines often, with a short time limit."""
     monkeypatch.setattr(health, "CHECK_EVERY_S", 0.02)
     monkeypatch.setattr(health, "CHECK_WITHIN_S", 0.2)
+
+
+@pytest.fixture
+def energy_vad(monkeypatch) -> None:
+    """Replace the VAD model by one that detects speech by its energy."""
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
+
+
+@pytest.fixture
+def fast_retries(monkeypatch) -> None:
+    """Make clients and draft servers retry lost connections at least every 20 ms."""
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)

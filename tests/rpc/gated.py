@@ -1,4 +1,4 @@
-"""A model that stays in what it does until it is let go on."""
+"""A scripted model that blocks until a test opens its gate."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.rpc.services import MAX_SESSIONS
 
 
 class Gated(ScriptedModel):
-    """Stays in ``where``, "encode" or "score", until the gate opens."""
+    """Blocks in ``where``, "encode" or "score", until the gate opens."""
 
     def __init__(self, where: str = "score", **kwargs) -> None:
         super().__init__(MAX_SESSIONS, **kwargs)
         self.gate, self.is_there = threading.Event(), threading.Event()
         setattr(self, where, partial(self._wait, getattr(self, where)))
 
-    def _wait(self, go_on, *args):
+    def _wait(self, call, *args):
         self.is_there.set()
         self.gate.wait(30)
-        return go_on(*args)
+        return call(*args)

@@ -1,4 +1,4 @@
-"""A gateway in front of a scripted pair, in a thread of its own, and what must hold whatever it is sent."""
+"""Run a gateway for a scripted pair in a thread, and check it after any input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from experiments.common.models.scripted import NUM_TEXT, ScriptedModel
 from tests.rpc.gateways import RunningGateway, running_gateway
 from tests.rpc.services import MAX_SESSIONS, Draft, Target, all_free, draft_server, eventually, target_server
 
-TIMES = int(os.environ.get("SPECWHISPER_FUZZ", "1"))  # how many times as many examples
+TIMES = int(os.environ.get("SPECWHISPER_FUZZ", "1"))  # factor of the number of examples
 MAX_UPLOAD_BYTES = 200_000
 REPLY_S = 30.0
 REFUSALS = (400, 403, 404, 405, 413)
@@ -30,19 +30,19 @@ NOT_OURS = ("Invalid UTF-8 sequence received from client.",)
 
 
 def examples(number: int) -> settings:
-    """So many, or more where that is asked for."""
+    """Return a number of examples, times ``SPECWHISPER_FUZZ``."""
     return settings(max_examples=number * TIMES, suppress_health_check=[HealthCheck.too_slow])
 
 
 class AnyText(ScriptedModel):
-    """A model that has a token for whatever it is prompted with."""
+    """A model that has a token for any prompt."""
 
     def tokenize(self, text: str) -> tuple[int, ...]:
         return tuple(ord(letter) % NUM_TEXT for letter in text)
 
 
 class Errors(logging.Handler):
-    """Keeps what is logged as an error."""
+    """Collects the errors that are logged."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -55,11 +55,11 @@ class Errors(logging.Handler):
 
 @dataclass
 class Fuzzed:
-    """What is fuzzed.
+    """A running gateway that is fuzzed.
 
     Attributes
     ----------
-    folder : where uploads lie meanwhile.
+    folder : the folder of temporary uploads.
     """
 
     gateway: RunningGateway
@@ -81,18 +81,18 @@ class Fuzzed:
         headers: Sequence[tuple[str, str]] = (),
         body: bytes = b"",
     ) -> tuple[int, str, bytes]:
-        """Send a request as it is; give status, media type and body of the answer."""
+        """Send a raw request; return status, media type and body of the answer."""
         lines = [("Host", "here"), ("Content-Length", str(len(body))), *headers]
         head = "".join(f"{name}: {value}\r\n" for name, value in lines)
         with socket.create_connection(self.address, timeout=REPLY_S) as connection:
-            # At once: bytes after a refusal would reset the connection, and the reset might overtake it.
+            # In one write: bytes after a refusal reset the connection, and the reset may overtake it.
             connection.sendall(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body)
             with HTTPResponse(connection, method=method) as reply:
                 reply.begin()
                 return reply.status, reply.getheader("content-type", ""), reply.read()
 
     def check_alive(self) -> None:
-        """Assert that the gateway answers, holds nothing, and logged no unexpected error."""
+        """Assert that the gateway answers, has no session left, and logged no unexpected error."""
         assert self.ask("GET", "/health")[0] == 200
         asyncio.run_coroutine_threadsafe(self._at_rest(), self.loop).result(REPLY_S)
         assert self.errors.messages == []
@@ -100,7 +100,7 @@ class Fuzzed:
 
     async def _at_rest(self) -> None:
         await eventually(lambda: not self.gateway.server.server_state.tasks)
-        await eventually(lambda: len(self.gateway.server.server_state.connections) <= 1)  # our own below
+        await eventually(lambda: len(self.gateway.server.server_state.connections) <= 1)  # the one below
         assert self.gateway.num_sessions == 0
         figures = await self.gateway.figures()
         assert (figures["active_requests"], figures["active_sessions"]) == (1, 0)
@@ -109,7 +109,7 @@ class Fuzzed:
 
 @contextmanager
 def fuzzed(folder: Path) -> Iterator[Fuzzed]:
-    """Run one, for all examples of a test."""
+    """Run a gateway for all examples of a test."""
     ready = threading.Event()
     held: dict[str, Any] = {}
 
@@ -141,7 +141,7 @@ def fuzzed(folder: Path) -> Iterator[Fuzzed]:
 
 
 def check_reply(status: int, media_type: str, body: bytes) -> None:
-    """Assert that an answer is no failure, has no internals, and has OpenAI's format if it refuses."""
+    """Assert that an answer is no server error, shows no internals, and refuses in OpenAI's format."""
     assert status < 500, body
     assert b"Traceback" not in body
     if status >= 400:

@@ -1,4 +1,4 @@
-"""Input of hostile clients of a gateway, mostly close to valid input."""
+"""Draw a hostile client's input to a gateway, mostly almost valid."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from specwhisper_gateway.realtime.commands import KNOWN
 from tests.rpc.gateways import MODEL, wav
 
 RECORDING = wav(0.3)
-HALF_CHARACTER = "\ud800"  # which JSON may name, and UTF-8 has not
+HALF_CHARACTER = "\ud800"  # valid in JSON, invalid in UTF-8
 
 Json = st.SearchStrategy[Any]
 
 
 def mostly(good: Json, bad: Json) -> Json:
-    """One in four is bad."""
+    """Draw a good value, one in four a bad one."""
     return st.one_of(good, good, good, bad)
 
 
@@ -71,7 +71,7 @@ head_lines = st.lists(
 
 @st.composite
 def targets(draw: st.DrawFn, paths: Sequence[str]) -> str:
-    """Return a valid or almost valid path, and a query."""
+    """Draw a valid or almost valid path, and a query."""
     path = draw(st.sampled_from(paths))
     for part in ("{name}.wav", "{name}", "{model:path}"):
         kept = draw(st.sampled_from(["", "/", "/.%"]))
@@ -90,7 +90,7 @@ fields = st.dictionaries(names | names.map("{}[]".format), words | values.map(st
 
 @st.composite
 def recordings(draw: st.DrawFn) -> bytes:
-    """Return a recording, a truncated one, or one with a damaged header."""
+    """Draw a recording, a truncated one, or one with a damaged header."""
     content = bytearray(draw(mostly(st.just(RECORDING), st.binary(max_size=200))))
     del content[draw(st.just(len(content)) | st.integers(0, len(content))) :]
     for at, byte in draw(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 255)), max_size=4)):
@@ -100,14 +100,14 @@ def recordings(draw: st.DrawFn) -> bytes:
 
 
 def part(name: bytes, value: bytes, more: bytes = b"") -> bytes:
-    """Write a part of a form whose boundary is ``x``."""
+    """Return a part of a form whose boundary is ``x``."""
     head = b'--x\r\nContent-Disposition: form-data; name="' + name + b'"' + more
     return head + b"\r\n\r\n" + value + b"\r\n"
 
 
 @st.composite
 def parts(draw: st.DrawFn) -> bytes:
-    """Return a part of a form, with a value that may be invalid."""
+    """Draw a part of a form, with a value that may be invalid."""
     name = draw(names | names.map("{}[]".format) | st.just("file") | latin)
     text = words.map(lambda text: text.encode("utf-8", "surrogatepass"))
     more = st.sampled_from(
@@ -184,12 +184,12 @@ events = (
 
 
 def sendable(text: str) -> str:
-    """A message is UTF-8, whatever JSON in it may name."""
+    """Return the text as a WebSocket can send it: valid UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
 
 def framed(messages: Json) -> st.SearchStrategy[str | bytes]:
-    """Mostly JSON in text messages."""
+    """Draw messages, mostly JSON text."""
     return mostly(
         messages.map(json.dumps), values.map(json.dumps) | words.map(sendable) | st.binary(max_size=4_000)
     )

@@ -1,4 +1,4 @@
-"""A gateway on a free port, for a test's draft server, and its clients."""
+"""Run a gateway for a test's draft server on a free port, and its clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.rpc.services import eventually
 T = TypeVar("T")
 MODEL = "whisper-1"
 CALLER = "anna"
-# OpenAI announces in its client that its own translations end; ours do not.
+# OpenAI's client warns that OpenAI's own translations end.
 DEPRECATED = pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
 
 
@@ -41,7 +41,7 @@ RECORDING = ("talk.wav", WAV)
 
 @dataclass(frozen=True)
 class RunningGateway:
-    """A gateway; ``api`` is OpenAI's own client of it, ``http`` one for everything else."""
+    """A gateway; ``api`` is OpenAI's own client, ``http`` one for all other requests."""
 
     server: GatewayServer
     api: openai.AsyncOpenAI
@@ -56,7 +56,7 @@ class RunningGateway:
         return self.server.config.app.state.gateway.limiter.num_sessions
 
     async def in_thread(self, ask: Callable[[openai.OpenAI], T], **settings: Any) -> T:
-        """Ask with the synchronous client."""
+        """Call OpenAI's synchronous client in a thread."""
 
         def run() -> T:
             with openai.OpenAI(**(api_settings(self.url) | settings)) as api:
@@ -85,7 +85,7 @@ def api_settings(url: str) -> dict[str, Any]:
 async def running_gateway(
     draft: str, *, port: int = 0, api_key: str | None = None, **settings: Any
 ) -> AsyncIterator[RunningGateway]:
-    """Run a gateway for a draft server, with or without a key."""
+    """Run a gateway for a draft server."""
     if api_key is not None:
         settings["tokens"] = Tokens({api_key: CALLER})
     server = GatewayServer(GatewayConfig(server=draft, port=port, **settings))

@@ -1,4 +1,4 @@
-"""A draft server's end of a session, held by hand."""
+"""A draft server's end of a session, message by message."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def audio(pcm: bytes, start_sample: int = 0, **changes) -> pb.VerifyRequest:
 
 
 def whole(pcm: bytes, start_sample: int = 0, piece_s: float = 2.0) -> list[pb.VerifyRequest]:
-    """A recording from some sample on, in pieces, its end marked."""
+    """Return a recording from a sample on in pieces, the last one marked."""
     size = int(piece_s * RATE) * 2
     pieces = range(start_sample * 2, len(pcm), size)
     return [audio(pcm[at : at + size], at // 2, is_last=at + size >= len(pcm)) for at in pieces]
@@ -46,7 +46,7 @@ def candidates(tokens: Iterable[int] = (), base: int = 0, **changes) -> pb.Verif
 
 
 class Session:
-    """Writes what it is told and keeps what it reads."""
+    """A session with a target; keeps all responses."""
 
     def __init__(self, target: Target) -> None:
         self.call = with_true_status(target.stub.Verify())
@@ -64,7 +64,7 @@ class Session:
         return response
 
     async def read_until(self, kind: str, **fields) -> pb.VerifyResponse:
-        """Read on until a message of this kind comes whose fields have these values."""
+        """Read until a message of this kind has fields with these values."""
         while True:
             response = await self.read()
             message = getattr(response, kind)
@@ -74,7 +74,7 @@ class Session:
                 return message
 
     async def finish(self, held: Mapping[int, Sequence[int]] | None = None) -> tuple[tuple[int, ...], ...]:
-        """Read to the end and give each window's tokens, with those that were ``held`` before."""
+        """Read to the end; return each window's tokens, after those ``held`` before."""
         try:
             while True:
                 await self.read()
@@ -82,20 +82,20 @@ class Session:
             return window_tokens(self.responses, held or {})
 
     async def error(self, requests: Sequence[pb.VerifyRequest] = ()) -> grpc.aio.AioRpcError:
-        """Send and read to the end, which must be an error."""
+        """Send requests and read to the end, which must be an error."""
         sending = asyncio.create_task(self.send(*requests))
         try:
             while True:
                 await self.read()
         except grpc.aio.AioRpcError as error:
             return error
-        finally:  # refused, perhaps, before the last request
+        finally:  # may be refused before the last request
             await asyncio.gather(sending, return_exceptions=True)
 
 
 @asynccontextmanager
 async def session(target: Target, *requests: pb.VerifyRequest) -> AsyncIterator[Session]:
-    """A session that has sent ``requests``; whatever is left of it is cancelled."""
+    """Open a session and send ``requests``; cancel it at the end."""
     opened = Session(target)
     try:
         await opened.send(*requests)
@@ -107,7 +107,7 @@ async def session(target: Target, *requests: pb.VerifyRequest) -> AsyncIterator[
 def window_tokens(
     responses: Iterable[pb.VerifyResponse], held: Mapping[int, Sequence[int]]
 ) -> tuple[tuple[int, ...], ...]:
-    """Put commits together by position."""
+    """Join commits by position; return the tokens of each window."""
     windows = {window_id: list(tokens) for window_id, tokens in held.items()}
     for response in responses:
         commit = response.commit

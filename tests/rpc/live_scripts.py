@@ -13,7 +13,7 @@ def speech(event: str, at_s: float) -> pb.StreamingRecognizeResponse:
 def said(
     text: str, start_s: float, end_s: float, utterance: int = 1, *, is_last: bool = False, ahead=()
 ) -> pb.StreamingRecognizeResponse:
-    """A final piece of an utterance, and the text after it."""
+    """Return a response with final text of an utterance, and interim text after it."""
     result = final(start_s, end_s, text, (1,), 0.5)
     result.utterance, result.is_utterance_end = utterance, is_last
     return pb.StreamingRecognizeResponse(

@@ -1,4 +1,4 @@
-"""Every method of every service that the servers offer, as its contract describes it."""
+"""List every method of every service, from the protobuf descriptors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILES = {
 
 
 def methods_of(*files) -> dict[str, MethodDescriptor]:
-    """Methods by path."""
+    """Return methods by path."""
     return {
         f"/{service.full_name}/{method.name}": method
         for file in files
@@ -32,8 +32,8 @@ def methods_of(*files) -> dict[str, MethodDescriptor]:
 
 
 @contextmanager
-def noted_methods() -> Iterator[set[str]]:
-    """Note the path of each method that servers register meanwhile."""
+def registered_methods() -> Iterator[set[str]]:
+    """Yield the paths of all methods that servers register meanwhile."""
     noted: set[str] = set()
     make = grpc.aio.server
 

@@ -1,4 +1,4 @@
-"""Bad networks that break connections off: between draft and target, and between clients and draft server."""
+"""Networks that cut connections: from draft to target, and from client to draft server."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
 
 
 class CutNetwork(BadNetwork):
-    """Breaks off connections.
+    """A network between draft and target that cuts connections.
 
     Parameters
     ----------
-    cuts : behind how many of the target's words each session breaks off, in order; -1 for before its welcome.
-        Later ones hold.
+    cuts : after how many of the target's messages each session is cut, in order; -1: before its welcome.
+        Later sessions are not cut.
     """
 
     def __init__(self, target: grpc.aio.Channel, cuts: Sequence[int]) -> None:
@@ -50,7 +50,7 @@ class CutNetwork(BadNetwork):
 
 @asynccontextmanager
 async def cut_network(target: str, cuts: Sequence[int]) -> AsyncIterator[tuple[RunningServer, CutNetwork]]:
-    """Give a server that leads to ``target``, and what it does."""
+    """Run a server that forwards to ``target``; yield it and its network."""
     async with open_channel(target) as channel:
         servicer = CutNetwork(channel, cuts)
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, servicer)
@@ -62,11 +62,11 @@ async def cut_network(target: str, cuts: Sequence[int]) -> AsyncIterator[tuple[R
 
 
 class CutClients(transcription_pb2_grpc.TranscriptionServicer):
-    """Stands between clients and a draft server, and breaks off their streams.
+    """A proxy between clients and a draft server that cuts streams.
 
     Parameters
     ----------
-    cuts : behind how many responses each stream breaks off, in order; later ones hold.
+    cuts : after how many responses each stream is cut, in order; later streams are not cut.
     """
 
     def __init__(self, draft: grpc.aio.Channel, cuts: Sequence[int]) -> None:
@@ -80,7 +80,7 @@ class CutClients(transcription_pb2_grpc.TranscriptionServicer):
     async def StreamingRecognize(self, requests, context):
         words_left = self._cuts.pop(0) if self._cuts else inf
         call = with_true_status(self._stub.StreamingRecognize())
-        sending = asyncio.create_task(self._pass_on(requests, call))
+        sending = asyncio.create_task(self._forward(requests, call))
         try:
             async for response in call:
                 if not words_left:
@@ -94,8 +94,8 @@ class CutClients(transcription_pb2_grpc.TranscriptionServicer):
             sending.cancel()
             call.cancel()
 
-    async def _pass_on(self, requests, call) -> None:
-        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # whoever reads has the error
+    async def _forward(self, requests, call) -> None:
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the reader has the error
             async for request in requests:
                 await call.write(request)
             await call.done_writing()
@@ -103,7 +103,7 @@ class CutClients(transcription_pb2_grpc.TranscriptionServicer):
 
 @asynccontextmanager
 async def cut_clients(draft: str, cuts: Sequence[int]) -> AsyncIterator[tuple[RunningServer, CutClients]]:
-    """Give a server that leads to a draft server, and what it does."""
+    """Run a server that forwards to a draft server; yield it and its proxy."""
     async with open_channel(draft) as channel:
         servicer = CutClients(channel, cuts)
         add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, servicer)

@@ -1,4 +1,4 @@
-"""Riva's published client, unmodified, asking our servers; it blocks, so it runs beside the event loop."""
+"""Call our servers with Riva's published client, in threads because it blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINEAR_PCM = riva.client.AudioEncoding.LINEAR_PCM
 
 
 class Riva:
-    """Its ``ASRService``, awaited."""
+    """Riva's ``ASRService`` with awaitable methods."""
 
     def __init__(self, service: riva.client.ASRService) -> None:
         self.service = service
@@ -66,7 +66,7 @@ def transcript(results: Sequence) -> str:
 
 
 async def refusal(call) -> tuple[grpc.StatusCode, str]:
-    """Status and sentence that a call ends with."""
+    """Return the status and details that a call ends with."""
     try:
         await call
     except grpc.RpcError as error:

@@ -1,4 +1,4 @@
-"""Servers' metrics, read as Prometheus does."""
+"""Read servers' metrics as Prometheus does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def parsed(text: str) -> Samples:
-    """Every sample by its name and its labels."""
+    """Return every sample by its name and labels."""
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -30,12 +30,12 @@ def collected(registry: CollectorRegistry) -> Samples:
 
 
 def value(samples: Samples, name: str, **labels: str) -> float:
-    """One sample's value."""
+    """Return a sample's value."""
     return samples[name, tuple(sorted(labels.items()))]
 
 
 async def scrape(address: str, path: str = "/metrics", **settings) -> tuple[str, str]:
-    """Get the text that a server exports, and its media type."""
+    """Return the text that a server exports, and its media type."""
 
     def get() -> tuple[str, str]:
         scheme = "https" if "context" in settings else "http"

@@ -1,4 +1,4 @@
-"""Real servers on free ports of this machine, with models that need no weights unless a test has its own."""
+"""Run real servers on free ports, with scripted models or a test's own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ from specwhisper_target_server.service import VerificationService
 
 RATE = 16_000
 MAX_SESSIONS = 8
-PROMPTLY_S = 5.0  # a second on a machine that does nothing else
+MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
+SMALL_BUFFERS = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))  # of a gRPC channel
+PROMPTLY_S = 5.0  # seconds on an idle machine
 
 
 @cache
@@ -87,7 +89,7 @@ async def target_server(
     reports_engine_health: bool = False,
     **settings,
 ) -> AsyncIterator[Target]:
-    """Run a target, which is scripted unless there is a checkpoint."""
+    """Run a target with a scripted model, or with a checkpoint."""
     limits = limits or Limits(max_sessions=MAX_SESSIONS)
     config = TargetConfig(limits=limits, port=port, max_message_bytes=limits.max_message_bytes, **settings)
     if checkpoint is None:
@@ -114,7 +116,7 @@ async def draft_server(
     reports_engine_health: bool = False,
     **settings,
 ) -> AsyncIterator[Draft]:
-    """Run a draft server, which is scripted and mostly right unless there is a checkpoint."""
+    """Run a draft server with a mostly right scripted model, or with a checkpoint."""
     if checkpoint is None and drafts:
         checkpoint = scripted_checkpoint("scripted-draft")
         model = model or ScriptedModel(MAX_SESSIONS, error_rate=0.2)
@@ -139,7 +141,7 @@ async def draft_server(
 
 @asynccontextmanager
 async def running_pair(**settings) -> AsyncIterator[tuple[Target, Draft]]:
-    """A scripted target and a draft server in front of it."""
+    """Run a scripted target and a draft server for it."""
     async with target_server() as target, draft_server(target.address, **settings) as draft:
         yield target, draft
 
@@ -168,7 +170,7 @@ async def stream(draft: Draft, pcm: bytes, **config) -> list[pb.StreamingRecogni
 
 
 def finals(responses: Sequence[pb.StreamingRecognizeResponse | pb.RecognizeResponse]) -> list[tuple]:
-    """Time, tokens and text of every final result, in the order they came."""
+    """Return time, tokens and text of every final result, in order."""
     return [
         (
             round(result.start_offset.ToNanoseconds() / 1e9, 2),
@@ -189,25 +191,25 @@ def expected_finals(transcript: Transcription) -> list[tuple]:
 def check_statistics(
     statistics: pb.SpeculationStatistics | SpeculationStatistics, transcript: Transcription
 ) -> None:
-    """Check that the counts of a session fit each other and the text."""
+    """Check that a session's counts agree with each other and the text."""
     if isinstance(statistics, pb.SpeculationStatistics):
         statistics = statistics_from_proto(statistics)
     assert statistics.num_committed == sum(map(len, transcript.window_tokens))
     assert statistics.num_windows == len(transcript.window_tokens)
     assert statistics.num_accepted <= statistics.num_verified <= statistics.num_drafted
-    num_decoding = statistics.num_forwards - bool(transcript.language_probs)  # one has detected the language
+    num_decoding = statistics.num_forwards - bool(transcript.language_probs)  # one detected the language
     with_candidates = num_decoding - statistics.num_self_decoded
     drafted, reused = sum(statistics.acceptance_histogram), statistics.num_reused_forwards
     assert max(drafted, reused) <= with_candidates <= drafted + reused
     accepted = sum(n * passes for n, passes in enumerate(statistics.acceptance_histogram))
     assert accepted == statistics.num_accepted
-    # Each pass appends what it accepts and one token of its own, but for one that ends on a candidate.
+    # Each forward pass appends accepted tokens and one of its own, unless it ends on a candidate.
     kept = statistics.num_accepted + statistics.num_reused_accepted
     assert statistics.num_committed <= kept + num_decoding
 
 
-def count_questions(target: Target, monkeypatch: pytest.MonkeyPatch) -> list:
-    """Note whenever a target is asked for room."""
+def count_locate_calls(target: Target, monkeypatch: pytest.MonkeyPatch) -> list:
+    """Return a list that grows with each Locate call of a target."""
     asked, locate = [], target.service.locate
 
     async def counted(*args):
@@ -219,7 +221,7 @@ def count_questions(target: Target, monkeypatch: pytest.MonkeyPatch) -> list:
 
 
 async def error_of(call) -> Exception:
-    """The error a call ends with, as a client restores it."""
+    """Return the error of a call, as a client restores it."""
     with pytest.raises(grpc.aio.AioRpcError) as ended:
         if hasattr(call, "__aiter__"):
             async for _ in call:
@@ -235,14 +237,14 @@ def is_one_sentence(error: Exception) -> bool:
 
 
 async def eventually(condition: Callable[[], bool], within_s: float = 10.0) -> None:
-    """Wait for what another task or thread is about to do."""
+    """Wait until a condition holds."""
     async with asyncio.timeout(within_s):
         while not condition():
             await asyncio.sleep(0.002)
 
 
 async def all_free(target: Target, draft: Draft | None = None) -> None:
-    """Wait until every slot is free again, which must be soon."""
+    """Wait until every slot is free."""
     await eventually(lambda: target.num_free_slots == MAX_SESSIONS, within_s=PROMPTLY_S)
     if draft is not None:
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)

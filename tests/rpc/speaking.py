@@ -1,4 +1,4 @@
-"""Live audio over real connections: servers with models that recognise words, and their clients."""
+"""Run servers with models that recognise synthetic words, and live clients."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def texts_of(results: Iterable) -> dict[int, list[int]]:
 
 
 class Listener:
-    """Collects a client's updates in a task of its own."""
+    """Collects a client's updates in a task."""
 
     def __init__(self, client: StreamingClient) -> None:
         self.updates: list[Update] = []

@@ -1,4 +1,4 @@
-"""Nobody gets past the door without a token, whatever he calls; encryption is on or the call fails."""
+"""Every call needs a valid token, and TLS where it is configured."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.link.link import TargetLink
-from tests.rpc.methods import FILES, OF_ALL, methods_of, noted_methods
+from tests.rpc.methods import FILES, OF_ALL, methods_of, registered_methods
 from tests.rpc.services import draft_server, target_server
 
 TOKEN = "0123456789abcdef-Right"
-FORMER, NEWCOMER = "a-token-of-one-who-left", "a-token-of-one-who-came"
+FORMER, NEWCOMER = "a-token-of-a-former-user", "a-token-of-a-new-user"
 TOKENS = Tokens({TOKEN: "anna", "another-token-of-hers": "anna"})
 SERVICE = "specwhisper.wire.v1.Verification"
 METHODS = list(methods_of(*(file for files in FILES.values() for file in files if file not in OF_ALL)))
@@ -54,7 +54,7 @@ HEADERS = {
 
 
 class Everything(grpc.GenericRpcHandler):
-    """Has a method of every name, and notes which were entered."""
+    """Has a method of every name, and records which were called."""
 
     def __init__(self) -> None:
         self.entered: list[str] = []
@@ -67,8 +67,8 @@ class Everything(grpc.GenericRpcHandler):
         return grpc.stream_stream_rpc_method_handler(enter)
 
 
-class Anybody(verification_pb2_grpc.VerificationServicer):
-    """Notes who has come in."""
+class Recorder(verification_pb2_grpc.VerificationServicer):
+    """Records the callers of its methods."""
 
     def __init__(self) -> None:
         self.callers: list[str] = []
@@ -84,8 +84,8 @@ class Anybody(verification_pb2_grpc.VerificationServicer):
 
 
 @asynccontextmanager
-async def serving(**options) -> AsyncIterator[tuple[str, Anybody]]:
-    servicer = Anybody()
+async def serving(**options) -> AsyncIterator[tuple[str, Recorder]]:
+    servicer = Recorder()
 
     def add(server: grpc.aio.Server) -> None:
         verification_pb2_grpc.add_VerificationServicer_to_server(servicer, server)
@@ -115,7 +115,7 @@ async def serving_with(add: Callable[[grpc.aio.Server], None], **options) -> Asy
 
 
 async def located(address: str, credentials: Credentials) -> str:
-    """Ask, and give the name by which one is known."""
+    """Call Locate, and return the caller's name at the server."""
     async with open_channel(address, credentials) as channel:
         stub = verification_pb2_grpc.VerificationStub(channel)
         try:
@@ -125,7 +125,7 @@ async def located(address: str, credentials: Credentials) -> str:
 
 
 async def refusal(ask: Callable[[], Any]) -> grpc.aio.AioRpcError:
-    """Ask until the refusal is heard: a write that it overtakes hides it (grpc issue 36066)."""
+    """Call until the refusal arrives: a write that it overtakes hides it (grpc issue 36066)."""
     while True:
         call = ask()
         with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -134,12 +134,12 @@ async def refusal(ask: Callable[[], Any]) -> grpc.aio.AioRpcError:
             return refused.value
 
 
-async def test_every_method_of_the_contracts_is_tried():
-    """One that is new must be among those that the tests here, and the fuzzing ones, call."""
+async def test_every_method_of_the_contracts_is_tested():
+    """A new method must be among those that the tests here and the fuzz tests call."""
     async with AsyncExitStack() as servers:
-        with noted_methods() as of_target:
+        with registered_methods() as of_target:
             target = await servers.enter_async_context(target_server())
-        with noted_methods() as of_draft:
+        with registered_methods() as of_draft:
             await servers.enter_async_context(draft_server(target.address))
     assert of_target == methods_of(*FILES["target"]).keys()
     assert of_draft == methods_of(*FILES["draft"]).keys()
@@ -170,7 +170,7 @@ async def test_calls_without_a_valid_token_are_refused(shown):
 
 
 async def enter_all(channel: grpc.aio.Channel, token: str) -> None:
-    """Call every method with a token, which has to work."""
+    """Call every method with a token, which must succeed."""
     metadata = (("authorization", f"Bearer {token}"),)
     for method in [*METHODS, *OTHERS[1:]]:
         call = channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=10)
@@ -273,8 +273,8 @@ async def test_mutual_tls(authority):
             await located(address, Credentials(trusting))
 
 
-async def test_an_untrusted_connection_is_one_clear_sentence(authority):
-    """Before a token is shown: whom one side does not trust, or that they do not speak alike."""
+async def test_an_untrusted_connection_is_reported_in_one_sentence(authority):
+    """Either side does not trust the other, or only one of them uses TLS; no token is sent."""
     _, folder = authority
     roots, others = ClientTls(folder / "roots.pem"), ClientTls(folder / "others.pem")
     named = ClientTls(folder / "roots.pem", server_name="elsewhere.example")
@@ -308,7 +308,7 @@ def test_invalid_certificates_are_refused_at_start(authority, tmp_path):
             shown()
 
 
-STRANGERS = {
+UNTRUSTED = {
     "plaintext": (False, None, None),
     "plaintext where certificates are asked for": (True, None, None),
     "untrusted authority": (False, "others", None),
@@ -317,11 +317,11 @@ STRANGERS = {
 }
 
 
-@pytest.mark.parametrize("case", STRANGERS)
+@pytest.mark.parametrize("case", UNTRUSTED)
 async def test_no_method_is_reached_over_an_untrusted_connection(case, authority):
-    """Whoever comes so, even with a token that is right: the connection does not come about."""
+    """The connection fails, even with a valid token."""
     _, folder = authority
-    is_mutual, roots, shown = STRANGERS[case]
+    is_mutual, roots, shown = UNTRUSTED[case]
     own = [folder / f"{shown}.pem", folder / f"{shown}.key"] if shown else []
     tls = ClientTls(folder / f"{roots}.pem", *own) if roots else None
     right = ClientTls(folder / "roots.pem", folder / "client.pem", folder / "client.key")
@@ -342,7 +342,7 @@ async def test_no_method_is_reached_over_an_untrusted_connection(case, authority
         assert everything.entered == [*METHODS, *OTHERS[1:]]
 
 
-async def test_a_certificate_may_have_another_name_than_the_address(tmp_path):
+async def test_a_certificate_may_have_a_name_other_than_the_address(tmp_path):
     own = trustme.CA()
     own.cert_pem.write_to_path(tmp_path / "roots.pem")
     issued = own.issue_cert("targets.example")

@@ -1,4 +1,4 @@
-"""The text is the target's own, whatever becomes of the candidates on their way."""
+"""A bad network between draft and target changes no text."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from experiments.common.network.bad_network import bad_network
 from specwhisper.engine import verifier
 from tests.interference import KINDS, LOSSY, Interference
 from tests.rpc.services import (
+    MODES,
     all_free,
     check_statistics,
     draft_server,
@@ -22,8 +23,6 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
-
-MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -42,7 +41,7 @@ async def test_every_mode_writes_the_same_text_under_interference(kind):
 
 
 async def test_lost_blocks_cost_time_but_no_text(monkeypatch):
-    """Nothing waits for ever for what never comes; a target that waits does so for seconds, here for less."""
+    """No side waits forever for a lost message; a target waits for seconds, here for less."""
     monkeypatch.setattr(verifier, "CANDIDATES_TIMEOUT_NS", 5_000_000)
     loses = partial(Interference, LOSSY, 7, vocabulary_size=len(VOCABULARY))
     async with (
@@ -56,13 +55,13 @@ async def test_lost_blocks_cost_time_but_no_text(monkeypatch):
             if mode in ("MODE_SYNC", "MODE_PIPELINED"):
                 assert responses[-1].statistics.num_accepted > 0
             if mode == "MODE_SYNC":
-                assert responses[-1].statistics.num_self_decoded > 0  # where it gave up waiting
+                assert responses[-1].statistics.num_self_decoded > 0  # after the wait for candidates
         await all_free(target, draft)
 
 
 @pytest.mark.parametrize("hold_commits", [1, 3])
-async def test_blocks_that_always_come_too_late(hold_commits):
-    """In ``full`` the target goes on by itself; a draft far behind costs nothing."""
+async def test_blocks_that_always_arrive_too_late_change_no_text(hold_commits):
+    """In ``full`` the target continues by self-decoding; a draft that lags costs nothing."""
     async with (
         target_server() as target,
         bad_network(target.address, hold_commits=hold_commits) as network,

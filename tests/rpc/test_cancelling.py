@@ -1,4 +1,4 @@
-"""Clients that leave, wherever their sessions are: slots, places and tasks come back at once."""
+"""When clients cancel in any state, slots, session limits and tasks are freed at once."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.rpc.gated import Gated
 from tests.rpc.services import (
     MAX_SESSIONS,
     PROMPTLY_S,
+    SMALL_BUFFERS,
     all_free,
     audio_requests,
     draft_server,
@@ -33,17 +34,15 @@ from tests.rpc.services import (
     target_server,
 )
 
-TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
 
-
-async def speak(call) -> None:
+async def send_audio(call) -> None:
     for request in audio_requests(recording(65.0)):
         await call.write(request)
 
 
 @pytest.mark.parametrize("server", ["target", "draft"])
 @pytest.mark.parametrize("where", ["encode", "score"])
-async def test_a_client_that_leaves_while_a_model_works_for_it(server, where):
+async def test_a_client_that_cancels_while_a_model_runs_for_it(server, where):
     gated = Gated(where, error_rate=0.2 if server == "draft" else 0.0)
     target_model = gated if server == "target" else ScriptedModel(MAX_SESSIONS)
     draft_model = gated if server == "draft" else ScriptedModel(MAX_SESSIONS, error_rate=0.2)
@@ -55,11 +54,11 @@ async def test_a_client_that_leaves_while_a_model_works_for_it(server, where):
         gated.is_there.clear()
         call = draft.stub.StreamingRecognize()
         await call.write(streaming_config(mode="MODE_SYNC"))
-        speaking = asyncio.create_task(speak(call))
+        sending = asyncio.create_task(send_audio(call))
         await eventually(gated.is_there.is_set)
         call.cancel()
-        await asyncio.gather(speaking, return_exceptions=True)
-        # Calls and places need not wait for the model; a slot that it works on does.
+        await asyncio.gather(sending, return_exceptions=True)
+        # Calls and session limits are freed at once; a slot in use waits for the model.
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
         await eventually(
             lambda: draft.server.calls.num_open == target.server.calls.num_open == 0, within_s=PROMPTLY_S
@@ -70,8 +69,8 @@ async def test_a_client_that_leaves_while_a_model_works_for_it(server, where):
         assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
 
 
-async def test_clients_that_leave_while_they_wait_for_the_engine():
-    """It is in a pass: sessions are opened, and closed, only behind it."""
+async def test_clients_that_cancel_while_they_wait_for_the_engine():
+    """The engine is in a forward pass: sessions open and close only after it."""
     gated = Gated("score")
     async with target_server(gated) as target, draft_server(target.address) as draft:
         busy = asyncio.create_task(stream(draft, recording(1.0), mode="MODE_TARGET_ONLY"))
@@ -88,25 +87,25 @@ async def test_clients_that_leave_while_they_wait_for_the_engine():
         await all_free(target, draft)
 
 
-async def test_a_client_that_leaves_while_an_answer_waits_to_be_read():
+async def test_a_client_that_cancels_while_a_response_is_unread():
     async with (
         target_server() as target,
         draft_server(target.address) as draft,
-        grpc.aio.insecure_channel(draft.address, options=TAKES_LITTLE) as channel,
+        grpc.aio.insecure_channel(draft.address, options=SMALL_BUFFERS) as channel,
     ):
         call = with_true_status(TranscriptionStub(channel).StreamingRecognize())
         await call.write(streaming_config(interim=True))
         assert (await call.read()).HasField("model")
-        speaking = asyncio.create_task(speak(call))
+        sending = asyncio.create_task(send_audio(call))
         await eventually(lambda: target.num_free_slots < MAX_SESSIONS)
         call.cancel()
-        await asyncio.gather(speaking, return_exceptions=True)
+        await asyncio.gather(sending, return_exceptions=True)
         await all_free(target, draft)
         await eventually(lambda: draft.server.calls.num_open == 0, within_s=PROMPTLY_S)
 
 
 class Scanned:
-    """Decodes recordings; the second time, which is the scan, it waits at a gate behind the first block."""
+    """Decodes recordings; the second time, in the scan, it waits at a gate after the first block."""
 
     def __init__(self) -> None:
         self.is_there, self.gate = threading.Event(), threading.Event()
@@ -126,8 +125,8 @@ class Scanned:
             self.num_closed += 1
 
 
-async def test_a_client_that_leaves_while_its_hour_is_scanned_takes_no_thread_from_others(monkeypatch):
-    """The threads that decode are few, and all sessions share them; here there is one."""
+async def test_a_client_that_cancels_during_its_scan_frees_the_decoding_thread(monkeypatch):
+    """All sessions share a few decoding threads; here there is one."""
     scanned = Scanned()
     monkeypatch.setattr("specwhisper_draft_server.service.decode_bytes", scanned)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))

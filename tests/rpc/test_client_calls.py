@@ -8,17 +8,13 @@ import pytest
 
 from specwhisper.errors import TargetUnavailable
 from specwhisper.live import LiveOptions, LivePosition
-from specwhisper.rpc import failover
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.streaming import StreamingClient
 from tests.rpc.client_scripts import MODEL, ScriptedTranscription, duration, serving
 
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+pytestmark = pytest.mark.usefixtures("fast_retries")
 
 
 class Calls(ScriptedTranscription):

@@ -14,10 +14,9 @@ import soundfile
 from rich.console import Console
 from typer.testing import CliRunner
 
-from experiments.common.models.speech import SPOKEN, EnergyVad, samples_of, spoken_utterances, talk
+from experiments.common.models.speech import SPOKEN, samples_of, spoken_utterances, talk
 from specwhisper.errors import InvalidAudio, InvalidRequest, SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
-from specwhisper.rpc import failover
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_client import blocking, sources
 from specwhisper_client.blocking import listen
@@ -32,12 +31,7 @@ from tests.rpc.services import all_free, eventually
 from tests.rpc.speaking import speaking_pair, texts_of
 
 PIECE_BYTES = 3_200
-
-
-@pytest.fixture(autouse=True)
-def transcribing(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
 def pieces_of(pcm: bytes) -> Iterator[bytes]:

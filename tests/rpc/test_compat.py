@@ -1,4 +1,4 @@
-"""The private parts of grpcio are where this release expects them."""
+"""grpcio has the private parts that this project uses."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from specwhisper.rpc.channels import open_channel
 from specwhisper.wire.v1 import verification_pb2_grpc
 
 
-def test_grpcio_is_of_the_release_that_was_tried():
-    """Try ``tests/rpc/test_streams.py`` with the new release, then name it in ``compat.py``."""
+def test_grpcio_has_the_tested_release():
+    """Run ``tests/rpc/test_streams.py`` with the new release, then name it in ``compat.py``."""
     assert grpc.__version__.rpartition(".")[0] == compat.GRPCIO
 
 
@@ -24,7 +24,7 @@ async def test_a_call_has_the_core_object_that_is_wrapped():
 
 
 class CoreCall:
-    """A call whose core object is itself, and which keeps the internal errors it receives."""
+    """A call that is its own core object, and records internal errors."""
 
     def __init__(self) -> None:
         self._cython_call = self

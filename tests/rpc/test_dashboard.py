@@ -1,4 +1,4 @@
-"""Dashboard and alerts ask for what servers export, and for nothing else."""
+"""Dashboard and alerts query only metrics that servers export."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ RULES = [
     rule for group in yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"] for rule in group["rules"]
 ]
 RECORDED = {rule["record"] for rule in RULES if "record" in rule}
-OF_PROMETHEUS = {"up"}
-OF_SCRAPES = {"job", "instance", "le"}
-VARIABLES = {"$__rate_interval": "5m", "$instance": ".*"}  # as Grafana puts them in
+PROMETHEUS_METRICS = {"up"}
+ADDED_LABELS = {"job", "instance", "le"}
+VARIABLES = {"$__rate_interval": "5m", "$instance": ".*"}  # as Grafana replaces them
 
 Names = dict[str, set[str]]  # labels by name
 
@@ -54,7 +54,7 @@ async def names_exported() -> Names:
 
 
 def selectors(query: str) -> list[promql_parser.VectorSelector]:
-    """Every metric that a query reads; a query that is none raises."""
+    """Return every metric that a query reads; an invalid query raises."""
     for variable, value in VARIABLES.items():
         query = query.replace(variable, value)
     found: list[promql_parser.VectorSelector] = []
@@ -68,16 +68,16 @@ def selectors(query: str) -> list[promql_parser.VectorSelector]:
 
 
 def wrong_in(query: str, names: Names) -> list[str]:
-    """Return what a query selects and no server exports."""
+    """Return what a query selects but no server exports."""
     wrong = []
     for selector in selectors(query):
-        if selector.name in OF_PROMETHEUS | RECORDED:
+        if selector.name in PROMETHEUS_METRICS | RECORDED:
             continue
         if selector.name not in names:
             wrong.append(f"no server exports {selector.name}")
             continue
         labels = {matcher.name for matcher in selector.matchers.matchers}
-        wrong += [f"{selector.name} has no {label}" for label in labels - names[selector.name] - OF_SCRAPES]
+        wrong += [f"{selector.name} has no {label}" for label in labels - names[selector.name] - ADDED_LABELS]
     return wrong
 
 
@@ -85,7 +85,7 @@ def panels() -> list[dict[str, Any]]:
     return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
 
-async def test_every_query_asks_for_what_is_exported():
+async def test_every_query_reads_exported_metrics():
     names = await names_exported()
     queries = [target["expr"] for panel in panels() for target in panel["targets"]]
     assert len(queries) > 50
@@ -110,7 +110,7 @@ async def test_every_query_asks_for_what_is_exported():
         ),
     ],
 )
-async def test_a_wrong_query_is_seen(query, num_wrong):
+async def test_a_wrong_query_is_detected(query, num_wrong):
     names = {
         "specwhisper_draft_sessions_total": {"mode", "outcome"},
         "specwhisper_target_queue_seconds_bucket": {"le"},
@@ -118,7 +118,7 @@ async def test_a_wrong_query_is_seen(query, num_wrong):
     assert len(wrong_in(query, names)) == num_wrong
 
 
-def test_panels_lie_side_by_side():
+def test_panels_do_not_overlap():
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
         place = panel["gridPos"]
@@ -140,6 +140,6 @@ def test_panels_lie_side_by_side():
         "check config --syntax-only prometheus.kubernetes.yml",
     ],
 )
-def test_prometheus_takes_the_files(arguments):
+def test_prometheus_accepts_the_files(arguments):
     run = subprocess.run(["promtool", *arguments.split()], cwd=FOLDER, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -1,4 +1,4 @@
-"""The locator of draft servers on a real socket, and clients that ask it; only Ray's handle is a fake."""
+"""The locator of draft servers on a real socket, and its clients; only Ray's handle is a fake."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.rpc.client_scripts import SERVICE
 from tests.rpc.services import eventually
 from tests.rpc.test_draft_servers import Draft
 
-LONG_S = 60.0  # far more than anything here takes
+LONG_S = 60.0  # far longer than any test here
 
 
 class Replica:
@@ -75,7 +75,7 @@ class Handle:
         return [Replica(answer) for answer in self.answers]
 
 
-def says(address: str, num_free: int = 1) -> Callable[[], Awaitable[FreeSlots]]:
+def answers(address: str, num_free: int = 1) -> Callable[[], Awaitable[FreeSlots]]:
     async def answer() -> FreeSlots:
         return FreeSlots(address, num_free)
 
@@ -96,7 +96,7 @@ def test_a_client_waits_longer_than_the_locator():
 
 
 @given(st.lists(st.integers(-1, 20)), st.randoms(use_true_random=False))
-def test_full_draft_servers_are_last_and_none_is_lost(rooms, rng):
+def test_full_draft_servers_are_last_and_none_is_missing(rooms, rng):
     servers = [FreeSlots(f"a:{number}", room) for number, room in enumerate(rooms, 1)]
     ordered = shuffle_by_room(servers, rng.random)
     assert sorted(ordered, key=servers.index) == servers
@@ -104,7 +104,7 @@ def test_full_draft_servers_are_last_and_none_is_lost(rooms, rng):
     assert are_full == sorted(are_full)
 
 
-def test_many_clients_at_once_are_spread_by_room():
+def test_many_clients_are_spread_by_free_slots():
     uniform = Random(0).random
     servers = [FreeSlots("a:1", 12), FreeSlots("b:1", 4), FreeSlots("c:1", 0)]
     first = Counter(shuffle_by_room(servers, uniform)[0].address for _ in range(4_000))
@@ -113,18 +113,18 @@ def test_many_clients_at_once_are_spread_by_room():
 
 
 async def test_a_draft_server_that_has_died_or_hangs_is_left_out():
-    ask = ask_draft_servers(Handle(says("a:1"), hangs, dies, says("b:1")), timeout_s=0.05)
+    ask = ask_draft_servers(Handle(answers("a:1"), hangs, dies, answers("b:1")), timeout_s=0.05)
     assert [server.address for server in await ask()] == ["a:1", "b:1"]
 
 
 @pytest.mark.parametrize("answers", [(), (dies,), (hangs, dies)])
-async def test_the_error_where_none_answers(answers):
+async def test_the_error_if_no_draft_server_answers(answers):
     with pytest.raises(TargetUnavailable, match=r"No draft server has answered the locator within 0.05 s"):
         await ask_draft_servers(Handle(*answers), timeout_s=0.05)()
 
 
 async def test_draft_servers_are_asked_at_most_once_a_second():
-    handle, clock = Handle(says("a:1")), Clock()
+    handle, clock = Handle(answers("a:1")), Clock()
     cache = DraftServerCache(ask_draft_servers(handle), clock=clock)
     await asyncio.gather(*(cache.servers() for _ in range(20)))
     clock.now_s += FRESH_S / 2
@@ -133,7 +133,7 @@ async def test_draft_servers_are_asked_at_most_once_a_second():
 
 
 async def test_clients_do_not_wait_for_a_slow_draft_server_while_answers_are_cached():
-    handle, clock = Handle(says("a:1")), Clock()
+    handle, clock = Handle(answers("a:1")), Clock()
     cache = DraftServerCache(ask_draft_servers(handle, LONG_S), clock=clock)
     await cache.servers()
     gate = asyncio.Event()
@@ -152,7 +152,7 @@ async def test_clients_do_not_wait_for_a_slow_draft_server_while_answers_are_cac
 
 
 async def test_stale_answers_are_not_used():
-    handle, clock = Handle(says("a:1")), Clock()
+    handle, clock = Handle(answers("a:1")), Clock()
     cache = DraftServerCache(ask_draft_servers(handle), clock=clock)
     await cache.servers()
     handle.answers.clear()
@@ -174,8 +174,8 @@ async def locator(handle: Handle, within_s: float = LONG_S) -> AsyncIterator[Run
         await server.stop(drain_timeout_s=0)
 
 
-async def test_it_lists_draft_servers_or_returns_the_error():
-    handle = Handle(says("a:1"), says("b:1", 0))
+async def test_the_locator_lists_draft_servers_or_returns_the_error():
+    handle = Handle(answers("a:1"), answers("b:1", 0))
     async with locator(handle, 0.05) as server, grpc.aio.insecure_channel(server.address) as channel:
         stub = DiscoveryStub(channel)
         assert list((await stub.ListServers(pb.ListServersRequest())).addresses) == ["a:1", "b:1"]
@@ -190,7 +190,7 @@ class Fleet:
 
     Attributes
     ----------
-    name : what clients are configured with.
+    name : the address that clients are configured with.
     """
 
     def __init__(self, number: int) -> None:
@@ -200,7 +200,7 @@ class Fleet:
 
     async def __aenter__(self) -> Fleet:
         for draft in self.drafts:
-            self.handle.answers.append(says(await self._start(draft)))
+            self.handle.answers.append(answers(await self._start(draft)))
         server = await self._stack.enter_async_context(locator(self.handle))
         self.name = f"locator:///{server.address}"
         return self
@@ -228,11 +228,11 @@ async def test_a_clients_sessions_are_spread_over_the_draft_servers_of_a_locator
         await asyncio.gather(*calls)
 
 
-async def test_clients_begin_at_a_draft_server_with_room():
+async def test_clients_begin_at_a_draft_server_with_free_slots():
     async with Fleet(2) as fleet:
         full, free = fleet.drafts
         addresses = [(await answer()).address for answer in fleet.handle.answers]
-        fleet.handle.answers = [says(addresses[0], 0), says(addresses[1], 1)]
+        fleet.handle.answers = [answers(addresses[0], 0), answers(addresses[1], 1)]
         free.released.set()
         for _ in range(10):
             async with TranscriptionClient(fleet.name) as client:
@@ -240,7 +240,7 @@ async def test_clients_begin_at_a_draft_server_with_room():
         assert (full.num_calls, free.num_calls) == (0, 10)
 
 
-async def test_a_full_draft_server_is_left_for_another():
+async def test_clients_of_a_full_draft_server_use_another():
     async with Fleet(2) as fleet, TranscriptionClient(fleet.name) as client:
         full, free = fleet.drafts
         full.is_full = True

@@ -1,4 +1,4 @@
-"""Sessions are spread over all draft servers of a name, and leave those that are full or gone."""
+"""Sessions are spread over a name's draft servers, except full and lost ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 
 
 class Draft(ScriptedTranscription):
-    """A draft server that holds its calls until it is released, and counts them."""
+    """A draft server that counts calls and holds them until released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Draft(ScriptedTranscription):
     async def Recognize(self, request, context):
         self.num_calls += 1
         if self.is_full:
-            raise ServerFull("No place.")
+            raise ServerFull("No slot is free.")
         self.num_open += 1
         try:
             await self.released.wait()
@@ -62,8 +62,8 @@ class Fleet:
 
     Attributes
     ----------
-    addresses : what the name resolves to; empty for a name that is not known.
-    num_lookups : how often it was asked for.
+    addresses : what the name resolves to; empty for an unknown name.
+    num_lookups : how often the name was looked up.
     """
 
     def __init__(self, port: int) -> None:
@@ -134,7 +134,7 @@ async def test_sessions_spread_over_all_addresses_of_a_name(fleet, scheme):
     assert all(len(draft.recognized.audio) for draft in fleet.drafts.values())
 
 
-async def test_one_session_after_the_other_goes_to_each_server_in_turn(fleet):
+async def test_consecutive_sessions_use_the_servers_in_turn(fleet):
     for host in HOSTS:
         (await fleet.start(host)).released.set()
     async with TranscriptionClient(fleet.name) as client:
@@ -143,18 +143,18 @@ async def test_one_session_after_the_other_goes_to_each_server_in_turn(fleet):
     assert [draft.num_calls for draft in fleet.drafts.values()] == [10, 10, 10]
 
 
-async def test_clients_of_one_session_each_spread_as_well(fleet):
-    """Each has connections of its own, so only chance can spread them."""
+async def test_clients_with_one_session_each_are_spread(fleet):
+    """Each client has its own connections, so only chance can spread them."""
     for host in HOSTS:
         await fleet.start(host)
     fleet.release()
     for _ in range(60):
         async with TranscriptionClient(fleet.name) as client:
             await client.recognize(b"audio")
-    assert min(draft.num_calls for draft in fleet.drafts.values()) >= 5, "three in a million are not"
+    assert min(draft.num_calls for draft in fleet.drafts.values()) >= 5, "fails three times in a million"
 
 
-async def test_a_full_server_is_left_for_one_with_room_and_for_a_while(fleet):
+async def test_a_full_server_is_avoided_for_a_while(fleet):
     full, free = await fleet.start(HOSTS[0]), await fleet.start(HOSTS[1])
     full.is_full = True
     fleet.release()
@@ -164,7 +164,7 @@ async def test_a_full_server_is_left_for_one_with_room_and_for_a_while(fleet):
         assert (full.num_calls, free.num_calls) == (1, 10)
 
 
-async def test_where_all_are_full_each_is_asked_once(fleet):
+async def test_if_all_servers_are_full_each_is_asked_once(fleet):
     for host in HOSTS:
         (await fleet.start(host)).is_full = True
     async with TranscriptionClient(fleet.name) as client:
@@ -173,11 +173,11 @@ async def test_where_all_are_full_each_is_asked_once(fleet):
     assert [draft.num_calls for draft in fleet.drafts.values()] == [1, 1, 1]
 
 
-async def test_a_live_stream_goes_to_another_server_where_one_is_full(fleet, first_named):
+async def test_a_live_stream_uses_another_server_if_one_is_full(fleet, choose_first):
     class Full(Draft):
         async def StreamingRecognize(self, request_iterator, context):
             self.num_calls += 1
-            raise ServerFull("No place.")
+            raise ServerFull("No slot is free.")
             yield
 
     full, free = Full(), await fleet.start(HOSTS[1])
@@ -193,14 +193,14 @@ async def test_a_live_stream_goes_to_another_server_where_one_is_full(fleet, fir
         await server.stop(drain_timeout_s=1.0)
 
 
-async def test_a_server_that_is_gone_is_left_and_one_that_is_new_is_used(fleet):
+async def test_a_lost_server_is_avoided_and_a_new_one_is_used(fleet):
     for host in HOSTS[:2]:
         (await fleet.start(host)).released.set()
     async with TranscriptionClient(fleet.name) as client:
         for _ in range(4):
             await client.recognize(b"audio")
         await fleet.servers.pop(HOSTS[0]).stop(drain_timeout_s=0)
-        for _ in range(4):  # the name still has its address
+        for _ in range(4):  # the name still resolves to its address
             await client.recognize(b"audio")
         assert [draft.num_calls for draft in fleet.drafts.values()] == [2, 6]
         fleet.addresses.remove(HOSTS[0])
@@ -210,7 +210,7 @@ async def test_a_server_that_is_gone_is_left_and_one_that_is_new_is_used(fleet):
     assert [draft.num_calls for draft in fleet.drafts.values()] == [2, 8, 2]
 
 
-async def test_a_name_that_moves_as_a_whole_is_followed_without_a_refusal(fleet):
+async def test_clients_follow_a_name_to_new_addresses_without_an_error(fleet):
     for host in HOSTS[:2]:
         (await fleet.start(host)).released.set()
     async with TranscriptionClient(fleet.name) as client:
@@ -222,7 +222,7 @@ async def test_a_name_that_moves_as_a_whole_is_followed_without_a_refusal(fleet)
         await client.recognize(b"audio")
 
 
-async def test_a_look_up_that_fails_changes_nothing(fleet):
+async def test_a_failed_lookup_changes_nothing(fleet):
     (await fleet.start(HOSTS[0])).released.set()
     async with TranscriptionClient(fleet.name) as client:
         await client.recognize(b"audio")
@@ -239,7 +239,7 @@ async def test_an_unknown_name_is_in_the_error(fleet):
             await client.recognize(b"audio")
 
 
-async def test_addresses_are_looked_up_again_only_when_they_are_old(fleet, monkeypatch):
+async def test_addresses_are_looked_up_again_only_when_they_expire(fleet, monkeypatch):
     monkeypatch.setattr(resolving, "REFRESH_S", 60.0)
     (await fleet.start(HOSTS[0])).released.set()
     async with TranscriptionClient(fleet.name) as client:
@@ -248,7 +248,7 @@ async def test_addresses_are_looked_up_again_only_when_they_are_old(fleet, monke
     assert fleet.num_lookups == 1
 
 
-async def test_a_slow_look_up_delays_only_the_first_session(fleet, monkeypatch):
+async def test_a_slow_lookup_delays_only_the_first_session(fleet, monkeypatch):
     monkeypatch.setattr(resolving, "WAIT_S", 0.01)
     (await fleet.start(HOSTS[0])).released.set()
     async with TranscriptionClient(fleet.name) as client:
@@ -277,7 +277,7 @@ async def test_the_certificate_is_verified_against_the_name(fleet, tmp_path):
             await client.recognize(b"audio")
     assert [draft.num_calls for draft in fleet.drafts.values()] == [2, 2]
 
-    stranger = await fleet.start(HOSTS[2], tls(HOSTS[2]))  # it has the address, and not the name
+    stranger = await fleet.start(HOSTS[2], tls(HOSTS[2]))  # its certificate has the address, not the name
     fleet.addresses = [HOSTS[2]]
     async with TranscriptionClient(fleet.name, credentials) as client:
         with pytest.raises(TargetUnavailable, match=r"is not trusted \(Hostname"):
@@ -285,8 +285,8 @@ async def test_the_certificate_is_verified_against_the_name(fleet, tmp_path):
     assert not stranger.num_calls
 
 
-async def test_several_connections_go_through_a_balancer_of_connections(fleet):
-    """As kube-proxy spreads the connections to a service's one address over its pods."""
+async def test_a_connection_balancer_receives_several_connections(fleet):
+    """kube-proxy spreads connections to a service's address over its pods."""
     for host in HOSTS[:2]:
         await fleet.start(host)
     num_connections = 0
@@ -321,12 +321,12 @@ async def test_several_connections_go_through_a_balancer_of_connections(fleet):
             fleet.release()
         [full, free] = fleet.drafts.values()
         full.is_full = True
-        for _ in range(10):  # as each time another connection of the full one is replaced
+        for _ in range(10):  # each time another connection to the full one is replaced
             await client.recognize(b"audio")
         assert free.num_calls == 60
 
 
-async def test_of_two_families_the_preferred_one_is_used_while_it_answers():
+async def test_the_preferred_address_family_is_used_while_it_answers():
     async def both() -> Sequence[str]:
         return ["[2001:db8::1]:1", "[2001:db8::2]:1", "10.0.0.1:1"]
 
@@ -358,14 +358,14 @@ def test_names_are_read_with_their_schemes():
 
 
 @pytest.mark.parametrize("host", ["a..b", ".a", f"{'x' * 64}.com", f"{'пример' * 10}.рф"])
-def test_a_name_that_no_host_can_have_is_refused(host):
+def test_an_invalid_host_name_is_refused(host):
     for prefix in ("", "dns:///", "locator:///"):
         with pytest.raises(InvalidRequest, match=f"'{host}' is not a host's name"):
             read_names(f"a:1, {prefix}{host}:50051")
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:1", "[::1]:1", "localhost:1"])
-def test_addresses_and_this_machine_are_not_looked_up(text):
+def test_addresses_and_localhost_are_not_looked_up(text):
     [name] = read_names(text)
     assert resolving.resolver(name, OPEN) is None
 
@@ -380,6 +380,6 @@ def test_a_proxy_resolves_names(monkeypatch, exceptions, is_looked_up):
     assert (resolving.resolver(Name(f"{NAME}:1"), OPEN) is not None) == is_looked_up
 
 
-def test_a_token_is_refused_to_an_open_connection_at_once():
+def test_a_token_on_an_unencrypted_connection_is_refused_at_once():
     with pytest.raises(UnsafeBind, match=NAME):
         Servers(f"{NAME}:1", Credentials(token="0123456789abcdef"))

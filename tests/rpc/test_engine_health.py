@@ -1,4 +1,4 @@
-"""A target whose engine hangs says "not serving", as the probes of containers ask, and takes it back."""
+"""A target reports NOT_SERVING to probes while its engine hangs, and SERVING after it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from specwhisper.rpc.channels import open_channel
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.gated import Gated
-from tests.rpc.health import NOT_SERVING, PATIENCE_S, SERVING, until
+from tests.rpc.health import NOT_SERVING, SERVING, TIMEOUT_S, until
 from tests.rpc.hostile import hello, session, whole
 from tests.rpc.services import VERIFICATION, all_free, error_of, recording, target_alone, target_server
 
 
-async def test_an_engine_that_hangs_and_goes_on(impatient, caplog):
+async def test_health_follows_an_engine_that_hangs_and_continues(fast_health_checks, caplog):
     caplog.set_level("INFO")
     model = Gated()
     async with target_server(model, reports_engine_health=True) as target:
@@ -29,7 +29,7 @@ async def test_an_engine_that_hangs_and_goes_on(impatient, caplog):
     assert {"engine does not answer", "engine answers again"} <= set(caplog.messages)
 
 
-async def test_an_encoding_that_hangs_is_noticed_while_the_engine_answers(impatient, monkeypatch):
+async def test_a_hanging_encoder_is_noticed_while_the_engine_answers(fast_health_checks, monkeypatch):
     monkeypatch.setattr(local, "HANGS_AFTER_S", 0.2)
     model = Gated("encode")
     async with target_server(model, reports_engine_health=True) as target:
@@ -46,16 +46,16 @@ async def test_an_encoding_that_hangs_is_noticed_while_the_engine_answers(impati
         await all_free(target)
 
 
-async def test_a_server_that_stops_does_not_come_back(impatient):
+async def test_a_stopping_server_stays_unhealthy(fast_health_checks):
     async with target_server(reports_engine_health=True) as target:
-        told = []
+        statuses = []
 
         async def on_drain() -> None:
             async with open_channel(target.address) as channel:
-                for _ in range(50):  # many checks long
+                for _ in range(50):  # for many checks
                     reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
-                    told.append(reply.status)
+                    statuses.append(reply.status)
                     await target.service.check_health()
 
-        await target.server.stop(drain_timeout_s=PATIENCE_S, on_drain=on_drain)
-        assert told == [NOT_SERVING] * 50
+        await target.server.stop(drain_timeout_s=TIMEOUT_S, on_drain=on_drain)
+        assert statuses == [NOT_SERVING] * 50

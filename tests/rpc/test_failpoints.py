@@ -1,4 +1,4 @@
-"""Every failpoint lies on the way of a session, and one that raises ends only whom it touches."""
+"""Every failpoint is reached by a session, and one that raises ends only that session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.rpc.services import (
 LENGTH_S = 40.0
 
 
-async def test_every_point_is_passed_more_than_once():
+async def test_every_failpoint_is_reached_more_than_once():
     sent: list[int] = []
 
     def failing(points: tuple[str, ...]) -> Failpoints:
@@ -36,14 +36,14 @@ async def test_every_point_is_passed_more_than_once():
         target_server(failpoints=failing(TARGET_POINTS)) as target,
         draft_server(target.address, failpoints=failing(DRAFT_POINTS)) as draft,
     ):
-        # A target that waits for drafts: another may be done before the draft's second step.
+        # The target waits for drafts: others may end before the draft's second step.
         responses = await stream(draft, recording(LENGTH_S), interim=True, mode="MODE_PIPELINED")
     assert finals(responses) == expected_finals(target_alone(LENGTH_S))
     assert sent == [signal.SIGSTOP] * (len(TARGET_POINTS) + len(DRAFT_POINTS))
 
 
 @pytest.mark.parametrize("point", TARGET_POINTS)
-async def test_a_point_that_raises_ends_the_session_and_the_server_goes_on(point):
+async def test_a_failpoint_that_raises_ends_only_its_session(point):
     failpoints = Failpoints({point: Failpoint(Fault.RAISE, 3)})
     async with target_server(failpoints=failpoints) as target, draft_server(target.address) as draft:
         requests = iter([streaming_config(), *audio_requests(recording(LENGTH_S))])

@@ -1,4 +1,4 @@
-"""Servers and clients that go away or break: what is left goes on, and every slot comes back."""
+"""When servers or clients fail, the others continue and every slot is freed."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from specwhisper_draft_server.link import grpc_target_stream, link
 from tests.rpc.gated import Gated
 from tests.rpc.services import (
     MAX_SESSIONS,
+    MODES,
     PROMPTLY_S,
     all_free,
     audio_requests,
@@ -43,11 +44,9 @@ from tests.rpc.services import (
     target_server,
 )
 
-MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
-
 
 async def live_session(stub, length_s: float = 35.0, mode: str = "MODE_FULL"):
-    """A client in the middle of a recording: it has text of the first window and sends no more."""
+    """Open a session in the middle of a recording, with text of the first window."""
     call = with_true_status(stub.StreamingRecognize())
     for request in (streaming_config(mode=mode), *audio_requests(recording(length_s))):
         await call.write(request)
@@ -57,7 +56,7 @@ async def live_session(stub, length_s: float = 35.0, mode: str = "MODE_FULL"):
 
 
 async def ended_with(call) -> Exception:
-    """The error at the end of a call that was read before."""
+    """Return the error of a call that has been read in part."""
     with pytest.raises(grpc.aio.AioRpcError) as ended:
         while await call.read() is not grpc.aio.EOF:
             pass
@@ -77,15 +76,15 @@ async def test_no_target_then_a_target_on_the_same_channel(unused_tcp_port):
             assert str(error) == f"No target server answered at {address} within 0.3 s; is it running?"
         assert draft.service.num_sessions == 0
     async with draft_server(address, connect_timeout_s=30) as draft:
-        early = asyncio.create_task(stream(draft, recording(1.0)))  # waits for the target
+        early = asyncio.create_task(stream(draft, recording(1.0)))  # waits for a target
         await eventually(lambda: draft.service.num_sessions == 1)
         async with target_server(port=unused_tcp_port):
             assert finals(await early) == expected_finals(target_alone(1.0))
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_target_that_goes_mid_stream(mode):
-    """Here its connections are cut; tests/e2e kills the process."""
+async def test_a_target_that_is_lost_mid_stream(mode):
+    """The test cuts its connections; tests/e2e kills the process."""
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(target_server())
         settings = {"connect_timeout_s": 10, "resume_timeout_s": 0.5}
@@ -102,7 +101,7 @@ async def test_a_target_that_goes_mid_stream(mode):
             await all_free(second, draft)
 
 
-async def test_a_network_that_breaks_mid_stream_frees_both_ends():
+async def test_a_cut_connection_frees_both_ends():
     async with (
         target_server() as target,
         bad_network(target.address) as network,
@@ -124,7 +123,7 @@ async def test_a_client_that_cancels_mid_stream(mode):
         for call in calls[:2]:
             call.cancel()
         await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 1, within_s=PROMPTLY_S)
-        await calls[2].done_writing()  # the one beside them is whole
+        await calls[2].done_writing()  # the third session stays open
         responses = [response async for response in read_on(calls[2])]
         assert responses[-1].statistics.num_windows == len(target_alone(35.0).window_tokens)
         assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
@@ -137,7 +136,7 @@ async def read_on(call):
 
 
 async def test_a_client_whose_connection_drops():
-    """The socket closes under the stream, as when a laptop's lid does."""
+    """The socket closes during the stream, as when a laptop is closed."""
     async with running_pair() as (target, draft):
         host, port = draft.address.rsplit(":", 1)
         loop = asyncio.get_running_loop()
@@ -165,7 +164,7 @@ async def test_a_client_whose_connection_drops():
             for pipe in pipes:
                 pipe.cancel()
             for writer in sockets:
-                linger = b"\x01\x00\x00\x00\x00\x00\x00\x00"  # on, 0 s: a reset, not a farewell
+                linger = b"\x01\x00\x00\x00\x00\x00\x00\x00"  # on, 0 s: sends a reset
                 writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                 writer.transport.abort()
             await all_free(target, draft)
@@ -173,8 +172,8 @@ async def test_a_client_whose_connection_drops():
         assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
 
 
-async def test_a_client_that_leaves_while_its_session_is_being_opened():
-    """The target's thread is busy: the session is opened only after its client has gone."""
+async def test_a_client_that_cancels_while_its_session_opens():
+    """The target's thread is busy: the session opens only after its client has cancelled."""
     model = Gated()
     async with target_server(model) as target, draft_server(target.address) as draft:
         busy = asyncio.create_task(stream(draft, recording(1.0), mode="MODE_TARGET_ONLY"))
@@ -190,16 +189,16 @@ async def test_a_client_that_leaves_while_its_session_is_being_opened():
 
 
 class FailingDraft(ScriptedModel):
-    """Works for some passes, or some encodings, and then never again."""
+    """A draft that fails for good after some steps or encodings."""
 
-    def __init__(self, num_slots: int, *, good_passes: int = 10**9, good_windows: int = 10**9) -> None:
+    def __init__(self, num_slots: int, *, good_steps: int = 10**9, good_windows: int = 10**9) -> None:
         super().__init__(num_slots, error_rate=0.2)
-        self._good_passes = good_passes
+        self._good_steps = good_steps
         self._good_windows = good_windows
 
     def score(self, rows):
-        self._good_passes -= 1
-        if self._good_passes < 0:
+        self._good_steps -= 1
+        if self._good_steps < 0:
             raise RuntimeError("out of memory")
         return super().score(rows)
 
@@ -211,8 +210,8 @@ class FailingDraft(ScriptedModel):
 
 
 @pytest.mark.parametrize("mode", MODES[1:])
-@pytest.mark.parametrize("good", [{"good_passes": n} for n in (0, 1, 4, 17)] + [{"good_windows": 1}])
-async def test_a_draft_that_fails_costs_speed_and_no_word(mode, good, caplog):
+@pytest.mark.parametrize("good", [{"good_steps": n} for n in (0, 1, 4, 17)] + [{"good_windows": 1}])
+async def test_a_failed_draft_costs_speed_and_no_text(mode, good, caplog):
     alone = target_alone(65.0)
     async with target_server() as target:
         model = FailingDraft(MAX_SESSIONS, **good)
@@ -221,13 +220,13 @@ async def test_a_draft_that_fails_costs_speed_and_no_word(mode, good, caplog):
             assert finals(responses) == expected_finals(alone)
             check_statistics(responses[-1].statistics, alone)
             await all_free(target, draft)
-    if mode != "MODE_FULL":  # there the target may have been through before the draft had begun
+    if mode != "MODE_FULL":  # there the target may end before the draft begins
         assert "draft failed" in caplog.messages
         assert responses[-1].statistics.num_self_decoded > 0
 
 
 class EndsEarly(verification_pb2_grpc.VerificationServicer):
-    """A target that thinks a session is over when it has begun."""
+    """A target that ends each session as soon as it has begun."""
 
     def __init__(self, target: grpc.aio.Channel) -> None:
         self._stub = verification_pb2_grpc.VerificationStub(target)
@@ -244,8 +243,8 @@ class EndsEarly(verification_pb2_grpc.VerificationServicer):
         )
 
 
-async def test_a_target_that_ends_sessions_early_gives_no_transcript():
-    """A stream that ends well before its audio does would be half a text."""
+async def test_a_session_that_its_target_ends_early_is_an_error():
+    """A stream that ended without an error would return half of the text."""
     async with target_server() as target, open_channel(target.address) as channel:
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, EndsEarly(channel))
         server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
@@ -258,7 +257,7 @@ async def test_a_target_that_ends_sessions_early_gives_no_transcript():
 
 
 class Silent(EndsEarly):
-    """A target whose connection lives and which says nothing: no welcome, or nothing after it."""
+    """A target with an open connection that sends no welcome, or nothing after it."""
 
     def __init__(self, target: grpc.aio.Channel, *, welcomes: bool) -> None:
         super().__init__(target)
@@ -275,7 +274,7 @@ class Silent(EndsEarly):
     ("welcomes", "sentence"),
     [(False, "has not accepted a session within"), (True, "has sent nothing for")],
 )
-async def test_a_target_that_falls_silent_is_given_up(welcomes, sentence, monkeypatch):
+async def test_a_silent_target_is_lost(welcomes, sentence, monkeypatch):
     monkeypatch.setattr(link, "WELCOME_S", 0.2)
     monkeypatch.setattr(grpc_target_stream, "SILENCE_S", 0.2)
     async with target_server() as target, open_channel(target.address) as channel:
@@ -295,8 +294,8 @@ async def endless_audio():
     await asyncio.Event().wait()
 
 
-async def test_a_client_that_does_not_read_keeps_nobody_waiting():
-    """Its own session may wait for it; the session beside it does not."""
+async def test_a_client_that_does_not_read_delays_no_other_session():
+    """Its own session may wait for it; a session beside it does not."""
     async with running_pair() as (target, draft):
         options = [("grpc.http2.bdp_probe", 0)]
         async with grpc.aio.insecure_channel(draft.address, options=options) as channel:

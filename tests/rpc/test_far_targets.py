@@ -1,4 +1,4 @@
-"""A target that is seconds away is there: a session opens on it as on one that is near."""
+"""A target with a long round trip takes sessions as a near one does."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.rpc.services import (
 )
 
 ONE_WAY_MS = 150
-CONNECT_TIMEOUT_S = 0.1  # less than any answer takes over the proxy
+CONNECT_TIMEOUT_S = 0.1  # less than one round trip over the proxy
 
 
-async def test_a_target_whose_answers_take_longer_than_the_connect_timeout_takes_sessions():
+async def test_a_target_with_a_round_trip_over_the_connect_timeout_takes_sessions():
     async with target_server() as target, Proxy.listening() as proxy:
         proxy.upstream, proxy.latency_ms = target.address, ONE_WAY_MS
         async with draft_server(proxy.address, connect_timeout_s=CONNECT_TIMEOUT_S) as draft:
@@ -30,7 +30,7 @@ async def test_a_target_whose_answers_take_longer_than_the_connect_timeout_takes
             await all_free(target, draft)
 
 
-async def test_a_target_that_lets_nobody_connect_is_given_up(monkeypatch):
+async def test_a_target_that_accepts_no_connection_is_lost(monkeypatch):
     monkeypatch.setattr(connecting, "ATTEMPT_S", 0.2)
     async with target_server() as target, Proxy.listening() as proxy:
         proxy.upstream = target.address

@@ -1,4 +1,4 @@
-"""A draft server without a place refuses whole recordings before it reads them."""
+"""A full draft server refuses whole recordings before it reads them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ METHODS = ("/specwhisper.wire.v1.Transcription/Recognize", "/nvidia.riva.asr.Riv
 
 @asynccontextmanager
 async def full_server():
-    """A server whose only place is taken until the end."""
+    """A draft server whose only session is open until the end."""
     async with running_pair(max_sessions=1) as (target, draft):
         holder = draft.stub.StreamingRecognize()
         await holder.write(streaming_config())
@@ -43,8 +43,8 @@ async def full_server():
 
 
 @pytest.fixture
-def looked_at(monkeypatch) -> list[int]:
-    """How many bytes of each recording were decoded, or made ready to be."""
+def num_decoded_bytes(monkeypatch) -> list[int]:
+    """Return a list with the bytes of each recording that was decoded."""
     seen: list[int] = []
 
     def noting(real):
@@ -60,14 +60,14 @@ def looked_at(monkeypatch) -> list[int]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_a_recording_is_not_read_where_there_is_no_place(method):
+async def test_a_full_server_does_not_read_a_recording(method):
     async with full_server() as draft:
-        error = await error_of(draft.channel.stream_unary(method)())  # which has sent nothing
+        error = await error_of(draft.channel.stream_unary(method)())  # sends nothing
         assert type(error) is ServerFull
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_who_still_sends_a_recording_has_a_place(method):
+async def test_a_recording_being_sent_counts_as_a_session(method):
     async with running_pair(max_sessions=1) as (target, draft):
         sending = draft.channel.stream_unary(method)()
         await eventually(lambda: draft.service.num_sessions == 1)
@@ -77,27 +77,27 @@ async def test_who_still_sends_a_recording_has_a_place(method):
         await all_free(target, draft)
 
 
-async def test_a_recording_is_not_decoded_where_there_is_no_place(looked_at):
+async def test_a_full_server_does_not_decode_a_recording(num_decoded_bytes):
     async with full_server() as draft:
-        request = pb.RecognizeRequest(audio=b"what is no audio, as would be told who is let in")
+        request = pb.RecognizeRequest(audio=b"not audio, which only a server with room would report")
         for _ in range(10):
             error = await error_of(draft.stub.Recognize(request))
             assert type(error) is ServerFull
             assert error.retry_after_s == 1.0
-    assert not looked_at
+    assert not num_decoded_bytes
 
 
-async def test_nor_is_one_of_rivas_clients(looked_at):
+async def test_a_full_server_does_not_decode_a_recording_of_rivas_client(num_decoded_bytes):
     async with full_server() as draft, riva_client(draft) as client:
         config = pcm_config(encoding=riva_audio_pb2.MULAW, model="a model that is not here")
         for _ in range(10):
             status, details = await refusal(client.recognize(SECOND, config))
             assert status is grpc.StatusCode.RESOURCE_EXHAUSTED, details
-    assert not looked_at
+    assert not num_decoded_bytes
 
 
-async def test_with_a_place_both_are(looked_at, tmp_path):
-    """What is looked for above would be seen."""
+async def test_a_server_with_room_decodes_both_recordings(num_decoded_bytes, tmp_path):
+    """This is the control of the tests above."""
     import soundfile
 
     path = tmp_path / "speech.flac"
@@ -108,4 +108,4 @@ async def test_with_a_place_both_are(looked_at, tmp_path):
         (result, *_) = (await client.recognize(SECOND, pcm_config())).results
         assert result.alternatives[0].transcript
         await all_free(target, draft)
-    assert set(looked_at) == {path.stat().st_size, len(SECOND)}
+    assert set(num_decoded_bytes) == {path.stat().st_size, len(SECOND)}

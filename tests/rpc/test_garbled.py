@@ -1,4 +1,4 @@
-"""Connections that break in the middle of a frame, or say what is no HTTP/2, are lost: sessions go on."""
+"""Sessions continue after connections that send a part of a frame, or no HTTP/2."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from specwhisper_client.file_transcription import FileTranscription
 from tests.rpc.gated import Gated
 from tests.rpc.hostile import hello, session
 from tests.rpc.services import (
+    MODES,
     Target,
     all_free,
     draft_server,
@@ -32,11 +33,9 @@ from tests.rpc.services import (
 from tests.rpc.speaking import Listener, live_client, speaking_pair
 from tests.rpc.test_resume_clients import wav
 
-MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 
-
-async def test_grpc_calls_it_an_unknown_error():
-    """The rest of this file stands on that."""
+async def test_grpc_reports_garbled_data_as_an_unknown_error():
+    """The other tests of this file depend on it."""
     async with target_server() as target, Proxy.listening() as proxy:
         proxy.upstream = target.address
         async with open_channel(proxy.address) as channel:
@@ -52,21 +51,21 @@ async def test_grpc_calls_it_an_unknown_error():
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_recording_goes_on_behind_a_garbled_connection_to_its_target(mode, caplog):
+async def test_a_recording_continues_after_a_garbled_connection_to_its_target(mode, caplog):
     model = Gated()
     async with target_server(model) as target, Proxy.listening() as proxy:
         proxy.upstream = target.address
         async with draft_server(proxy.address) as draft:
-            heard = asyncio.create_task(stream(draft, recording(33.0), mode=mode))
+            transcribing = asyncio.create_task(stream(draft, recording(33.0), mode=mode))
             await asyncio.to_thread(model.is_there.wait)
             proxy.garble()
             model.gate.set()
-            assert finals(await heard) == expected_finals(target_alone(33.0))
+            assert finals(await transcribing) == expected_finals(target_alone(33.0))
             assert "target lost" in caplog.messages
             await all_free(target, draft)
 
 
-async def test_a_recording_goes_on_behind_a_garbled_connection_to_its_draft_server(tmp_path):
+async def test_a_recording_continues_after_a_garbled_connection_to_its_draft_server(tmp_path):
     model = Gated()
     path = wav(tmp_path / "audio.wav", recording(33.0))
     async with (
@@ -77,11 +76,11 @@ async def test_a_recording_goes_on_behind_a_garbled_connection_to_its_draft_serv
         proxy.upstream = draft.address
         async with TranscriptionClient(proxy.address) as client:
             transcription = client.stream_file(path)
-            heard = asyncio.create_task(_read(transcription))
+            transcribing = asyncio.create_task(_read(transcription))
             await asyncio.to_thread(model.is_there.wait)
             proxy.garble()
             model.gate.set()
-            await heard
+            await transcribing
         assert transcription.result.text == target_alone(33.0).text
         assert transcription.num_resumes == 1
         await all_free(target, draft)
@@ -92,7 +91,7 @@ async def _read(transcription: FileTranscription) -> None:
         pass
 
 
-async def test_live_audio_goes_on_behind_a_garbled_connection_to_its_draft_server(monkeypatch):
+async def test_live_audio_continues_after_a_garbled_connection_to_its_draft_server(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     pcm = talk(((0.2, 1.6), (2.2, 3.4)), 4.0)
     async with speaking_pair() as (target, draft), Proxy.listening() as proxy:

@@ -1,4 +1,4 @@
-"""Every path of a gateway needs a key, but for a few named exceptions."""
+"""Every path of a gateway needs a key, with a few named exceptions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from specwhisper_gateway.transport.access import OPEN_TO_ALL
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway
 
-TOKEN, OTHER, FORMER = "0123456789abcdef-Right", "another-token-of-hers", "what-ben-once-had-before"
+TOKEN, OTHER, FORMER = "0123456789abcdef-Right", "another-token-of-hers", "the-former-token-of-ben"
 TOKENS = Tokens({TOKEN: "anna", OTHER: "anna"})
 OPEN = ["/", "/health", "/health/live", "/page/{name}", "/samples", "/samples/{name}.wav"]
 SOCKETS = ["/live", "/v1/realtime"]
@@ -48,20 +48,20 @@ SHOWN = {
 
 
 def routes_of(router: Any) -> Iterator[Any]:
-    """All routes of an application, those of routers within it too."""
+    """Return all routes of an application and of its routers."""
     for route in router.routes:
         within = getattr(route, "original_router", None)
         yield from [route] if within is None else routes_of(within)
 
 
 def paths_of(gateway: RunningGateway) -> dict[str, set[str]]:
-    """Every path of a gateway's with its methods; a WebSocket has none."""
+    """Return every path of a gateway with its methods; a WebSocket has none."""
     app = gateway.server.config.app
     return {route.path: getattr(route, "methods", None) or set() for route in routes_of(app)}
 
 
 def filled(path: str) -> str:
-    """A path that a route answers."""
+    """Return a path that a route answers."""
     values = {"{name}.wav": "01_phone_call.wav", "{name}": "main.js", "{model:path}": MODEL}
     for name, value in values.items():
         path = path.replace(name, value)
@@ -76,7 +76,7 @@ def is_refusal(reply: Any, method: str) -> bool:
 
 @pytest.fixture
 def tokens(tmp_path) -> Tokens:
-    """What is left of a file of tokens once one of them was taken out."""
+    """Return the tokens of a file after one was removed."""
     file = tmp_path / "tokens"
     file.write_text(f"anna {TOKEN}\nben {FORMER}\n")
     assert read_tokens(file).name_of(f"bearer {FORMER}") == "ben"
@@ -122,7 +122,7 @@ async def test_every_websocket_needs_a_key(path, tokens):
         offers += [
             {"subprotocols": ["realtime", f"openai-insecure-api-key.{header.removeprefix('Bearer ')}"]}
             for header in filter(None, SHOWN.values())
-            if header.startswith("Bearer ") and '"' not in header  # which no subprotocol may hold
+            if header.startswith("Bearer ") and '"' not in header  # not valid in a subprotocol
         ]
         offers.append({"subprotocols": ["realtime", TOKEN]})
         for offer in offers:

@@ -155,7 +155,7 @@ async def test_a_client_that_reads_nothing_is_cut_off(path, monkeypatch):
 
 
 class Slow:
-    """A transport whose client reads a byte now and then."""
+    """A transport whose client reads a byte at a time."""
 
     def __init__(self) -> None:
         self.num_bytes = 9
@@ -174,7 +174,7 @@ async def test_a_client_that_reads_slowly_is_not_cut_off(monkeypatch):
     transport = Slow()
     connections._Deadlines(transport).set_unread(9)
     await transport.is_cut.wait()
-    assert transport.num_bytes == 3  # until the client read no more
+    assert transport.num_bytes == 3  # until the client stopped reading
 
 
 async def test_connections_are_limited(draft):
@@ -205,7 +205,7 @@ async def test_sessions_are_limited_in_all_and_per_caller():
                     f"ws://{gateway.server.address}{path}", additional_headers=headers
                 ):
                     pass
-        assert (await anna.models.list()).data  # is no session
+        assert (await anna.models.list()).data  # not a session
         async with ben.realtime.connect(extra_query={"intent": "transcription"}) as connection:
             await connection.recv()
             await stream.close()

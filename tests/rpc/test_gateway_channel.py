@@ -1,4 +1,4 @@
-"""A gateway has a few connections to its draft servers, which all of its sessions share."""
+"""All sessions of a gateway share a few connections to its draft servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MANUAL = {"type": "transcription", "audio": {"input": {"turn_detection": None}}}
 
 
 class Peers(ScriptedTranscription):
-    """Notes who calls."""
+    """Records the peers that call."""
 
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
@@ -69,17 +69,17 @@ async def test_all_sessions_share_the_connections():
             while json.loads(await socket.recv())["type"] != "done":
                 pass
         await gateway.all_answered()
-        assert 1 < len(server.peers) <= CONNECTIONS, "six sessions, which a balancer may have spread"
+        assert 1 < len(server.peers) <= CONNECTIONS, "six sessions share the connections"
 
 
-async def test_another_draft_server_answers_when_one_is_lost(unused_tcp_port, first_named):
+async def test_another_draft_server_answers_when_one_is_lost(unused_tcp_port, choose_first):
     async with serving(ScriptedTranscription()) as address:
         async with running_gateway(f"127.0.0.1:{unused_tcp_port}, {address}") as gateway:
             assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text
             assert (await gateway.http.get("/health")).status_code == 200
 
 
-async def test_turns_of_a_lost_client_leave_nothing(monkeypatch):
+async def test_turns_of_a_lost_client_leave_no_session(monkeypatch):
     monkeypatch.setattr(session, "MAX_TURNS", 1)
     monkeypatch.setattr("specwhisper_client.servers.CONNECTIONS", 1)
     server = ScriptedTranscription(EVERYTHING, hangs=True)
@@ -91,7 +91,7 @@ async def test_turns_of_a_lost_client_leave_nothing(monkeypatch):
             await commit(connection)
             await server.has_read_everything.wait()
             monkeypatch.setattr(sockets, "STALL_TIMEOUT_S", 0.0)
-            with pytest.raises(websockets.ConnectionClosed) as closed:  # one waits, the next one has no place
+            with pytest.raises(websockets.ConnectionClosed) as closed:  # one waits, the next one is refused
                 for _ in range(2):
                     await commit(connection)
                 while True:

@@ -33,7 +33,7 @@ TOKENS = Tokens({TOKEN: "anna"})
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Certificates of an authority: the server's, a client's; and the roots of another one."""
+    """Write the certificates of a server and a client, and the roots of another CA."""
     folder = tmp_path_factory.mktemp("certificates")
     own, other = trustme.CA(), trustme.CA()
     own.cert_pem.write_to_path(folder / "roots.pem")
@@ -139,7 +139,7 @@ async def test_a_new_certificate_needs_no_restart(draft, folder, tmp_path, caplo
     assert [record.getMessage() for record in caplog.records].count("certificate kept") == 1
 
 
-def test_encryption_and_keys_open_a_gateway_to_the_network(folder):
+def test_a_gateway_with_encryption_and_keys_may_listen_on_the_network(folder):
     with pytest.raises(UnsafeBind, match="without authentication"):
         GatewayConfig(host="0.0.0.0", tls=server_tls(folder))
     GatewayConfig(host="0.0.0.0", tls=server_tls(folder), tokens=TOKENS)

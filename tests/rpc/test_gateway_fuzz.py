@@ -1,6 +1,6 @@
-"""Hostile requests and events: refused with the right status, and the gateway goes on as if nothing had been.
+"""Hostile requests and events are refused with the right status; the gateway keeps serving.
 
-``SPECWHISPER_FUZZ=20`` takes twenty times as many examples.
+``SPECWHISPER_FUZZ=20`` runs twenty times as many examples.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.rpc.test_gateway_bounds import handshake
 FILE = b'; filename="a"'
 ROUTES = ("/v1/audio/transcriptions", "/v1/audio/translations")
 PROBE = "the-last-event"
-# Starlette leaves a form's file to be closed with its last reference, where the form breaks off in it.
+# Starlette closes a truncated form's file only with its last reference.
 pytestmark = pytest.mark.filterwarnings("ignore:Unclosed file <.*SpooledTemporaryFile:ResourceWarning")
 
 
@@ -57,7 +57,7 @@ def server(tmp_path_factory) -> Iterator[Fuzzed]:
 
 
 @pytest.fixture(autouse=True)
-def goes_on(server) -> Iterator[None]:
+def checked(server) -> Iterator[None]:
     yield
     server.check_alive()
 
@@ -79,7 +79,7 @@ def test_any_request_to_any_route(server, method, headers, body, data):
 )
 def test_almost_valid_http(server, first, lines, rest):
     with sockets.create_connection(server.address, timeout=REPLY_S) as connection:
-        with suppress(OSError):  # the gateway may have refused it already, and left
+        with suppress(OSError):  # the gateway may have refused it and closed
             connection.sendall(first + b"".join(lines) + b"\r\n" + rest)
             connection.shutdown(sockets.SHUT_WR)
         received = end_of(connection)
@@ -104,7 +104,7 @@ def test_forms(server, path, recording, more, end, boundary):
 @examples(60)
 @given(path=st.sampled_from(ROUTES), fields=hostile.fields)
 @example(path=ROUTES[0], fields={"prompt": hostile.HALF_CHARACTER})
-def test_fields_of_a_good_recording(server, path, fields):
+def test_fields_of_a_valid_recording(server, path, fields):
     reply = [(name.encode(), value.encode("utf-8", "surrogatepass")) for name, value in fields.items()]
     body = [hostile.part(b"file", hostile.RECORDING, FILE), *starmap(hostile.part, reply)]
     if "model" not in fields:
@@ -135,7 +135,7 @@ def test_realtime_events(server, frames):
                 socket.send(frame)
             socket.send(json.dumps({"type": "no.such.event", "event_id": PROBE}))
         except websockets.ConnectionClosed:
-            pass  # said below
+            pass  # reported below
         while (event := frame_of(socket)) is not None:
             if event["type"] == "error" and event["error"]["event_id"] == PROBE:
                 break
@@ -153,7 +153,7 @@ def test_the_pages_messages(server, first, frames):
                 socket.send(frame)
             socket.send(json.dumps({"type": "finish"}))
         except websockets.ConnectionClosed:
-            pass  # said below
+            pass  # reported below
         while frame_of(socket) is not None:
             pass
 

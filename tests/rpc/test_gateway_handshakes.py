@@ -17,7 +17,7 @@ from tests.rpc.gateways import RunningGateway, running_gateway
 from tests.rpc.services import eventually
 from tests.rpc.test_gateway_bounds import connected, ends
 
-NOWHERE = "127.0.0.1:1"  # no draft server is asked
+NOWHERE = "127.0.0.1:1"  # no draft server is called
 REQUEST = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 

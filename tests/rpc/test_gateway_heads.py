@@ -1,4 +1,4 @@
-"""Heads of requests over the limits: refused with 431 however their bytes arrive, and on a WebSocket too."""
+"""Request heads over the limits are refused with 431, however they arrive, also on WebSockets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def draft() -> AsyncIterator[str]:
 
 
 def answer(address: str, pieces: Iterator[bytes]) -> bytes:
-    """Return the answer to the pieces; a server that refuses reads no more of them."""
+    """Send the pieces; return the answer, which may come before the last one."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         with suppress(ConnectionError):

@@ -1,4 +1,4 @@
-"""``/health``: one question for all who ask within seconds, and nothing of the inside for strangers."""
+"""``/health`` caches its answer for seconds, and shows details only with a key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OK = {"status": "ok"}
 
 
 class Counted(ScriptedTranscription):
-    """Counts what is asked of it, and answers when it may."""
+    """Counts its calls, and answers when the test allows it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ async def test_a_caller_that_leaves_does_not_cancel_the_answer():
         await leaving
 
 
-async def test_an_open_question_is_cancelled_on_close():
+async def test_a_pending_check_is_cancelled_on_close():
     was_cancelled = False
 
     async def ask():

@@ -31,7 +31,7 @@ SENTENCE = "the limit of this gateway: continue in another one."
 
 @pytest.fixture
 def end_now(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Let the time be over of what was begun last."""
+    """Return a function that lets the newest timeout expire."""
     limits: list[asyncio.Timeout] = []
 
     def timeout_at(when_s: float) -> asyncio.Timeout:
@@ -135,7 +135,7 @@ async def test_a_session_of_the_page_reaches_the_session_timeout(end_now):
             assert message["code"] == "session_expired"
             with pytest.raises(websockets.ConnectionClosed):
                 await socket.recv()
-            assert socket.close_code == 1013  # for which the page goes on by itself
+            assert socket.close_code == 1013  # after which the page reconnects
         await server.left
         figures = await gateway.all_answered()
     assert figures["active_transcriptions"] == 0

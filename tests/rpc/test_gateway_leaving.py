@@ -1,4 +1,4 @@
-"""A client that goes away: its transcription ends at the draft server, and its upload is gone."""
+"""When a client disconnects, its transcription ends and its upload is deleted."""
 
 import asyncio
 import tempfile

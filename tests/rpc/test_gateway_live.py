@@ -1,4 +1,4 @@
-"""The page's own WebSocket, and what stands around the page."""
+"""The page's WebSocket and files."""
 
 import asyncio
 import base64
@@ -23,7 +23,7 @@ PCM = bytes(32_000)
 
 @asynccontextmanager
 async def page(gateway, start=START, **settings):
-    """A WebSocket of the page, with what it says first."""
+    """Open a WebSocket of the page, and send its first message."""
     async with websockets.connect(f"ws://{gateway.server.address}/live", **settings) as socket:
         if start is not None:
             await socket.send(json.dumps(start))
@@ -167,7 +167,7 @@ async def test_disconnecting_ends_the_transcription():
         figures = await gateway.all_answered()
     assert figures["active_sessions"] == 0
     assert figures['errors_total{kind="ClientGone"}'] == 1
-    assert figures['sessions_total{code="4000",route="/live"}'] == 1  # no label of each client's own
+    assert figures['sessions_total{code="4000",route="/live"}'] == 1  # a client's code is no label
 
 
 async def test_pages_that_may_connect():

@@ -1,4 +1,4 @@
-"""Pages of other sites: those that the operator names may use a gateway, over HTTP and WebSockets alike."""
+"""Pages of allowed sites may use a gateway over HTTP and WebSockets; others may not."""
 
 from __future__ import annotations
 

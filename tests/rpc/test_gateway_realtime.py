@@ -1,4 +1,4 @@
-"""Realtime transcription with OpenAI's own clients, after which nothing is held."""
+"""Realtime transcription with OpenAI's own clients; afterwards no session is left."""
 
 import asyncio
 import base64
@@ -45,7 +45,7 @@ def pieces(pcm, num_bytes=480_000):
 
 @asynccontextmanager
 async def session(gateway, **settings):
-    """A session that has been created, by the asynchronous client."""
+    """Create a session with the asynchronous client."""
     async with gateway.api.realtime.connect(extra_query=QUERY, **settings) as connection:
         created = await connection.recv()
         assert created.type == "session.created"
@@ -53,7 +53,7 @@ async def session(gateway, **settings):
 
 
 async def up_to(connection, kind, count=1):
-    """All events up to so many of a kind."""
+    """Return all events up to ``count`` of a kind."""
     events = []
     while sum(event.type == kind for event in events) < count:
         events.append(await connection.recv())
@@ -61,7 +61,7 @@ async def up_to(connection, kind, count=1):
 
 
 async def close_code(connection, frame=None):
-    """The code that a session is closed with, perhaps while a frame is being sent."""
+    """Return the code that a session is closed with, also while a frame is sent."""
     with pytest.raises(websockets.ConnectionClosed) as closed:
         if frame is not None:
             await connection.send_raw(frame)
@@ -185,7 +185,7 @@ async def test_the_region_of_a_language_is_ignored():
     assert server.config.config.decoding.language == "de"
 
 
-async def test_the_betas_format():
+async def test_the_format_of_the_beta_api():
     flat = {
         "input_audio_format": "pcm16",
         "input_audio_transcription": {"model": "whisper-1", "language": "en"},
@@ -237,7 +237,7 @@ async def test_settings_that_are_not_supported(audio_input, param):
             update = {"type": "transcription", "audio": {"input": audio_input}}
             await connection.send({"type": "session.update", "session": update, "event_id": "mine"})
             refused = await connection.recv()
-            await connection.session.update(session=MANUAL)  # the session goes on
+            await connection.session.update(session=MANUAL)  # the session continues
             assert (await connection.recv()).type == "session.updated"
     assert (refused.type, refused.error.type) == ("error", "invalid_request_error")
     assert (refused.error.param, refused.error.event_id) == (f"session.{param}", "mine")
@@ -277,7 +277,7 @@ async def test_sessions_that_are_not_offered(session_, param):
         (
             '{"type": "x", "event_id": "\\ud800"}',
             "invalid_json",
-        ),  # half a character, which cannot be said again
+        ),  # half a character, which cannot be encoded again
         ("[]", "invalid_value"),
         ('{"type": "response.create"}', "invalid_value"),
         ('{"type": ["input_audio_buffer.append"]}', "invalid_value"),
@@ -371,7 +371,7 @@ async def test_a_long_turn_waits_for_the_one_before_it():
                 for piece in pieces(pcm):
                     await connection.input_audio_buffer.append(audio=base64_of(piece))
                 await connection.input_audio_buffer.commit()
-            await up_to(connection, UTTERANCE[2])  # the first is committed, and the second is on its way
+            await up_to(connection, UTTERANCE[2])  # the first is committed, the second is being sent
             may_read.set()
             events = await up_to(connection, COMPLETED, 2)
     assert "error" not in {event.type for event in events}
@@ -390,7 +390,7 @@ async def test_the_key(received):
         if received == "header":
             async with api.realtime.connect(extra_query=QUERY) as connection:
                 assert (await connection.recv()).type == "session.created"
-        else:  # as browsers do, from a page of anybody's
+        else:  # as browsers do, from a page of any site
             url = f"ws://{gateway.server.address}/v1/realtime?intent=transcription"
             protocols = ["realtime", "openai-insecure-api-key.right"]
             async with websockets.connect(url, subprotocols=protocols, origin="https://my.app") as socket:
@@ -399,7 +399,7 @@ async def test_the_key(received):
 
 
 async def refusal(gateway, **settings):
-    """The status that a connection is refused with, and its body."""
+    """Return the status and body that a connection is refused with."""
     with pytest.raises(websockets.InvalidStatus) as refused:
         async with gateway.api.realtime.connect(**({"extra_query": QUERY} | settings)):
             pass
@@ -421,7 +421,7 @@ async def test_connections_that_are_refused():
             figures = await gateway.all_answered()
     assert figures['sessions_total{code="403",route="/v1/realtime"}'] == 1
     assert figures['errors_total{kind="ModelNotFound"}'] == 1
-    async with running_gateway(address) as gateway:  # the draft server is gone
+    async with running_gateway(address) as gateway:  # the draft server is lost
         status, error = await refusal(gateway)
     assert (status, error["code"]) == (503, "unavailable")
 

@@ -1,4 +1,4 @@
-"""Requests that a gateway refuses, with the status and OpenAI's format; nothing is held."""
+"""A gateway refuses requests with the right status in OpenAI's format, and keeps nothing."""
 
 import errno
 import tempfile
@@ -26,14 +26,14 @@ FULL = Path("/dev/full")
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """Where uploads lie meanwhile; it must be empty afterwards."""
+    """Return the folder of uploads, which must be empty at the end."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     yield tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
 async def refusal(gateway, kind, file=RECORDING, model=MODEL, **fields):
-    """The error that OpenAI's clients raise, which must be the same in both."""
+    """Return the error that both OpenAI's clients raise."""
     with pytest.raises(kind) as refused:
         await gateway.api.audio.transcriptions.create(file=file, model=model, **fields)
     with pytest.raises(kind) as in_thread:
@@ -152,7 +152,7 @@ async def test_a_recording_that_is_too_long_is_refused():
 
 
 @pytest.mark.parametrize("num_bytes", [100_000, 3_000_000])
-async def test_too_large_a_request_is_refused(num_bytes):
+async def test_a_request_that_is_too_large_is_refused(num_bytes):
     async with (
         serving(ScriptedTranscription()) as address,
         running_gateway(address, max_upload_bytes=100_000) as gateway,
@@ -174,7 +174,7 @@ async def test_a_full_disk_is_507(monkeypatch, part):
         with FULL.open("w+b") as file:
             yield file
 
-    if part == "TemporaryFile":  # where starlette keeps what it reads
+    if part == "TemporaryFile":  # starlette's own buffer
         monkeypatch.setattr(tempfile, part, lambda *args, **settings: FULL.open("w+b", buffering=0))
     else:
         monkeypatch.setattr(uploads, part, on_full_disk)
@@ -318,7 +318,7 @@ async def test_a_key_is_required():
         error = await refusal(gateway, openai.AuthenticationError)
         bare = await gateway.http.get("/v1/models")
         basic = await gateway.http.get("/v1/models", headers={"Authorization": "Basic secret"})
-        # Refused before it is read, however much it is.
+        # Refused before it is read, whatever its size.
         with pytest.raises(openai.AuthenticationError):
             await gateway.api.audio.translations.create(file=("a.wav", b"0" * 3_000_000), model=MODEL)
         others = [(await gateway.http.get(path)).status_code for path in ("/health", "/metrics", "/docs")]
@@ -339,7 +339,7 @@ async def test_a_key_is_required():
         ("localhost:1", "http://localhost:1", 200),
         ("[::1]:1", "http://[::1]:1", 200),
         ("localhost:1", "http://localhost:2", 403),
-        ("rebound.example:1", "http://rebound.example:1", 403),  # a name that was made to lead here
+        ("rebound.example:1", "http://rebound.example:1", 403),  # DNS rebinding
     ],
 )
 async def test_pages_of_other_sites_need_the_key(host, origin, status):

@@ -1,4 +1,4 @@
-"""What OpenAI's own client gets from a gateway, in every format, and what the draft server is asked for."""
+"""OpenAI's own client receives every format, and the draft server every option."""
 
 import pytest
 from openai.types.audio import TranscriptionTextDeltaEvent, TranscriptionTextDoneEvent
@@ -20,7 +20,7 @@ OPENAIS = {
 
 
 def with_words() -> list[pb.StreamingRecognizeResponse]:
-    """The scripted responses, of a server that was asked for words."""
+    """Return the scripted responses with words."""
     responses = [pb.StreamingRecognizeResponse.FromString(r.SerializeToString()) for r in RESPONSES]
     responses[2].results[0].alternatives[0].words.append(
         pb.WordInfo(start_offset=duration(1.5), end_offset=duration(2.0), word=" Bye.", confidence=0.5)

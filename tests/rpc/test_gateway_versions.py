@@ -1,4 +1,4 @@
-"""A client, or a gateway, and a draft server of other protocols say so, and name both versions."""
+"""Clients, gateways and draft servers of other protocols refuse each other and name both versions."""
 
 import asyncio
 import json

@@ -21,7 +21,7 @@ WAITS = "waits for its port"
 LONG_S = 600.0  # a drain timeout; nothing here takes as long
 
 
-async def test_it_starts_once_the_port_is_free(caplog):
+async def test_a_replica_starts_once_its_port_is_free(caplog):
     caplog.set_level(logging.INFO)
     with socket.create_server(("127.0.0.1", 0)) as predecessor:
         port = predecessor.getsockname()[1]
@@ -34,7 +34,7 @@ async def test_it_starts_once_the_port_is_free(caplog):
     await server.stop(drain_timeout_s=0)
 
 
-async def test_it_waits_no_longer_than_the_drain_timeout(monkeypatch):
+async def test_a_replica_waits_no_longer_than_the_drain_timeout(monkeypatch):
     monkeypatch.setattr("specwhisper_deploy.grpc_replica.PORT_MARGIN_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as other:
         start = partial(start_server, {}, ServingOptions(port=other.getsockname()[1]))
@@ -43,7 +43,7 @@ async def test_it_waits_no_longer_than_the_drain_timeout(monkeypatch):
 
 
 @pytest.mark.parametrize("fault", ["no such address", "another key", "no certificate"])
-async def test_errors_that_waiting_cannot_solve_are_raised_at_once(tmp_path, fault, caplog):
+async def test_other_errors_are_raised_at_once(tmp_path, fault, caplog):
     caplog.set_level(logging.INFO)
     authority = trustme.CA()
     certificate, other = (authority.issue_cert("127.0.0.1") for _ in range(2))

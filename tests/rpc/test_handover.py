@@ -1,4 +1,4 @@
-"""A target stops: a session leaves it once another one has taken it, and no sooner."""
+"""Sessions of a stopping target migrate once another target has taken them, and no sooner."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import grpc.aio
 import pytest
 import torch
 
-from experiments.common.models.speech import EnergyVad, SpeechModel, spoken_utterances, talk
-from specwhisper.rpc import failover
+from experiments.common.models.speech import SpeechModel, spoken_utterances, talk
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
@@ -25,7 +24,7 @@ from tests.rpc.services import (
     MAX_SESSIONS,
     VERIFICATION,
     audio_requests,
-    count_questions,
+    count_locate_calls,
     draft_server,
     eventually,
     expected_finals,
@@ -39,22 +38,21 @@ from tests.rpc.speaking import Listener, live_client, speaking_draft, speaking_t
 
 LENGTH_S = 65.0
 BEGUN = 35 * SAMPLE_RATE * 2  # bytes: within the second window
-AT_ONCE = 0.02  # seconds: whoever has left a target without another one fails
+AT_ONCE = 0.02  # seconds: a session that left without another target fails
 ONE = Limits(max_sessions=1)
-PATIENCE_S = 20.0  # seconds, of those whose target was killed
+RESUME_TIMEOUT_S = 20.0  # for sessions whose target is killed
 NEVER = 10**9  # hits of a failpoint
+pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
 @pytest.fixture(autouse=True)
-def often(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+def short_retry_time(monkeypatch):
     monkeypatch.setattr(status, "PUSHBACK_MS", 20)
 
 
 @asynccontextmanager
 async def stopping(target):
-    """A target that has begun to stop, and serves its sessions to their end."""
+    """Stop a target; it serves its sessions to their end."""
     task = asyncio.create_task(
         target.server.stop(drain_timeout_s=60.0, on_drain=target.service.announce_drain)
     )
@@ -65,7 +63,7 @@ async def stopping(target):
 
 
 class Recording:
-    """A client within a recording, which sends the rest when it is told to."""
+    """A client that sends a part of a recording, and the rest on ``end``."""
 
     def __init__(self, draft, mode: str, seed: int) -> None:
         self._pcm, self._expected = recording(LENGTH_S, seed), expected_finals(target_alone(LENGTH_S, seed))
@@ -89,7 +87,7 @@ class Recording:
 
 
 class Talk:
-    """A client within a talk, which says the rest when it is told to."""
+    """A client that sends a part of live speech, and the rest on ``end``."""
 
     def __init__(self, draft, mode: str, _: int = 0, **more) -> None:
         mode = Mode[mode.removeprefix("MODE_")]
@@ -113,12 +111,12 @@ class Talk:
 async def sessions(
     kind: str, mode: str, port: int, num: int = 2, model=None, resume_timeout_s: float = AT_ONCE, **settings
 ):
-    """A target with sessions, a draft server that knows of a spare which is not there yet, and clients."""
+    """Yield a target with sessions, a draft server that also names a target not yet started, and clients."""
     if kind == "recordings":
         open_target, open_draft, client = target_server, draft_server, Recording
     else:
         open_target, open_draft = speaking_target, speaking_draft
-        client = partial(Talk, continue_unverified=kind == "live, alone in outages")
+        client = partial(Talk, continue_unverified=kind == "live, draft-only in outages")
     async with open_target(**({"model": model} if model else {})) as busy:
         named = f"{busy.address},127.0.0.1:{port}"
         async with open_draft(named, resume_timeout_s=resume_timeout_s, **settings) as draft:
@@ -131,11 +129,11 @@ async def sessions(
 
 @pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])
 @pytest.mark.parametrize("kind", ["recordings", "live"])
-async def test_whoever_finds_no_room_stays_until_there_is_some(kind, mode, unused_tcp_port):
+async def test_a_session_stays_until_another_target_has_room(kind, mode, unused_tcp_port):
     async with sessions(kind, mode, unused_tcp_port) as (busy, open_other, _, (one, another)):
         async with open_other(limits=ONE) as other, stopping(busy) as stopped:
             await eventually(lambda: (busy.service.num_sessions, other.service.num_sessions) == (1, 1))
-            await one.end()  # there, or here
+            await one.end()  # on either target
             await eventually(lambda: (busy.service.num_sessions, other.service.num_sessions) == (0, 1))
             await stopped
             await another.end()
@@ -143,20 +141,20 @@ async def test_whoever_finds_no_room_stays_until_there_is_some(kind, mode, unuse
 
 
 @pytest.mark.parametrize("kind", ["recordings", "live"])
-async def test_whoever_finds_no_room_may_end_where_it_is(kind, unused_tcp_port, monkeypatch):
+async def test_a_session_that_finds_no_room_may_end_where_it_is(kind, unused_tcp_port, monkeypatch):
     async with sessions(kind, "MODE_FULL", unused_tcp_port) as (busy, open_other, _, clients):
         async with open_other(limits=ONE) as other, stopping(busy):
-            asked = count_questions(other, monkeypatch)
+            asked = count_locate_calls(other, monkeypatch)
             await eventually(lambda: other.service.num_sessions == 1 and len(asked) >= 3)
             await asyncio.gather(*(client.end() for client in clients))
 
 
 @pytest.mark.parametrize("kind", ["recordings", "live"])
-async def test_each_question_for_room_is_followed_by_a_session(kind, unused_tcp_port, monkeypatch):
-    """The question is a pick to whoever routes, who sends others elsewhere."""
+async def test_each_locate_call_is_followed_by_a_session(kind, unused_tcp_port, monkeypatch):
+    """A router counts each Locate call as a session, and routes others elsewhere."""
     async with sessions(kind, "MODE_FULL", unused_tcp_port) as (busy, open_other, _, clients):
         async with open_other() as other:
-            asked = count_questions(other, monkeypatch)
+            asked = count_locate_calls(other, monkeypatch)
             async with stopping(busy) as stopped:
                 await eventually(lambda: other.service.num_sessions == 2)
                 await stopped
@@ -164,14 +162,14 @@ async def test_each_question_for_room_is_followed_by_a_session(kind, unused_tcp_
             await asyncio.gather(*(client.end() for client in clients))
 
 
-@pytest.mark.parametrize("kind", ["recordings", "live", "live, alone in outages"])
-async def test_each_question_behind_a_killed_target_is_followed_by_a_session(
+@pytest.mark.parametrize("kind", ["recordings", "live", "live, draft-only in outages"])
+async def test_each_locate_call_after_a_killed_target_is_followed_by_a_session(
     kind, unused_tcp_port, monkeypatch
 ):
-    patient = {"resume_timeout_s": PATIENCE_S}
-    async with sessions(kind, "MODE_FULL", unused_tcp_port, **patient) as (busy, open_other, _, clients):
+    timeout = {"resume_timeout_s": RESUME_TIMEOUT_S}
+    async with sessions(kind, "MODE_FULL", unused_tcp_port, **timeout) as (busy, open_other, _, clients):
         async with open_other() as other:
-            asked = count_questions(other, monkeypatch)
+            asked = count_locate_calls(other, monkeypatch)
             await busy.server.stop(drain_timeout_s=0)
             await eventually(lambda: other.service.num_sessions == 2)
             assert len(asked) == 2
@@ -179,7 +177,7 @@ async def test_each_question_behind_a_killed_target_is_followed_by_a_session(
 
 
 class Failing(SpeechModel):
-    """A model whose target has no memory left at some time."""
+    """A model that runs out of memory when a test wants it to."""
 
     has_memory = True
 
@@ -189,25 +187,25 @@ class Failing(SpeechModel):
         return super().score(rows)
 
 
-@pytest.mark.parametrize("kind", ["live", "live, alone in outages"])
-async def test_a_target_that_has_failed_a_session_is_avoided_although_it_is_the_emptiest(
+@pytest.mark.parametrize("kind", ["live", "live, draft-only in outages"])
+async def test_a_target_that_failed_a_session_is_avoided_even_if_it_is_the_emptiest(
     kind, unused_tcp_port, monkeypatch, caplog
 ):
     model = Failing(MAX_SESSIONS)
-    there = sessions(kind, "MODE_FULL", unused_tcp_port, 1, model, resume_timeout_s=PATIENCE_S)
+    there = sessions(kind, "MODE_FULL", unused_tcp_port, 1, model, resume_timeout_s=RESUME_TIMEOUT_S)
     async with there as (_, open_other, draft, (client,)):
         async with open_other(limits=ONE) as other:
-            asked = count_questions(other, monkeypatch)
-            while not asked:  # until it is known that somebody is there now
+            asked = count_locate_calls(other, monkeypatch)
+            while not asked:  # until the other target is known
                 await draft.service._transcriber.find_room()
             model.has_memory = False
             await client.end()
     losses = [record for record in caplog.records if record.message == "target lost"]
-    assert len(losses) == 1, "it is not tried again"
+    assert len(losses) == 1, "the failed target is not tried again"
 
 
 class OutOfDate(verification_pb2_grpc.VerificationServicer):
-    """A front that goes on to name a target, as the emptiest one."""
+    """A locator that keeps naming a target, as the emptiest one."""
 
     def __init__(self, target) -> None:
         self._target = target
@@ -221,27 +219,27 @@ class OutOfDate(verification_pb2_grpc.VerificationServicer):
         return await self._target.stub.Describe(request)
 
 
-async def test_whoever_leaves_goes_elsewhere_although_its_target_is_still_named(emptiest_first):
+async def test_a_session_migrates_elsewhere_although_its_target_is_still_named(emptiest_first):
     async with speaking_target() as busy, speaking_target() as other:
-        front = OutOfDate(busy)
-        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, front)
+        locator = OutOfDate(busy)
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, locator)
         server = await start_server({VERIFICATION: add}, ServingOptions())
         async with speaking_draft(f"{server.address},{other.address}", resume_timeout_s=AT_ONCE) as draft:
             client = Talk(draft, "MODE_FULL")
             await client.begin()
             assert busy.service.num_sessions == 1
-            front.num_asked = 0
+            locator.num_asked = 0
             async with stopping(busy) as stopped:
                 await eventually(lambda: other.service.num_sessions == 1)
                 await stopped
-                assert front.num_asked == 1
+                assert locator.num_asked == 1
                 await client.end()
         await server.stop(drain_timeout_s=0)
 
 
 @pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])
-async def test_a_delayed_session_migrates_without_losing_messages_on_their_way(mode, unused_tcp_port):
-    """A message on its way while another target takes the session arrives before it migrates, or never."""
+async def test_a_delayed_session_migrates_without_losing_messages_in_flight(mode, unused_tcp_port):
+    """A message in flight while another target takes the session arrives before it migrates, or never."""
     delayed = partial(Talk, added_latency_ms=200)
     opened = sessions("live", mode, unused_tcp_port, 0, allow_latency_injection=True)
     async with opened as (busy, open_other, draft, _):
@@ -253,7 +251,7 @@ async def test_a_delayed_session_migrates_without_losing_messages_on_their_way(m
 
 
 @pytest.mark.parametrize("kind", ["recordings", "live"])
-async def test_a_draft_server_with_failpoints_leaves_as_others_do(kind, unused_tcp_port):
+async def test_sessions_migrate_from_a_draft_server_with_failpoints(kind, unused_tcp_port):
     failpoints = Failpoints({"receive.after": Failpoint(Fault.RAISE, NEVER)})
     async with sessions(kind, "MODE_FULL", unused_tcp_port, failpoints=failpoints) as there:
         busy, open_other, _, clients = there
@@ -264,7 +262,7 @@ async def test_a_draft_server_with_failpoints_leaves_as_others_do(kind, unused_t
 
 
 class Hanging(verification_pb2_grpc.VerificationServicer):
-    """A spare that says nothing when it is asked for room."""
+    """A spare target that does not answer Locate."""
 
     def __init__(self) -> None:
         self.is_asked = asyncio.Event()
@@ -274,8 +272,8 @@ class Hanging(verification_pb2_grpc.VerificationServicer):
         await asyncio.Event().wait()
 
 
-async def test_text_goes_on_while_a_spare_hangs(monkeypatch):
-    monkeypatch.setattr(live_failover, "HANDOVER_S", 60.0)  # longer than the talk is waited for
+async def test_text_continues_while_a_spare_hangs(monkeypatch):
+    monkeypatch.setattr(live_failover, "HANDOVER_S", 60.0)  # longer than the test waits for the talk
     hanging = Hanging()
     add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, hanging)
     async with speaking_target() as busy:
@@ -289,14 +287,14 @@ async def test_text_goes_on_while_a_spare_hangs(monkeypatch):
         await spare.stop(drain_timeout_s=0)
 
 
-async def test_a_spare_of_other_weights_is_told_of_once_and_the_session_stays(
+async def test_a_spare_of_other_weights_is_logged_once_and_the_session_stays(
     unused_tcp_port, monkeypatch, caplog
 ):
     async with sessions("live", "MODE_FULL", unused_tcp_port, 1) as (busy, open_other, _, (client,)):
         async with open_other(digest="digest of another one") as other, stopping(busy):
-            asked = count_questions(other, monkeypatch)
+            asked = count_locate_calls(other, monkeypatch)
             await eventually(lambda: len(asked) >= 3)
             await client.end()
-    [told] = [record for record in caplog.records if record.message == "cannot migrate"]
-    assert told.target == busy.address
-    assert "other weights than those of target" in told.error
+    [logged] = [record for record in caplog.records if record.message == "cannot migrate"]
+    assert logged.target == busy.address
+    assert "other weights than those of target" in logged.error

@@ -1,4 +1,4 @@
-"""`specwhisper health`, as the probes of containers call it: what it prints, and whether it says yes."""
+"""`specwhisper health`, as container probes call it: its output and exit status."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_a_gateway_with_client_certificates_and_another_name(tmp_path):
             assert f"No gateway answers at {url}" in err
 
 
-async def test_a_server_that_is_no_gateway_is_one_clear_sentence(tmp_path):
+async def test_a_server_that_is_no_gateway_is_reported_in_one_sentence(tmp_path):
     own = trustme.CA()
     own.cert_pem.write_to_path(tmp_path / "own.pem")
     encrypted = ServingOptions(tls=write(own.issue_cert("127.0.0.1"), tmp_path, "server"))

@@ -39,7 +39,7 @@ from tests.rpc.services import (
 from tests.rpc.speaking import final_results, listen, speaking_draft, speaking_target, texts_of
 
 MODES = ("MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
-PROMPT_S = 0.2  # the engine's time limit
+STEP_TIMEOUT_S = 0.2  # the engine's time limit
 LENGTH_S = 65.0
 
 
@@ -66,7 +66,7 @@ async def test_a_session_whose_draft_hangs_continues_without_it(mode, hit, gate,
     alone = target_alone(LENGTH_S)
     async with (
         target_server() as target,
-        draft_server(target.address, draft_timeout_s=PROMPT_S, failpoints=hanging(gate, hit)) as draft,
+        draft_server(target.address, draft_timeout_s=STEP_TIMEOUT_S, failpoints=hanging(gate, hit)) as draft,
     ):
         responses = await stream(draft, recording(LENGTH_S), mode=mode, gamma=3)
         assert finals(responses) == expected_finals(alone)
@@ -85,7 +85,7 @@ async def test_live_audio_whose_draft_hangs_continues_without_it(mode, gate, mon
     pcm = talk()
     async with (
         speaking_target() as target,
-        speaking_draft(target.address, draft_timeout_s=PROMPT_S, failpoints=hanging(gate, 9)) as draft,
+        speaking_draft(target.address, draft_timeout_s=STEP_TIMEOUT_S, failpoints=hanging(gate, 9)) as draft,
     ):
         responses = await listen(draft, pcm, mode=mode)
         assert texts_of(final_results(responses)) == spoken_utterances(pcm)
@@ -98,7 +98,7 @@ async def test_an_encoder_that_hangs_is_noticed_too(gate):
     model = Gated("encode")
     model.gate = gate
     async with target_server() as target:
-        async with draft_server(target.address, model, draft_timeout_s=PROMPT_S) as draft:
+        async with draft_server(target.address, model, draft_timeout_s=STEP_TIMEOUT_S) as draft:
             responses = await stream(draft, recording(LENGTH_S), mode="MODE_SYNC")
             assert finals(responses) == expected_finals(target_alone(LENGTH_S))
             assert any(map(runs_target_only, responses))
@@ -106,14 +106,14 @@ async def test_an_encoder_that_hangs_is_noticed_too(gate):
             await all_free(target, draft)
 
 
-async def test_sessions_during_a_hang_begin_without_a_draft_and_later_ones_with_it(gate, impatient):
+async def test_sessions_during_a_hang_begin_without_a_draft_and_later_ones_with_it(gate, fast_health_checks):
     """Health reports the hang, so that other servers take over; this one serves all the same."""
     alone = target_alone(1.0)
     async with (
         target_server() as target,
         draft_server(
             target.address,
-            draft_timeout_s=PROMPT_S,
+            draft_timeout_s=STEP_TIMEOUT_S,
             failpoints=hanging(gate, 1),
             reports_engine_health=True,
         ) as draft,
@@ -142,11 +142,11 @@ async def test_sessions_during_a_hang_begin_without_a_draft_and_later_ones_with_
         await all_free(target, draft)
 
 
-async def test_a_session_does_not_wait_for_an_engine_that_hangs_when_it_is_opened(gate):
+async def test_a_session_that_opens_does_not_wait_for_a_hanging_engine(gate):
     """The engine is in a step of another session, within its time limit."""
     async with (
         target_server() as target,
-        draft_server(target.address, draft_timeout_s=PROMPT_S, failpoints=hanging(gate, 1)) as draft,
+        draft_server(target.address, draft_timeout_s=STEP_TIMEOUT_S, failpoints=hanging(gate, 1)) as draft,
     ):
         texts = await asyncio.gather(
             *(stream(draft, recording(LENGTH_S), mode="MODE_SYNC") for _ in range(3))
@@ -174,11 +174,11 @@ class Placing:
         return ScriptedModel(MAX_SESSIONS)
 
 
-async def test_a_draft_model_that_takes_long_to_place_is_used_once_it_is_ready(gate, impatient, caplog):
+async def test_a_slowly_placed_draft_model_is_used_once_it_is_ready(gate, fast_health_checks, caplog):
     async with (
         target_server() as target,
         draft_server(
-            target.address, place=Placing(gate), draft_timeout_s=PROMPT_S, reports_engine_health=True
+            target.address, place=Placing(gate), draft_timeout_s=STEP_TIMEOUT_S, reports_engine_health=True
         ) as draft,
     ):
         metrics = draft.service.metrics.collected
@@ -260,7 +260,7 @@ def test_weights_are_kept_until_the_draft_model_is_placed(monkeypatch):
 async def test_a_target_whose_engine_hangs_loses_its_sessions_to_another_one(
     where, monkeypatch, emptiest_first
 ):
-    monkeypatch.setattr(local, "HANGS_AFTER_S", PROMPT_S)
+    monkeypatch.setattr(local, "HANGS_AFTER_S", STEP_TIMEOUT_S)
     model = Gated(where)
     async with (
         target_server(model) as hung,

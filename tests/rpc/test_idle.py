@@ -12,7 +12,7 @@ import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub
 
-from experiments.common.models.speech import SPANS, EnergyVad, spoken_utterances, talk
+from experiments.common.models.speech import SPANS, spoken_utterances, talk
 from specwhisper.errors import IdleClient, SlowReader
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.wire.status import error_from_rpc
@@ -22,6 +22,7 @@ from tests.rpc.services import (
     MAX_SESSIONS,
     PROMPTLY_S,
     RATE,
+    SMALL_BUFFERS,
     Draft,
     Target,
     all_free,
@@ -32,12 +33,7 @@ from tests.rpc.services import (
 from tests.rpc.speaking import Listener, config, final_results, live_client, speaking_pair, texts_of
 
 LIMIT_S = 0.5
-TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
-
-
-@pytest.fixture(autouse=True)
-def simulated_vad(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
+pytestmark = pytest.mark.usefixtures("energy_vad")
 
 
 def open_utterance() -> bytes:
@@ -140,7 +136,7 @@ async def stalled(target: Target, draft: Draft) -> AsyncIterator[Any]:
         for request in audio_requests(talk(), 3_200):
             await call.write(request)
 
-    async with grpc.aio.insecure_channel(draft.address, options=TAKES_LITTLE) as channel:
+    async with grpc.aio.insecure_channel(draft.address, options=SMALL_BUFFERS) as channel:
         call = with_true_status(TranscriptionStub(channel).StreamingRecognize())
         await call.write(config(interim=True))
         assert (await call.read()).HasField("model")

@@ -1,4 +1,4 @@
-"""What anybody may hold open, with or without a token: who says nothing is hung up on."""
+"""Silent connections are closed, with or without a token."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ TOKENS = Tokens({TOKEN: "anna"})
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 HEALTH = "/grpc.health.v1.Health"
 IDLE_S = 0.5
-PATIENCE_S = 20.0  # less than gRPC's own pings take to find that nobody answers them
+TIMEOUT_S = 20.0  # less than gRPC's keepalive pings take to find a lost peer
 
 
-async def test_a_connection_without_a_call_is_closed_and_a_session_is_none(monkeypatch):
+async def test_a_connection_without_a_call_is_closed_and_a_session_is_not(monkeypatch):
     monkeypatch.setattr(serving, "IDLE_CONNECTION_S", IDLE_S)
     async with target_server() as target, session(target, hello()) as talking:
         await talking.read()
         host, port = target.address.split(":")
         ends = [await asyncio.open_connection(host, int(port)) for _ in range(16)]
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             for reader, writer in ends:
                 writer.write(GREETING)
                 while await reader.read(1024):
                     pass
                 writer.close()
-        # It has said nothing for as long, and is still there.
+        # The session was silent for as long, and is still open.
         await talking.send(*whole(recording(1.0)))
         assert await talking.finish() == target_alone(1.0).window_tokens
 
 
-async def hung_up(writer: asyncio.StreamWriter) -> None:
+async def closed_by_server(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with suppress(ConnectionResetError):
         await writer.wait_closed()
 
 
-async def test_one_connection_too_many_is_closed_and_a_session_goes_on(monkeypatch):
+async def test_a_connection_over_the_limit_is_closed_and_a_session_continues(monkeypatch):
     monkeypatch.setattr(serving, "MAX_CONNECTIONS", 4)
     async with target_server() as target, session(target, hello()) as talking:
         await talking.read()
         host, port = target.address.split(":")
 
         async def greeted() -> tuple[bytes, asyncio.StreamWriter]:
-            """Connect, and give the beginning of what comes: nothing from who hangs up."""
+            """Connect, and return the first bytes; none if the server closes."""
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(GREETING)
             try:
@@ -64,35 +64,35 @@ async def test_one_connection_too_many_is_closed_and_a_session_goes_on(monkeypat
             except ConnectionResetError:
                 return b"", writer
 
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             found = [await greeted() for _ in range(8)]
-            assert len([said for said, _ in found if said]) == 3  # and the session's own
+            assert len([said for said, _ in found if said]) == 3  # and that of the session
             is_let_in = False
-            while not is_let_in:  # once the server has seen that they have gone
+            while not is_let_in:  # once the server has noticed that they are closed
                 for _, writer in found:
-                    await hung_up(writer)
+                    await closed_by_server(writer)
                 found = [await greeted()]
                 is_let_in = bool(found[0][0])
-            await hung_up(found[0][1])
+            await closed_by_server(found[0][1])
         await talking.send(*whole(recording(1.0)))
         assert await talking.finish() == target_alone(1.0).window_tokens
 
 
-async def test_clients_come_back_by_themselves_behind_a_connection_that_was_closed(monkeypatch):
+async def test_clients_reconnect_after_a_closed_connection(monkeypatch):
     monkeypatch.setattr(serving, "IDLE_CONNECTION_S", IDLE_S)
     async with target_server() as target, open_channel(target.address) as channel:
         locate = channel.unary_unary(
             "/specwhisper.wire.v1.Verification/Locate", pb.LocateRequest.SerializeToString
         )
         await locate(pb.LocateRequest())
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while (state := channel.get_state()) is grpc.ChannelConnectivity.READY:
                 await channel.wait_for_state_change(state)
         await locate(pb.LocateRequest())
 
 
 @pytest.mark.parametrize("token", [None, TOKEN])
-async def test_health_is_told_and_not_watched(token):
+async def test_health_can_be_checked_and_not_watched(token):
     async with (
         target_server(tokens=TOKENS) as target,
         open_channel(target.address, Credentials(token=token)) as channel,
@@ -105,11 +105,11 @@ async def test_health_is_told_and_not_watched(token):
 
 
 @pytest.mark.parametrize("name", ["Check", "Watch"])
-async def test_who_asks_for_health_and_sends_no_request_is_hung_up_on(name, monkeypatch):
+async def test_a_health_call_without_a_request_is_closed(name, monkeypatch):
     monkeypatch.setattr(calls, "REQUEST_S", IDLE_S)
     async with target_server(tokens=TOKENS) as target, open_channel(target.address) as channel:
         silent = [channel.stream_stream(f"{HEALTH}/{name}")() for _ in range(16)]
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             for call in silent:
                 with pytest.raises(grpc.aio.AioRpcError) as ended:
                     await call.read()
@@ -117,7 +117,7 @@ async def test_who_asks_for_health_and_sends_no_request_is_hung_up_on(name, monk
                 assert "has sent no request for 0.5 s" in ended.value.details()
 
 
-async def test_who_has_a_token_withholds_a_request_for_minutes_and_not_for_a_day(
+async def test_a_call_with_a_token_may_delay_its_request_for_minutes_only(
     monkeypatch,
 ):
     assert calls.OWN_REQUEST_S * 1e6 / 8 > 32 * 2**20, "the largest recording in a message, at 1 Mbit/s"
@@ -125,7 +125,7 @@ async def test_who_has_a_token_withholds_a_request_for_minutes_and_not_for_a_day
     known = Credentials(token=TOKEN)
     async with target_server(tokens=TOKENS) as target, open_channel(target.address, known) as channel:
         silent = [channel.stream_unary("/specwhisper.wire.v1.Verification/Locate")() for _ in range(16)]
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             for call in silent:
                 with pytest.raises(grpc.aio.AioRpcError) as ended:
                     await call

@@ -1,6 +1,6 @@
-"""What one caller has (names of sessions, leases, checkpoints) is of no use to another one.
+"""No caller can use another caller's session ids, leases or checkpoints.
 
-A session is its call: it has no name that a call could ask for. What goes on elsewhere goes by value.
+A session is its call: no call can name another session. It resumes elsewhere from a checkpoint's value.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SECOND, LONG = recording(1.0), recording(40.0)
 
 @asynccontextmanager
 async def two_callers(**settings) -> AsyncIterator[tuple[Target, Target]]:
-    """A target as Anna and as Ben see it."""
+    """Yield a target with the connections of two callers, Anna and Ben."""
     async with (
         target_server(tokens=TOKENS, **settings) as target,
         open_channel(target.address, Credentials(token=ANNAS)) as hers,
@@ -54,7 +54,7 @@ async def two_callers(**settings) -> AsyncIterator[tuple[Target, Target]]:
         await all_free(target)
 
 
-async def test_a_lease_is_good_for_whom_it_was_given_to():
+async def test_a_lease_is_valid_for_its_caller_only():
     async with two_callers(leases=Leases()) as (anna, ben):
         hers = (await anna.stub.Locate(pb.LocateRequest())).lease
         his = (await ben.stub.Locate(pb.LocateRequest())).lease
@@ -67,8 +67,8 @@ async def test_a_lease_is_good_for_whom_it_was_given_to():
                 assert await talking.finish() == target_alone(1.0).window_tokens
 
 
-async def test_the_name_of_anothers_session_leads_nowhere():
-    """Ben says it is hers, sends audio, leaves and comes back: she does not notice, he hears nothing."""
+async def test_another_callers_session_id_opens_a_session_of_its_own():
+    """Ben uses Anna's session id, cancels and reconnects: her text stays, and he gets none of it."""
     async with two_callers() as (anna, ben):
         async with session(anna, hello(session="hers"), *whole(LONG)[:-1]) as talking:
             await talking.read_until("window_opened")
@@ -76,10 +76,10 @@ async def test_the_name_of_anothers_session_leads_nowhere():
                 assert await listening.finish() == target_alone(1.0, 1).window_tokens
             async with session(
                 ben, hello(session="hers"), audio(b"", len(LONG) // 2, is_last=True)
-            ) as going_on:
-                error = error_from_rpc(await going_on.error(), "the target")
+            ) as resumed:
+                error = error_from_rpc(await resumed.error(), "the target")
                 assert type(error) is InvalidAudio
-            kinds = {answer.WhichOneof("message") for answer in going_on.responses}
+            kinds = {answer.WhichOneof("message") for answer in resumed.responses}
             assert kinds <= {"welcome", "heartbeat"}
             cancelled = with_true_status(ben.stub.Verify())
             await cancelled.write(hello(session="hers"))
@@ -100,23 +100,23 @@ def as_caller(draft: Draft, channel) -> Draft:
 
 
 async def checkpoint_of(draft: Draft) -> bytes:
-    """What a server tells behind the first text of a recording."""
+    """Return the checkpoint after the first text of a recording."""
     call = draft.stub.StreamingRecognize(iter([opening(with_checkpoints=True), *audio_requests(LONG)]))
     async for response in call:
         if response.HasField("checkpoint"):
             call.cancel()
             return response.checkpoint.state
-    raise AssertionError("no checkpoint was told")
+    raise AssertionError("no checkpoint was sent")
 
 
-async def going_on(draft: Draft, checkpoint: bytes, pcm: bytes) -> list[tuple]:
+async def resumed(draft: Draft, checkpoint: bytes, pcm: bytes) -> list[tuple]:
     requests = [opening(checkpoint=checkpoint), *audio_requests(pcm)]
     call = with_true_status(draft.stub.StreamingRecognize(iter(requests)))
     return finals([response async for response in call])
 
 
-async def test_a_checkpoint_tells_no_more_than_what_stands_in_it():
-    """Ben has hers, and audio of his own: a server that has never heard of her answers him the same."""
+async def test_a_checkpoint_reveals_only_its_own_content():
+    """Ben resumes with Anna's checkpoint: a server without her session answers the same."""
     silence = bytes(2 * RATE)
     async with (
         target_server() as target,
@@ -126,9 +126,9 @@ async def test_a_checkpoint_tells_no_more_than_what_stands_in_it():
     ):
         anna, ben = as_caller(draft, hers), as_caller(draft, his)
         checkpoint = await checkpoint_of(anna)
-        heard = await going_on(ben, checkpoint, silence)
+        resumed_finals = await resumed(ben, checkpoint, silence)
         await all_free(target, draft)
     async with running_pair() as (elsewhere, stranger):
-        assert await going_on(stranger, checkpoint, silence) == heard
+        assert await resumed(stranger, checkpoint, silence) == resumed_finals
         await all_free(elsewhere, stranger)
-    assert heard and heard != expected_finals(target_alone(40.0))
+    assert resumed_finals and resumed_finals != expected_finals(target_alone(40.0))

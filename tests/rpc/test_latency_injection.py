@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
+from experiments.common.models.speech import spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, TargetUnavailable
-from specwhisper.rpc import failover
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import AudioChunk, Candidates, Limits, Mode, WindowOpened
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -22,13 +21,7 @@ from tests.rpc.speaking import Listener, config, live_client, speaking_pair
 
 ADDED_MS = 40
 SHORT = talk(((0.2, 1.6),), 2.5)
-
-
-@pytest.fixture(autouse=True)
-def fast(monkeypatch):
-    """Detect speech by its energy, and reconnect at once."""
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
 @pytest.mark.parametrize("mode", list(Mode)[:4])

@@ -1,4 +1,4 @@
-"""Servers after many sessions are as they were after a few: slots, tasks, threads, listeners."""
+"""After many sessions servers hold as many slots, tasks, threads and listeners as after a few."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from specwhisper_draft_server.drafting import DraftStream
 from specwhisper_draft_server.link.grpc_target_stream import Outbox
 from specwhisper_draft_server.sessions.session import Session
 from tests.rpc.services import (
+    MODES,
     Draft,
     all_free,
     audio_requests,
@@ -28,11 +29,10 @@ from tests.rpc.services import (
 NUM_SESSIONS = 200
 AT_ONCE = 8
 KINDS = (Session, DraftStream, Outbox, VerifierState, asyncio.Queue)  # a session has one of each
-MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 
 
 async def short_session(draft: Draft, number: int) -> None:
-    """Every third client leaves early: before its audio, in the middle of it, or behind it."""
+    """Run a session; every third client cancels: before, during or after its audio."""
     mode = MODES[number % 4]
     if number % 3:
         assert finals(await stream(draft, recording(1.0), mode=mode)) == expected_finals(target_alone(1.0))
@@ -46,7 +46,7 @@ async def short_session(draft: Draft, number: int) -> None:
 
 
 async def run_sessions(draft: Draft, numbers: range) -> None:
-    room = asyncio.Semaphore(AT_ONCE - 1)  # one that was cancelled may still hold its place for a moment
+    room = asyncio.Semaphore(AT_ONCE - 1)  # a cancelled session may still count for a moment
 
     async def run(number: int) -> None:
         async with room:
@@ -62,7 +62,7 @@ def num_alive() -> dict[str, int]:
     return {kind.__name__: kinds.count(kind) for kind in KINDS}
 
 
-async def test_two_hundred_sessions_leave_nothing_behind():
+async def test_two_hundred_sessions_leave_no_resources():
     async with target_server() as target, draft_server(target.address) as draft:
         await run_sessions(draft, range(12))
         await all_free(target, draft)

@@ -1,4 +1,4 @@
-"""A target that gives leases takes who has one, and nobody else; draft servers show what they were given."""
+"""A target with leases takes only sessions with one; draft servers send theirs."""
 
 from __future__ import annotations
 

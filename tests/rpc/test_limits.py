@@ -1,4 +1,4 @@
-"""Limits of sessions: how many, how long, how far ahead; who is over one is told, nobody else notices."""
+"""Limits of sessions: number, duration, audio ahead. Only the session over a limit is refused."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from tests.rpc.services import (
     MAX_SESSIONS,
     PROMPTLY_S,
     RATE,
+    SMALL_BUFFERS,
     all_free,
     audio_requests,
     draft_server,
@@ -44,11 +45,10 @@ from tests.rpc.services import (
     target_server,
 )
 
-TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
 ANNAS, ANNAS_NEW, BENS = "anna-has-this-token", "anna-has-that-token", "ben-has-another-one"
 TOKENS = Tokens({ANNAS: "anna", ANNAS_NEW: "anna", BENS: "ben"})
 SECOND = recording(1.0)
-PATIENCE_S = 25.0  # with a machine that is busy
+TIMEOUT_S = 25.0  # on a busy machine
 GRPC_BUFFERS = 16 * 1024 * 1024  # it reads ahead as far as the connection is fast
 
 
@@ -114,15 +114,15 @@ async def test_a_quota_at_a_target():
 # Floods
 
 
-async def test_a_flood_is_refused_at_once_and_nobody_notices():
-    """Ten times as many as there is room for, while the engine is in a pass that does not end."""
+async def test_a_flood_is_refused_at_once_and_open_sessions_continue():
+    """Ten times as many sessions as slots, while a forward pass does not end."""
     model = Gated()
     async with target_server(model) as target:
         others = [Session(target) for _ in range(MAX_SESSIONS)]
         for other in others:
             await other.send(hello())
             await other.read()
-        speaking = [
+        sending = [
             asyncio.create_task(other.send(*whole(recording(33.0, seed))))
             for seed, other in enumerate(others)
         ]
@@ -133,7 +133,7 @@ async def test_a_flood_is_refused_at_once_and_nobody_notices():
         for error in ended:
             assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
             assert dict(error.trailing_metadata())[PUSHBACK_KEY] == "1000"
-        await asyncio.gather(*speaking)
+        await asyncio.gather(*sending)
         texts = await asyncio.gather(*(other.finish() for other in others))
         assert texts == [target_alone(33.0, seed).window_tokens for seed in range(MAX_SESSIONS)]
         await all_free(target)
@@ -164,13 +164,13 @@ async def reading(call):
         yield response
 
 
-async def test_who_connects_and_says_nothing_is_hung_up_on(monkeypatch):
+async def test_a_silent_connection_is_closed(monkeypatch):
     monkeypatch.setattr(serving, "HANDSHAKE_S", 2.0)
     async with target_server() as target:
         host, port = target.address.split(":")
         ends = [await asyncio.open_connection(host, int(port)) for _ in range(32)]
-        assert await target.stub.Locate(pb.LocateRequest(), timeout=PATIENCE_S, wait_for_ready=True)
-        async with asyncio.timeout(PATIENCE_S):  # less than gRPC's pings take to find nobody there
+        assert await target.stub.Locate(pb.LocateRequest(), timeout=TIMEOUT_S, wait_for_ready=True)
+        async with asyncio.timeout(TIMEOUT_S):  # less than gRPC's pings take to find a lost peer
             for reader, writer in ends:
                 while await reader.read(1024):
                     pass  # its settings
@@ -189,8 +189,8 @@ async def test_a_draft_server_that_falls_silent(requests):
         await all_free(target)
 
 
-async def test_signs_of_life_are_enough():
-    """Heartbeats for twice as long as a session may be silent; one of them may take nearly as long."""
+async def test_heartbeats_keep_a_session_open():
+    """Heartbeats for twice the idle timeout; one of them may be delayed by nearly as long."""
     idle_s = 2.0
     async with target_server(idle_timeout_s=idle_s) as target, session(target, hello()) as quiet:
         end_s = asyncio.get_running_loop().time() + 2 * idle_s
@@ -202,17 +202,18 @@ async def test_signs_of_life_are_enough():
 
 
 class Slow(ScriptedModel):
-    """Takes its time over every pass."""
+    """A model with slow forward passes."""
 
     def score(self, rows):
         threading.Event().wait(0.03)
         return super().score(rows)
 
 
-async def test_sessions_that_last_too_long_for_a_target_go_on_in_others():
+async def test_a_session_over_the_session_timeout_continues_in_another():
     alone = target_alone(65.0)
     async with (
-        target_server(Slow(MAX_SESSIONS), session_timeout_s=1.0) as target,  # half of what its passes take
+        # Half of the time that its forward passes take.
+        target_server(Slow(MAX_SESSIONS), session_timeout_s=1.0) as target,
         draft_server(target.address) as draft,
     ):
         responses = await stream(draft, recording(65.0), mode="MODE_TARGET_ONLY")
@@ -224,21 +225,21 @@ async def test_sessions_that_last_too_long_for_a_target_go_on_in_others():
 
 
 @pytest.mark.parametrize("sends", [False, True])
-async def test_a_call_that_lasts_too_long_ends(sends):
+async def test_a_call_over_the_session_timeout_ends(sends):
     async with running_pair(session_timeout_s=1.0) as (target, draft):
         call = with_true_status(draft.stub.StreamingRecognize())
         await call.write(streaming_config())
-        speaking = asyncio.create_task(speak(call, 10.0 if sends else 0.0))
+        sending = asyncio.create_task(send_audio(call, 10.0 if sends else 0.0))
         error = await error_of_reading(call)
         assert type(error) is SessionExpired and "lasted 1 s" in str(error)
         assert is_one_sentence(error)
         await eventually(lambda: draft.server.calls.num_open == 0, within_s=PROMPTLY_S)
         await all_free(target, draft)
-        speaking.cancel()
-        await asyncio.gather(speaking, return_exceptions=True)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
 
 
-async def test_a_recording_that_takes_too_long_ends_and_leaves_nothing():
+async def test_a_recording_over_the_session_timeout_leaves_no_session():
     model = Gated()
     async with target_server(model) as target, draft_server(target.address, session_timeout_s=0.3) as draft:
         config = transcription_pb2.RecognitionConfig(
@@ -251,7 +252,7 @@ async def test_a_recording_that_takes_too_long_ends_and_leaves_nothing():
         await all_free(target, draft)
 
 
-async def speak(call, length_s: float) -> None:
+async def send_audio(call, length_s: float) -> None:
     for request in audio_requests(recording(length_s), 3_200):
         await call.write(request)
 
@@ -263,23 +264,23 @@ async def error_of_reading(call) -> Exception:
     return error_from_rpc(ended.value, "the server")
 
 
-# Answers that nobody reads
+# Unread answers
 
 
-async def test_a_draft_server_that_reads_nothing_loses_its_slot_and_is_told_later():
+async def test_a_draft_server_that_reads_nothing_loses_its_slot_and_learns_it_later():
     async with (
-        target_server(idle_timeout_s=2.0) as target,  # which the neighbour's heartbeats have to keep to
-        grpc.aio.insecure_channel(target.address, TAKES_LITTLE) as channel,
+        target_server(idle_timeout_s=2.0) as target,  # the other session's heartbeats keep within it
+        grpc.aio.insecure_channel(target.address, SMALL_BUFFERS) as channel,
     ):
-        deaf = Session(replace(target, stub=verification_pb2_grpc.VerificationStub(channel)))
+        not_reading = Session(replace(target, stub=verification_pb2_grpc.VerificationStub(channel)))
         neighbour = Session(target)
         await neighbour.send(hello(), audio(SECOND))
-        await deaf.send(hello())
+        await not_reading.send(hello())
         await eventually(lambda: target.server.calls.num_open == 2)
 
         async def ask() -> None:
             while True:
-                await deaf.send(candidates([1] * 64), heartbeat())
+                await not_reading.send(candidates([1] * 64), heartbeat())
 
         async def stay() -> None:
             while target.server.calls.num_open == 2:
@@ -287,11 +288,11 @@ async def test_a_draft_server_that_reads_nothing_loses_its_slot_and_is_told_late
                 await neighbour.read_until("heartbeat")
 
         asking, staying = asyncio.create_task(ask()), asyncio.create_task(stay())
-        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 2, PATIENCE_S)
-        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 1, PATIENCE_S)
-        await eventually(lambda: target.server.calls.num_open == 1, PATIENCE_S)
-        error = error_from_rpc(await deaf.error(), "the target")
-        assert deaf.responses  # what was on its way
+        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 2, TIMEOUT_S)
+        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 1, TIMEOUT_S)
+        await eventually(lambda: target.server.calls.num_open == 1, TIMEOUT_S)
+        error = error_from_rpc(await not_reading.error(), "the target")
+        assert not_reading.responses  # responses that were in flight
         assert type(error) is SlowReader and "No response was read for 2 s" in str(error)
         asking.cancel()
         await asyncio.gather(asking, staying, return_exceptions=True)
@@ -303,8 +304,8 @@ async def test_a_draft_server_that_reads_nothing_loses_its_slot_and_is_told_late
 # Audio
 
 
-async def test_audio_is_taken_no_further_ahead_than_it_is_used():
-    """A client may send an hour in a second; what the servers hold of it is bounded."""
+async def test_audio_ahead_of_the_decoder_is_bounded():
+    """A client may send an hour in a second; the servers hold a bounded part of it."""
     model = Gated()
     async with target_server(model) as target, draft_server(target.address) as draft:
         call = with_true_status(draft.stub.StreamingRecognize())
@@ -320,7 +321,7 @@ async def test_audio_is_taken_no_further_ahead_than_it_is_used():
         sending = asyncio.create_task(send_an_hour())
         await eventually(model.is_there.is_set)
         before = -1
-        while num_sent != before:  # until a write no longer goes out
+        while num_sent != before:  # until writes block
             before = num_sent
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(sending), 0.3)
@@ -331,19 +332,19 @@ async def test_audio_is_taken_no_further_ahead_than_it_is_used():
         await all_free(target, draft)
 
 
-async def test_audio_that_grows_when_it_is_read_waits_for_the_engine(monkeypatch):
-    """A session's messages are posted to it, unless they are many, or hold much."""
+async def test_audio_that_grows_when_decoded_waits_for_the_engine(monkeypatch):
+    """Messages are posted to the engine without waiting, unless there are many, or large ones."""
     async with target_server() as target, session(target, hello()) as talking:
         await talking.read()
         thread, waited_for = target.service._thread, []
         call = thread.call
 
-        async def noted(action):
+        async def recorded(action):
             waited_for.append(action)
             return await call(action)
 
-        monkeypatch.setattr(thread, "call", noted)
-        pcm = bytes(2 * RATE * 60)  # of silence, in four messages of a few bytes: 1.9 MB
+        monkeypatch.setattr(thread, "call", recorded)
+        pcm = bytes(2 * RATE * 60)  # silence in four messages of a few bytes: 1.9 MB
         size = len(pcm) // 4
         for at in range(0, len(pcm), size):
             chunk = AudioChunk(at // 2, pcm[at : at + size], is_last=at + size == len(pcm))

@@ -21,12 +21,19 @@ from experiments.common.models.speech import (
     words_of,
 )
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
-from specwhisper.rpc import failover
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server import debounce
-from tests.rpc.services import all_free, audio_requests, draft_server, error_of, eventually, is_one_sentence
+from tests.rpc.services import (
+    MODES,
+    all_free,
+    audio_requests,
+    draft_server,
+    error_of,
+    eventually,
+    is_one_sentence,
+)
 from tests.rpc.speaking import (
     Listener,
     config,
@@ -39,13 +46,7 @@ from tests.rpc.speaking import (
     texts_of,
 )
 
-MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
-
-
-@pytest.fixture(autouse=True)
-def simulated_vad(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
 @pytest.mark.parametrize("piece_bytes", [1_001, 3_200, 64_000])
@@ -130,7 +131,7 @@ async def test_only_interim_text_is_debounced(mode, monkeypatch):
     steps = [step for response in responses for step in response.steps]
     assert len(steps) == responses[-1].statistics.num_windows
     interim = [response for response in responses if response.results and not response.steps]
-    assert len(interim) <= 1 + num_events, "all but the first come with other responses"
+    assert len(interim) <= 1 + num_events, "all but the first arrive with other responses"
 
 
 async def test_without_interim_results_all_results_are_final():
@@ -209,7 +210,7 @@ AUDIO = pb.StreamingRecognizeRequest(audio_content=bytes(3_200))
 
 
 @pytest.mark.parametrize(
-    ("requests", "kind", "says"),
+    ("requests", "kind", "sentence"),
     [
         ([], InvalidRequest, "begins with streaming_config"),
         ([AUDIO], InvalidRequest, "begins with streaming_config"),
@@ -240,11 +241,11 @@ AUDIO = pb.StreamingRecognizeRequest(audio_content=bytes(3_200))
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-async def test_a_request_that_does_not_fit_live_audio_is_refused(requests, kind, says):
+async def test_a_request_that_does_not_fit_live_audio_is_refused(requests, kind, sentence):
     async with speaking_pair() as (target, draft):
         error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(requests))))
         assert type(error) is kind
-        assert says in str(error) and is_one_sentence(error)
+        assert sentence in str(error) and is_one_sentence(error)
         await all_free(target, draft)
 
 

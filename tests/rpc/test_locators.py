@@ -1,4 +1,4 @@
-"""A locator that leads to targets: it may hang, and the targets that it names come and go."""
+"""A locator may hang, and the targets that it names may change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 
 from experiments.common.models.scripted import ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
-from specwhisper.rpc import failover
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
@@ -36,20 +35,16 @@ from tests.rpc.services import (
 )
 
 LENGTH_S = 35.0
-HANGING_S = 120.0  # no test waits for so long
-
-
-@pytest.fixture(autouse=True)
-def often(monkeypatch):
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+HANGING_S = 120.0  # longer than any test
+pytestmark = pytest.mark.usefixtures("fast_retries")
 
 
 class Locator(verification_pb2_grpc.VerificationServicer):
-    """Names a target, while it answers at all."""
+    """Names a target, or hangs."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.described: Target | None = None  # another one
+        self.described: Target | None = None  # if another than the named one
         self.may_answer = asyncio.Event()
         self.may_answer.set()
 
@@ -64,8 +59,8 @@ class Locator(verification_pb2_grpc.VerificationServicer):
 
 
 @asynccontextmanager
-async def led_to(target: Target) -> AsyncIterator[tuple[str, Locator, Draft]]:
-    """A locator, its address, and a draft server that knows nobody else."""
+async def locator_of(target: Target) -> AsyncIterator[tuple[str, Locator, Draft]]:
+    """Yield a locator, its address, and a draft server that knows only the locator."""
     locator = Locator(target)
     add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, locator)
     server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
@@ -82,7 +77,7 @@ async def check_text(draft: Draft) -> None:
 
 
 async def test_a_locator_that_never_answers_does_not_hold_up_sessions():
-    async with target_server() as target, led_to(target) as (_, locator, draft):
+    async with target_server() as target, locator_of(target) as (_, locator, draft):
         await check_text(draft)
         locator.may_answer.clear()
         await check_text(draft)
@@ -92,8 +87,8 @@ def connected(draft: Draft) -> set[str]:
     return set(draft.service._transcriber._channels.addresses)
 
 
-async def test_connections_to_targets_that_are_gone_are_closed():
-    async with target_server() as first, led_to(first) as (address, locator, draft):
+async def test_connections_to_lost_targets_are_closed():
+    async with target_server() as first, locator_of(first) as (address, locator, draft):
         call = with_true_status(draft.stub.StreamingRecognize())
         for request in (streaming_config(), *audio_requests(recording(LENGTH_S))):
             await call.write(request)
@@ -111,15 +106,15 @@ async def test_connections_to_targets_that_are_gone_are_closed():
             await eventually(lambda: connected(draft) == {address, second.address})
 
 
-async def test_a_target_that_is_gone_beside_its_locator_is_forgotten_when_that_is_back():
-    async with target_server() as first, led_to(first) as (address, locator, draft):
+async def test_a_target_lost_with_its_locator_is_forgotten_once_the_locator_returns():
+    async with target_server() as first, locator_of(first) as (address, locator, draft):
         await check_text(draft)
         locator.may_answer.clear()
         await first.server.stop(drain_timeout_s=0)
         link = draft.service._transcriber
         asking = asyncio.create_task(link.find_room())
         await eventually(lambda: first.address in link._targets._gone)
-        assert connected(draft) == {address, first.address}, "it may be back before the locator"
+        assert connected(draft) == {address, first.address}, "it may return before the locator"
         async with target_server() as second:
             locator.target = second
             locator.may_answer.set()
@@ -128,11 +123,15 @@ async def test_a_target_that_is_gone_beside_its_locator_is_forgotten_when_that_i
             await eventually(lambda: connected(draft) == {address, second.address})
 
 
-async def test_a_locator_leads_to_a_match_also_while_another_one_that_is_named_is_away(unused_tcp_port):
-    """It describes one target, and knows others."""
+async def test_a_locator_leads_to_a_matching_target_while_a_named_one_is_lost(unused_tcp_port):
+    """The locator describes one target, and knows others."""
     checkpoint = replace(scripted_checkpoint(), weights_digest="old")
-    async with target_server(ScriptedModel(8), checkpoint) as old, target_server() as new, led_to(old) as led:
-        address, locator, _ = led
+    async with (
+        target_server(ScriptedModel(8), checkpoint) as old,
+        target_server() as new,
+        locator_of(old) as opened,
+    ):
+        address, locator, _ = opened
         locator.described = new
         link = TargetLink(address, f"127.0.0.1:{unused_tcp_port}", connect_timeout_s=0.05)
         try:

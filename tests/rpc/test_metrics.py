@@ -248,7 +248,7 @@ async def test_connections_above_the_limit_are_cut(monkeypatch):
         host, port = server.metrics_address.split(":")
         silent = [await asyncio.open_connection(host, int(port)) for _ in range(4)]
         await closed([await asyncio.open_connection(host, int(port)) for _ in range(2)])
-    await closed(silent)  # a stop waits for none of them
+    await closed(silent)  # a stop does not wait for them
 
 
 async def test_a_new_certificate_is_used_without_a_restart(tmp_path):

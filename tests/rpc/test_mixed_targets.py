@@ -1,4 +1,4 @@
-"""Targets that differ, are full or lost while sessions open: each goes to one that is what it needs."""
+"""Sessions open on a matching target while others differ, are full or are lost."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from transformers import WhisperConfig
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
-from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
+from experiments.common.models.speech import spoken_utterances, talk
 from experiments.common.network.bad_network import BadNetwork
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
-from specwhisper.rpc import failover
 from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
@@ -55,24 +54,19 @@ from tests.rpc.speaking import Listener, live_client, speaking_draft, speaking_t
 
 LENGTH_S = 65.0
 BEGUN = 35 * SAMPLE_RATE * 2  # bytes: within the second window
-SEEDS = {"old": 0, "new": 1}  # of what targets with these weights write
-
-
-@pytest.fixture(autouse=True)
-def often(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+SEEDS = {"old": 0, "new": 1}  # of the text of targets with these weights
+pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
 def weighted(weights: str, max_sessions: int = 8, **settings):
-    """A target with some weights."""
+    """Run a target with named weights."""
     model = ScriptedModel(max_sessions, seed=SEEDS[weights])
     checkpoint = replace(scripted_checkpoint(), weights_digest=weights)
     return target_server(model, checkpoint, limits=Limits(max_sessions=max_sessions), **settings)
 
 
-def asks_nothing_before(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a target promise a place without asking what it is for, as the previous release does."""
+def without_requirements(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make Locate ignore the session's requirements, as in the previous release."""
     locate = target.service.locate
     monkeypatch.setattr(
         target.service, "locate", lambda _, caller: locate(verification_pb2.LocateRequest(), caller)
@@ -80,14 +74,14 @@ def asks_nothing_before(target: Target, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def check_one_targets_text(responses, length_s: float) -> str:
-    """The text is that of the weights that were named before it; give those."""
+    """Check that the text is that of the weights that were reported; return those."""
     weights = responses[0].model.target_weights_digest
     assert {r.model.target_weights_digest for r in responses if r.HasField("model")} == {weights}
     assert finals(responses) == expected_finals(target_alone(length_s, 0, SEEDS[weights]))
     return weights
 
 
-async def test_sessions_begin_on_whichever_weights_there_are():
+async def test_sessions_begin_on_any_weights():
     async with weighted("old") as old, weighted("new", 9) as new:
         async with draft_server(f"{old.address},{new.address}") as draft:
             found = [check_one_targets_text(await stream(draft, recording(1.0)), 1.0) for _ in range(16)]
@@ -102,7 +96,7 @@ async def test_sessions_begin_on_whichever_weights_there_are():
             assert finals([whole]) == expected_finals(target_alone(1.0, 0, SEEDS[weights]))
 
 
-async def test_a_session_is_not_refused_by_full_targets_while_one_of_other_weights_has_room():
+async def test_a_session_uses_other_weights_if_only_those_have_room():
     async with weighted("old", 1) as old, weighted("new", 1) as new:
         async with draft_server(f"{old.address},{new.address}") as draft:
             held = draft.stub.StreamingRecognize()
@@ -122,7 +116,7 @@ class Begun:
         self.responses: list[pb.StreamingRecognizeResponse] = []
 
     async def begin(self) -> str:
-        """Transcribe the first window; give the weights that do."""
+        """Transcribe the first window; return the weights that do."""
         for request in (streaming_config(), *audio_requests(recording(LENGTH_S)[:BEGUN])):
             await self._call.write(request)
         while not finals(self.responses):
@@ -139,7 +133,9 @@ class Begun:
 
 
 @pytest.mark.parametrize("asks", [True, False])
-async def test_a_recording_goes_on_with_the_weights_it_began_on(asks, monkeypatch, unused_tcp_port_factory):
+async def test_a_recording_continues_with_the_weights_it_began_with(
+    asks, monkeypatch, unused_tcp_port_factory
+):
     ports = [unused_tcp_port_factory() for _ in range(2)]
     async with weighted("old") as victim:
         named = ",".join([victim.address, *(f"127.0.0.1:{port}" for port in ports)])
@@ -148,7 +144,7 @@ async def test_a_recording_goes_on_with_the_weights_it_began_on(asks, monkeypatc
             await begun.begin()
             async with weighted("new", 64, port=ports[0]) as other:
                 if not asks:
-                    asks_nothing_before(other, monkeypatch)
+                    without_requirements(other, monkeypatch)
                 async with weighted("old", port=ports[1]) as spare:
                     await victim.server.stop(drain_timeout_s=0)
                     assert await begun.end() == "old"
@@ -156,7 +152,7 @@ async def test_a_recording_goes_on_with_the_weights_it_began_on(asks, monkeypatc
                 assert other.num_free_slots == 64
 
 
-async def test_a_recording_waits_for_its_weights_and_says_so_at_last(unused_tcp_port):
+async def test_a_recording_waits_for_its_weights_and_then_fails(unused_tcp_port):
     async with weighted("old") as victim:
         async with draft_server(
             f"{victim.address},127.0.0.1:{unused_tcp_port}", resume_timeout_s=0.1
@@ -171,8 +167,8 @@ async def test_a_recording_waits_for_its_weights_and_says_so_at_last(unused_tcp_
     assert type(error) in (PairMismatch, TargetUnavailable)
 
 
-async def test_a_recording_whose_draft_server_is_lost_goes_on_with_its_weights(tmp_path, monkeypatch):
-    """And asks for them from the first, at the next draft server."""
+async def test_a_recording_whose_draft_server_is_lost_continues_with_its_weights(tmp_path, monkeypatch):
+    """The next draft server looks for these weights only."""
     monkeypatch.setattr("specwhisper_draft_server.debounce.INTERVAL_S", 0.0)
     monkeypatch.setattr("specwhisper_draft_server.resume_points.INTERVAL_TOKENS", 1)
     path = tmp_path / "audio.wav"
@@ -193,7 +189,7 @@ async def test_a_recording_whose_draft_server_is_lost_goes_on_with_its_weights(t
     assert [(s.tokens, s.text) for s in segments] == written
 
 
-async def test_live_audio_whose_draft_server_is_lost_goes_on_with_its_weights():
+async def test_live_audio_whose_draft_server_is_lost_continues_with_its_weights():
     async with speaking_target(digest="old", limits=Limits(max_sessions=2)) as old:
         async with speaking_target(digest="new", limits=Limits(max_sessions=64)) as new:
             targets = f"{old.address},{new.address}"
@@ -212,12 +208,12 @@ async def test_live_audio_whose_draft_server_is_lost_goes_on_with_its_weights():
 
 
 @pytest.mark.parametrize("asks", [True, False])
-async def test_a_draft_goes_to_targets_of_its_vocabulary(asks, monkeypatch):
+async def test_a_draft_uses_targets_of_its_vocabulary(asks, monkeypatch):
     strange = scripted_checkpoint("strange", vocabulary=MULTILINGUAL)
     async with target_server() as target, draft_server(target.address) as first:
         async with target_server(ScriptedModel(64, vocabulary=MULTILINGUAL), strange) as other:
             if not asks:
-                asks_nothing_before(other, monkeypatch)
+                without_requirements(other, monkeypatch)
             async with draft_server(f"{other.address},{target.address}") as draft:
                 # Placed for the vocabulary of the target that answers first.
                 drafting, mine = draft.service._drafting, first.service._drafting
@@ -232,10 +228,8 @@ async def test_a_draft_goes_to_targets_of_its_vocabulary(asks, monkeypatch):
 
 
 @pytest.mark.parametrize("mode", ["MODE_SYNC", "MODE_TARGET_ONLY"])
-async def test_a_crowd_that_comes_before_the_draft_is_placed_goes_to_targets_of_one_vocabulary(
-    mode, monkeypatch
-):
-    """Sessions that never draft take either."""
+async def test_sessions_before_the_draft_is_placed_use_targets_of_one_vocabulary(mode, monkeypatch):
+    """Target-only sessions use any target."""
     num_sessions, have_begun = 8, threading.Event()
     begun: list[str] = []
 
@@ -270,8 +264,8 @@ async def test_a_crowd_that_comes_before_the_draft_is_placed_goes_to_targets_of_
         assert len(found) == (1 if mode == "MODE_SYNC" else 2)
 
 
-async def test_a_target_that_the_draft_cannot_work_with_fails_no_session_that_another_one_can_take():
-    """Whichever was met first."""
+async def test_a_mismatched_target_fails_no_session_that_another_can_take():
+    """The order in which targets are met does not matter."""
     few_tokens = decoding_pb2.DecodingOptions(language="en", max_new_tokens=9)
     small = {"d_model": 32, "decoder_layers": 1}
     _, english = build_checkpoint(Shape(english_only=True, **small), "english")
@@ -290,7 +284,7 @@ async def test_a_target_that_the_draft_cannot_work_with_fails_no_session_that_an
 
 
 async def test_weights_of_another_vocabulary_are_refused_at_once():
-    """A client brings their digest from a draft server that speaks it, or from ``GetModel``."""
+    """A client has their digest from another draft server, or from ``GetModel``."""
     strange = scripted_checkpoint("strange", vocabulary=MULTILINGUAL)
     async with (
         target_server() as target,
@@ -313,7 +307,7 @@ async def test_weights_of_another_vocabulary_are_refused_at_once():
     [({}, True), ({80: 1.0, 128: 1.0}, True), ({80: 1.0}, False)],
 )
 async def test_a_full_target_refuses_no_session_that_one_of_other_mel_bins_can_take(maxima, is_taken):
-    """It can where it needs no maximum of the whole recording, or has that of its own bins."""
+    """The target can if no maximum of the recording is needed, or that of its own bins is known."""
     model = ScriptedModel(8)
     model.num_mel_bins = 128
     checkpoint = scripted_checkpoint("wide", config=WhisperConfig(num_mel_bins=128))
@@ -336,7 +330,7 @@ async def test_a_full_target_refuses_no_session_that_one_of_other_mel_bins_can_t
         assert {type(error_from_rpc(error, "the server")) for error in texts} == {PairMismatch}
 
 
-async def test_where_no_target_has_its_vocabulary_a_session_ends_at_once(unused_tcp_port):
+async def test_without_a_target_of_its_vocabulary_a_session_ends_at_once(unused_tcp_port):
     strange = scripted_checkpoint("strange", vocabulary=MULTILINGUAL)
     async with draft_server(f"127.0.0.1:{unused_tcp_port}") as draft:
         async with target_server(port=unused_tcp_port):
@@ -363,7 +357,7 @@ async def test_as_many_sessions_as_there_are_slots_open_at_once():
 
 
 async def opened_session(draft: Draft):
-    """A session that a target has taken, or why none has."""
+    """Return an opened session, or the error of opening one."""
     call = draft.stub.StreamingRecognize()
     try:
         await call.write(streaming_config())
@@ -374,10 +368,10 @@ async def opened_session(draft: Draft):
 
 
 @asynccontextmanager
-async def forgetful(target: Target, num_lost: int):
-    """A network that breaks off while somebody asks what a target is."""
+async def cutting_network(target: Target, num_lost: int):
+    """Run a network that cuts the connection during Describe."""
 
-    class Forgetful(BadNetwork):
+    class CuttingNetwork(BadNetwork):
         num_asked = 0
 
         async def Describe(self, request, context):
@@ -387,7 +381,7 @@ async def forgetful(target: Target, num_lost: int):
             return await super().Describe(request, context)
 
     async with open_channel(target.address) as channel:
-        network = Forgetful(channel, None, 0)
+        network = CuttingNetwork(channel, None, 0)
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, network)
         server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
         try:
@@ -396,7 +390,7 @@ async def forgetful(target: Target, num_lost: int):
             await server.stop(drain_timeout_s=0)
 
 
-async def test_a_target_that_is_lost_again_and_again_while_a_recording_opens_is_no_end():
+async def test_a_recording_survives_a_target_lost_repeatedly_while_it_opens():
     async with target_server() as target, cut_network(target.address, [-1] * 8) as (network, cutting):
         async with draft_server(network.address) as draft:
             assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
@@ -404,15 +398,15 @@ async def test_a_target_that_is_lost_again_and_again_while_a_recording_opens_is_
             await all_free(target, draft)
 
 
-async def test_a_target_that_is_lost_while_it_says_what_it_is_is_no_end():
-    async with target_server() as target, forgetful(target, 5) as (address, network):
+async def test_a_session_survives_a_target_lost_during_describe():
+    async with target_server() as target, cutting_network(target, 5) as (address, network):
         async with draft_server(address) as draft:
             assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
             assert network.num_asked == 6
             await all_free(target, draft)
 
 
-async def test_a_target_that_is_lost_again_and_again_while_live_audio_opens_is_no_end():
+async def test_live_audio_survives_a_target_lost_repeatedly_while_it_opens():
     async with speaking_target() as target, cut_network(target.address, [-1] * 8) as (network, cutting):
         async with (
             speaking_draft(network.address) as draft,
@@ -427,7 +421,7 @@ async def test_a_target_that_is_lost_again_and_again_while_live_audio_opens_is_n
 
 
 @pytest.mark.parametrize("kind", ["recording", "live"])
-async def test_a_session_that_no_target_keeps_fails_when_patience_is_over(kind):
+async def test_a_session_that_no_target_keeps_fails_after_the_resume_timeout(kind):
     serve, open_draft = (
         (target_server, draft_server) if kind == "recording" else (speaking_target, speaking_draft)
     )
@@ -443,8 +437,8 @@ async def test_a_session_that_no_target_keeps_fails_when_patience_is_over(kind):
     assert cutting.num_cut > 1
 
 
-async def test_targets_may_take_blocks_of_other_lengths(emptiest_first):
-    """A session is set up for one of them, and opens on the other, which takes shorter ones."""
+async def test_targets_may_have_different_block_limits(emptiest_first):
+    """A session is prepared for one target, and opens on the other, with shorter blocks."""
     async with (
         target_server(limits=Limits(max_sessions=2)) as described,
         target_server(limits=Limits(max_sessions=8, max_block_tokens=2)) as emptiest,

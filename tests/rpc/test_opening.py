@@ -1,4 +1,4 @@
-"""What opening a session costs: one round trip, where the target said what it is over the same connection."""
+"""Opening a session takes one round trip once the connection's target is described."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.rpc.services import (
 
 @pytest.fixture
 def asked(monkeypatch) -> Counter[str]:
-    """How often targets were asked, by method."""
+    """Count the calls of targets by method."""
     counted: Counter[str] = Counter()
     for name in ("Describe", "Locate"):
         answer = getattr(VerificationService, name)
@@ -64,14 +64,14 @@ async def refusal(draft) -> SpecWhisperError:
     return await error_of(with_true_status(draft.stub.StreamingRecognize(requests)))
 
 
-async def test_one_target_is_asked_nothing_that_it_has_said(asked):
+async def test_a_described_target_is_not_described_again(asked):
     async with target_server() as target, draft_server(target.address) as draft:
         await check_text(draft, 3)
         assert asked == {"Describe": 1, "Locate": 1}
         await all_free(target, draft)
 
 
-async def test_of_several_the_one_with_room_is_looked_for_each_time(asked):
+async def test_with_several_targets_each_session_looks_for_room(asked):
     async with target_server() as one, target_server() as other:
         async with draft_server(f"{one.address},{other.address}") as draft:
             await check_text(draft)
@@ -80,13 +80,13 @@ async def test_of_several_the_one_with_room_is_looked_for_each_time(asked):
             assert asked == {"Describe": described, "Locate": 6}
 
 
-async def test_a_lease_is_asked_for_each_time(asked):
+async def test_each_session_requests_a_lease(asked):
     async with target_server(leases=Leases()) as target, draft_server(target.address) as draft:
         await check_text(draft, 3)
         assert asked == {"Describe": 1, "Locate": 3}
 
 
-async def test_who_asks_for_the_model_is_answered_by_the_target(asked):
+async def test_get_model_is_answered_by_the_target(asked):
     async with target_server() as target, draft_server(target.address) as draft:
         await check_text(draft)
         await draft.stub.GetModel(pb.GetModelRequest())
@@ -96,7 +96,7 @@ async def test_who_asks_for_the_model_is_answered_by_the_target(asked):
         assert type(error) is TargetUnavailable
 
 
-async def test_a_full_target_says_so_to_who_did_not_ask(asked):
+async def test_a_full_target_refuses_sessions_that_did_not_call_locate(asked):
     async with target_server(limits=Limits(max_sessions=1)) as target, draft_server(target.address) as draft:
         await check_text(draft)
         async with session(target, hello()) as other:
@@ -107,7 +107,7 @@ async def test_a_full_target_says_so_to_who_did_not_ask(asked):
 
 
 @pytest.mark.parametrize("address_is_named_twice", [False, True])
-async def test_a_target_that_comes_back_with_other_weights_is_asked_anew(
+async def test_a_target_that_returns_with_other_weights_is_described_again(
     address_is_named_twice, unused_tcp_port, asked
 ):
     address = f"127.0.0.1:{unused_tcp_port}"
@@ -124,7 +124,7 @@ async def test_a_target_that_comes_back_with_other_weights_is_asked_anew(
 
 
 class Moving(BadNetwork):
-    """Leads to one target after the other, over connections that hold."""
+    """A network that switches targets without losing a connection."""
 
     def __init__(self, target: Target) -> None:
         self._edit_block, self._hold_commits = lambda: lambda block: (block,), 0
@@ -134,8 +134,8 @@ class Moving(BadNetwork):
         self._stub = target.stub
 
 
-async def test_what_was_said_of_other_weights_is_corrected_by_the_first_welcome(asked):
-    """Behind a proxy a target may be replaced and no connection be lost."""
+async def test_an_outdated_description_is_corrected_by_the_first_welcome(asked):
+    """If there is a proxy, a target may be replaced without a lost connection."""
     async with (
         target_server(ScriptedModel(MAX_SESSIONS), scripted_checkpoint(weights_digest="one")) as one,
         target_server(ScriptedModel(MAX_SESSIONS), scripted_checkpoint(weights_digest="other")) as other,
@@ -156,7 +156,7 @@ async def test_what_was_said_of_other_weights_is_corrected_by_the_first_welcome(
 
 
 class OtherWelcome(Moving):
-    """Leads to a target whose welcome names other weights than it did before."""
+    """A network whose welcomes name other weights than the description."""
 
     async def Verify(self, requests, context):
         async with aclosing(super().Verify(requests, context)) as responses:
@@ -166,7 +166,7 @@ class OtherWelcome(Moving):
                 yield response
 
 
-async def test_a_welcome_of_other_weights_is_no_session(asked):
+async def test_a_welcome_with_other_weights_opens_no_session(asked):
     async with target_server() as target:
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, OtherWelcome(target))
         server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())

@@ -1,4 +1,4 @@
-"""Whatever a client asks for crosses two servers and gives what the target alone writes in one process."""
+"""Every option crosses both servers and has the text of target-only in one process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ speaker = partial(ScriptedModel, vocabulary=MULTILINGUAL)
 
 
 async def transcribed(options: DecodingOptions, mode: Mode) -> list[pb.StreamingRecognizeResponse]:
-    """Through a target and a draft server, both scripted."""
+    """Transcribe over a scripted target and draft server."""
     checkpoint = scripted_checkpoint(vocabulary=MULTILINGUAL)
     config = pb.StreamingRecognitionConfig(config=config_to_proto(options, mode, 4, is_container=False))
     requests = [pb.StreamingRecognizeRequest(streaming_config=config), *audio_requests(PCM)]
@@ -59,8 +59,8 @@ async def test_every_option_crosses_the_network(name, mode):
     assert not responses[0].model.is_lossy
 
 
-def test_the_options_bind():
-    """Each of them changes what is written, or what is told about it."""
+def test_each_option_has_an_effect():
+    """Each changes the text, or what is reported about it."""
     plain = OneProcess(speaker()).transcribe([PCM], DecodingOptions(language="en"))[0]
     for name, options in OPTIONS.items():
         if name == PLAIN:
@@ -71,7 +71,7 @@ def test_the_options_bind():
     assert len({segment.temperature for segment in fallback.segments}) > 1
 
 
-async def test_a_lossy_text_says_so():
+async def test_a_lossy_text_is_marked():
     options = DecodingOptions(language="en", acceptance=Acceptance.EXACT, acceptance_threshold=0.5)
     responses = await transcribed(options, Mode.SYNC)
     assert responses[0].model.is_lossy

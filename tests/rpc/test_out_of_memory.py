@@ -1,4 +1,4 @@
-"""A target whose memory is short: sessions go on elsewhere, or there a little later, with the same text."""
+"""Sessions of a target without memory continue elsewhere, or there a little later, with the same text."""
 
 import grpc
 import pytest
@@ -17,6 +17,7 @@ from specwhisper_target_server.server import running_service
 from tests.rpc.hostile import hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,
+    MODES,
     all_free,
     draft_server,
     expected_finals,
@@ -28,20 +29,18 @@ from tests.rpc.services import (
 )
 from tests.rpc.test_resume_clients import wav
 
-MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
-
 
 class NowAndThen(ScriptedModel):
-    """Has no memory in every so many passes, or encodings; it has begun to write by then."""
+    """Has no memory in every n-th forward pass or encoding."""
 
-    def __init__(self, *, passes: int = 10**9, encodings: int = 10**9) -> None:
+    def __init__(self, *, forwards: int = 10**9, encodings: int = 10**9) -> None:
         super().__init__(MAX_SESSIONS)
-        self._passes, self._encodings = passes, encodings
+        self._forwards, self._encodings = forwards, encodings
         self._num_encodings = 0
 
     def score(self, rows):
         scores = super().score(rows)
-        if self.num_forwards % self._passes == 0:
+        if self.num_forwards % self._forwards == 0:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return scores
 
@@ -53,25 +52,25 @@ class NowAndThen(ScriptedModel):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("fails", [{"passes": 9}, {"encodings": 2}])
-async def test_a_session_that_has_no_memory_now_goes_on_in_a_moment(mode, fails):
+@pytest.mark.parametrize("fails", [{"forwards": 9}, {"encodings": 2}])
+async def test_a_session_without_memory_continues_soon(mode, fails):
     async with target_server(NowAndThen(**fails)) as target, draft_server(target.address) as draft:
         responses = await stream(draft, recording(65.0), mode=mode)
         assert finals(responses) == expected_finals(target_alone(65.0))
         await all_free(target, draft)
 
 
-async def test_a_session_that_has_no_memory_here_goes_on_elsewhere():
-    async with target_server(NowAndThen(passes=1)) as short, target_server() as roomy:
+async def test_a_session_without_memory_continues_on_another_target():
+    async with target_server(NowAndThen(forwards=1)) as short, target_server() as roomy:
         async with draft_server(f"{short.address},{roomy.address}") as draft:
-            for _ in range(2):  # whichever is tried first
+            for _ in range(2):  # either may be tried first
                 assert finals(await stream(draft, recording(33.0))) == expected_finals(target_alone(33.0))
             await all_free(short, draft)
 
 
-async def test_a_session_that_has_no_memory_anywhere_is_not_tried_for_ever():
+async def test_a_session_without_memory_on_any_target_fails():
     async with (
-        target_server(NowAndThen(passes=1)) as target,
+        target_server(NowAndThen(forwards=1)) as target,
         draft_server(target.address, resume_timeout_s=0.3) as draft,
     ):
         with pytest.raises(Exception, match="no memory for this session"):
@@ -83,7 +82,7 @@ async def test_a_session_that_has_no_memory_anywhere_is_not_tried_for_ever():
 
 
 class ShortOfMemory:
-    """Receives pieces of audio, but for one, for which the host has no memory."""
+    """Receives pieces of audio; for one of them the host has no memory."""
 
     def __init__(self, receive, fails_at: int) -> None:
         self._receive, self._left = receive, fails_at
@@ -96,7 +95,7 @@ class ShortOfMemory:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_target_without_memory_for_what_comes_is_left(mode, monkeypatch):
+async def test_sessions_leave_a_target_without_memory_for_their_messages(mode, monkeypatch):
     short = ShortOfMemory(codec.audio_chunk_from_proto, fails_at=9)
     monkeypatch.setattr(codec, "audio_chunk_from_proto", short)
     async with target_server() as one, target_server() as other:
@@ -109,7 +108,7 @@ async def test_a_target_without_memory_for_what_comes_is_left(mode, monkeypatch)
     assert short._left < 0
 
 
-async def test_a_target_says_that_its_host_has_no_memory(monkeypatch):
+async def test_a_target_reports_that_its_host_has_no_memory(monkeypatch):
     monkeypatch.setattr(codec, "audio_chunk_from_proto", ShortOfMemory(None, fails_at=1))
     async with target_server() as target:
         async with session(target, hello(), *whole(recording(1.0))) as one:
@@ -119,7 +118,7 @@ async def test_a_target_says_that_its_host_has_no_memory(monkeypatch):
         await all_free(target)
 
 
-async def test_a_draft_server_without_memory_for_what_comes_is_left(monkeypatch, tmp_path):
+async def test_clients_leave_a_draft_server_without_memory_for_their_messages(monkeypatch, tmp_path):
     short = ShortOfMemory(CanonicalStream.push, fails_at=9)
     received = type("Received", (CanonicalStream,), {"push": lambda *args: short(*args)})
     monkeypatch.setattr("specwhisper_draft_server.requests.CanonicalStream", received)
@@ -140,7 +139,7 @@ async def test_a_draft_server_without_memory_for_what_comes_is_left(monkeypatch,
     "error",
     [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: x")],
 )
-async def test_too_many_slots_are_told_of_in_a_sentence(monkeypatch, error):
+async def test_too_many_slots_are_reported_in_one_sentence(monkeypatch, error):
     def fails(*_, **__):
         raise error
 

@@ -14,7 +14,6 @@ from experiments.common.models.scripted import END
 from experiments.common.models.speech import (
     SPOKEN,
     SPOKEN_MULTILINGUAL,
-    EnergyVad,
     SpeechModel,
     samples_of,
     speech,
@@ -26,7 +25,6 @@ from specwhisper.audio import kept
 from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc import failover
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
@@ -62,7 +60,7 @@ from tests.rpc.services import (
     Target,
     all_free,
     audio_requests,
-    count_questions,
+    count_locate_calls,
     error_of,
     eventually,
     is_one_sentence,
@@ -71,14 +69,9 @@ from tests.rpc.speaking import Listener, config, live_client, speaking_draft, sp
 
 BEGUN = 10 * SAMPLE_RATE * 2  # bytes; within the third utterance
 LIVE = DecodingOptions(live=LiveOptions())
-GONE = TargetUnavailable("It is gone.")
+LOST = TargetUnavailable("It is gone.")
 MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
-
-
-@pytest.fixture(autouse=True)
-def simulated_vad(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
 class Targets:
@@ -291,7 +284,7 @@ async def test_after_a_target_of_other_weights_one_with_the_right_ones_continues
         await listener.received(4)
         await targets.stop()
         wrong = await targets.start(digest="digest of another one")
-        asked = count_questions(wrong, monkeypatch)
+        asked = count_locate_calls(wrong, monkeypatch)
         await client.send(talk()[BEGUN:])
         await client.finish()
         await eventually(lambda: len(asked) >= 3)
@@ -400,7 +393,7 @@ async def test_audio_that_is_decoded_again_counts_once():
 
 
 @pytest.mark.parametrize(
-    ("rest", "kind", "says"),
+    ("rest", "kind", "sentence"),
     [
         ([config()], InvalidRequest, "takes audio_content only"),
         ([*audio_requests(talk()), config()], InvalidRequest, "takes audio_content only"),
@@ -408,12 +401,12 @@ async def test_audio_that_is_decoded_again_counts_once():
         ([], InvalidAudio, "recording is empty"),
     ],
 )
-async def test_invalid_streams_are_refused_with_a_reason(rest, kind, says):
+async def test_invalid_streams_are_refused_with_a_reason(rest, kind, sentence):
     request = config()
     request.streaming_config.continue_unverified = True
     async with breaking_pair() as (targets, draft):
         error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([request, *rest]))))
-        assert type(error) is kind and says in str(error)
+        assert type(error) is kind and sentence in str(error)
         await all_free(targets.current, draft)
 
 
@@ -571,7 +564,7 @@ class Unsteady:
         tokens = (1, 2, END)
         yield Commit(window.id, 0, tokens, is_final=True, step=windows.close(window, tokens).step)
         self.is_lost.set()
-        raise GONE
+        raise LOST
 
 
 def request_to(target: Unsteady) -> tuple[SessionRequest, Unsteady, TargetDescription, None]:
@@ -600,7 +593,7 @@ async def test_text_that_became_final_as_the_target_was_lost_is_reported(is_utte
     session = failover_on(target, timeout_s=0.05)
     with pytest.raises(PairMismatch):
         updates = session.run(second())
-        await anext(updates)  # it is open
+        await anext(updates)  # the session is open
         async for segments in updates:
             final += segments
             steps, session.builder.steps = [*steps, *session.builder.steps], []
@@ -652,7 +645,7 @@ async def test_a_session_ends_although_its_steps_were_not_read():
                     target.may_end.set()
 
 
-@pytest.mark.parametrize("refusals", [[GONE], [GONE, ServerFull("No place.")]])
+@pytest.mark.parametrize("refusals", [[LOST], [LOST, ServerFull("No slot is free.")]])
 async def test_the_wait_for_a_target_that_takes_no_session_is_limited(refusals):
     with pytest.raises(TargetUnavailable, match=r"none has taken the session in 0\.05 s"):
         async with asyncio.timeout(PROMPTLY_S):
@@ -662,5 +655,7 @@ async def test_the_wait_for_a_target_that_takes_no_session_is_limited(refusals):
 
 async def test_a_target_that_is_full_from_the_beginning_is_reported():
     with pytest.raises(ServerFull, match="No place"):
-        async for segments in failover_on(Unsteady(ServerFull("No place."), digest="digest")).run(second()):
+        async for segments in failover_on(Unsteady(ServerFull("No slot is free."), digest="digest")).run(
+            second()
+        ):
             assert not segments

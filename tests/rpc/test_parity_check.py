@@ -33,7 +33,7 @@ LENGTH_S = 70.0
 NAMES = ("parity_checks", "parity_differences")
 
 
-class Wavering(ScriptedModel):
+class Inconsistent(ScriptedModel):
     """A target that writes other tokens after some windows, as with a wrong kernel or a broken cache."""
 
     def __init__(self, good_windows: int) -> None:
@@ -95,7 +95,7 @@ async def test_a_check_survives_a_lost_target(monkeypatch):
 async def test_a_different_text_is_reported(caplog):
     caplog.set_level(logging.INFO)
     alone = target_alone(LENGTH_S)
-    model = Wavering(len(alone.window_tokens))
+    model = Inconsistent(len(alone.window_tokens))
     async with target_server(model) as target, draft_server(target.address, parity_check_every=1) as draft:
         responses = await stream(draft, recording(LENGTH_S))
         assert finals(responses) == expected_finals(alone), "the client does not notice"

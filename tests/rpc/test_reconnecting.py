@@ -1,4 +1,4 @@
-"""A live client whose server is lost comes back when it is told to, and not before."""
+"""A live client whose server is lost reconnects after the server's retry time, not before."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from time import monotonic
 
 import pytest
 
-from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
+from experiments.common.models.speech import spoken_utterances, talk
 from specwhisper.errors import ServerFull
-from specwhisper.rpc import failover
 from specwhisper.rpc.channels import open_channel
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
@@ -20,19 +19,15 @@ from specwhisper.wire.v1 import transcription_pb2_grpc
 from tests.rpc.network import CutClients
 from tests.rpc.speaking import Listener, live_client, speaking_pair
 
-
-@pytest.fixture(autouse=True)
-def often(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
 class FullClients(CutClients):
-    """Breaks a stream off, and has no room for it then.
+    """Cuts a stream, and then refuses it as full.
 
     Parameters
     ----------
-    num_full : how many of the next tries find no room.
+    num_full : how many of the next attempts are refused as full.
     """
 
     def __init__(self, draft, cuts, num_full: int) -> None:
@@ -43,23 +38,23 @@ class FullClients(CutClients):
     async def StreamingRecognize(self, requests, context):
         self.asked_s.append(monotonic())
         if 1 < len(self.asked_s) <= 1 + self._num_full:
-            raise ServerFull("No place.")
+            raise ServerFull("No slot is free.")
         async for response in super().StreamingRecognize(requests, context):
             yield response
 
 
 class Overfull(CutClients):
-    """Finds no room any more for a stream that has begun."""
+    """Ends an open stream as full."""
 
     async def StreamingRecognize(self, requests, context):
         async for response in super().StreamingRecognize(requests, context):
             yield response
             if response.results:
-                raise ServerFull("No place.")
+                raise ServerFull("No slot is free.")
 
 
 @asynccontextmanager
-async def standing_between(draft: str, kind, *args):
+async def proxy_to(draft: str, kind, *args):
     async with open_channel(draft) as channel:
         servicer = kind(channel, *args)
         add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, servicer)
@@ -71,7 +66,7 @@ async def standing_between(draft: str, kind, *args):
 
 
 async def check_talk(servers: str) -> int:
-    """Say all of a talk; give how often the connection was lost."""
+    """Send all of a talk; return the number of reconnects."""
     async with live_client(servers) as client:
         listener = Listener(client)
         await client.send(talk())
@@ -81,11 +76,11 @@ async def check_talk(servers: str) -> int:
     return client.num_reconnects
 
 
-async def test_a_full_server_is_asked_again_when_it_said(monkeypatch):
+async def test_a_full_server_is_asked_again_after_its_retry_time(monkeypatch):
     monkeypatch.setattr(status, "PUSHBACK_MS", 300)
     async with (
         speaking_pair() as (_, draft),
-        standing_between(draft.address, FullClients, [2], 3) as (address, between),
+        proxy_to(draft.address, FullClients, [2], 3) as (address, between),
     ):
         assert await check_talk(address) == 1
         asked_s = between.asked_s
@@ -94,11 +89,11 @@ async def test_a_full_server_is_asked_again_when_it_said(monkeypatch):
         assert all(wait_s >= 0.3 for wait_s in waits_s)
 
 
-async def test_another_server_is_asked_at_once(monkeypatch, first_named):
-    """Of the full one nobody would wait as long as it says."""
+async def test_another_server_is_tried_at_once(monkeypatch, choose_first):
+    """The retry time of the full server is longer than the test waits."""
     monkeypatch.setattr(status, "PUSHBACK_MS", 600_000)
     async with (
         speaking_pair() as (_, draft),
-        standing_between(draft.address, Overfull, []) as (address, _),
+        proxy_to(draft.address, Overfull, []) as (address, _),
     ):
         assert await check_talk(f"{address},{draft.address}") == 1

@@ -25,7 +25,7 @@ def model(tmp_path_factory) -> str:
 
 @asynccontextmanager
 async def replica(kind: type, **flags: Any) -> AsyncIterator[Any]:
-    """Start and end a replica as Serve does, which awaits the destructor; Python itself cannot."""
+    """Start and end a replica as Serve does, which awaits its destructor."""
     without = type(kind.__name__, (kind,), {"__del__": lambda _: None})
     made = without.__new__(without)
     await made.__init__({"port": 0} | flags)
@@ -52,7 +52,7 @@ async def test_a_target_is_unhealthy_while_its_engine_hangs(model):
         checking = asyncio.create_task(made.check_health())
         try:
             for _ in range(3):
-                await GrpcReplica.check_health(made)  # the gRPC server answers meanwhile
+                await GrpcReplica.check_health(made)  # the gRPC server itself answers
             assert not checking.done()
         finally:
             gate.set()

@@ -1,4 +1,4 @@
-"""One name follows a session through every log."""
+"""One request id follows a session through every log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.rpc.test_gateway_bounds import connected, ends
 
 @pytest.fixture
 def log():
-    """Every line of all servers, which share this process."""
+    """Collect the log lines of all servers, which share this process."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     stream = io.StringIO()
@@ -42,7 +42,7 @@ def log():
     root.handlers[:], root.level = handlers, level
 
 
-async def test_a_callers_name_is_in_the_logs_of_both_servers(log):
+async def test_a_callers_request_id_is_in_the_logs_of_both_servers(log):
     async with running_pair() as (_, draft):
         requests = iter([streaming_config(), *audio_requests(recording(1.0))])
         metadata = ((request_id.KEY, "from-the-gateway"),)
@@ -57,7 +57,7 @@ async def test_a_callers_name_is_in_the_logs_of_both_servers(log):
     assert of_target["draft_session"] == of_draft["session"] != of_target["session"]
 
 
-async def test_a_gateways_request_is_named_so_on_all_servers(log):
+async def test_a_gateways_request_id_is_in_the_logs_of_all_servers(log):
     async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
         reply = await gateway.http.post(
             "/v1/audio/transcriptions", files={"file": RECORDING}, data={"model": "scripted"}
@@ -67,7 +67,7 @@ async def test_a_gateways_request_is_named_so_on_all_servers(log):
     assert len(log("session opened")) == 2
 
 
-async def test_a_request_to_a_gateway_keeps_the_name_that_it_comes_with(log):
+async def test_a_request_to_a_gateway_keeps_its_id(log):
     form = {"files": {"file": RECORDING}, "data": {"model": "scripted"}}
     async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
         headers = {"X-Request-ID": "from-a-proxy.1"}
@@ -78,7 +78,7 @@ async def test_a_request_to_a_gateway_keeps_the_name_that_it_comes_with(log):
 
 
 @pytest.mark.parametrize("path", ["/v1/realtime?intent=transcription", "/v1/realtime"])
-async def test_so_does_a_web_socket(log, path):
+async def test_a_web_socket_keeps_its_request_id(log, path):
     async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
         connecting = websockets.connect(
             f"ws://{gateway.server.address}{path}", additional_headers={"X-Request-ID": "from-a-proxy"}
@@ -94,7 +94,7 @@ async def test_so_does_a_web_socket(log, path):
 
 
 @pytest.mark.parametrize("name", ["", "with spaces", "x" * 65, "a/b", 'a"b', "\xe9"])
-async def test_a_gateway_gives_a_name_where_none_comes_that_fits_into_a_log(name):
+async def test_a_gateway_replaces_missing_and_invalid_ids(name):
     async with running_gateway("127.0.0.1:1") as gateway:
         headers = {"X-Request-ID": name.encode("latin-1")}
         reply = await gateway.http.get("/samples", headers=headers)
@@ -112,7 +112,7 @@ async def test_a_gateway_gives_a_name_where_none_comes_that_fits_into_a_log(name
     ],
     ids=["no header", "no length", "no end", "full"],
 )
-async def test_what_is_refused_before_it_is_a_request_has_a_name_too(log, sent, status, code):
+async def test_a_malformed_request_has_an_id(log, sent, status, code):
     async with running_gateway("127.0.0.1:1", max_connections=1 if status == 503 else 2) as gateway:
         async with connected(gateway):
             await eventually(lambda: gateway.server.server_state.connections)
@@ -128,7 +128,7 @@ async def test_what_is_refused_before_it_is_a_request_has_a_name_too(log, sent, 
     assert [line["status"] for line in log("refused")] == [status]
 
 
-async def test_so_has_a_web_socket_that_leads_nowhere(log):
+async def test_a_web_socket_with_an_unknown_path_has_an_id(log):
     async with running_gateway("127.0.0.1:1") as gateway:
         with pytest.raises(websockets.InvalidStatus) as refused:
             async with websockets.connect(f"ws://{gateway.server.address}/nowhere"):
@@ -140,7 +140,7 @@ async def test_so_has_a_web_socket_that_leads_nowhere(log):
     assert (ended["request"], ended["route"]) == (response.headers["x-request-id"], "unknown")
 
 
-async def test_so_has_a_failure_of_the_gateway(log, monkeypatch):
+async def test_a_failure_of_the_gateway_has_an_id(log, monkeypatch):
     monkeypatch.setattr(page, "samples", lambda: 1 / 0)
     async with running_gateway("127.0.0.1:1") as gateway:
         reply = await gateway.http.get("/samples", headers={"X-Request-ID": "mine"})
@@ -148,7 +148,7 @@ async def test_so_has_a_failure_of_the_gateway(log, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["", "with spaces", "x" * 65, "a/b"])
-async def test_a_name_that_does_not_fit_into_a_log_is_replaced(log, name):
+async def test_draft_servers_replace_invalid_ids(log, name):
     async with running_pair() as (_, draft):
         for _ in range(2):
             requests = iter([streaming_config(), *audio_requests(recording(1.0))])
@@ -156,11 +156,11 @@ async def test_a_name_that_does_not_fit_into_a_log_is_replaced(log, name):
                 pass
     names = [line["request"] for line in log("session opened")]
     assert len(names) == 4
-    assert len(set(names)) == 2, "one for each call, on both servers"
+    assert len(set(names)) == 2, "one id for each call, on both servers"
     assert name not in names
 
 
-async def test_a_refusal_is_named_too(log):
+async def test_a_refusal_has_an_id(log):
     async with target_server() as target, draft_server(target.address) as draft:
         call = draft.stub.StreamingRecognize(iter(audio_requests(recording(0.1))))
         with pytest.raises(Exception, match="begins with streaming_config"):
@@ -169,7 +169,7 @@ async def test_a_refusal_is_named_too(log):
     assert request_id.VALID.fullmatch(line["request"])
 
 
-async def test_a_live_stream_keeps_its_name_over_lost_connections(log, monkeypatch):
+async def test_a_live_stream_keeps_its_id_over_lost_connections(log, monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
     async with (

@@ -42,7 +42,7 @@ def written(segments) -> list[tuple]:
     ]
 
 
-def alone(options: DecodingOptions) -> Transcription:
+def target_only(options: DecodingOptions) -> Transcription:
     return OneProcess(speaker()).transcribe([PCM], options)[0]
 
 
@@ -59,7 +59,7 @@ async def check_cut(options: DecodingOptions, mode: Mode, cuts: list[int]) -> in
     ):
         responses = [response async for response in server.stub.StreamingRecognize(iter(requests))]
         await all_free(target, server)
-    expected = alone(options)
+    expected = target_only(options)
     results = [result for response in responses for result in response.results]
     assert written(segments_from_proto(results)) == written(expected.segments)
     assert dict(responses[-1].language.probabilities) == pytest.approx(dict(expected.language_probs))
@@ -110,7 +110,7 @@ async def test_sessions_of_a_stopping_target_migrate():
         while (response := await call.read()) is not grpc.aio.EOF:
             results += [result for result in response.results if result.is_final]
         await all_free(other, server)
-    assert written(segments_from_proto(results)) == written(alone(options).segments)
+    assert written(segments_from_proto(results)) == written(target_only(options).segments)
 
 
 async def test_audio_that_cannot_be_sent_ends_the_session(monkeypatch, caplog):

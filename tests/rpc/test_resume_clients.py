@@ -80,7 +80,7 @@ async def check_cut(tmp_path, options: DecodingOptions, mode: Mode, cuts: list[i
 
 @pytest.fixture
 def reports_every_commit(monkeypatch):
-    """Let draft servers report every commit, with a checkpoint."""
+    """Make draft servers report every commit, with a checkpoint."""
     monkeypatch.setattr("specwhisper_draft_server.debounce.INTERVAL_S", 0.0)
     monkeypatch.setattr("specwhisper_draft_server.resume_points.INTERVAL_TOKENS", 1)
 
@@ -134,7 +134,7 @@ async def test_statistics_count_no_token_twice(tmp_path):
     assert num_tokens <= transcript.stats.num_committed <= num_tokens + cutting.num_cut * 40
 
 
-async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path, first_named):
+async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path, choose_first):
     path = wav(tmp_path / "audio.wav", recording(95.0))
     async with target_server() as target, draft_server(target.address) as second:
         async with draft_server(target.address) as first:

@@ -1,4 +1,4 @@
-"""Riva's service on the draft server's port, asked by Riva's own client."""
+"""Riva's service on the draft server's port, called by Riva's own client."""
 
 import io
 import json
@@ -57,11 +57,11 @@ CODECS = {
 
 @asynccontextmanager
 async def demo_pair():
-    """The bundled pair, on two servers of this process."""
+    """Run the bundled pair on two servers of this process."""
     tiny = load_checkpoint("demo-draft-tiny")
     async with (
         target_server(checkpoint=load_checkpoint("demo-target")) as target,
-        draft_server(target.address, checkpoint=tiny, next_window=False) as draft,  # a slot a session
+        draft_server(target.address, checkpoint=tiny, next_window=False) as draft,  # one slot per session
     ):
         yield target, draft
 
@@ -106,7 +106,7 @@ async def test_a_recording_of_each_format(kind):
     async with running_pair() as (target, draft), riva_client(draft) as client:
         response = await client.recognize(data, config)
         pcm = read(data, container, subtype)
-        if kind != "opus":  # which decoder pads its ends how is not to be decided here
+        if kind != "opus":  # decoders pad the ends of opus differently
             assert transcript(response.results) == await our_text(draft, pcm)
         assert len(response.results) == 1
         assert response.results[0].channel_tag == 1
@@ -185,8 +185,8 @@ async def test_output_of_rivas_own_client():
     assert word_errors(PHONE_CALL, " ".join(final)) < 0.15
 
 
-async def test_a_file_as_rivas_own_scripts_stream_it(tmp_path):
-    """They send it with its header and say nothing of encoding, rate and channels."""
+async def test_a_file_streamed_as_rivas_own_scripts_do(tmp_path):
+    """They send the file with its header, without encoding, rate and channels."""
     path = tmp_path / "phone_call.wav"
     path.write_bytes(written(demo_pcm(PHONE_CALL), "WAV", "PCM_16"))
     config = riva_pb.StreamingRecognitionConfig(config=riva_pb.RecognitionConfig(language_code="en-US"))
@@ -194,12 +194,12 @@ async def test_a_file_as_rivas_own_scripts_stream_it(tmp_path):
         with riva.client.AudioChunkFileIterator(path, 1_600) as chunks:
             responses = await client.stream(chunks, config)
     results = [result for response in responses for result in response.results]
-    assert all(result.is_final for result in results), "interim results were not asked for"
+    assert all(result.is_final for result in results), "interim results were not requested"
     assert word_errors(PHONE_CALL, transcript(results)) < 0.15
 
 
 async def test_large_pieces_are_decoded_in_parts():
-    """It happens in the event loop: a message may have 32 MiB."""
+    """Decoding runs in the event loop, and a message may have 32 MiB."""
 
     async def requests():
         yield riva_pb.StreamingRecognizeRequest(audio_content=bytes(10 * MAX_PIECE_BYTES + 1))
@@ -286,7 +286,7 @@ async def test_health_and_reflection_list_the_service():
         assert reply.file_descriptor_response.file_descriptor_proto
 
 
-async def test_our_own_clients_are_served_too():
+async def test_our_own_clients_are_served_beside_rivas():
     async with running_pair() as (_, draft), riva_client(draft) as client:
         pcm = recording(3.0)
         config = pb.RecognitionConfig(encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE)

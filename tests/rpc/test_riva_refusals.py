@@ -1,4 +1,4 @@
-"""What Riva's service does not do, or not any more, and how it says so."""
+"""Riva's service refuses unsupported requests in one sentence."""
 
 import sys
 

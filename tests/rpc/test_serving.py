@@ -1,4 +1,4 @@
-"""A real server on a real socket: errors, limits, health, reflection and the orderly end."""
+"""A server on a real socket: errors, limits, health, reflection and drain."""
 
 import asyncio
 import socket
@@ -36,7 +36,7 @@ LIMIT = 10_000
 
 
 class Scripted(pb_grpc.VerificationServicer):
-    """Does what the request's text says."""
+    """A servicer that a request's text scripts."""
 
     def __init__(self):
         self.is_open = asyncio.Event()
@@ -74,7 +74,7 @@ async def serving(servicer, **options):
 
 
 async def error_of(call, peer="peer:1"):
-    """The project's error that ended a call."""
+    """Return the project's error that ended a call."""
     with pytest.raises(grpc.aio.AioRpcError) as ended:
         await call
     return error_from_rpc(ended.value, peer)
@@ -119,7 +119,7 @@ async def test_details_of_a_defect_stay_in_the_log(caplog):
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_a_message_beyond_the_limit_is_refused_with_both_sizes(is_stream):
+async def test_a_message_over_the_limit_is_refused_with_both_sizes(is_stream):
     servicer = Scripted()
     async with serving(servicer) as (server, channel):
         stub = pb_grpc.VerificationStub(channel)
@@ -143,7 +143,7 @@ async def test_a_message_at_the_limit_passes():
         await pb_grpc.VerificationStub(channel).Locate(request)
 
 
-async def test_a_client_that_goes_away_ends_its_handler():
+async def test_a_client_that_disconnects_ends_its_handler():
     servicer = Scripted()
     async with serving(servicer) as (server, channel):
         stream = pb_grpc.VerificationStub(channel).Verify()
@@ -181,7 +181,7 @@ async def test_a_missing_service_is_named():
         assert f"The server at {server.address} does not offer this service" in str(error)
 
 
-async def test_no_server_is_one_clear_sentence():
+async def test_a_missing_server_is_reported_in_one_sentence():
     async with serving(Scripted()) as (server, _):
         address = server.address
     async with open_channel(address) as channel:
@@ -226,7 +226,7 @@ async def test_a_call_that_does_not_end_is_cut_off():
         assert type(await error_of(stream.read())) is TargetUnavailable
 
 
-async def test_a_host_that_other_machines_reach_is_refused():
+async def test_an_unprotected_server_on_the_network_is_refused():
     with pytest.raises(UnsafeBind, match=r"0\.0\.0\.0"):
         await start_server({}, ServingOptions(host="0.0.0.0"))
 

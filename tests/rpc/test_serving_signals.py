@@ -1,4 +1,4 @@
-"""A server process says where it listens and ends in order on SIGTERM, however often it is sent."""
+"""A server process logs its address, and drains on SIGTERM, however often it is sent."""
 
 import json
 import signal
@@ -76,15 +76,15 @@ def test_a_stop_signal_ends_an_idle_server(server, number):
 
 
 @pytest.mark.parametrize("program", [SERVER, GATEWAY], ids=["server", "gateway"])
-def test_what_is_loaded_is_left_out_of_collections(server):
-    """A full one, which stops every session, would go through all imported libraries."""
+def test_loaded_objects_are_frozen_for_the_garbage_collector(server):
+    """A full collection would stop every session while it visits all imported libraries."""
     next_event(server, "ready")
     server.send_signal(signal.SIGTERM)
     assert int(server.stdout.read()) > 10_000
 
 
 @pytest.mark.parametrize("program", [SERVER, GATEWAY], ids=["server", "gateway"])
-def test_signals_that_go_on_until_it_has_ended_change_nothing(server):
+def test_repeated_signals_until_the_end_change_nothing(server):
     next_event(server, "ready")
     status = None
     while status is None:
@@ -94,7 +94,7 @@ def test_signals_that_go_on_until_it_has_ended_change_nothing(server):
     assert status == 0
 
 
-async def test_an_open_stream_survives_repeated_signals_and_ends_well(server):
+async def test_an_open_stream_survives_repeated_signals(server):
     address = next_event(server, "ready")["address"]
     async with grpc.aio.insecure_channel(address) as channel:
         stream = pb_grpc.VerificationStub(channel).Verify()

@@ -1,4 +1,4 @@
-"""A draft server that says nothing more while its connection lives: its clients go on at another one."""
+"""Clients of a draft server that falls silent on an open connection continue at another."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub
 
-from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
+from experiments.common.models.speech import spoken_utterances, talk
 from experiments.common.network.proxy import Proxy
 from specwhisper.errors import TargetUnavailable
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc import failover
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -42,18 +41,17 @@ HEARTBEAT_S = 0.05
 BEGUN = 10 * SAMPLE_RATE * 2  # bytes: within the third utterance
 LONG = 40  # heartbeats: twice the silence that would be too long
 HEARTBEAT = pb.StreamingRecognizeResponse(heartbeat=True)
+pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+def short_timeouts(monkeypatch):
     monkeypatch.setattr(exchange, "SILENCE_S", SILENCE_S)
     monkeypatch.setattr(heartbeats, "HEARTBEAT_S", HEARTBEAT_S)
 
 
-class Between(CutClients):
-    """Counts signs of life on their way; an older version passes none on, and does not know what they are."""
+class HeartbeatProxy(CutClients):
+    """A proxy that counts heartbeats."""
 
     is_older = False
 
@@ -70,7 +68,7 @@ class Between(CutClients):
                 yield response
 
 
-class Older(Between):
+class Older(HeartbeatProxy):
     is_older = True
 
 
@@ -92,7 +90,7 @@ async def rest_of(call) -> list:
     return answers
 
 
-async def test_a_recording_goes_on_at_another_server(tmp_path, caplog, first_named):
+async def test_a_recording_continues_at_another_server(tmp_path, caplog, choose_first):
     path = wav(tmp_path / "audio.wav", recording(95.0))
     async with (
         target_server() as target,
@@ -115,7 +113,7 @@ async def test_a_recording_goes_on_at_another_server(tmp_path, caplog, first_nam
     assert [s.tokens for s in segments] == [s.tokens for s in alone(95.0).segments]
 
 
-async def test_live_audio_goes_on_at_another_server(caplog, first_named):
+async def test_live_audio_continues_at_another_server(caplog, choose_first):
     async with (
         speaking_target() as target,
         speaking_draft(target.address) as first,
@@ -138,7 +136,7 @@ async def test_live_audio_goes_on_at_another_server(caplog, first_named):
         await all_free(target, first)
 
 
-async def test_live_audio_goes_on_at_the_same_server_once_it_is_back():
+async def test_live_audio_continues_at_the_same_server_once_it_answers():
     async with speaking_pair() as (target, draft), Proxy.listening() as proxy:
         proxy.upstream = draft.address
         async with live_client(proxy.address) as client:
@@ -155,7 +153,7 @@ async def test_live_audio_goes_on_at_the_same_server_once_it_is_back():
         await all_free(target, draft)
 
 
-async def test_a_server_that_never_says_a_word_is_left(tmp_path, monkeypatch, first_named):
+async def test_clients_leave_a_server_that_never_answers(tmp_path, monkeypatch, choose_first):
     monkeypatch.setattr(exchange, "WELCOME_S", 0.5)
     path = wav(tmp_path / "audio.wav", recording(5.0))
     silent = ScriptedTranscription([], reads_everything=False, hangs=True)
@@ -169,9 +167,9 @@ async def test_a_server_that_never_says_a_word_is_left(tmp_path, monkeypatch, fi
                     pass
 
 
-@pytest.mark.parametrize("kind", [Between, Older])
-async def test_a_quiet_server_is_not_given_up(kind):
-    """While its client says nothing; and not where it is of a version that gives no signs of life."""
+@pytest.mark.parametrize("kind", [HeartbeatProxy, Older])
+async def test_a_server_without_text_is_not_lost(kind):
+    """It sends heartbeats while its client is silent, or its version has none."""
     async with (
         speaking_pair() as (_, draft),
         standing_between(draft.address, kind) as (address, between),
@@ -191,7 +189,7 @@ async def test_a_quiet_server_is_not_given_up(kind):
         listener.check(spoken_utterances(talk()))
 
 
-async def test_signs_of_life_go_on_without_a_target():
+async def test_heartbeats_continue_without_a_target():
     async with breaking_pair() as (targets, draft):
         call = with_true_status(draft.stub.StreamingRecognize())
         request = live_request()
@@ -213,8 +211,8 @@ async def test_signs_of_life_go_on_without_a_target():
         assert texts_of(final_results(await rest_of(call)))[3]  # after the outage
 
 
-async def test_who_does_not_ask_for_signs_of_life_gets_none():
-    """A client of an older version would show that there is no text, and Riva's know nothing of them."""
+async def test_heartbeats_are_sent_only_on_request():
+    """A client of an older version would show an empty text; Riva's clients do not know heartbeats."""
     async with speaking_pair() as (_, draft):
         riva = with_true_status(RivaSpeechRecognitionStub(draft.channel).StreamingRecognize())
         await riva.write(

@@ -1,4 +1,4 @@
-"""A server's status arrives although the caller was writing when it came."""
+"""A server's status arrives although the caller is writing."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NUM_CALLS = 100
 AUDIO = pb.VerifyRequest(audio=pb.Audio(data=bytes(60_000)))
 
 
-class Impatient(verification_pb2_grpc.VerificationServicer):
-    """Ends every stream after one message, well or not, whatever else is on its way."""
+class EndsEarly(verification_pb2_grpc.VerificationServicer):
+    """Ends every stream after one message, with or without an error."""
 
     def __init__(self, error: Exception | None) -> None:
         self._error = error
@@ -36,8 +36,8 @@ class Impatient(verification_pb2_grpc.VerificationServicer):
 
 
 @asynccontextmanager
-async def impatient(error: Exception | None) -> AsyncIterator[verification_pb2_grpc.VerificationStub]:
-    add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, Impatient(error))
+async def early_end(error: Exception | None) -> AsyncIterator[verification_pb2_grpc.VerificationStub]:
+    add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, EndsEarly(error))
     server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
     try:
         async with open_channel(server.address) as channel:
@@ -51,15 +51,15 @@ async def endless() -> AsyncIterator[pb.VerifyRequest]:
         yield AUDIO
 
 
-async def test_an_end_without_error_stays_one():
-    async with impatient(None) as stub:
+async def test_an_end_without_an_error_is_no_error():
+    async with early_end(None) as stub:
         for _ in range(NUM_CALLS):
             call = with_true_status(stub.Verify(endless()))
             assert [response.commit.is_final async for response in call] == [True]
 
 
-async def test_a_refusal_is_the_servers_own():
-    async with impatient(ServerFull("Every slot is taken.")) as stub:
+async def test_a_refusal_is_the_servers_error():
+    async with early_end(ServerFull("Every slot is taken.")) as stub:
         for _ in range(NUM_CALLS):
             call = with_true_status(stub.Verify(endless()))
             with pytest.raises(grpc.aio.AioRpcError) as ended:
@@ -70,13 +70,13 @@ async def test_a_refusal_is_the_servers_own():
 
 
 async def test_a_refusal_waits_for_a_slow_reader():
-    """The status lies behind unread messages: it comes when they are read, however late."""
+    """The status follows unread messages: it arrives when they are read, however late."""
 
     async def write() -> None:
         while True:
             await call.write(AUDIO)
 
-    async with impatient(ServerFull("Every slot is taken.")) as stub:
+    async with early_end(ServerFull("Every slot is taken.")) as stub:
         call = with_true_status(stub.Verify())
         writing = asyncio.create_task(write())
         await asyncio.wait([writing], timeout=0.2)
@@ -88,7 +88,7 @@ async def test_a_refusal_waits_for_a_slow_reader():
 
 
 class Call:
-    """A call of which nothing is known but what it was told."""
+    """A call that records its internal errors."""
 
     def __init__(self) -> None:
         self._cython_call = self
@@ -105,7 +105,7 @@ class Call:
         ('Failed "execute_batch": (<SendMessageOperation>,)', False),
     ],
 )
-def test_a_write_that_never_began_is_an_error_by_itself(details, is_reported):
+def test_a_write_that_never_began_is_reported(details, is_reported):
     call = Call()
     with_true_status(call)._cython_call.set_internal_error(details)
     assert call.internal_errors == [details] * is_reported

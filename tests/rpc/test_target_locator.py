@@ -45,7 +45,7 @@ from tests.rpc.services import Target, eventually, target_server
 
 TOKEN = "0123456789abcdef-Right"
 TOKENS = Tokens({TOKEN: "anna"})
-LONG_S = 60.0  # far more than anything here takes, so that a call without a timeout fails its test
+LONG_S = 60.0  # longer than any test, so a call without a timeout fails
 
 
 class Response:
@@ -172,7 +172,7 @@ async def refusal(call: Awaitable[Any]) -> grpc.aio.AioRpcError:
     return refused.value
 
 
-async def test_it_returns_a_target_with_a_lease_for_a_session_there():
+async def test_the_locator_returns_a_target_with_a_lease():
     async with target_server(leases=Leases()) as target, locator(handler_of(target)) as (stub, _):
         place = await stub.Locate(pb.LocateRequest())
         assert (place.address, place.free_slots) == (target.address, target.num_free_slots)
@@ -181,7 +181,7 @@ async def test_it_returns_a_target_with_a_lease_for_a_session_there():
         call.cancel()
 
 
-async def test_it_describes_the_targets():
+async def test_the_locator_describes_the_targets():
     async with target_server() as target, locator(handler_of(target)) as (stub, _):
         assert await stub.Describe(pb.DescribeRequest()) == await target.stub.Describe(pb.DescribeRequest())
 
@@ -201,7 +201,7 @@ async def test_full_targets_refuse_with_a_retry_time():
     assert len(handle.locate.asked) == MAX_ATTEMPTS
 
 
-async def test_another_target_is_asked_where_one_is_full(caplog):
+async def test_another_target_is_asked_if_one_is_full(caplog):
     async with (
         target_server(limits=Limits(max_sessions=1)) as full,
         target_server() as empty,
@@ -217,7 +217,7 @@ async def test_another_target_is_asked_where_one_is_full(caplog):
 OTHER = replace(scripted_checkpoint(), weights_digest="digest of another one")
 
 
-async def test_another_target_is_asked_where_one_does_not_match():
+async def test_another_target_is_asked_if_one_does_not_match():
     async with (
         target_server(ScriptedModel(8), OTHER) as other,
         target_server() as target,
@@ -225,7 +225,7 @@ async def test_another_target_is_asked_where_one_does_not_match():
     ):
         weights = (await target.stub.Describe(pb.DescribeRequest())).weights_digest
         assert (await stub.Locate(pb.LocateRequest(weights_digest=weights))).address == target.address
-    assert [asked.args[2:] for asked in handle.locate.asked] == [(), (True,)], "known ones first, then"
+    assert [asked.args[2:] for asked in handle.locate.asked] == [(), (True,)], "first a known match, then any"
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -250,7 +250,7 @@ async def test_a_targets_refusal_reaches_the_caller():
 
 
 @pytest.mark.parametrize("method", ["Locate", "Describe"])
-async def test_a_hanging_target_is_given_up_in_time(method):
+async def test_a_call_to_a_hanging_target_times_out(method):
     async with locator(Hanging(), answer_s=0.05) as (stub, handle):
         request = pb.LocateRequest() if method == "Locate" else pb.DescribeRequest()
         error = await refusal(getattr(stub, method)(request, timeout=LONG_S))
@@ -263,7 +263,7 @@ async def test_a_hanging_target_is_given_up_in_time(method):
 
 
 @pytest.mark.parametrize("method", ["Locate", "Describe"])
-async def test_another_target_is_asked_where_one_hangs(method):
+async def test_another_target_is_asked_if_one_hangs(method):
     async with (
         target_server() as target,
         locator(Hanging(), handler_of(target), answer_s=3.0) as (stub, handle),
@@ -304,7 +304,7 @@ async def test_a_replica_that_dies_during_a_call_is_unavailable():
 
 
 @pytest.mark.parametrize("method", ["Locate", "Describe"])
-async def test_another_target_is_asked_where_one_has_died(method):
+async def test_another_target_is_asked_if_one_has_died(method):
     async with (
         target_server() as target,
         locator(Broken(ActorDiedError()), handler_of(target)) as (stub, handle),
@@ -332,7 +332,7 @@ async def test_the_locator_refuses_sessions():
         assert "call Locate" in str(error)
 
 
-async def test_the_lease_is_for_the_caller_of_the_token_and_strangers_are_refused(tmp_path):
+async def test_a_lease_is_for_its_caller_and_unknown_tokens_are_refused(tmp_path):
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "roots.pem")
     issued = authority.issue_cert("127.0.0.1")
@@ -374,6 +374,6 @@ async def test_metrics_addresses_leave_out_a_target_that_has_died():
     assert await asyncio.to_thread(metrics_addresses(replicas, LONG_S)) == ["a:1", "b:2"]
 
 
-async def test_metrics_addresses_fail_where_a_target_hangs():
+async def test_metrics_addresses_fail_if_a_target_hangs():
     with pytest.raises(TargetUnavailable, match="where their metrics are"):
         await asyncio.to_thread(metrics_addresses(Exporters("a:1", None), 0.1))

@@ -1,4 +1,4 @@
-"""specwhisper top, as it is called."""
+"""The command ``specwhisper top`` shows a running cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def round_trips(draft: Draft) -> float:
 
 
 async def run(*arguments: str) -> tuple[int, str]:
-    """Call the command in a thread: the servers answer in this loop's process."""
+    """Run the command in a thread, because the servers run in this event loop."""
     result = await asyncio.to_thread(CliRunner().invoke, app, ["top", *arguments])
     return result.exit_code, result.output
 
@@ -70,7 +70,7 @@ async def test_a_cluster_is_shown_once():
         assert json.loads(out)["totals"]["target"]["sessions"] == 1
 
         status, out = await run("--metrics", addresses + ",127.0.0.1:1", "--once")
-        assert status == 1, "a script sees that one does not answer"
+        assert status == 1, "the exit status reports a server that does not answer"
         assert "target servers" in out
         assert "draft servers" in out
         assert f"1/{MAX_SESSIONS}" in out
@@ -78,7 +78,7 @@ async def test_a_cluster_is_shown_once():
         call.cancel()
 
 
-async def test_targets_of_a_locator_are_found_as_they_come_and_go():
+async def test_the_targets_of_a_locator_are_followed():
     found: list[str] = []
     of_locator = ServerMetrics("specwhisper_locator", model="", dtype="", device="")
     own_metrics = metrics_page(of_locator.collected)
@@ -102,7 +102,7 @@ async def test_targets_of_a_locator_are_found_as_they_come_and_go():
             text, _ = await scrape(locator)
             assert value(parsed(text), "specwhisper_locator_draining") == 0
             status, out = await run("--metrics", locator, "--json")
-            assert (status, json.loads(out)["servers"]) == (0, []), "it is no server that is lost"
+            assert (status, json.loads(out)["servers"]) == (0, []), "a removed target is not a lost server"
         found[:] = ["nowhere"]
         for hostile in (find, lambda: [7], lambda: [[]]):
             async with serving_page(
@@ -113,7 +113,7 @@ async def test_targets_of_a_locator_are_found_as_they_come_and_go():
                 assert json.loads(out)["servers"][0]["address"] == locator
 
 
-async def test_what_is_no_address_is_refused():
+async def test_an_invalid_address_is_refused():
     for arguments in (["--metrics", "nowhere"], ["--locator", "nowhere"], []):
         status, _ = await run(*arguments, "--once")
         assert status == 1

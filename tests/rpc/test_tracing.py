@@ -246,7 +246,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
 
 
 def test_a_collector_receives_the_spans_of_a_process():
-    """Run the command line's client without a server."""
+    """Run the command line's client, which finds no server."""
     collector = Collector()
     server = grpc.server(ThreadPoolExecutor(2))
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, server)

@@ -27,6 +27,7 @@ from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server import debounce
 from tests.rpc.services import (
+    MODES,
     RATE,
     all_free,
     audio_requests,
@@ -42,8 +43,6 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
-
-MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 
 
 def flac(pcm: bytes) -> bytes:
@@ -90,7 +89,7 @@ async def test_real_models_with_a_map_between_their_vocabularies():
             assert finals(responses) == expected_finals(alone)
 
 
-async def test_a_recording_longer_than_may_be_sent_ahead():
+async def test_a_recording_longer_than_the_limit_of_audio_ahead():
     alone = target_alone(200.0)
     async with running_pair() as (target, draft):
         for mode in MODES:
@@ -136,7 +135,7 @@ async def test_draft_and_target_of_one_process_share_their_encoder(tmp_path, mon
                 assert statistics.num_accepted > 0
 
 
-async def test_a_good_draft_saves_passes_over_the_network():
+async def test_a_good_draft_saves_forward_passes():
     shape = Shape(max_target_positions=80)
     model, tokens = build_model(shape)
     _, target_checkpoint = build_checkpoint(shape, "target")
@@ -191,7 +190,7 @@ async def test_interim_results_have_verified_text_before_draft_text(monkeypatch)
             if result.stability < 0.5:
                 continue
             start, text = result.start_offset.ToNanoseconds(), result.alternatives[0].transcript
-            assert window != start or text.startswith(verified), "verified text stays"
+            assert window != start or text.startswith(verified), "verified text does not change"
             window, verified = start, text
     assert stabilities == {0.9, 0.1}
 

@@ -55,7 +55,7 @@ def config(**fields) -> list[pb.StreamingRecognizeRequest]:
     return [streaming_config(**fields), *AUDIO]
 
 
-def asking(**options: object) -> list[pb.StreamingRecognizeRequest]:
+def with_options(**options: object) -> list[pb.StreamingRecognizeRequest]:
     """Return the messages of a stream with decoding options."""
     return config(decoding=decoding_pb2.DecodingOptions(**options))
 
@@ -84,21 +84,29 @@ STREAMS = {
         "70000 bytes.*65536",
     ),
     "another language": (config(language_code="de-DE"), UnsupportedOption, "English-only"),
-    "translation": (asking(task="TASK_TRANSLATE"), UnsupportedOption, "English-only"),
-    "a task of tomorrow": (asking(task=9), InvalidRequest, "Task 9"),
-    "an acceptance of tomorrow": (asking(acceptance=9), InvalidRequest, "Acceptance 9"),
-    "a ratio of tomorrow": (asking(compression_ratio_of=9), InvalidRequest, "ratio 9"),
-    "falling temperatures": (asking(temperatures=[0.4, 0.2]), InvalidRequest, "higher than the one before"),
-    "a mad probability": (asking(top_p=float("nan")), InvalidRequest, "top_p is nan"),
-    "a prompt too long": (asking(initial_prompt="a" * 40), UnsupportedOption, "prompt has 40 tokens"),
+    "translation": (with_options(task="TASK_TRANSLATE"), UnsupportedOption, "English-only"),
+    "an unknown task": (with_options(task=9), InvalidRequest, "Task 9"),
+    "an unknown acceptance rule": (with_options(acceptance=9), InvalidRequest, "Acceptance 9"),
+    "an unknown compression ratio": (with_options(compression_ratio_of=9), InvalidRequest, "ratio 9"),
+    "falling temperatures": (
+        with_options(temperatures=[0.4, 0.2]),
+        InvalidRequest,
+        "higher than the one before",
+    ),
+    "an invalid probability": (with_options(top_p=float("nan")), InvalidRequest, "top_p is nan"),
+    "a prompt too long": (with_options(initial_prompt="a" * 40), UnsupportedOption, "prompt has 40 tokens"),
     "contradictory acceptance": (
-        asking(acceptance="ACCEPTANCE_CLASSICAL", acceptance_threshold=0.5),
+        with_options(acceptance="ACCEPTANCE_CLASSICAL", acceptance_threshold=0.5),
         InvalidRequest,
         "contradicts classical acceptance",
     ),
     "one process": (config(mode=5), InvalidRequest, "Mode 5 is unset or unknown"),
     "gamma 65": (config(gamma=65), InvalidRequest, "between 1 and 64"),
-    "a mad loudness": (asking(log_mel_max={80: float("inf")}), InvalidRequest, "not a finite number"),
+    "an infinite log-mel maximum": (
+        with_options(log_mel_max={80: float("inf")}),
+        InvalidRequest,
+        "not a finite number",
+    ),
 }
 NINE_TOKENS = decoding_pb2.DecodingOptions(language="en", max_new_tokens=9)
 LINEAR = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": 16_000}
@@ -120,7 +128,7 @@ async def check_served(target, draft) -> None:
 
 
 @pytest.mark.parametrize("case", STREAMS)
-async def test_a_bad_stream(case):
+async def test_an_invalid_stream(case):
     requests, error_type, words = STREAMS[case]
     async with running_pair() as (target, draft):
         error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(requests))))
@@ -129,7 +137,7 @@ async def test_a_bad_stream(case):
 
 
 @pytest.mark.parametrize("case", RECORDINGS)
-async def test_a_bad_recording(case):
+async def test_an_invalid_recording(case):
     fields, audio, error_type, words = RECORDINGS[case]
     request = pb.RecognizeRequest(config=pb.RecognitionConfig(**fields), audio=audio)
     async with running_pair(max_message_bytes=66_000) as (target, draft):
@@ -211,7 +219,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("case", PAIRS)
-async def test_a_pair_that_cannot_work(case):
+async def test_an_incompatible_pair(case):
     draft_shape, target_shape, words = PAIRS[case]
     small = {"d_model": 32, "decoder_layers": 1}
     _, draft_checkpoint = build_checkpoint(Shape(**vars(draft_shape) | small), "the-draft")
@@ -225,7 +233,7 @@ async def test_a_pair_that_cannot_work(case):
         )
         for error in errors:
             check_error(error, PairMismatch, f"'the-draft' cannot work with target 'the-target'.*{words}")
-        # Target-only works all the same.
+        # Target-only still works.
         assert finals(await stream(draft, SECOND, mode="MODE_TARGET_ONLY", decoding=NINE_TOKENS))
         await all_free(target, draft)
 
@@ -240,7 +248,7 @@ async def test_a_draft_with_another_tokenizer():
 
 
 @pytest.mark.parametrize("config_class", [DraftConfig, TargetConfig])
-def test_settings_that_cannot_work(config_class):
+def test_invalid_settings(config_class):
     with pytest.raises(UnsafeBind, match="--insecure"):
         config_class(host="0.0.0.0")
     config_class(host="0.0.0.0", insecure=True)
@@ -262,7 +270,7 @@ def test_settings_that_cannot_work(config_class):
         ({"connect_timeout_s": -1.0}, "--connect-timeout is -1"),
     ],
 )
-def test_settings_of_a_draft_server_that_cannot_work(settings, words):
+def test_invalid_settings_of_a_draft_server(settings, words):
     with pytest.raises(InvalidRequest, match=words):
         DraftConfig(**settings)
 
@@ -277,7 +285,7 @@ def test_settings_of_a_draft_server_that_cannot_work(settings, words):
         ({"max_sessions_per_token": 0, "tokens": Tokens({})}, "--max-sessions-per-token is 0"),
     ],
 )
-def test_limits_that_cannot_work(settings, words):
+def test_invalid_limits(settings, words):
     with pytest.raises(InvalidRequest, match=words):
         ServingOptions(**settings)
 
@@ -294,12 +302,12 @@ def test_limits_that_cannot_work(settings, words):
         ({"cross_cache": "int8", "device": "cuda", "device_map": {"": 0}}, "for a model on one GPU"),
     ],
 )
-def test_settings_of_a_target_that_cannot_work(settings, words):
+def test_invalid_settings_of_a_target(settings, words):
     with pytest.raises(InvalidRequest, match=words):
         TargetConfig(**settings)
 
 
-def test_cores():
+def test_cores_are_parsed():
     assert parse_cores(None) is None
     assert parse_cores("0") == (0,)
     assert parse_cores("0,2-4,7") == (0, 2, 3, 4, 7)
@@ -310,6 +318,6 @@ def test_cores():
         prepare_process("cpu", None, (4095,))
 
 
-def test_a_device_that_does_not_exist():
+def test_a_missing_device_is_refused():
     with pytest.raises(InvalidRequest, match="--device is 'meta:x', which cannot be used here"):
         prepare_process("meta:x", None, None)

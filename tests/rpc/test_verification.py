@@ -1,4 +1,4 @@
-"""A target alone, spoken to by hand: what a draft server may rely on."""
+"""The target's protocol: messages sent by hand, and the answers a draft server relies on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.rpc.services import (
 )
 
 LONG = recording(65.0)
-ALONE = target_alone(65.0)
+EXPECTED = target_alone(65.0)
 
 
 async def test_describe_leaves_a_known_vocabulary_out():
@@ -58,13 +58,13 @@ async def test_locate_counts_free_slots_until_there_is_none():
 
 async def test_a_session_begins_with_a_welcome_and_ends_with_the_text():
     async with target_server() as target, session(target, hello(), *whole(LONG)) as alone:
-        assert await alone.finish() == ALONE.window_tokens
+        assert await alone.finish() == EXPECTED.window_tokens
         await all_free(target)
     welcome = alone.responses[0].welcome
     assert (welcome.weights_digest, welcome.credit) == ("digest of scripted", 256)
     assert welcome.limits.max_sessions == MAX_SESSIONS
     opened = [r.window_opened.window for r in alone.responses if r.HasField("window_opened")]
-    assert [window.id for window in opened] == list(range(len(ALONE.window_tokens)))
+    assert [window.id for window in opened] == list(range(len(EXPECTED.window_tokens)))
     commits = [r.commit for r in alone.responses if r.HasField("commit")]
     assert all(commit.num_self_decoded == 1 == len(commit.tokens) for commit in commits)
     assert [commit.is_final for commit in commits].count(True) == len(opened)
@@ -78,8 +78,8 @@ async def test_heartbeats_come_back_before_and_during_a_window():
             assert (await quiet.read_until("heartbeat")).echo_ns == number
 
 
-async def test_the_target_gives_signs_of_life_unasked(monkeypatch):
-    """On a slow link the draft's own heartbeats wait behind its audio."""
+async def test_the_target_sends_heartbeats_unasked(monkeypatch):
+    """On a slow link the draft's own heartbeats are queued after its audio."""
     monkeypatch.setattr(service, "HEARTBEAT_S", 0.01)
     async with target_server() as target, session(target, hello()) as quiet:
         for _ in range(3):
@@ -87,8 +87,8 @@ async def test_the_target_gives_signs_of_life_unasked(monkeypatch):
             assert heartbeat.sent_ns and not heartbeat.echo_ns
 
 
-async def test_every_block_is_answered_and_says_where_the_target_stands():
-    """A waiting target, fed one block at a time: right, wrong, stale, beyond a gap, for another window."""
+async def test_every_block_is_answered_with_the_targets_position():
+    """A target in lock-step receives blocks: right, wrong, stale, after a gap, for another window."""
     text = target_alone(1.0).window_tokens[0]
     assert len(text) > 8
     async with target_server() as target:
@@ -100,7 +100,7 @@ async def test_every_block_is_answered_and_says_where_the_target_stands():
                 (candidates([0, 0], base=5, known_committed=4), ((), 0)),  # drafted before the correction
                 (candidates(text[:3]), ((), 0)),  # known already
                 (candidates([7], base=50, known_committed=6), ((), 0)),  # a gap
-                (candidates(base=6, known_committed=6), (text[6:7], 0)),  # nothing: go on alone
+                (candidates(base=6, known_committed=6), (text[6:7], 0)),  # empty: self-decoding
             ]
             for received, (block, (tokens, num_accepted)) in enumerate(blocks, start=1):
                 block.candidates.number = received
@@ -122,7 +122,7 @@ async def test_flac_and_repeated_audio():
 
 
 async def check_resumed(open_target, pcm, opening, window_id, num_committed) -> None:
-    """Transcribe on one target, then from some place on another that hears no earlier audio."""
+    """Transcribe on one target, then resume on another that receives no earlier audio."""
     async with open_target() as first, session(first, opening, *whole(pcm)) as original:
         windows = await original.finish()
     opened = next(
@@ -137,7 +137,8 @@ async def check_resumed(open_target, pcm, opening, window_id, num_committed) -> 
     )
     if opened.HasField("log_mel_ceiling"):
         resume.log_mel_ceiling = opened.log_mel_ceiling
-    start = max(0, opened.window.start_frame * 160 - 200)  # the frames' reach to the left
+    # The window's first frames depend on 200 samples before it.
+    start = max(0, opened.window.start_frame * 160 - 200)
     async with open_target() as second:
         requests = [opening, pb.VerifyRequest(resume=resume), *whole(pcm, start)]
         async with session(second, *requests) as resumed:
@@ -156,8 +157,8 @@ async def test_a_session_resumed_on_another_target_writes_the_same_rest(window_i
     await check_resumed(target_server, LONG, hello(mode=mode), window_id, num_committed)
 
 
-async def test_a_resumed_session_hears_as_loud_as_before():
-    """A loud tone, then a whisper: features are clamped to what only the first target has heard."""
+async def test_a_resumed_session_keeps_the_log_mel_maximum():
+    """A loud tone, then a whisper: features are clamped to the maximum of the first target's audio."""
     _, checkpoint = build_checkpoint(Shape(d_model=32, max_target_positions=60))
     quieter = np.frombuffer(LONG, "<i2") * 2e-4
     quieter[:RATE] = 32_000 * np.sin(np.arange(RATE) * 0.4)
@@ -167,7 +168,7 @@ async def test_a_resumed_session_hears_as_loud_as_before():
     )
 
 
-async def test_a_full_server_says_when_to_knock_again():
+async def test_a_full_server_returns_a_retry_time():
     limits = Limits(max_sessions=1)
     async with target_server(limits=limits) as target, session(target, hello()) as only:
         await only.read()
@@ -178,10 +179,10 @@ async def test_a_full_server_says_when_to_knock_again():
     assert int(metadata["grpc-retry-pushback-ms"]) > 0
 
 
-async def test_a_target_over_its_latency_budget_takes_no_session_more():
+async def test_a_target_over_its_latency_budget_takes_no_more_sessions():
     async with target_server(latency_budget_ms=1e-6) as target:
         async with session(target, hello(), *whole(LONG)) as only:
-            assert await only.finish() == ALONE.window_tokens  # the first is always taken
+            assert await only.finish() == EXPECTED.window_tokens  # the first is always accepted
         await all_free(target)
         async with session(target, hello(), audio(recording(3.0))) as busy:
             await busy.read()
@@ -192,13 +193,13 @@ async def test_a_target_over_its_latency_budget_takes_no_session_more():
                 assert (await second.error([hello()])).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_passes_of_few_tokens_give_everybody_the_same_text():
+async def test_forward_passes_of_few_tokens_change_no_text():
     async with target_server(max_num_batched_tokens=3) as target:
-        transcripts = await asyncio.gather(*(_alone(target) for _ in range(MAX_SESSIONS)))
-    assert all(tokens == ALONE.window_tokens for tokens in transcripts)
+        transcripts = await asyncio.gather(*(_target_only_tokens(target) for _ in range(MAX_SESSIONS)))
+    assert all(tokens == EXPECTED.window_tokens for tokens in transcripts)
 
 
-async def _alone(target: Target) -> tuple[tuple[int, ...], ...]:
+async def _target_only_tokens(target: Target) -> tuple[tuple[int, ...], ...]:
     async with session(target, hello(), *whole(LONG)) as one:
         return await one.finish()
 
@@ -216,7 +217,7 @@ async def test_a_stopping_server_announces_the_drain_and_finishes_open_sessions(
         await stopping
 
 
-async def test_sessions_of_every_mode_share_passes_without_disturbing_each_other():
+async def test_sessions_of_every_mode_share_forward_passes():
     model = ScriptedModel(MAX_SESSIONS)
     async with target_server(model) as target:
 

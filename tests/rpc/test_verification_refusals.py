@@ -1,4 +1,4 @@
-"""What a target refuses: one clear sentence for the sender, and nothing at all for the session beside it."""
+"""A target refuses invalid messages in one sentence; the session beside is unaffected."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def heartbeat() -> pb.VerifyRequest:
     return pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=1))
 
 
-def resume(committed=(), ceiling=None, **window) -> pb.VerifyRequest:
+def resume(committed=(), log_mel_max=None, **window) -> pb.VerifyRequest:
     fields = {"id": 1, "start_frame": 100, "num_frames": 3000, "prompt": [END + 1], "max_new_tokens": 60}
     message = pb.Resume(
         window=pb.Window(**fields | window), committed=committed, log_probs=[0.0] * len(committed)
     )
-    if ceiling is not None:
-        message.log_mel_ceiling = ceiling
+    if log_mel_max is not None:
+        message.log_mel_ceiling = log_mel_max
     return pb.VerifyRequest(resume=message)
 
 
@@ -77,7 +77,7 @@ MESSAGES = {
     "no FLAC": ([audio(SECOND, codec="AUDIO_CODEC_FLAC")], InvalidAudio, "not a FLAC"),
     "a gap": ([audio(SECOND), audio(SECOND, 20_000)], InvalidAudio, "16000 to 20000 are missing"),
     "a late start": ([audio(SECOND, 20_000)], InvalidAudio, "0 to 20000 are missing"),
-    "audio behind the end": ([*whole(SECOND), audio(SECOND, 16_000)], InvalidAudio, "after the end"),
+    "audio after the end": ([*whole(SECOND), audio(SECOND, 16_000)], InvalidAudio, "after the end"),
     "an end in the past": ([audio(SECOND), audio(b"", 5, is_last=True)], InvalidAudio, "ends at sample 5"),
     "no audio": ([audio(b"", is_last=True)], InvalidAudio, "is empty"),
     "a token out of range": ([candidates([SIZE])], InvalidCandidates, f"{SIZE} is out of range"),
@@ -96,13 +96,17 @@ MESSAGES = {
     "resume of an ended window": ([resume([1, END])], InvalidRequest, "is complete"),
     "resume of a window that cannot be": ([resume(id=2**32 - 1)], InvalidRequest, "counted up to"),
     "resume with long audio": ([resume(num_frames=3001)], InvalidRequest, "at most 3000"),
-    "resume with a mad ceiling": ([resume(ceiling=math.inf)], InvalidRequest, "not a finite"),
+    "resume with an infinite log-mel maximum": (
+        [resume(log_mel_max=math.inf)],
+        InvalidRequest,
+        "not a finite",
+    ),
     "resume with audio from too late": ([resume(), *whole(LONG, 16_000)], InvalidAudio, "15800 to 16000 are"),
 }
 
 
 async def check_refusal(target, requests, error_type, words):
-    """The sender is told; a session beside it goes on as if nothing had been."""
+    """Check that the sender is refused, and that a session beside it continues unchanged."""
     async with session(target, hello(), audio(SECOND)) as neighbour:
         await neighbour.read()
         async with session(target) as hostile:
@@ -118,19 +122,19 @@ async def check_refusal(target, requests, error_type, words):
 
 
 @pytest.mark.parametrize("case", OPENINGS)
-async def test_a_bad_opening(case):
+async def test_an_invalid_opening(case):
     async with target_server() as target:
         await check_refusal(target, *OPENINGS[case])
 
 
 @pytest.mark.parametrize("case", MESSAGES)
-async def test_a_bad_message(case):
+async def test_an_invalid_message(case):
     requests, error_type, words = MESSAGES[case]
     async with target_server() as target:
         await check_refusal(target, [hello(mode="MODE_SYNC"), *requests], error_type, words)
 
 
-async def test_leaving_before_the_end_of_the_audio():
+async def test_cancelling_before_the_end_of_the_audio():
     for requests, error_type, words in (
         ([], InvalidRequest, "begins with a hello"),
         ([hello()], InvalidAudio, "left before the last audio"),
@@ -152,7 +156,7 @@ async def test_an_oversized_message():
             assert (await oversized.error(requests)).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_audio_that_runs_ahead():
+async def test_audio_too_far_ahead():
     pieces = whole(recording(300.0))
     async with target_server() as target:
         requests = [hello(mode="MODE_SYNC"), *pieces[:-1]]
@@ -160,7 +164,7 @@ async def test_audio_that_runs_ahead():
 
 
 async def test_a_resumed_session_cannot_hoard_audio_from_before_its_window():
-    """Nothing is thrown away before its window opens, and that may begin in a hundred years."""
+    """Audio is kept until its window opens, and that may begin a hundred years later."""
     async with target_server() as target:
         requests = [hello(), resume(start_frame=2**40), *whole(recording(300.0))]
         await check_refusal(target, requests, InvalidAudio, "more than 1920000 samples ahead")
@@ -174,20 +178,20 @@ async def test_a_wrong_model_is_not_located():
 
 
 class BreaksAt(ScriptedModel):
-    """Fails on every pass that holds a certain token."""
+    """Fails on every forward pass with a certain token."""
 
     def __init__(self, num_slots: int, token: int) -> None:
         super().__init__(num_slots)
         self._token = token
 
     def score(self, rows):
-        scores = super().score(rows)  # a pass that fails has written into every slot
+        scores = super().score(rows)  # a failing forward pass has written into every slot
         if any(self._token in row.tokens[len(row.tokens) - row.num_candidates :] for row in rows):
             raise RuntimeError("out of memory, or a defect")
         return scores
 
 
-async def test_a_pass_that_fails_ends_only_the_session_that_fails_alone():
+async def test_a_failing_forward_pass_ends_only_the_session_that_caused_it():
     token = 5
     texts = [target_alone(33.0, seed).window_tokens for seed in range(3)]
     async with target_server(BreaksAt(MAX_SESSIONS, token)) as target:
@@ -218,9 +222,9 @@ async def test_an_encoder_that_fails_ends_its_session():
         await all_free(target)
 
 
-async def test_who_reads_no_answers_is_not_listened_to():
-    """Answers wait in memory for their reader: at some number the target stops taking questions."""
-    options = [("grpc.http2.bdp_probe", 0)]  # nor does grpc read ahead for it
+async def test_a_target_stops_reading_a_session_that_reads_nothing():
+    """Unread answers stay in memory: at some number the target reads no more requests."""
+    options = [("grpc.http2.bdp_probe", 0)]  # gRPC itself does not read ahead either
     async with target_server() as target, grpc.aio.insecure_channel(target.address, options) as channel:
         deaf = Session(replace(target, stub=verification_pb2_grpc.VerificationStub(channel)))
         await deaf.send(hello())
@@ -234,7 +238,7 @@ async def test_who_reads_no_answers_is_not_listened_to():
 
         asking = asyncio.create_task(ask())
         before = -1
-        while num_written != before:  # until a write no longer goes out
+        while num_written != before:  # until writes block
             before = num_written
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(asking), 0.2)
@@ -244,7 +248,7 @@ async def test_who_reads_no_answers_is_not_listened_to():
         await all_free(target)
 
 
-async def test_a_limit_of_the_targets_own():
+async def test_a_limit_of_the_target_itself():
     limits = Limits(max_sessions=MAX_SESSIONS, max_block_tokens=3)
     async with target_server(limits=limits) as target:
         await check_refusal(target, [hello(), candidates([1] * 4)], InvalidCandidates, "4 tokens; at most 3")

@@ -44,12 +44,12 @@ NEXT = Protocols(PROTOCOL_VERSION + 1, oldest=PROTOCOL_VERSION)  # the next rele
 SECOND = recording(1.0)
 
 
-def audio_heard_s(target: Target) -> float:
+def audio_received_s(target: Target) -> float:
     return value(collected(target.service.metrics.collected), "specwhisper_target_audio_seconds_total")
 
 
 async def refusals(draft: Draft) -> list[Exception]:
-    """What both calls of a client end with."""
+    """Return the errors of both of a client's calls."""
     config = pb.RecognitionConfig(encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE)
     requests = iter([streaming_config(), *audio_requests(SECOND)])
     return [
@@ -72,7 +72,7 @@ async def test_a_draft_server_refuses_targets_of_another_protocol(other, version
                 f"Target {target.address} (specwhisper {__version__}) speaks protocol {of_target}, this "
                 f"draft server (specwhisper {__version__}) speaks {of_draft}"
             ) in str(error)
-        assert audio_heard_s(target) == 0
+        assert audio_received_s(target) == 0
         await all_free(target, draft)
 
 
@@ -96,8 +96,8 @@ async def test_a_target_refuses_draft_servers_of_another_protocol(version):
             f"The draft server (specwhisper 9.8.7) speaks protocol {version}, this target (specwhisper "
             f"{__version__}) speaks {PROTOCOL_VERSION}"
         ) in str(error)
-        assert audio_heard_s(target) == 0
+        assert audio_received_s(target) == 0
         async with session(target, hello(), *whole(SECOND)) as welcome:
             await welcome.finish()
-        assert audio_heard_s(target) == 1.0  # as would be seen
+        assert audio_received_s(target) == 1.0  # the control: received audio is counted
         await all_free(target)

@@ -25,7 +25,7 @@ def not_loaded():
     voice_activity._model.cache_clear()
 
 
-async def test_it_is_loaded_as_the_server_starts(not_loaded):
+async def test_the_model_is_loaded_as_the_server_starts(not_loaded):
     num_threads = torch.get_num_threads()
     async with speaking_pair() as (target, draft):
         assert voice_activity._model.cache_info().misses == 1
@@ -35,7 +35,7 @@ async def test_it_is_loaded_as_the_server_starts(not_loaded):
         await all_free(target, draft)
 
 
-async def test_it_is_loaded_in_a_thread(monkeypatch):
+async def test_the_model_is_loaded_in_a_thread(monkeypatch):
     threads = []
 
     def load() -> EnergyVad:
@@ -65,7 +65,7 @@ async def test_live_audio_is_processed_while_recordings_occupy_the_loops_threads
 
 
 @pytest.mark.parametrize("package", ["silero_vad", "onnxruntime"])
-async def test_without_it_only_streams_with_endpointing_are_refused(not_loaded, monkeypatch, package):
+async def test_without_the_model_only_streams_with_endpointing_are_refused(not_loaded, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     async with speaking_pair() as (target, draft):
         requests = [config(), *audio_requests(talk())]

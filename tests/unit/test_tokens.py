@@ -34,7 +34,7 @@ def test_tokens_of_a_file(tmp_path, monkeypatch):
     ("text", "complaint"),
     [
         ("", "holds no token"),
-        ("# former\n", "holds no token"),
+        ("# comment\n", "holds no token"),
         (f"{TOKEN}\n", "line 1: write NAME TOKEN"),
         ("anna short\n", "line 1: a token has 16"),
         (f"# x\nan na {TOKEN}\n", "line 2: write NAME"),
@@ -83,7 +83,7 @@ def test_tokens_of_the_environment(tmp_path, monkeypatch):
     file.write_text(f"anna {FORMER}\n")
     with pytest.raises(Unauthenticated):  # the file replaces the environment
         read_tokens(file).name_of(f"Bearer {TOKEN}")
-    for text in ("anna short", "# former", "", "\n", TOKEN):
+    for text in ("anna short", "# comment", "", "\n", TOKEN):
         monkeypatch.setenv("SPECWHISPER_TOKENS", text)
         with pytest.raises(InvalidRequest, match="SPECWHISPER_TOKENS"):
             read_tokens(None)
