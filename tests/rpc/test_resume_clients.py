@@ -38,7 +38,7 @@ from tests.rpc.services import (
     target_server,
 )
 from tests.rpc.test_options import OPTIONS, PCM, speaker
-from tests.rpc.test_resume import MODES, alone, written
+from tests.rpc.test_resume import MODES, target_only, written
 
 
 def wav(path: Path, pcm: bytes) -> Path:
@@ -71,7 +71,7 @@ async def check_cut(tmp_path, options: DecodingOptions, mode: Mode, cuts: list[i
         transcription = client.stream_file(path, options, mode=mode, interim_results=True)
         segments = [segment async for update in transcription for segment in update.segments]
         await all_free(target, draft)
-    expected = alone(options)
+    expected = target_only(options)
     assert written(segments) == written(transcription.result.segments) == written(expected.segments)
     assert dict(transcription.result.language_probs) == pytest.approx(dict(expected.language_probs))
     assert transcription.num_resumes == cutting.num_cut

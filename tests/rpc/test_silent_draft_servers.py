@@ -33,7 +33,7 @@ from tests.rpc.speaking import (
 )
 from tests.rpc.speaking import config as live_request
 from tests.rpc.test_outage import breaking_pair
-from tests.rpc.test_reconnecting import standing_between
+from tests.rpc.test_reconnecting import proxy_to
 from tests.rpc.test_resume_clients import wav
 
 SILENCE_S = 1.0
@@ -172,7 +172,7 @@ async def test_a_server_without_text_is_not_lost(kind):
     """It sends heartbeats while its client is silent, or its version has none."""
     async with (
         speaking_pair() as (_, draft),
-        standing_between(draft.address, kind) as (address, between),
+        proxy_to(draft.address, kind) as (address, between),
         live_client(address) as client,
     ):
         listener = Listener(client)
