@@ -290,4 +290,4 @@ async def test_a_target_in_the_draft_servers_process_continues_a_recording():
     assert num_sessions > 3
     received_s = value(collected(registry.collected), "target_audio_seconds_total")
     assert received_s >= len(PCM) / 32_000, "audio that is sent again counts again"
-    assert written(final) == written(alone(DecodingOptions()).segments)
+    assert written(final) == written(target_only(DecodingOptions()).segments)
