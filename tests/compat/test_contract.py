@@ -1,4 +1,4 @@
-"""The wire contract keeps all that the previous release has, and the check finds a removal."""
+"""The wire contract keeps all of the previous release, or the check fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client, gateway, draft server and target of two releases write the same text in every mixture.
+"""Parts of two releases write the same text in every mixture.
 
 Every push tests a draft server of the previous release with all else of this one; the nightly run tests all.
 """
@@ -77,7 +77,7 @@ class Speaker:
 
 
 def realtime_texts(gateway: str, count: int) -> list[str]:
-    """Return the texts of so many utterances, as a gateway's realtime API reports them."""
+    """Return the texts of utterances from a gateway's realtime API."""
     audio = {"input": {"format": {"type": "audio/pcm", "rate": SAMPLE_RATE}}}
     texts: list[str] = []
     with (
@@ -119,7 +119,7 @@ def test_each_version_runs_its_own_code(version, trees):
     ("draft", "target"), [*mixtures(2, (OLD, NEW)), pytest.param(NEW, NEW, marks=pytest.mark.nightly)]
 )
 def test_recordings_are_transcribed(draft: Version, target: Version, start: Start, run: Run):
-    """Use the command line and OpenAI's API, of both versions unless both servers are new."""
+    """Use command line and OpenAI's API, of both versions unless servers are new."""
     to_target = start(target, MODULES[target]["target server"], "--port", "0", "--threads", "1")
     to_draft = start(
         draft, MODULES[draft]["draft server"], "--port", "0", "--threads", "1", "--target", to_target.address

@@ -1,4 +1,4 @@
-"""Fixtures: recordings, and a pair of server processes for all tests that leave it unchanged."""
+"""Fixtures: recordings, and a shared pair of server processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ResumePoints:
 
 @dataclass
 class Pair:
-    """A target and a draft server; a test that kills the target starts another one at its address."""
+    """A target and a draft server; a test that kills the target starts another one."""
 
     target: Server
     draft: Server
@@ -69,7 +69,7 @@ def _starter() -> Iterator[StartServer]:
 
 @pytest.fixture(scope="session")
 def pair(checkpoints, start_server_for_all, free_port) -> Pair:
-    """Start both at once: a draft server needs its target only when a client connects."""
+    """Start both at once: a draft server needs its target only for sessions."""
     target = start_server_for_all(
         "specwhisper_target_server", "--model", checkpoints.target, "--port", free_port
     )

@@ -36,7 +36,7 @@ class Opened:
 
 @asynccontextmanager
 async def browser(microphone: Path | None = None, *options: str) -> AsyncIterator[Any]:
-    """Start a headless Chromium, installed or Playwright's; skip the test without one."""
+    """Start a headless Chromium; skip the test if none is installed."""
     options = ("--no-sandbox", *options)
     if microphone is not None:
         options += (

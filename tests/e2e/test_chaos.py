@@ -1,4 +1,4 @@
-"""Short runs of experiments.chaos kill, stop and drain servers; one is a negative control."""
+"""Short runs of experiments.chaos, one of them a negative control."""
 
 from __future__ import annotations
 

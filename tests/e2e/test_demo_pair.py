@@ -1,4 +1,4 @@
-"""The bundled pair transcribes real speech, started as a user does, without naming a model."""
+"""The bundled pair, started without naming a model, transcribes real speech."""
 
 from __future__ import annotations
 

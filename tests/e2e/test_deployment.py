@@ -1,4 +1,4 @@
-"""The compose file's servers run with the secrets of make-secrets: TLS and tokens."""
+"""The compose file's servers run with TLS and tokens of make-secrets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def secrets(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def ports(secrets, unused_tcp_port_factory):
-    """Start all three servers; return their ports by role. Container names lead to this machine."""
+    """Start all three servers on this machine; return their ports by role."""
     found = {role: str(unused_tcp_port_factory()) for role in PROGRAMS}
     servers = []
     try:

@@ -26,7 +26,7 @@ def run(*arguments: str) -> str:
 
 @pytest.fixture
 def short_samples(tmp_path) -> Path:
-    """Return a data set for `specwhisper evaluate`: the two shortest bundled recordings."""
+    """Return a data set for `specwhisper evaluate`: two short bundled recordings."""
     samples = DEMO_FOLDER / "samples"
     lines = (samples / "metadata.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     shortest = sorted(lines, key=lambda line: json.loads(line)["seconds"])[:2]

@@ -1,4 +1,4 @@
-"""Sessions survive processes that end abruptly: servers with failed devices, killed clients."""
+"""Sessions survive servers with failed devices and killed clients."""
 
 import asyncio
 import signal
@@ -34,7 +34,7 @@ async def process(*command: str):
 
 
 async def test_sessions_of_a_target_with_a_failed_device_migrate(emptiest_first):
-    """The target's process ends; its sessions resume at the spare after their last word."""
+    """The target's process ends; its sessions resume at the spare."""
     async with (
         process("tests.e2e.faulty_server", "40") as faulty,
         target_server(limits=Limits(max_sessions=2)) as spare,
@@ -52,7 +52,7 @@ async def test_sessions_of_a_target_with_a_failed_device_migrate(emptiest_first)
 
 
 async def test_clients_of_a_draft_server_with_a_failed_device_resume(tmp_path, monkeypatch):
-    """The draft server's process ends; the client resumes at another after its last word."""
+    """The draft server's process ends; the client resumes at another."""
     monkeypatch.setattr("specwhisper_client.servers.random", lambda: 0.0)  # the first address is chosen
     path = recording_file(65.0, 0, tmp_path)
     async with (

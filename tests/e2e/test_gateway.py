@@ -1,4 +1,4 @@
-"""A gateway for the bundled pair, started as operators do, returns the text of target-only."""
+"""A gateway's process for the bundled pair returns the text of target-only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gateway with TLS, keys in a file and metrics on another port, started as operators do."""
+"""A gateway's process with TLS, keys in a file and metrics on another port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snippets of docs/migrating.md run on the bundled models; library and client agree."""
+"""Snippets of docs/migrating.md run; library and client agree."""
 
 from __future__ import annotations
 

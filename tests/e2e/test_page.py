@@ -1,4 +1,4 @@
-"""The gateway's page in a browser, with the bundled pair: display, saving, keyboard."""
+"""The gateway's page in a browser: display, saving, keyboard."""
 
 from __future__ import annotations
 

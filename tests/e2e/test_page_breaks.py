@@ -1,4 +1,4 @@
-"""A page that loses its connection during speech shows the text of an undisturbed page."""
+"""A page that loses its connection shows the text of an undisturbed page."""
 
 from __future__ import annotations
 

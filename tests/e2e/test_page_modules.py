@@ -1,4 +1,4 @@
-"""The page's JavaScript modules in a browser, with a gateway and a scripted draft server."""
+"""The page's JavaScript modules in a browser, with a scripted draft server."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ async def test_the_page_waits_for_a_gateway_while_it_keeps_audio(page):
 
 
 async def test_lost_sound_is_skipped_and_reported(page):
-    """No text became final for longer than audio is kept; then the connection was lost."""
+    """Lose the connection when no text was final for longer than audio is kept."""
     sent, states = await run(
         page,
         "connection.js",

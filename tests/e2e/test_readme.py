@@ -30,7 +30,7 @@ def programs() -> Iterator[object]:
 
 @pytest.fixture(scope="module")
 def addresses(start_server_for_all) -> Iterator[dict[str, str]]:
-    """Start a draft server that runs both models, and a gateway; return their addresses by the page's."""
+    """Start a draft server and a gateway; return addresses by those of the pages."""
     pair = ("--target-model", "demo-target", "--draft-model", "demo-draft-tiny")
     draft_server = start_server_for_all("specwhisper_draft_server", *pair)
     gateway = Server("specwhisper_gateway", "--port", "0", "--server", draft_server.address)

@@ -1,4 +1,4 @@
-"""On SIGTERM health fails, open sessions finish, new ones are refused; exit status 0."""
+"""On SIGTERM open sessions finish, new ones are refused; exit status 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT end a server before it is ready, also as PID 1 of a container."""
+"""SIGTERM and SIGINT end a server that is not yet ready, also as PID 1."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def started(request) -> Iterator[Callable[..., Process]]:
 
 
 def server_pid(process: Process) -> int:
-    """Return the PID of the server itself, which may be a child of the started process."""
+    """Return the PID of the server, which may be a child of the started process."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return int(children[0]) if children else process.pid
 

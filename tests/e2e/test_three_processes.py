@@ -77,7 +77,7 @@ def test_a_killed_client_frees_its_session_on_both_servers(pair, noise):
 
 
 def new_session(pair, num_before: int) -> str:
-    """Wait until the target has opened another session; return its id at the draft server."""
+    """Wait for another session on the target; return its id at the draft server."""
     while True:
         opened = [event for event in pair.target.events if event["message"] == "session opened"]
         if len(opened) > num_before:

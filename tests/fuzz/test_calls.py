@@ -1,4 +1,4 @@
-"""Any bytes sent to any method are refused with a reason, and harm no other session."""
+"""Any bytes to any method are refused with a reason, and harm no session."""
 
 from __future__ import annotations
 

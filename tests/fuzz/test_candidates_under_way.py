@@ -165,7 +165,7 @@ class Drafting:
             await self.session.send(request)
 
     def draft(self, num: int, wrong_at: int, shift: int = 0) -> Candidates | None:
-        """Draft the tokens after the committed end, one of them wrong, perhaps at a shifted base."""
+        """Draft tokens after the committed end, one wrong, perhaps at a shifted base."""
         if not self.committed:
             return None
         window_id = max(self.committed)

@@ -1,4 +1,4 @@
-"""Parsers of untrusted bytes on random input; ``python -m tests.fuzz`` guides it by coverage."""
+"""Parsers of untrusted bytes on random input, without guidance by coverage."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings

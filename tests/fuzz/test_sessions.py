@@ -146,7 +146,7 @@ async def send(session: Session, requests: Sequence[pb.VerifyRequest]) -> None:
 
 
 class SessionsAtOneTarget(RuleBasedStateMachine):
-    """Open sessions, send audio, propose, repeat, send hostile messages and leave, in any order."""
+    """Sessions send audio, candidates and hostile messages, and leave, in any order."""
 
     running: Running
 

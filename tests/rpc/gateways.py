@@ -77,7 +77,7 @@ class RunningGateway:
 
 
 def api_settings(url: str) -> dict[str, Any]:
-    """Return the settings of OpenAI's client; without retries, because tests count requests."""
+    """Return OpenAI's client's settings: no retries, because tests count requests."""
     return {"base_url": f"{url}/v1", "api_key": "any", "max_retries": 0}
 
 

@@ -1,4 +1,4 @@
-"""Scripted responses to live audio, for tests of the gateway: speech, utterances, statistics."""
+"""Scripted responses to live audio, for tests of the gateway."""
 
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.client_scripts import MODEL, STATISTICS, duration, final, interim

@@ -1,4 +1,4 @@
-"""Networks that cut connections: from draft to target, and from client to draft server."""
+"""Networks that cut connections, before the target or before the draft server."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ async def located(address: str, credentials: Credentials) -> str:
 
 
 async def refusal(ask: Callable[[], Any]) -> grpc.aio.AioRpcError:
-    """Call until the refusal arrives: a write that it overtakes hides it (grpc issue 36066)."""
+    """Call until the refusal arrives; a write may hide it (grpc issue 36066)."""
     while True:
         call = ask()
         with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -274,7 +274,7 @@ async def test_mutual_tls(authority):
 
 
 async def test_an_untrusted_connection_is_reported_in_one_sentence(authority):
-    """Either side does not trust the other, or only one of them uses TLS; no token is sent."""
+    """One side does not trust the other, or does not use TLS; no token is sent."""
     _, folder = authority
     roots, others = ClientTls(folder / "roots.pem"), ClientTls(folder / "others.pem")
     named = ClientTls(folder / "roots.pem", server_name="elsewhere.example")

@@ -41,7 +41,7 @@ async def test_every_mode_writes_the_same_text_under_interference(kind):
 
 
 async def test_lost_blocks_cost_time_but_no_text(monkeypatch):
-    """No side waits forever for a lost message; a target waits for seconds, here for less."""
+    """A target waits for lost candidates for seconds, here for less."""
     monkeypatch.setattr(verifier, "CANDIDATES_TIMEOUT_NS", 5_000_000)
     loses = partial(Interference, LOSSY, 7, vocabulary_size=len(VOCABULARY))
     async with (
@@ -61,7 +61,7 @@ async def test_lost_blocks_cost_time_but_no_text(monkeypatch):
 
 @pytest.mark.parametrize("hold_commits", [1, 3])
 async def test_blocks_that_always_arrive_too_late_change_no_text(hold_commits):
-    """In ``full`` the target continues by self-decoding; a draft that lags costs nothing."""
+    """In ``full`` the target decodes without them; a late draft costs nothing."""
     async with (
         target_server() as target,
         bad_network(target.address, hold_commits=hold_commits) as network,

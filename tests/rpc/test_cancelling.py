@@ -1,4 +1,4 @@
-"""When clients cancel in any state, slots, session limits and tasks are freed at once."""
+"""When clients cancel in any state, slots, limits and tasks are freed at once."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_a_client_that_cancels_while_a_response_is_unread():
 
 
 class Scanned:
-    """Decodes recordings; the second time, in the scan, it waits at a gate after the first block."""
+    """Decodes recordings; the second time it waits at a gate after the first block."""
 
     def __init__(self) -> None:
         self.is_there, self.gate = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""A live stream takes another call where one is lost or it goes on in another way; it counts on."""
+"""A live stream's counts continue over lost calls and changed settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("fast_retries")
 
 
 class Calls(ScriptedTranscription):
-    """Sends each call its own responses; after them all calls but the last fail, or hang."""
+    """Sends each call its own responses; then all but the last fail, or hang."""
 
     def __init__(self, *calls: Sequence[pb.StreamingRecognizeResponse], hangs: bool = False) -> None:
         super().__init__(reads_everything=False)

@@ -1,4 +1,4 @@
-"""Live transcription as programs and people use it: blocking, asynchronous, and from the command line."""
+"""Live transcription: blocking and asynchronous clients, and the command line."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_a_missing_server_is_reported_although_the_audio_never_ends(endles
 
 
 async def test_a_lost_server_is_reported_although_much_audio_is_unsent():
-    """More audio than a stream buffers: the sender waits, and the error does not wait for it."""
+    """The audio exceeds the stream's buffer, so the sender waits; the error does not."""
     async with speaking_pair() as (_, draft):
         async with StreamingClient(draft.address, reconnect_s=0.0) as stream:
             live = LiveTranscription(stream, coming(talk() * 10))

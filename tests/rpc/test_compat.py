@@ -11,7 +11,7 @@ from specwhisper.wire.v1 import verification_pb2_grpc
 
 
 def test_grpcio_has_the_tested_release():
-    """Run ``tests/rpc/test_streams.py`` with the new release, then name it in ``compat.py``."""
+    """Run ``test_streams.py`` with a new release, then name it in ``compat.py``."""
     assert grpc.__version__.rpartition(".")[0] == compat.GRPCIO
 
 

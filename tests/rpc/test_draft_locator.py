@@ -1,4 +1,4 @@
-"""The locator of draft servers on a real socket, and its clients; only Ray's handle is a fake."""
+"""The locator of draft servers on a real socket, with a fake of Ray's handle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A target reports NOT_SERVING to probes while its engine hangs, and SERVING after it."""
+"""A target reports NOT_SERVING while its engine hangs, and SERVING after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every failpoint is reached by a session, and one that raises ends only that session."""
+"""Sessions reach every failpoint; one that raises ends only its session."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ async def test_a_client_whose_connection_drops():
 
 
 async def test_a_client_that_cancels_while_its_session_opens():
-    """The target's thread is busy: the session opens only after its client has cancelled."""
+    """The target is busy: the session opens only after its client has cancelled."""
     model = Gated()
     async with target_server(model) as target, draft_server(target.address) as draft:
         busy = asyncio.create_task(stream(draft, recording(1.0), mode="MODE_TARGET_ONLY"))

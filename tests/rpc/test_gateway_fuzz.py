@@ -1,4 +1,4 @@
-"""Hostile requests and events are refused with the right status; the gateway keeps serving.
+"""Hostile requests and events are refused, and the gateway keeps serving.
 
 ``SPECWHISPER_FUZZ=20`` runs twenty times as many examples.
 """

@@ -1,4 +1,4 @@
-"""Request heads over the limits are refused with 431, however they arrive, also on WebSockets."""
+"""Request heads over the limits are refused with 431, also on WebSockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of allowed sites may use a gateway over HTTP and WebSockets; others may not."""
+"""Only pages of allowed sites may use a gateway over HTTP and WebSockets."""
 
 from __future__ import annotations
 

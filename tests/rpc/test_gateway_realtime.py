@@ -1,4 +1,4 @@
-"""Realtime transcription with OpenAI's own clients; afterwards no session is left."""
+"""Realtime transcription with OpenAI's own clients leaves no session."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""A gateway refuses requests with the right status in OpenAI's format, and keeps nothing."""
+"""A gateway refuses requests with a status in OpenAI's format, and keeps nothing."""
 
 import errno
 import tempfile

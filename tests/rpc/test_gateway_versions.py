@@ -1,4 +1,4 @@
-"""Clients, gateways and draft servers of other protocols refuse each other and name both versions."""
+"""Clients, gateways and draft servers refuse each other's unknown protocols."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A replica waits for ports on which another one still drains; other errors are raised at once."""
+"""A replica waits for a port on which another drains, and raises other errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of a stopping target migrate once another target has taken them, and no sooner."""
+"""Sessions of a stopping target migrate once another target has taken them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Talk:
 async def sessions(
     kind: str, mode: str, port: int, num: int = 2, model=None, resume_timeout_s: float = AT_ONCE, **settings
 ):
-    """Yield a target with sessions, a draft server that also names a target not yet started, and clients."""
+    """Yield a target with sessions, an opener of a second one, draft server, clients."""
     if kind == "recordings":
         open_target, open_draft, client = target_server, draft_server, Recording
     else:
@@ -239,7 +239,7 @@ async def test_a_session_migrates_elsewhere_although_its_target_is_still_named(e
 
 @pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])
 async def test_a_delayed_session_migrates_without_losing_messages_in_flight(mode, unused_tcp_port):
-    """A message in flight while another target takes the session arrives before it migrates, or never."""
+    """A message in flight arrives before the session migrates, or never."""
     delayed = partial(Talk, added_latency_ms=200)
     opened = sessions("live", mode, unused_tcp_port, 0, allow_latency_injection=True)
     async with opened as (busy, open_other, draft, _):

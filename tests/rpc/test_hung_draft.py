@@ -1,4 +1,4 @@
-"""A draft engine that hangs costs speed and no session: sessions continue, or begin, without drafts."""
+"""While a draft engine hangs, sessions continue and begin without drafts."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_an_encoder_that_hangs_is_noticed_too(gate):
 
 
 async def test_sessions_during_a_hang_begin_without_a_draft_and_later_ones_with_it(gate, fast_health_checks):
-    """Health reports the hang, so that other servers take over; this one serves all the same."""
+    """Health reports the hang to load balancers; the server itself still serves."""
     alone = target_alone(1.0)
     async with (
         target_server() as target,
@@ -200,7 +200,7 @@ async def test_a_slowly_placed_draft_model_is_used_once_it_is_ready(gate, fast_h
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_no_session_waits_for_an_engine_that_is_known_to_hang(mode, gate):
-    """Sessions that wait to be opened continue once the hang is known; later ones do not wait."""
+    """Waiting sessions open once the hang is known; later ones do not wait."""
     async with (
         target_server() as target,
         draft_server(target.address, place=Placing(gate), draft_timeout_s=60.0) as draft,

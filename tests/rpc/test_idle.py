@@ -1,4 +1,4 @@
-"""Clients that send nothing or read nothing: their calls end with an error, and their sessions are free."""
+"""Calls whose client sends or reads nothing end with an error."""
 
 from __future__ import annotations
 

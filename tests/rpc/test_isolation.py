@@ -68,7 +68,7 @@ async def test_a_lease_is_valid_for_its_caller_only():
 
 
 async def test_another_callers_session_id_opens_a_session_of_its_own():
-    """Ben uses Anna's session id, cancels and reconnects: her text stays, and he gets none of it."""
+    """Ben uses Anna's session id: her text is unchanged, and he receives none of it."""
     async with two_callers() as (anna, ben):
         async with session(anna, hello(session="hers"), *whole(LONG)[:-1]) as talking:
             await talking.read_until("window_opened")
@@ -116,7 +116,7 @@ async def resumed(draft: Draft, checkpoint: bytes, pcm: bytes) -> list[tuple]:
 
 
 async def test_a_checkpoint_reveals_only_its_own_content():
-    """Ben resumes with Anna's checkpoint: a server without her session answers the same."""
+    """Ben resumes Anna's checkpoint; a server without her session answers the same."""
     silence = bytes(2 * RATE)
     async with (
         target_server() as target,

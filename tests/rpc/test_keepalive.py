@@ -16,7 +16,7 @@ METHOD = "/test.Echo/Echo"
 
 
 def echoing(options: list[tuple[str, int]]) -> tuple[grpc.aio.Server, asyncio.Event]:
-    """Return a server that echoes messages, and an event that is set when a call has ended."""
+    """Return a server that echoes messages, and an event set when a call has ended."""
     ended = asyncio.Event()
 
     async def echo(requests, context):

@@ -1,4 +1,4 @@
-"""Latency injection between draft and target: later messages, the same text; refused unless allowed."""
+"""Latency injection delays messages and changes no text; it must be allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After many sessions servers hold as many slots, tasks, threads and listeners as after a few."""
+"""Servers hold no more objects after many sessions than after a few."""
 
 from __future__ import annotations
 

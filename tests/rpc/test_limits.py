@@ -1,4 +1,4 @@
-"""Limits of sessions: number, duration, audio ahead. Only the session over a limit is refused."""
+"""Limits of sessions: number, duration, audio ahead."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ async def test_a_draft_server_that_falls_silent(requests):
 
 
 async def test_heartbeats_keep_a_session_open():
-    """Heartbeats for twice the idle timeout; one of them may be delayed by nearly as long."""
+    """Send heartbeats for twice the idle timeout, one of them delayed by almost it."""
     idle_s = 2.0
     async with target_server(idle_timeout_s=idle_s) as target, session(target, hello()) as quiet:
         end_s = asyncio.get_running_loop().time() + 2 * idle_s
@@ -333,7 +333,7 @@ async def test_audio_ahead_of_the_decoder_is_bounded():
 
 
 async def test_audio_that_grows_when_decoded_waits_for_the_engine(monkeypatch):
-    """Messages are posted to the engine without waiting, unless there are many, or large ones."""
+    """Messages are posted to the engine without waiting, unless many or large."""
     async with target_server() as target, session(target, hello()) as talking:
         await talking.read()
         thread, waited_for = target.service._thread, []

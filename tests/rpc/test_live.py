@@ -1,4 +1,4 @@
-"""Live audio over real connections: text during speech, silence at no cost, and no word lost."""
+"""Live audio over real connections: text during speech, and no word lost."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ async def test_a_client_receives_the_servers_text():
 @pytest.mark.parametrize("disabled", [False, True])
 @pytest.mark.parametrize("trim_ms", [2_000, 15_000])
 async def test_another_draft_server_continues_where_one_was_stopped(disabled, trim_ms):
-    """Words are final independent of the steps: the text equals that of an unbroken stream."""
+    """Final words do not depend on steps: the text equals an unbroken stream's."""
     pcm = talk()
     expected = spoken_utterances(pcm)
     if disabled:

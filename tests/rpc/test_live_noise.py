@@ -91,7 +91,7 @@ async def transcribed_step_by_step(address: str, pcm: bytes) -> Listener:
 
 
 async def check_no_loop(draft_address: str, sounds: Iterable[tuple[str, bytes]]) -> None:
-    """Check texts for repetitions: each step's text is reused as candidates of the next one."""
+    """Check texts for repetitions, as each step reuses the last one's text."""
     room, target = asyncio.Semaphore(MAX_SESSIONS), WhisperModel(load_checkpoint("demo-target"), 1)
 
     async def check(name: str, pcm: bytes) -> None:

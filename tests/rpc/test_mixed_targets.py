@@ -307,7 +307,7 @@ async def test_weights_of_another_vocabulary_are_refused_at_once():
     [({}, True), ({80: 1.0, 128: 1.0}, True), ({80: 1.0}, False)],
 )
 async def test_a_full_target_refuses_no_session_that_one_of_other_mel_bins_can_take(maxima, is_taken):
-    """The target can if no maximum of the recording is needed, or that of its own bins is known."""
+    """It can if no log-mel maximum is needed, or that of its own bins is known."""
     model = ScriptedModel(8)
     model.num_mel_bins = 128
     checkpoint = scripted_checkpoint("wide", config=WhisperConfig(num_mel_bins=128))
@@ -438,7 +438,7 @@ async def test_a_session_that_no_target_keeps_fails_after_the_resume_timeout(kin
 
 
 async def test_targets_may_have_different_block_limits(emptiest_first):
-    """A session is prepared for one target, and opens on the other, with shorter blocks."""
+    """A session is prepared for one target, and opens on one with shorter blocks."""
     async with (
         target_server(limits=Limits(max_sessions=2)) as described,
         target_server(limits=Limits(max_sessions=8, max_block_tokens=2)) as emptiest,

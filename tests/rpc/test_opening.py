@@ -1,4 +1,4 @@
-"""Opening a session takes one round trip once the connection's target is described."""
+"""Opening a session on a described target takes one round trip."""
 
 from __future__ import annotations
 

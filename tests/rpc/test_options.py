@@ -1,4 +1,4 @@
-"""Every option crosses both servers and has the text of target-only in one process."""
+"""Every option has the same effect over both servers as in one process."""
 
 from __future__ import annotations
 

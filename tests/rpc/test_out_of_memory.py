@@ -1,4 +1,4 @@
-"""Sessions of a target without memory continue elsewhere, or there a little later, with the same text."""
+"""Sessions of a target without memory continue with the same text."""
 
 import grpc
 import pytest

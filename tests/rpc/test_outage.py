@@ -1,4 +1,4 @@
-"""A live session whose target is lost: the draft continues, with unverified text, and no word is lost."""
+"""In an outage the draft continues with unverified text, and no word is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parity check: text that was written with a draft equals the text of target-only, or is reported."""
+"""The parity check reports a text that differs from that of target-only."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAMES = ("parity_checks", "parity_differences")
 
 
 class Inconsistent(ScriptedModel):
-    """A target that writes other tokens after some windows, as with a wrong kernel or a broken cache."""
+    """A target that writes other tokens after some windows, as with a broken cache."""
 
     def __init__(self, good_windows: int) -> None:
         super().__init__(MAX_SESSIONS)

@@ -1,4 +1,4 @@
-"""A live client whose server is lost reconnects after the server's retry time, not before."""
+"""A live client reconnects after the server's retry time, not before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Health checks of a replica's server: over a connection, within a time limit, for all kinds of TLS."""
+"""Health checks of a replica's server, with a time limit, for all kinds of TLS."""
 
 from __future__ import annotations
 

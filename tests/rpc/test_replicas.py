@@ -1,4 +1,4 @@
-"""Replicas without Ray: a replica is as healthy as its server, and a target as its engine."""
+"""A replica is as healthy as its server, a target replica as its engine."""
 
 from __future__ import annotations
 

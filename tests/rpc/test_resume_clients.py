@@ -1,4 +1,4 @@
-"""A recording whose draft server is lost continues on another one; no text is repeated or changed."""
+"""A recording whose draft server is lost continues with the same text."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def read(data: bytes, container: str, subtype: str) -> bytes:
 
 
 async def our_text(draft, pcm: bytes, **config) -> str:
-    """Return our own service's text of a recording, with the options of Riva's clients."""
+    """Return our own service's text, with the options of Riva's clients."""
     config = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": RATE, **config}
     config["decoding"] = codec.decoding_options_to_proto(LIVE_DECODING)
     config["decoding"].hotwords = config.pop("hotwords", "")

@@ -1,4 +1,4 @@
-"""A server process logs its address, and drains on SIGTERM, however often it is sent."""
+"""A server process drains on SIGTERM, however often it is sent."""
 
 import json
 import signal
@@ -77,7 +77,7 @@ def test_a_stop_signal_ends_an_idle_server(server, number):
 
 @pytest.mark.parametrize("program", [SERVER, GATEWAY], ids=["server", "gateway"])
 def test_loaded_objects_are_frozen_for_the_garbage_collector(server):
-    """A full collection would stop every session while it visits all imported libraries."""
+    """A full collection would stop all sessions while it visits imported libraries."""
     next_event(server, "ready")
     server.send_signal(signal.SIGTERM)
     assert int(server.stdout.read()) > 10_000

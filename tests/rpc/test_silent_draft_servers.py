@@ -1,4 +1,4 @@
-"""Clients of a draft server that falls silent on an open connection continue at another."""
+"""Clients of a silent draft server with an open connection continue at another."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def reported(caplog):
 
 
 def check_silent(caplog, message: str) -> None:
-    """Check that the server was lost by its silence, before gRPC's keepalive could find out."""
+    """Check that the server was lost by its silence, before gRPC's keepalive."""
     [lost] = [record for record in caplog.records if record.message == message]
     assert "nothing has come for 1 s" in lost.error
 
@@ -212,7 +212,7 @@ async def test_heartbeats_continue_without_a_target():
 
 
 async def test_heartbeats_are_sent_only_on_request():
-    """A client of an older version would show an empty text; Riva's clients do not know heartbeats."""
+    """Older clients would show an empty text; Riva's clients know no heartbeats."""
     async with speaking_pair() as (_, draft):
         riva = with_true_status(RivaSpeechRecognitionStub(draft.channel).StreamingRecognize())
         await riva.write(

@@ -70,7 +70,7 @@ async def test_a_refusal_is_the_servers_error():
 
 
 async def test_a_refusal_waits_for_a_slow_reader():
-    """The status follows unread messages: it arrives when they are read, however late."""
+    """The status arrives when the messages before it are read, however late."""
 
     async def write() -> None:
         while True:

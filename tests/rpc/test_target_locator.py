@@ -1,4 +1,4 @@
-"""The locator of targets on a real socket, with real targets; only Ray's handle is a fake."""
+"""The locator of targets on a real socket, with a fake of Ray's handle."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Response:
 
 
 class Method:
-    """One method of a deployment; each call goes to the next replica, further calls to the last one."""
+    """A deployment's method; each call goes to the next replica, at last to the last."""
 
     def __init__(self, *replicas: Callable[..., Awaitable[Any]]) -> None:
         self._replicas = list(replicas)
@@ -96,7 +96,7 @@ class Broadcast:
 
 
 class Exporters:
-    """Serve's handle to replicas that return the address of their metrics; `None` hangs."""
+    """Serve's handle to replicas that return their metrics' address; `None` hangs."""
 
     def __init__(self, *results: Any) -> None:
         self._results = results

@@ -1,4 +1,4 @@
-"""One trace from the client through the draft server to the target, if tracing is on."""
+"""With tracing on, a session is one trace from client to target."""
 
 from __future__ import annotations
 

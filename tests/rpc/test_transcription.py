@@ -1,4 +1,4 @@
-"""Clients of a draft server receive the target's own text, in every mode and form of audio."""
+"""Clients of a draft server receive the target's text in every mode and format."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_long_recording_in_every_mode():
 
 
 async def test_real_models_with_a_map_between_their_vocabularies():
-    """Pair a draft of 80 mel bins without ``<|yue|>`` with a target of 128 bins, as tiny and large-v3."""
+    """Pair a draft of 80 mel bins with a target of 128, as tiny and large-v3."""
     target_shape = Shape(num_mel_bins=128, cantonese=True, max_target_positions=60)
     _, target_checkpoint = build_checkpoint(target_shape, "large")
     _, draft_checkpoint = build_checkpoint(Shape(d_model=32, max_target_positions=60, seed=1), "tiny")

@@ -1,4 +1,4 @@
-"""Requests that a draft server refuses: one clear sentence, and the next client is served."""
+"""A draft server refuses invalid requests in one sentence, and serves the next."""
 
 from __future__ import annotations
 

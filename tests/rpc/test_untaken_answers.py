@@ -1,4 +1,4 @@
-"""A unary response that its client does not read ends the call; a late reader is waited for."""
+"""A unary response that its client does not read ends the call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Getting(grpc.GenericRpcHandler):
 
 @asynccontextmanager
 async def pending_call(**options: float) -> AsyncIterator[tuple[RunningServer, grpc.aio.UnaryStreamCall]]:
-    """Yield a server and a call with an unread response; only stream calls leave it unread."""
+    """Yield a server and a stream call with an unread response."""
     server = await start_server(
         {SERVICE: lambda at: at.add_generic_rpc_handlers((Getting(),))}, ServingOptions(**options)
     )

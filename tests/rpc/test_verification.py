@@ -1,4 +1,4 @@
-"""The target's protocol: messages sent by hand, and the answers a draft server relies on."""
+"""The target's answers to single messages of a draft server."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_the_target_sends_heartbeats_unasked(monkeypatch):
 
 
 async def test_every_block_is_answered_with_the_targets_position():
-    """A target in lock-step receives blocks: right, wrong, stale, after a gap, for another window."""
+    """Send a lock-step target right, wrong, stale and misplaced blocks."""
     text = target_alone(1.0).window_tokens[0]
     assert len(text) > 8
     async with target_server() as target:
@@ -122,7 +122,7 @@ async def test_flac_and_repeated_audio():
 
 
 async def check_resumed(open_target, pcm, opening, window_id, num_committed) -> None:
-    """Transcribe on one target, then resume on another that receives no earlier audio."""
+    """Transcribe on one target, then resume on another without earlier audio."""
     async with open_target() as first, session(first, opening, *whole(pcm)) as original:
         windows = await original.finish()
     opened = next(
@@ -158,7 +158,7 @@ async def test_a_session_resumed_on_another_target_writes_the_same_rest(window_i
 
 
 async def test_a_resumed_session_keeps_the_log_mel_maximum():
-    """A loud tone, then a whisper: features are clamped to the maximum of the first target's audio."""
+    """Features of a whisper are clamped to the maximum of an earlier loud tone."""
     _, checkpoint = build_checkpoint(Shape(d_model=32, max_target_positions=60))
     quieter = np.frombuffer(LONG, "<i2") * 2e-4
     quieter[:RATE] = 32_000 * np.sin(np.arange(RATE) * 0.4)

@@ -1,4 +1,4 @@
-"""A target refuses invalid messages in one sentence; the session beside is unaffected."""
+"""A target refuses invalid messages in one sentence; other sessions continue."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ MESSAGES = {
 
 
 async def check_refusal(target, requests, error_type, words):
-    """Check that the sender is refused, and that a session beside it continues unchanged."""
+    """Check that the sender is refused, and that a session beside it continues."""
     async with session(target, hello(), audio(SECOND)) as neighbour:
         await neighbour.read()
         async with session(target) as hostile:
@@ -223,7 +223,7 @@ async def test_an_encoder_that_fails_ends_its_session():
 
 
 async def test_a_target_stops_reading_a_session_that_reads_nothing():
-    """Unread answers stay in memory: at some number the target reads no more requests."""
+    """Unread answers stay in memory, so at some number the target stops reading."""
     options = [("grpc.http2.bdp_probe", 0)]  # gRPC itself does not read ahead either
     async with target_server() as target, grpc.aio.insecure_channel(target.address, options) as channel:
         deaf = Session(replace(target, stub=verification_pb2_grpc.VerificationStub(channel)))

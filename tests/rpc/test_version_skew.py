@@ -1,4 +1,4 @@
-"""A draft server and a target of other protocols refuse each other by name, before any audio is sent.
+"""Draft servers and targets of other protocols refuse each other before audio.
 
 Clients and draft servers: :mod:`tests.rpc.test_gateway_versions`. Pairs of models that do not fit:
 :mod:`tests.rpc.test_transcription_refusals`, :mod:`tests.rpc.test_verification_refusals`.

@@ -1,4 +1,4 @@
-"""The VAD model is loaded when the server starts; without it, streams that need it are refused."""
+"""The VAD model is loaded at the start; without it endpointing is refused."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ WAIT_S = 10.0
 
 
 class Work:
-    """Records its batches; blocks until ``may_continue`` is set; items below zero fail."""
+    """Records batches; blocks until ``may_continue`` is set; negative items fail."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []

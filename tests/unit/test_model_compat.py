@@ -1,4 +1,4 @@
-"""The private parts of torch, transformers and accelerate work as this release expects."""
+"""Private parts of torch, transformers and accelerate work as expected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The next item of an iterator arrives, times out or fails, and leaves nothing pending."""
+"""An iterator's next item arrives, times out or fails, and leaves no task."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Referenced:
 
 
 async def test_an_error_leaves_no_reference_cycle():
-    """Objects of the frame that receives the error are freed with it, without the garbage collector."""
+    """Objects of the receiving frame are freed without the garbage collector."""
 
     async def failing():
         raise ValueError

@@ -1,4 +1,4 @@
-"""In a cluster, replicas listen at their node's address, or raise an error with the reason."""
+"""In a cluster, replicas listen at their node's address, or refuse to start."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ async def test_errors_of_the_session_itself_open_no_other_target():
 
 
 async def test_an_error_is_freed_without_garbage_collection():
-    """A frame that holds the error, and that its traceback leads to, would keep it alive."""
+    """A frame of its traceback that holds the error would keep it alive."""
 
     class Refusing(Targets):
         def __init__(self) -> None:

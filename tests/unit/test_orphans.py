@@ -1,4 +1,4 @@
-"""Processes left by a killed Ray are found; a sentence names the command that ends them."""
+"""Processes left by a killed Ray are found, with the command that ends them."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def text(seed: int, length: int) -> list[int]:
 
 @pytest.fixture(scope="module", params=["cpu", "cuda"])
 def pair(request) -> tuple[CachedDecoder, CachedDecoder]:
-    """Build the same decoder without padding and with it; on a GPU the latter is captured."""
+    """Build a decoder without padding, and with it, captured on a GPU."""
     if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("there is no GPU")
     return decoder(), decoder(request.param, has_static_shapes=True)

@@ -1,4 +1,4 @@
-"""Vocabularies are mapped by token string; pairs that cannot work are refused and named."""
+"""Vocabularies are mapped by token string; incompatible pairs are refused."""
 
 from __future__ import annotations
 

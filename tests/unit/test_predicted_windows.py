@@ -1,4 +1,4 @@
-"""The draft predicts the window that the target opens next, when both follow the same audio."""
+"""The draft predicts the window that the target opens next on the same audio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that ends while an engine runs exits with status 0 and leaves no thread."""
+"""A process that ends while an engine runs has status 0 and leaves no thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proxy forwards all bytes once and in order, until it freezes, resets or closes connections."""
+"""The proxy forwards all bytes in order; it can freeze, reset and close."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ray's private API is used in one module only, and the installed release still has it."""
+"""Ray's private API is used in one module, and the installed release has it."""
 
 from __future__ import annotations
 

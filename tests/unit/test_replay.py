@@ -1,4 +1,4 @@
-"""Replay models: the cost of another shape, the text and acceptance of the demo pair."""
+"""Replay models have another shape's cost, and the demo pair's text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Candidates that no target has taken are answered as lost, whenever they were proposed."""
+"""Candidates that no target has received are answered as lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def tracker_with_commit() -> ResumeTracker:
 
 
 def answered(tracker: ResumeTracker, opened: WindowOpened) -> list[tuple[int, int, int]]:
-    """Open a window; return window, number and position of each block answered as lost."""
+    """Open a window; return window, number and position of blocks answered as lost."""
     answers = [event for event in tracker.observe(opened) if isinstance(event, Commit)]
     assert not any(answer.tokens for answer in answers)
     return [(answer.window_id, answer.candidates_received, answer.held) for answer in answers]

@@ -1,4 +1,4 @@
-"""How long a recording looks for targets: only progress starts the time limit anew."""
+"""A recording looks for targets for a limited time, which progress restarts."""
 
 from __future__ import annotations
 

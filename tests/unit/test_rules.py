@@ -1,4 +1,4 @@
-"""Decoding rules equal transformers' logits processors, with a prefix for each row."""
+"""Decoding rules equal transformers' logits processors, row by row."""
 
 from __future__ import annotations
 

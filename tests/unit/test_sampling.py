@@ -1,4 +1,4 @@
-"""Sampling by noise has the softmax's distribution, and draft and target choose alike."""
+"""Sampling by noise has the softmax's distribution, alike on both servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every runnable session takes part soon, within the token limit of a forward pass."""
+"""Every session takes part soon, within the token limit of a forward pass."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_a_second_signal_waits_for_no_drain(monkeypatch, console, signals, secon
 
 @pytest.fixture
 def running(monkeypatch, signals) -> FakeServe:
-    """Fake a cluster that runs application ``a`` of the file, and one not in the file."""
+    """Fake a cluster that runs ``a`` of the file, and an application of another."""
     serve = use_serve(monkeypatch, FakeServe(a=0, other=0))
     monkeypatch.setattr(command, "deploy", serve.deploy)
     monkeypatch.setattr(command, "cluster", lambda _: nullcontext())

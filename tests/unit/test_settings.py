@@ -1,4 +1,4 @@
-"""Settings classes: flags, environment variables, validation and documentation come from the fields."""
+"""Flags, variables, validation and docs come from the fields of settings."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_a_bug_ends_open_calls_and_the_engine_continues():
 
 
 class BuggyAtLast(ScriptedModel):
-    """A model that breaks the engine at every step while a slot holds a certain window."""
+    """A model that breaks the engine while a slot holds a certain window."""
 
     def __init__(self, num_slots: int) -> None:
         super().__init__(num_slots)
@@ -247,7 +247,7 @@ def test_a_pair_works_in_a_process_that_was_forked_later():
 
 
 class Encoding(ScriptedModel):
-    """A model that encodes in batches; in the parent process only when the test allows it."""
+    """A model that encodes in batches; in the parent only if the test allows it."""
 
     def __init__(self, num_slots: int) -> None:
         super().__init__(num_slots)
@@ -314,7 +314,7 @@ def test_results_of_a_call_before_the_fork_stay_with_the_parent():
 
 @pytest.mark.parametrize("kind", [Verifier, Drafter])
 def test_encodings_of_a_slot_run_in_order(kind):
-    """With several encoding threads, the next session's window waits for the last one's."""
+    """With several threads, a session's window waits for the last session's."""
     has_begun, may_end, order = threading.Event(), threading.Event(), []
 
     class Slow(ScriptedModel):

@@ -1,4 +1,4 @@
-"""The stable part of a hypothesis, and where it continues final text that it words differently."""
+"""The stable part of a hypothesis, and its match with final text."""
 
 from __future__ import annotations
 

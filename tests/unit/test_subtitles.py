@@ -20,7 +20,7 @@ from specwhisper.types import Segment, Word
 
 @cache
 def whispers_utils() -> ModuleType:
-    """Load one file of openai/whisper: its package needs libraries that are not installed."""
+    """Load one file of openai/whisper, without the libraries of its package."""
     path = next(file.locate() for file in files("openai-whisper") or () if file.match("whisper/utils.py"))
     spec = spec_from_file_location("whisper_utils", str(path))
     module = module_from_spec(spec)

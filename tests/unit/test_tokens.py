@@ -1,4 +1,4 @@
-"""Tokens are read from a file or the environment; an invalid file changes nothing."""
+"""Tokens come from a file or the environment; an invalid file is refused."""
 
 from __future__ import annotations
 

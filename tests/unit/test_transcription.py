@@ -1,4 +1,4 @@
-"""A transcription prints as its text, has the keys of openai/whisper's result, and writes every format."""
+"""A transcription prints as its text, and has openai/whisper's keys and formats."""
 
 import json
 import re
@@ -35,7 +35,7 @@ RESULT = Transcription(
 
 
 def whispers_utils():
-    """Load one file of openai/whisper: its package needs libraries that are not installed here."""
+    """Load one file of openai/whisper, without the libraries of its package."""
     path = next(file.locate() for file in files("openai-whisper") or () if file.match("whisper/utils.py"))
     spec = spec_from_file_location("whisper_utils", str(path))
     module = module_from_spec(spec)

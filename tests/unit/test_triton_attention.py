@@ -1,4 +1,4 @@
-"""Attention over slots equals torch's, with kernels on a GPU and in Triton's interpreter."""
+"""Attention over slots equals torch's, on a GPU and in Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def random_cache(positions: int = POSITIONS, **kwargs: Any) -> torch.Tensor:
 
 
 def fused(rows: int, width: int, **kwargs: Any) -> torch.Tensor:
-    """Queries, keys and values as one projection returns them: rows x width x 3 x heads x head_size."""
+    """Return a projection's output: rows x width x 3 x heads x head_size."""
     return random(rows, width, 3 * HEADS * HEAD_SIZE, seed=1, **kwargs).view(rows, width, 3, HEADS, HEAD_SIZE)
 
 
@@ -54,7 +54,7 @@ def exactly(query: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
 
 
 class TestKernels:
-    """Tests that need a GPU or Triton's interpreter: see :func:`test_kernels_in_the_interpreter`."""
+    """Run with a GPU or by :func:`test_kernels_in_the_interpreter`."""
 
     __test__ = IS_INTERPRETED or HAS_GPU
 
@@ -70,7 +70,7 @@ class TestKernels:
     @pytest.mark.parametrize("width", [1, 2, 5, 16, 32, 40])
     @pytest.mark.parametrize("rows", [1, 3])
     def test_self_attention(self, rows: int, width: int, num_splits: int):
-        """Slots are full afterwards, empty before, or neither; nothing after a row is read."""
+        """Try slots that end full, that start empty, and others."""
         query, cache, slots = fused(rows, width)[:, :, 0], random_cache(), integers(1, 3, 0)[:rows]
         starts = integers(POSITIONS - width, 0, 7)[:rows]
         expected = exactly(query, cache, slots, starts)
@@ -212,7 +212,7 @@ class TestKernels:
 @pytest.mark.nightly
 @pytest.mark.skipif(IS_INTERPRETED, reason="they run here")
 def test_kernels_in_the_interpreter():
-    """Triton decides when it is imported whether it interprets, so this takes a process of its own."""
+    """Triton reads its mode when it is imported, so this runs another process."""
     # Before 3.7, the interpreter fails with numpy 2.4.
     pytest.importorskip("triton", minversion="3.7", reason=NOT_INSTALLED)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}

@@ -18,7 +18,7 @@ def at(event: VoiceEvent, seconds: float) -> VoiceMark:
 
 
 def followed(*pieces: tuple[float, list[VoiceMark]], **kwargs) -> Utterances:
-    """Return utterances after pieces of audio: the end of each in seconds, and its marks."""
+    """Return utterances after pieces of audio (end in seconds, marks)."""
     utterances = Utterances(**kwargs)
     for end_s, marks in pieces:
         utterances.append_audio(round(end_s * SAMPLE_RATE), marks)

@@ -1,4 +1,4 @@
-"""FLAC on the wire: only the agreed format, and never more samples than requested."""
+"""FLAC on the wire: only the agreed format, and no more samples than requested."""
 
 from io import BytesIO
 
