@@ -106,7 +106,7 @@ async def test_health_can_be_checked_and_not_watched(token):
 
 @pytest.mark.parametrize("name", ["Check", "Watch"])
 async def test_a_health_call_without_a_request_is_closed(name, monkeypatch):
-    monkeypatch.setattr(calls, "REQUEST_S", IDLE_S)
+    monkeypatch.setattr(calls, "GRPC_REQUEST_S", IDLE_S)
     async with target_server(tokens=TOKENS) as target, open_channel(target.address) as channel:
         silent = [channel.stream_stream(f"{HEALTH}/{name}")() for _ in range(16)]
         async with asyncio.timeout(TIMEOUT_S):
@@ -117,11 +117,9 @@ async def test_a_health_call_without_a_request_is_closed(name, monkeypatch):
                 assert "has sent no request for 0.5 s" in ended.value.details()
 
 
-async def test_a_call_with_a_token_may_delay_its_request_for_minutes_only(
-    monkeypatch,
-):
-    assert calls.OWN_REQUEST_S * 1e6 / 8 > 32 * 2**20, "the largest recording in a message, at 1 Mbit/s"
-    monkeypatch.setattr(calls, "OWN_REQUEST_S", IDLE_S)
+async def test_a_call_with_a_token_may_delay_its_request_for_minutes_only(monkeypatch):
+    assert calls.REQUEST_S * 1e6 / 8 > 32 * 2**20, "the largest recording in a message, at 1 Mbit/s"
+    monkeypatch.setattr(calls, "REQUEST_S", IDLE_S)
     known = Credentials(token=TOKEN)
     async with target_server(tokens=TOKENS) as target, open_channel(target.address, known) as channel:
         silent = [channel.stream_unary("/specwhisper.wire.v1.Verification/Locate")() for _ in range(16)]
