@@ -168,7 +168,7 @@ async def test_if_all_servers_are_full_each_is_asked_once(fleet):
     for host in HOSTS:
         (await fleet.start(host)).is_full = True
     async with TranscriptionClient(fleet.name) as client:
-        with pytest.raises(ServerFull, match="No place"):
+        with pytest.raises(ServerFull, match="No slot is free"):
             await client.recognize(b"audio")
     assert [draft.num_calls for draft in fleet.drafts.values()] == [1, 1, 1]
 

@@ -654,7 +654,7 @@ async def test_the_wait_for_a_target_that_takes_no_session_is_limited(refusals):
 
 
 async def test_a_target_that_is_full_from_the_beginning_is_reported():
-    with pytest.raises(ServerFull, match="No place"):
+    with pytest.raises(ServerFull, match="No slot is free"):
         async for segments in failover_on(Unsteady(ServerFull("No slot is free."), digest="digest")).run(
             second()
         ):
