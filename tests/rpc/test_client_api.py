@@ -167,7 +167,7 @@ async def test_a_servers_refusal_comes_out_as_it_was_raised(noise, error, after)
 
 async def test_a_refusal_comes_out_although_audio_is_still_on_its_way(tmp_path):
     path = write_noise(tmp_path / "long.wav", 60)
-    server = ScriptedTranscription([], error=ServerFull("No place."), reads_everything=False)
+    server = ScriptedTranscription([], error=ServerFull("No slot is free."), reads_everything=False)
     async with serving(server) as address, TranscriptionClient(address) as client:
         with pytest.raises(ServerFull, match="No slot is free"):
             await client.transcribe_file(path)
