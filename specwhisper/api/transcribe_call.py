@@ -1,4 +1,4 @@
-"""The arguments of one call of the Python API, checked before anything is decoded."""
+"""The checked arguments of one call of the Python API."""
 
 from __future__ import annotations
 
