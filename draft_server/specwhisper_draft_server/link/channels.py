@@ -35,7 +35,7 @@ class Channels:
         return list(self._channels)
 
     def is_connected(self, address: str) -> bool:
-        """Whether there is a channel to an address, and it is connected."""
+        """Return whether there is a channel to an address, and it is connected."""
         channel = self._channels.get(address)
         return channel is not None and channel.get_state() is grpc.ChannelConnectivity.READY
 
