@@ -18,6 +18,7 @@ from experiments.capacity.log import PIECE_SAMPLES, SessionLog, expected_windows
 from experiments.capacity.models import Measured
 from experiments.capacity.usage import Meter
 from experiments.common.audio.samples import Sample
+from experiments.common.bench.clock import sleep_until
 from experiments.common.replay.trace import Trace
 from experiments.common.servers.usage import resident_mb
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
@@ -176,11 +177,6 @@ async def audio_of(sample: Sample, start_s: float | None) -> AsyncIterator[bytes
         piece = sample.pcm[begin : begin + PIECE_BYTES]
         await sleep_until(start_s + (begin + len(piece)) / BYTES_PER_S)
         yield piece
-
-
-async def sleep_until(at_s: float) -> None:
-    """Sleep until a time of the monotonic clock."""
-    await asyncio.sleep(max(0.0, at_s - time.monotonic()))
 
 
 class LoggedTranscriber:

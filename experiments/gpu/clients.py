@@ -12,6 +12,7 @@ from itertools import cycle
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.common.bench.clock import sleep_until
 from experiments.common.replay.model import ReplayDraft
 from experiments.gpu.texts import OPTIONS, Texts
 from specwhisper.speculation.draft_length import DraftLength
@@ -109,9 +110,9 @@ async def sessions(load: Load) -> ClientCounts:
 
     tasks = [asyncio.create_task(client(number)) for number in load.numbers]
     try:
-        await until(load.begin_s)
+        await sleep_until(load.begin_s)
         before = totals()
-        await until(load.end_s)
+        await sleep_until(load.end_s)
         counts.num_tokens, counts.num_forwards = (totals() - before).tolist()
         counts.failures = tuple(repr(task.exception()) for task in tasks if task.done())
     finally:
@@ -125,8 +126,3 @@ async def sessions(load: Load) -> ClientCounts:
 
 async def _audio(pcm: bytes) -> AsyncIterator[bytes]:
     yield pcm
-
-
-async def until(at_s: float) -> None:
-    """Sleep until a time of the monotonic clock."""
-    await asyncio.sleep(max(0.0, at_s - time.monotonic()))

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import grpc.aio
 
+from experiments.common.bench.clock import sleep_until
 from experiments.common.replay.model import ReplayTarget
-from experiments.gpu.clients import ClientCounts, Load, run_in_process, sessions, until, warm_up_process
+from experiments.gpu.clients import ClientCounts, Load, run_in_process, sessions, warm_up_process
 from experiments.gpu.texts import Texts
 from experiments.gpu.weights import Weights
 from specwhisper.engine.local import TargetEngine
@@ -111,9 +112,9 @@ class Service:
             for part in range(num_parts)
         ]
         running = gather(*(self._run_clients(load) for load in loads))
-        await until(begin_s)
+        await sleep_until(begin_s)
         before = self.model.counts()
-        await until(end_s)
+        await sleep_until(end_s)
         spent = [now - then for now, then in zip(self.model.counts(), before, strict=True)]
         parts: list[ClientCounts] = await running
         return Throughput(

@@ -105,6 +105,8 @@ async def _measured(gateway: ForkedServer, message: Message, lead: int, rounds: 
         async with _probing(gateway.address) as waited_ms:
             await _send(gateway.address, message)
             await asyncio.sleep(SETTLE_S)
+            while not waited_ms:  # a busy machine answers none within that time
+                await asyncio.sleep(PROBE_EVERY_S)
         delays_ms.append(max(waited_ms))
         growths.append(peak.growth_bytes())
     return Sent(message.shape, len(message.content), tuple(delays_ms), max(growths))

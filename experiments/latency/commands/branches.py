@@ -21,7 +21,7 @@ from experiments.latency.cells import parse_times
 from experiments.latency.commands.expect import STEPS
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session
-from experiments.latency.terms import OPTIONS
+from experiments.latency.terms import OPTIONS, simulated_models
 from specwhisper.errors import SpecWhisperError
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.speculation.draft_length import DraftLength
@@ -115,5 +115,8 @@ def branches(
         found.append({"mode": mode, "token": price, "ratios": dict(zip(round_trips, ratios, strict=True))})
     console.print(table)
     if json is not None:
-        models = {"target": f"given cost, text of {target}", "draft": f"given cost, text of {draft}"}
-        write_json(json, models=models, figures={"share": share, "rows": rows, "branches": found})
+        write_json(
+            json,
+            models=simulated_models(target, draft),
+            figures={"share": share, "rows": rows, "branches": found},
+        )

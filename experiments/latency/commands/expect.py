@@ -20,7 +20,7 @@ from experiments.latency.prediction.fit import acceptance_of
 from experiments.latency.prediction.predict import CostModel, costs_facts
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs
-from experiments.latency.terms import OPTIONS
+from experiments.latency.terms import OPTIONS, simulated_models
 from specwhisper.errors import SpecWhisperError
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.types import Mode
@@ -131,7 +131,6 @@ def expect(
     )
     print_expected(found, console, title=title)
     if json is not None:
-        models = {"target": f"given cost, text of {target}", "draft": f"given cost, text of {draft}"}
         rows = [
             {
                 "round_trip": one.round_trip,
@@ -142,4 +141,4 @@ def expect(
             for one in found
         ]
         figures = {"costs": costs_facts(costs), "acceptance": acceptance, "expected": rows}
-        write_json(json, models=models, figures=figures)
+        write_json(json, models=simulated_models(target, draft), figures=figures)

@@ -23,7 +23,7 @@ from experiments.latency.prediction.fit import acceptance_of
 from experiments.latency.simulation.population import Outcome, Population, simulate_population
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs
-from experiments.latency.terms import OPTIONS
+from experiments.latency.terms import OPTIONS, simulated_models
 from specwhisper.errors import SpecWhisperError
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.speculation.draft_length import DraftLength
@@ -196,9 +196,12 @@ def simulate(
         sys.exit(f"experiments.latency: {error}")
     print_simulated(found, console, trace=trace, max_lag_s=max_lag_s)
     if json is not None:
-        models = {"target": f"given cost, text of {target}", "draft": f"given cost, text of {draft}"}
         figures = {"costs": asdict(costs), "acceptance": acceptance_of(trace.decodings)}
-        write_json(json, models=models, figures={**figures, "simulated": [one.facts() for one in found]})
+        write_json(
+            json,
+            models=simulated_models(target, draft),
+            figures={**figures, "simulated": [one.facts() for one in found]},
+        )
 
 
 def most_clients(run: Callable[[int], Simulated], limit: int, max_lag_s: float) -> list[Simulated]:

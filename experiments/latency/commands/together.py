@@ -18,7 +18,7 @@ from experiments.latency.cells import parse_times
 from experiments.latency.prediction.fit import acceptance_of
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_together
-from experiments.latency.terms import OPTIONS
+from experiments.latency.terms import OPTIONS, simulated_models
 from specwhisper.errors import SpecWhisperError
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.speculation.draft_length import DraftLength
@@ -109,6 +109,5 @@ def together(
         )
     console.print(table)
     if json is not None:
-        models = {"target": f"given cost, text of {target}", "draft": f"given cost, text of {draft}"}
         figures = {"costs": asdict(costs), "acceptance": acceptance, "together": found}
-        write_json(json, models=models, figures=figures)
+        write_json(json, models=simulated_models(target, draft), figures=figures)
