@@ -128,7 +128,7 @@ class Scanned:
 async def test_a_client_that_cancels_during_its_scan_frees_the_decoding_thread(monkeypatch):
     """All sessions share a few decoding threads; here there is one."""
     scanned = Scanned()
-    monkeypatch.setattr("specwhisper_draft_server.service.decode_bytes", scanned)
+    monkeypatch.setattr("specwhisper_draft_server.requests.decode_bytes", scanned)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     async with target_server() as target, draft_server(target.address) as draft:
         call = draft.stub.Recognize(pb.RecognizeRequest(audio=silence.flac(3600)))

@@ -8,8 +8,8 @@ import grpc
 import pytest
 from riva.client.proto import riva_audio_pb2
 
+import specwhisper_draft_server.requests as own_requests
 import specwhisper_draft_server.riva.service as riva_service
-import specwhisper_draft_server.service as own_service
 from specwhisper.errors import ServerFull
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.riva_clients import pcm_config, refusal, riva_client
@@ -54,7 +54,7 @@ def num_decoded_bytes(monkeypatch) -> list[int]:
 
         return note
 
-    monkeypatch.setattr(own_service, "decode_bytes", noting(own_service.decode_bytes))
+    monkeypatch.setattr(own_requests, "decode_bytes", noting(own_requests.decode_bytes))
     monkeypatch.setattr(riva_service, "whole_audio", noting(riva_service.whole_audio))
     return seen
 
