@@ -87,7 +87,11 @@ MESSAGES = {
     "resume after audio": ([audio(SECOND), resume()], InvalidRequest, "before any audio"),
     "resume with a bad token": ([resume([SIZE])], InvalidRequest, "out of range"),
     "resume with a bad prompt": ([resume(prompt=[SIZE])], InvalidRequest, "out of range"),
-    "resume of a try too many": ([resume(attempt=1)], InvalidRequest, "attempt 1, but 1 temperatures"),
+    "resume of an attempt without a temperature": (
+        [resume(attempt=1)],
+        InvalidRequest,
+        "attempt 1, but the options name 1 temperatures",
+    ),
     "resume without prompt": ([resume(prompt=[])], InvalidRequest, "prompt of 0 tokens"),
     "resume with a long prompt": ([resume(prompt=[0] * 64)], InvalidRequest, "prompt of 64 tokens"),
     "resume beyond the model": ([resume(max_new_tokens=64)], InvalidRequest, "does not fit"),
