@@ -82,9 +82,9 @@ async def transcribed_step_by_step(address: str, pcm: bytes) -> Listener:
         listener = Listener(stream)
         for end in range(part_bytes, len(pcm) + 1, part_bytes):
             await stream.send(pcm[end - part_bytes : end])
-            await eventually(lambda end=end: listener.decoded_to >= end // 2)
+            await eventually(lambda end=end: listener.decoded_to >= end // 2, within_s=60)
         await stream.finish()
-        await listener.whole()
+        await listener.whole(within_s=60)
         most = stream.statistics.num_windows * (MAX_TOKENS + MAX_TOKENS_PER_S * len(pcm) / 2 / RATE)
         assert stream.statistics.num_committed <= most
     return listener
@@ -100,7 +100,7 @@ async def check_no_loop(draft_address: str, sounds: Iterable[tuple[str, bytes]])
         text = "".join(segment.text for segment in segments)
         if name == LOOPING:
             assert most_repeats(text) > MAX_REPEATS
-            assert text == OneProcess(target).transcribe([pcm])[0].text, "it is the target's own text"
+            assert text.strip() == OneProcess(target).transcribe([pcm])[0].text, "it is the target's own text"
         else:
             assert most_repeats(text) <= MAX_REPEATS, (name, text)
         assert all(segment.compression_ratio < MAX_COMPRESSION_RATIO for segment in segments), (name, text)
