@@ -11,15 +11,15 @@ from enum import Enum
 from itertools import takewhile
 from typing import NamedTuple
 
-MAX_SKIPPED = 3  # tokens of an earlier decoding that a correction may skip
+MAX_SKIPPED = 3  # reused candidates that a correction may skip
 
 
 class Offer(Enum):
-    """The effect of a block of candidates."""
+    """How the ledger took a block of candidates."""
 
     FRESH = "fresh"  # some are for positions that are not committed
     LATE = "late"  # all agree with committed tokens
-    VOID = "void"  # it leaves a gap, disagrees, or was drafted before a correction
+    VOID = "void"  # dropped: it leaves a gap, disagrees, or was drafted before a correction
 
 
 class Source(Enum):
@@ -44,7 +44,7 @@ class Ledger:
 
     Parameters
     ----------
-    reused, ending : candidates of the target's own, see :class:`Source`.
+    reused, ending : candidates of an earlier decoding by the target, see :class:`Source`.
     max_pending : most candidates that wait for a forward pass.
 
     Attributes
@@ -74,7 +74,7 @@ class Ledger:
 
     @property
     def num_reused(self) -> int:
-        """How many of these, the first ones, are the target's own."""
+        """Pending candidates that no draft has sent; they are the first ones."""
         return sum(each.source is not Source.DRAFT for each in self._pending)
 
     @property
@@ -84,7 +84,7 @@ class Ledger:
 
     @property
     def reused(self) -> tuple[int, ...]:
-        """Pending candidates of the target's own, without an ending."""
+        """Pending reused candidates, without an ending."""
         return tuple(
             token for token, _ in takewhile(lambda each: each.source is Source.REUSED, self._pending)
         )
@@ -112,7 +112,7 @@ class Ledger:
         index = start - end
         fresh, reused = tokens[start - base :], self.reused[index:]
         if any(ours != theirs for ours, theirs in zip(reused, fresh, strict=False)):
-            return Offer.VOID  # the target's own candidates are right more often than a draft's
+            return Offer.VOID  # reused candidates are right more often than a draft's
         overlap = self._pending[index : index + len(fresh)]
         if [token for token, _ in overlap] == list(fresh):
             self._pending[index : index + len(fresh)] = [
@@ -126,7 +126,7 @@ class Ledger:
         return Offer.FRESH if fresh else Offer.LATE
 
     def append(self, tokens: Sequence[int]) -> None:
-        """Commit tokens; a candidate that differs from one of them voids those after it."""
+        """Commit tokens; one that differs from its candidate deletes the draft's candidates after it."""
         for token in tokens:
             if self._pending and self._pending[0].token == token:
                 del self._pending[0]
@@ -145,9 +145,9 @@ class Ledger:
         """
         if self._is_after_correction:
             return []
-        own = [each for each in self._pending[1:] if each.source is not Source.DRAFT]
-        skipped = [each.token for each in own[:MAX_SKIPPED]]
-        return own[skipped.index(token) + 1 :] if token in skipped else own
+        reused = [each for each in self._pending[1:] if each.source is not Source.DRAFT]
+        skipped = [each.token for each in reused[:MAX_SKIPPED]]
+        return reused[skipped.index(token) + 1 :] if token in skipped else reused
 
 
 def _from(source: Source, tokens: Sequence[int]) -> list[Pending]:
