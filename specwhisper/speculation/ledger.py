@@ -126,7 +126,7 @@ class Ledger:
         return Offer.FRESH if fresh else Offer.LATE
 
     def append(self, tokens: Sequence[int]) -> None:
-        """Commit tokens; one that differs from its candidate deletes the draft's candidates after it."""
+        """Commit tokens; one unlike its candidate deletes the candidates after it."""
         for token in tokens:
             if self._pending and self._pending[0].token == token:
                 del self._pending[0]

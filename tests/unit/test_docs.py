@@ -25,8 +25,8 @@ USERS = {"client.py"}  # a file of a user, which the layout must not hide
 
 @pytest.fixture(scope="module")
 def files() -> list[str]:
-    paths = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file())
-    return [f"/{path.relative_to(ROOT).as_posix()}" for path in paths]
+    below = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))
+    return [f"/{path.relative_to(ROOT).as_posix()}" for path in (*ROOT.iterdir(), *below) if path.is_file()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
