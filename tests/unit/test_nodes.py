@@ -62,5 +62,6 @@ def test_a_range_has_a_configuration_for_each_port(machines):
     assert [config.port for config in configs] == [50051, 50052, 50053]
 
 
-def test_without_ray_there_are_no_other_nodes():
+def test_without_ray_there_are_no_other_nodes(monkeypatch):
+    monkeypatch.setattr("ray.is_initialized", lambda: False)  # tests of clusters may share this process
     assert nodes.node_ips() == set()
