@@ -1,6 +1,9 @@
 """Settings for all tests: no network, and property tests that can be repeated."""
 
 import os
+import socket
+from collections.abc import Callable
+from contextlib import closing, suppress
 
 import pytest
 from hypothesis import settings
@@ -11,6 +14,9 @@ from tests.nightly import NIGHTLY
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub: no test downloads a model
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # silences a warning about forks
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests share few cores: more threads only wait
+
+FIRST_PORT = 20_000  # for tests
+LOWEST_OF_THE_SYSTEM = 32_768  # on Linux, see ip_local_port_range
 
 # Test machines may be busy: no time limit for one example, only the timeout of the whole test.
 settings.register_profile("specwhisper", deadline=None, print_blob=True)
@@ -23,6 +29,33 @@ def emptiest_first(monkeypatch) -> None:
     from experiments.common.servers.emptiest import choose_emptiest  # after the environment is set
 
     monkeypatch.setattr("specwhisper_draft_server.link.targets.choose", choose_emptiest)
+
+
+@pytest.fixture(scope="session")
+def unused_tcp_port_factory() -> Callable[[], int]:
+    """Return free ports that the system gives to nobody else, so that they are free later too.
+
+    It takes ports of connections, and of servers on port 0, from a range above ``LOWEST_OF_THE_SYSTEM``;
+    Ray takes those below ``FIRST_PORT``. Each worker has a part of the ports between.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    num_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    ports = iter(range(FIRST_PORT + worker, LOWEST_OF_THE_SYSTEM, num_workers))
+
+    def unused_port() -> int:
+        for port in ports:
+            with closing(socket.socket()) as tried, suppress(OSError):
+                tried.bind(("127.0.0.1", port))
+                return port
+        raise RuntimeError("Every port for tests was given out.")
+
+    return unused_port
+
+
+@pytest.fixture
+def unused_tcp_port(unused_tcp_port_factory) -> int:
+    """Return a port that stays free for this test."""
+    return unused_tcp_port_factory()
 
 
 class Scheduling(LoadFileScheduling):

@@ -13,11 +13,15 @@ NIGHTLY = "SPECWHISPER_NIGHTLY" in os.environ
 
 def mostly_nightly(cases: Iterable[Any], *, by_day: int = 1) -> list[Any]:
     """Return the cases of a parametrized test; only the first ``by_day`` run by day."""
+    cases = list(cases)
+    return cases[:by_day] + at_night(cases[by_day:])
+
+
+def at_night(cases: Iterable[Any]) -> list[Any]:
+    """Return the cases of a parametrized test; none of them runs by day."""
     return [
-        case
-        if number < by_day
-        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.nightly)
-        for number, case in enumerate(cases)
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.nightly)
+        for case in cases
     ]
 
 

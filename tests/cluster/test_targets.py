@@ -37,6 +37,7 @@ async def test_sessions_spread_evenly_and_survive_a_killed_target(targets, check
         await finish_and_check(checkpoints, clients)
 
 
+@pytest.mark.nightly
 async def test_sessions_migrate_to_targets_of_the_next_version(targets, checkpoints):
     await targets.deploy()
     async with started_clients(targets, checkpoints, 3) as clients:

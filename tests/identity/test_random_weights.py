@@ -9,7 +9,7 @@ import pytest
 
 from experiments.common.models.scripted import ScriptedModel
 from experiments.exactness import oracle
-from experiments.exactness.cases import CASES, SHAPES, Case
+from experiments.exactness.cases import CASES, OPTIONS, SHAPES, Case
 from experiments.exactness.oracle import OracleText, OracleWindow
 from experiments.exactness.prepared import DRAFTS, Prepared, is_long, prepared, recording
 from experiments.exactness.steering import Steered
@@ -21,6 +21,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Mode
 from tests.identity.pairwise import all_pairs, covering_rows, pairs_of
 from tests.interference import KINDS, Interference
+from tests.nightly import at_night, mostly_nightly
 
 # transformers' word times fall over some of what a model says when nothing is suppressed.
 WORDLESS = tuple(case for case in CASES if not case.options.word_timestamps)
@@ -32,13 +33,20 @@ ROWS = covering_rows(FACTORS, APART)
 ROWS_BY_DAY = covering_rows((SHAPES[::2], MODES, (1, 4, 16), KINDS, DRAFTS), APART)
 
 
+def name_of_case(case: Case) -> str:
+    """Return the name of a case in the names of tests."""
+    return case.name
+
+
 def name_of(row: tuple[Case, Mode, int, str, str]) -> str:
     """Return the name of a test of test_every_mode_equals_transformers."""
     case, mode, gamma, kind, draft = row
     return f"{case.name}-{mode}-gamma{gamma}-{kind}-{draft}"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [*SHAPES, *at_night(OPTIONS)], ids=name_of_case
+)  # test_options has them by day
 def test_the_target_alone_equals_transformers(case: Case):
     made = prepared(case)
     batch, target = made.batch, made.steered(2)
@@ -72,6 +80,7 @@ def test_the_rows_cover_every_pair():
     assert len(ROWS) < 1.2 * 16 * len(KINDS)  # no array that covers them is much smaller
 
 
+@pytest.mark.nightly
 def test_the_cases_are_many_clear_and_different(record_testsuite_property, capsys):
     texts = [(case, text) for case in CASES for text in prepared(case).batch.oracles]
     windows = [(case, window) for case, text in texts for window in text.windows]
@@ -101,7 +110,7 @@ def test_the_cases_are_many_clear_and_different(record_testsuite_property, capsy
         assert statistics.median(m for w in windows if w[0] is case for m in w[1].margins) > 0.1
 
 
-@pytest.mark.parametrize("case", WORDLESS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", mostly_nightly(WORDLESS, by_day=3), ids=name_of_case)
 @pytest.mark.parametrize("lists", ["suppress_tokens", "begin_suppress_tokens"])
 def test_the_suppress_lists_bind(case: Case, lists: str, monkeypatch):
     made = prepared(case)
@@ -111,7 +120,7 @@ def test_the_suppress_lists_bind(case: Case, lists: str, monkeypatch):
     assert [text.window_tokens for text in free] != [text.window_tokens for text in batch.oracles]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*SHAPES, *at_night(OPTIONS)], ids=name_of_case)
 def test_a_draft_of_the_same_weights_is_always_right(case: Case):
     made = prepared(case)
     batch = made.batch

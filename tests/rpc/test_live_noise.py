@@ -15,6 +15,7 @@ from specwhisper.transcription.fallback import text_compression_ratio
 from specwhisper.transcription.live_windows import MAX_TOKENS, MAX_TOKENS_PER_S
 from specwhisper_client.live_transcription import LiveTranscription
 from specwhisper_client.streaming import StreamingClient
+from tests.nightly import NIGHTLY
 from tests.noises import NOISES, noises
 from tests.rpc.services import MAX_SESSIONS, RATE, draft_server, eventually, target_server
 from tests.rpc.speaking import Listener
@@ -111,7 +112,9 @@ async def check_no_loop(draft_address: str, sounds: Iterable[tuple[str, bytes]])
 
 async def test_without_endpointing_no_text_is_repeated(draft_address):
     sounds = list(noises())
-    await check_no_loop(draft_address, [*sounds[::5], *(sound for sound in sounds if sound[0] == LOOPING)])
+    await check_no_loop(
+        draft_address, [*sounds[:: 5 if NIGHTLY else 15], *(sound for sound in sounds if sound[0] == LOOPING)]
+    )
 
 
 @pytest.mark.nightly

@@ -15,6 +15,7 @@ from specwhisper.types import Mode
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.messages import config_to_proto, segments_from_proto
+from tests.nightly import NIGHTLY
 from tests.rpc.network import cut_network
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -68,7 +69,7 @@ async def check_cut(options: DecodingOptions, mode: Mode, cuts: list[int]) -> in
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_wherever_a_connection_breaks_the_text_is_the_same(mode):
-    for first in range(0, 60, 4):
+    for first in range(0, 60, 4 if NIGHTLY else 12):
         await check_cut(OPTIONS["detected language"], mode, [first, first + 1, 0, 1, 2, 3])
 
 

@@ -21,6 +21,7 @@ from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.model.kernels import linear
 from specwhisper.model.model import WhisperModel
 from specwhisper.types import AudioChunk
+from tests.nightly import examples
 
 SHAPE = Shape(decoder_layers=3, heads=4, max_target_positions=24, seed=5)
 TRANSFORMERS, CHECKPOINT = build_checkpoint(SHAPE)
@@ -183,7 +184,7 @@ def packed(dtype: str, *, is_draft: bool = False) -> CachedDecoder:
     reason="the result of a row depends on its batch on this processor",
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(15, 40), deadline=None)
 @given(
     held=st.lists(st.integers(0, 12), min_size=NUM_SLOTS, max_size=NUM_SLOTS),
     widths=st.dictionaries(st.integers(0, NUM_SLOTS - 1), st.integers(1, 12), min_size=1),

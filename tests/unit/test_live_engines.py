@@ -17,6 +17,7 @@ from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceMark
 from tests.interference import KINDS, LOSSY, Interference
 from tests.live import BEGIN, ENDED, PAUSE, mark
 from tests.live_engines import LivePair, LiveSession, plain_text
+from tests.nightly import examples
 
 MODES = [Mode.SYNC, Mode.PIPELINED, Mode.FULL]
 PIECE_S = 0.1
@@ -89,7 +90,7 @@ options = st.builds(
 
 
 @pytest.mark.timeout(600)
-@settings(max_examples=40)
+@settings(max_examples=examples(20, 100))
 @given(
     options=options,
     mode=st.sampled_from(MODES),
@@ -121,7 +122,7 @@ def test_any_draft_leads_to_the_targets_text(
 
 
 @pytest.mark.timeout(600)
-@settings(max_examples=40)
+@settings(max_examples=examples(20, 100))
 @given(
     mode=st.sampled_from(MODES),
     kind=st.sampled_from(KINDS),
@@ -252,7 +253,7 @@ def test_a_session_without_a_language_detects_it_in_each_utterance(mode, step_ms
 
 
 @pytest.mark.timeout(600)
-@settings(max_examples=40)
+@settings(max_examples=examples(20, 100))
 @given(
     breaks=st.lists(st.integers(1, len(TALK) - 1), min_size=1, max_size=3, unique=True),
     late_s=st.sampled_from([0.0, 0.1, 0.4]),

@@ -53,6 +53,7 @@ def test_no_thread_outlives_the_interpreter(name):
     assert (ended.returncode, ended.stderr, ended.stdout.strip()) == (0, "", left)
 
 
+@pytest.mark.nightly
 def test_a_program_that_ends_while_torch_computes():
     script = (
         "from transformers.utils import logging\n"
@@ -80,6 +81,7 @@ def test_threads_that_outlive_the_main_thread_still_transcribe():
     assert ended.stdout.splitlines()[0] == "['Transcription', 'Transcription']"
 
 
+@pytest.mark.nightly
 def test_an_engine_that_was_not_stopped_ends_with_the_process():
     ended = run(
         "import asyncio\n"
