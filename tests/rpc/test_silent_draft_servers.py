@@ -19,6 +19,7 @@ from specwhisper_client.api import TranscriptionClient
 from specwhisper_draft_server import heartbeats
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.network import CutClients
+from tests.rpc.outages import breaking_pair
 from tests.rpc.riva_clients import live_config
 from tests.rpc.services import all_free, audio_requests, draft_server, eventually, recording, target_server
 from tests.rpc.services import target_alone as alone
@@ -32,7 +33,6 @@ from tests.rpc.speaking import (
     texts_of,
 )
 from tests.rpc.speaking import config as live_request
-from tests.rpc.test_outage import breaking_pair
 from tests.rpc.test_reconnecting import proxy_to
 from tests.rpc.test_resume_clients import wav
 
