@@ -33,7 +33,7 @@ def emptiest_first(monkeypatch) -> None:
 
 @pytest.fixture(scope="session")
 def unused_tcp_port_factory() -> Callable[[], int]:
-    """Return free ports that the system gives to nobody else, so that they are free later too.
+    """Return free ports that no connection is given, so that they are free later too.
 
     It takes ports of connections, and of servers on port 0, from a range above ``LOWEST_OF_THE_SYSTEM``;
     Ray takes those below ``FIRST_PORT``. Each worker has a part of the ports between.

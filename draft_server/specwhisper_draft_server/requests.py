@@ -123,7 +123,9 @@ async def read_audio(
     yield stream.finish()
 
 
-async def observed(audio: AsyncIterator[bytes], *observers: Callable[[bytes], None]) -> AsyncGenerator[bytes]:
+async def with_observers(
+    audio: AsyncIterator[bytes], *observers: Callable[[bytes], None]
+) -> AsyncGenerator[bytes]:
     """Yield audio, after each observer has been called with it."""
     async for pcm in audio:
         for observe in observers:

@@ -35,12 +35,12 @@ from specwhisper_draft_server.replies import duration, final_result, spoken_lang
 from specwhisper_draft_server.requests import (
     canonical_stream,
     decode_recording,
-    observed,
     read_audio,
     read_request,
     read_streaming_config,
     read_streaming_request,
     required_weights,
+    with_observers,
 )
 from specwhisper_draft_server.responses import StreamingResponses
 from specwhisper_draft_server.resume_points import read_checkpoint
@@ -151,7 +151,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             response = pb.RecognizeResponse()
             measured = SessionMetrics(self.metrics, session)
             with measured.counted(), self._parity.kept(session, request) as keep:
-                pcm = observed(source.pieces(), measured.on_audio, keep)
+                pcm = with_observers(source.pieces(), measured.on_audio, keep)
                 async with aclosing(session.run(pcm)) as updates:
                     async for segments in updates:
                         measured.on_update(segments)
@@ -200,7 +200,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             measured = SessionMetrics(self.metrics, session, live.position.start_sample if live else 0)
             recording = session if isinstance(session, Session) and not config.checkpoint else None
             with measured.counted(), self._parity.kept(recording, request) as keep:
-                pcm = observed(read_audio(requests, audio), measured.on_audio, keep)
+                pcm = with_observers(read_audio(requests, audio), measured.on_audio, keep)
                 async with aclosing(session.run(pcm)) as updates:
                     async for segments in updates:
                         measured.on_update(segments)

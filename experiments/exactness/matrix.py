@@ -24,7 +24,7 @@ class Result:
     ----------
     windows, skipped, attempts : of the reference: kept, skipped as silent, and decodings in all.
     acceptance_rate, num_reused : of the first pair.
-    ties : tokens at which the reference itself was undecided; ours goes on from its choice.
+    ties : tokens at which the reference itself was undecided; ours continues from its choice.
     split_differences : pairs against target-only; ``oracle_differences`` : both against transformers.
     assisted : "same", "differs", or what transformers' assisted generation raises.
     """

@@ -1,4 +1,4 @@
-"""A draft engine that hangs: sessions go on without drafts, say so, and have the same text."""
+"""A draft engine that hangs: sessions continue without drafts, say so, and have the same text."""
 
 from __future__ import annotations
 

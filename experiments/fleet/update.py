@@ -82,7 +82,7 @@ async def measure_update(num_sessions: int, seed: int, folder: Path) -> Updated:
 async def _replace_all(
     fleet: Fleet, old: Sequence[ForkedServer], places: Sequence[Proxy], spare: Proxy
 ) -> None:
-    """Start a new target at the address that is free, drain an old one, and go on with its address."""
+    """Start a new target at the address that is free, drain an old one, and continue with its address."""
     for server, place in zip(old, places, strict=True):
         spare.upstream = (await fleet.start_target(Weights.NEW, max_sessions=SLOTS)).address
         await asyncio.sleep(BOTH_SERVE_S)

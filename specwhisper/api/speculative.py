@@ -213,8 +213,8 @@ class SpeculativeWhisper:
 
         It takes what :meth:`transcribe` takes. With ``on_error="raise"``, :class:`RecordingsFailed` is raised
         after the last result; with "return", errors are yielded in the place of results. It is also raised
-        after the last result where the iterable raises. Recordings that have begun go on while the caller is
-        busy; closing the iterator frees their slots.
+        after the last result where the iterable raises. Recordings that have begun continue while the caller
+        is busy; closing the iterator frees their slots.
         """
         call = self._call(
             audio=audio,

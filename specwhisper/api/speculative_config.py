@@ -19,7 +19,7 @@ class SpeculativeConfig:
     Attributes
     ----------
     gamma : draft tokens per block.
-    use_adaptive_gamma : begin with ``gamma`` and go on with what is fastest.
+    use_adaptive_gamma : begin with ``gamma``, then use the length that is fastest.
     temperature : 0 is greedy; several are tried in order until a window is good enough, see the thresholds of
         :class:`DecodingOptions`.
     top_k, top_p, seed, acceptance, acceptance_threshold : see :class:`DecodingOptions`. With a threshold the

@@ -40,7 +40,7 @@ def evaluate(
     dtype: Annotated[str, typer.Option(help=f"One of {', '.join(DTYPES)}.")] = "float32",
     gamma: Annotated[int, typer.Option(min=1, max=64, help="Draft tokens per block.")] = 5,
     adaptive_gamma: Annotated[
-        bool, typer.Option("--adaptive-gamma", help="Go on with what is fastest.")
+        bool, typer.Option("--adaptive-gamma", help="Adapt the draft length to what is fastest.")
     ] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Recordings transcribed side by side.")] = 1,
     language: Annotated[

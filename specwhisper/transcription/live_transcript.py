@@ -14,7 +14,7 @@ draft     the draft's belief after the verified text, of the     with each block
 ========  =====================================================  ======================================
 
 A step is decoded from the start of its window, so it writes final text again. :func:`continuation` finds
-where its text goes on after the final text. ``draft_only.py`` of the draft server adds a fourth kind for
+where its text continues after the final text. ``draft_only.py`` of the draft server adds a fourth kind for
 the time without a target: unverified text.
 
 =====================  ===============================================================================

@@ -23,7 +23,7 @@ is good, and its audio is not        ``KEPT``     all of its text becomes final
 decoded again (*)
 is silence, or of an exhausted       ``SKIPPED``  no text becomes final
 utterance
-failed, and speech goes on           ``SKIPPED``  the next step decodes the audio again
+failed, and speech continues         ``SKIPPED``  the next step decodes the audio again
 failed (*), a temperature is left    ``RETRIED``  the window is decoded again at the next temperature
 failed (*), no temperature is left   ``KEPT``     all of its text becomes final
 ===================================  ===========  =====================================================

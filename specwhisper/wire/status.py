@@ -69,7 +69,7 @@ PUSHBACK_MS = 1_000  # delay before the next try at a full server
 PUSHBACK = re.compile("[0-9]{1,7}")  # milliseconds; other values of a peer are ignored
 MAX_PUSHBACK_S = 30.0  # longer delays of a peer are shortened
 INTERNAL_ERROR = "The server failed to handle this call; its log says why."
-NO_MEMORY = "This server has no memory for what the call needs: go on elsewhere, or later."
+NO_MEMORY = "This server has no memory for what the call needs: use another server, or retry later."
 TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")  # gRPC's details
 # gRPC's details of a broken connection or stream, under any status: UNKNOWN if it ended during a call,
 # INTERNAL if headers cannot be read, and others if a proxy has reset it.

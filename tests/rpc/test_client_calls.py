@@ -75,7 +75,7 @@ def check_totals(updates, stream: StreamingClient) -> None:
     assert [update.received_s for update in updates] == [1.0, 3.0, 3.0, 3.0, 4.0]
     assert (stream.statistics, stream.received_s) == (counted[-1], 4.0)
     assert stream.statistics.acceptance_histogram == [1, 2, 3]
-    # Where it goes on another way, what was chosen and measured before says nothing.
+    # A call over another route begins without the choices and measurements of the last.
     assert [each.choice is not None for each in counted] == [False, True, False, False]
     assert [each.min_round_trip_ns for each in counted] == [0, 7, 7, 9]
 

@@ -1,4 +1,4 @@
-"""What the realtime API refuses, and how its connections end."""
+"""The realtime API refuses invalid events, and its connections end with a reason."""
 
 import asyncio
 import json

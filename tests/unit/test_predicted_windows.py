@@ -188,14 +188,14 @@ def test_predicted_windows_are_those_that_are_opened(
             assert predicted[0] == replace(window, max_new_tokens=predicted[0].max_new_tokens)
             assert predicted[1] == expected
         text = [*text[: data.draw(st.integers(0, len(text)))], *data.draw(hypotheses), END]
-        is_spent = followed.windows._progress.is_exhausted
+        is_exhausted = followed.windows._progress.is_exhausted
         closed = followed.close(text, log_probs=[-0.1])
         expected = closed.reused
         is_done = closed.step is not None and closed.step.is_last
         # A cut stays unknown until the next window is opened; so does it that an utterance begins in one,
         # also after the last window of an utterance that was cut where it ended.
         has_moved = followed.windows.next_frame != window.start_frame
-        was_cut = window.num_frames == WINDOW_FRAMES or is_spent if is_done else has_moved
+        was_cut = window.num_frames == WINDOW_FRAMES or is_exhausted if is_done else has_moved
 
 
 def test_all_steps_are_predicted_but_the_first_and_the_end_after_a_pause():
@@ -230,7 +230,7 @@ class TestRecordings:
         window = Window(0, 0, WINDOW_FRAMES, (SPOKEN.start_of_transcript,), 40)
         assert made.predict_next(token_ids("AB."), audio) is None
         made.on_window_opened(window)
-        assert made.predict_next(token_ids("AB"), audio) is None  # it goes on
+        assert made.predict_next(token_ids("AB"), audio) is None  # it continues
         predicted = made.predict_next(token_ids(0.0, "AB", 2.0, 2.0, "C."), audio)
         assert predicted == (replace(window, id=1, start_frame=200), ())
         assert (

@@ -54,7 +54,7 @@ async def transcribe_files(files: list[Path], job: Job, console: Console, errors
     """Transcribe files one after the other; return whether none failed.
 
     Files that do not exist are reported first, all at once. A file that fails later is reported in its turn,
-    and the others go on.
+    and the others continue.
     """
     try:
         outputs: list[dict[OutputFormat, Path]] = [{} for _ in files]

@@ -149,7 +149,7 @@ COLUMNS = {
         ACCEPTED,
         Column("RTT ms", _number(lambda row: row.round_trip_s, ".1f", 1e3)),
         Column("text s", _number(lambda row: row.latency_s, ".2f")),
-        Column("moved", _number(lambda row: row.resumed or 0, "d"), is_optional=True),
+        Column("resumed", _number(lambda row: row.resumed or 0, "d"), is_optional=True),
         Column("diff", _alarming(lambda row: row.differences)),
         FAILED,
         ERRORS,

@@ -88,7 +88,7 @@ class WindowMaker:
             position = stop + int(gap * RATE)
         if not segments:
             return Window(self._silence(limit, rng), [])
-        # Sound goes on a little after the speech, then true zeros, as in a padded file.
+        # Sound continues a little after the speech, then true zeros, as in a padded file.
         tail = size if rng.random() < 0.3 else end + int(rng.uniform(0, 1.0) * RATE)
         if not clean:
             audio[:tail] = augment(audio[:tail], rng)

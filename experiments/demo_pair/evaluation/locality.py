@@ -1,4 +1,4 @@
-"""How local a draft's errors are: whether what it goes on to write after one still holds."""
+"""How local a draft's errors are: whether the text that it writes after one still holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from transformers import WhisperForConditionalGeneration
 
 MOST_SKIPPED = 3  # tokens, of the draft's text and of the target's
 LEAST_RUN = 2  # one equal token may be chance
-AHEAD = 24  # how far a draft goes on after its error
+AHEAD = 24  # tokens that a draft writes after its error
 PER_WINDOW = 12  # errors that are looked at
 
 

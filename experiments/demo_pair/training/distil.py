@@ -1,4 +1,4 @@
-"""Distilling the two drafts on fresh windows: they learn how the target goes on, after prefixes of both."""
+"""Distilling the two drafts on fresh windows: they learn the target's continuations of prefixes of both."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from experiments.demo_pair.training.train import step
 WINDOW_LENGTHS_S = {8.0: 0.25, 15.0: 0.25, 30.0: 0.5}
 PEAK_RATE = 2e-3
 HOLD = 0.5
-OWN_PREFIXES_FROM = 0.15  # before, a draft writes nothing worth going on from
+OWN_PREFIXES_FROM = 0.15  # before, a draft writes no prefix worth continuing
 ALIGNMENT_WEIGHT = 0.25
 REPORT_STEPS = 25
 

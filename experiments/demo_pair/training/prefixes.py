@@ -1,7 +1,7 @@
 """A draft's own text as prefixes to learn from.
 
 A draft that only ever saw right prefixes goes astray after its first own mistake. So it writes some windows
-alone, and the target says how it would go on from each prefix that this makes.
+alone, and the target continues each prefix that this makes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Prefixes:
 
 
 def most_tokens(encoded: torch.Tensor) -> int:
-    """Return the length at which a transcript is cut, lest one that repeats itself goes on."""
+    """Return the length at which a transcript is cut, lest one that repeats itself continues."""
     return min(MOST_TOKENS, 10 + int(TOKENS_PER_SECOND * encoded.shape[1] / 50))
 
 

@@ -110,13 +110,13 @@ class Schedule:
         return self.peak * min(1.0, self.steps / self.warmup) * max(cosine, 0.01)
 
     def state(self) -> dict[str, object]:
-        """Return what a later process needs to go on, in minutes, so that it may be given more time."""
+        """Return what a later process needs to continue, in minutes, so that it may be given more time."""
         stage = None if self.stage is None else self.stage.name
         done = self.progress * self.minutes
         return {"minutes": done, "course": self.course, "steps": self.steps, "stage": stage}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on where another process was."""
+        """Continue where another process was."""
         self.begin = min(1.0, state["minutes"] / self.minutes)
         self.course, self.steps = state["course"], state["steps"]
         self.stage = None if state["stage"] is None else Stage[state["stage"]]

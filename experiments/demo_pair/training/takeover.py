@@ -40,7 +40,7 @@ def exported_recognizer(folder: Path, phonemes: int) -> Recognizer:
 
 
 def begin(folder: Path, work: Path, path: Path) -> None:
-    """Write the first state of a training that goes on from an exported target, unless there is one."""
+    """Write the first state of a training that continues from an exported target, unless there is one."""
     if path.exists():
         return
     recognizer = exported_recognizer(folder, Phonemes.load(work).size)

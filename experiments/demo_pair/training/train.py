@@ -81,7 +81,7 @@ def fit(
     path: Path,
     seed: int,
 ) -> Recognizer:
-    """Train, or go on with a stopped training, until its time is over; return the averaged weights."""
+    """Train, or continue a stopped training, until its time is over; return the averaged weights."""
     optimizer = Optimizer(recognizer)
     mels = recognizer.whisper.config.num_mel_bins
     # The running average of the weights is good at any time, before the rate has come down too.
