@@ -69,7 +69,7 @@ class FileTranscription:
         self._resume_timeout_s = resume_timeout_s
         self._result: Transcription | None = None
         self._request_id = request_id.current_request_id()  # the same for all calls
-        self._checkpoint = pb.Checkpoint()
+        self._resume_point = pb.Checkpoint()
         self._model: ModelInfo | None = None
         self._last = pb.StreamingRecognizeResponse()
         self._statistics = SpeculationStatistics()
@@ -161,8 +161,8 @@ class FileTranscription:
 
     @property
     def _can_resume(self) -> bool:
-        """Whether no text would come twice (older servers send no checkpoints)."""
-        return bool(self._checkpoint.state) or not self._has_final_text
+        """Whether no text would come twice (older servers send no resume points)."""
+        return bool(self._resume_point.state) or not self._has_final_text
 
     def _has_given_up(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:
         """Return whether the only server has searched for a target and found none."""
@@ -172,18 +172,18 @@ class FileTranscription:
         self, connection: Connection, config: pb.StreamingRecognitionConfig, source: AudioSource
     ) -> AsyncGenerator[Update]:
         """Run one call, from the last resume point on."""
-        config.checkpoint = self._checkpoint.state
+        config.checkpoint = self._resume_point.state
         metadata = ((request_id.KEY, self._request_id),)
         call = TranscriptionStub(connection.channel).StreamingRecognize(metadata=metadata)
         before = self._statistics
         async with aclosing(
-            exchange(call, config, source.pieces(self._checkpoint.start_sample))
+            exchange(call, config, source.pieces(self._resume_point.start_sample))
         ) as responses:
             async for response in responses:
                 if response.HasField("model"):
                     self._model = model_from_proto(response.model)
                 if response.HasField("checkpoint"):
-                    self._checkpoint = response.checkpoint
+                    self._resume_point = response.checkpoint
                 update = update_from_proto(response)
                 # A call that resumes sends again the audio that was not final.
                 self._received_s = max(self._received_s, update.received_s)

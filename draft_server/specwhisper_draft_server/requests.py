@@ -87,7 +87,7 @@ def required_weights(config: pb.StreamingRecognitionConfig) -> str:
     It is empty for a new stream.
     """
     if config.checkpoint:
-        return codec.checkpoint_weights(config.checkpoint)
+        return codec.resume_point_weights(config.checkpoint)
     return config.target_weights_digest
 
 

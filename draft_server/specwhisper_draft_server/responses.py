@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from specwhisper.transcription.live_transcript import LiveTranscript
-from specwhisper.types import SAMPLE_RATE, Segment
+from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire import codec
 from specwhisper.wire.codec import statistics_to_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -21,6 +21,7 @@ from specwhisper_draft_server.sessions.audio_feed import POSITION_SAMPLES
 from specwhisper_draft_server.sessions.draft_only import MergedTranscript
 from specwhisper_draft_server.sessions.live_failover import LiveFailover
 from specwhisper_draft_server.sessions.session import Session
+from specwhisper_draft_server.sessions.update import SessionUpdate
 
 
 class StreamingResponses:
@@ -48,7 +49,7 @@ class StreamingResponses:
         self._interim: list[pb.SpeechRecognitionResult] = []
         self._position = 0  # in units of POSITION_SAMPLES
 
-    def on_update(self, segments: list[Segment]) -> list[pb.StreamingRecognizeResponse]:
+    def on_update(self, update: SessionUpdate) -> list[pb.StreamingRecognizeResponse]:
         """Return the responses for an update of the session.
 
         There are none if the client knows everything.
@@ -60,11 +61,16 @@ class StreamingResponses:
             responses.append(
                 pb.StreamingRecognizeResponse(model=self._model, heartbeat=self._config.with_heartbeats)
             )
-        events, session.speech_events = session.speech_events, []
-        responses += [speech_event(event) for event in events]
-        finals = [final_result(segment, session.builder.language) for segment in segments]
+        responses += [speech_event(event) for event in update.speech_events]
+        finals = [final_result(segment, session.builder.language) for segment in update.segments]
         interim = interim_results(session.builder) if self._config.interim_results else []
         response = self._response([*finals, *interim])
+        response.steps.extend(
+            pb.DecodedStep(
+                start_sample=step.start_sample, end_sample=step.end_sample, num_passes=step.num_forwards
+            )
+            for step in update.steps
+        )
         self._add_model(response)
         if self._resume_points is not None:
             self._resume_points.add(response, has_finals=bool(finals))
@@ -100,13 +106,6 @@ class StreamingResponses:
             results=results, audio_received=duration(builder.num_samples / SAMPLE_RATE)
         )
         if isinstance(builder, LiveTranscript | MergedTranscript):
-            steps, builder.steps = builder.steps, []
-            response.steps.extend(
-                pb.DecodedStep(
-                    start_sample=step.start_sample, end_sample=step.end_sample, num_passes=step.num_forwards
-                )
-                for step in steps
-            )
             response.position.CopyFrom(codec.live_position_to_proto(builder.position))
         return response
 

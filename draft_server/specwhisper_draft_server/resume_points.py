@@ -35,23 +35,25 @@ class ResumePoints:
         num_committed = self._session.builder.statistics.num_committed
         if not has_finals and num_committed - self._num_sent_tokens < INTERVAL_TOKENS:
             return
-        checkpoint = self._session.checkpoint()
-        if checkpoint is None:
+        resume_point = self._session.resume_point()
+        if resume_point is None:
             return
         self._num_sent_tokens = num_committed
-        response.checkpoint.state = codec.checkpoint_to_bytes(checkpoint, self._session.target.weights_digest)
-        response.checkpoint.start_sample = audio_needed_from(checkpoint.resume.window.start_sample)
+        response.checkpoint.state = codec.resume_point_to_bytes(
+            resume_point, self._session.target.weights_digest
+        )
+        response.checkpoint.start_sample = audio_needed_from(resume_point.resume.window.start_sample)
 
 
-def read_checkpoint(config: pb.StreamingRecognitionConfig, target: TargetDescription) -> ResumePoint | None:
+def read_resume_point(config: pb.StreamingRecognitionConfig, target: TargetDescription) -> ResumePoint | None:
     """Return where a client's recording continues; ``None`` if at its beginning."""
     if not config.checkpoint:
         return None
     audio = config.config
     if audio.sample_rate_hertz != SAMPLE_RATE or audio.audio_channel_count > 1:
         raise InvalidRequest(
-            f"A recording continues from a checkpoint in mono at {SAMPLE_RATE} Hz: convert its audio."
+            f"A recording continues from a resume point in mono at {SAMPLE_RATE} Hz: convert its audio."
         )
-    return codec.checkpoint_from_bytes(
+    return codec.resume_point_from_bytes(
         config.checkpoint, target.weights_digest, vocabulary_size=len(target.vocabulary)
     )

@@ -43,7 +43,7 @@ from specwhisper_draft_server.requests import (
     with_observers,
 )
 from specwhisper_draft_server.responses import StreamingResponses
-from specwhisper_draft_server.resume_points import read_checkpoint
+from specwhisper_draft_server.resume_points import read_resume_point
 from specwhisper_draft_server.session_metrics import SessionMetrics
 from specwhisper_draft_server.sessions.live_failover import LiveFailover
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
@@ -153,10 +153,10 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             with measured.counted(), self._parity.kept(session, request) as keep:
                 pcm = with_observers(source.pieces(), measured.on_audio, keep)
                 async with aclosing(session.run(pcm)) as updates:
-                    async for segments in updates:
-                        measured.on_update(segments)
+                    async for update in updates:
+                        measured.on_update(update)
                         response.results.extend(
-                            final_result(segment, session.builder.language) for segment in segments
+                            final_result(segment, session.builder.language) for segment in update.segments
                         )
         response.model.CopyFrom(self._model_of(session, request))
         response.language.CopyFrom(spoken_language(session.builder))
@@ -202,9 +202,9 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             with measured.counted(), self._parity.kept(recording, request) as keep:
                 pcm = with_observers(read_audio(requests, audio), measured.on_audio, keep)
                 async with aclosing(session.run(pcm)) as updates:
-                    async for segments in updates:
-                        measured.on_update(segments)
-                        for response in responses.on_update(segments):
+                    async for update in updates:
+                        measured.on_update(update)
+                        for response in responses.on_update(update):
                             yield response
             yield responses.last()
 
@@ -215,8 +215,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         weights = required_weights(config)
         target, lost = await self._target_for(request, weights, in_outages=config.continue_unverified)
         if request.options.live is None:
-            checkpoint = read_checkpoint(config, target)
-            return Session(request, self._transcriber, target, self._drafting, checkpoint=checkpoint)
+            resume_point = read_resume_point(config, target)
+            return Session(request, self._transcriber, target, self._drafting, resume_point=resume_point)
         return LiveFailover(
             request,
             self._transcriber,

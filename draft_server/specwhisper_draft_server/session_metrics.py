@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter_ns
 
@@ -13,6 +13,7 @@ from specwhisper.types import SAMPLE_RATE, Segment, VoiceEvent
 from specwhisper_draft_server.metrics import LIVE, RECORDING, DraftMetrics
 from specwhisper_draft_server.sessions.live_failover import LiveFailover
 from specwhisper_draft_server.sessions.session import Session
+from specwhisper_draft_server.sessions.update import SessionUpdate
 
 MAX_ARRIVALS = 4096  # pieces of audio whose arrival time is kept
 
@@ -28,13 +29,13 @@ class SessionMetrics:
     def __init__(self, metrics: DraftMetrics, session: Session | LiveFailover, start_sample: int = 0) -> None:
         self._metrics = metrics
         self._session = session
-        self._live = session.builder if isinstance(session, LiveFailover) else None
+        self._kind = LIVE if isinstance(session, LiveFailover) else RECORDING
         self._tally = Tally(metrics.tokens)
         self._num_samples = start_sample
         # The end sample of each piece, and its arrival time.
         self._arrivals: deque[tuple[int, int]] = deque(maxlen=MAX_ARRIVALS)
         # Live audio awaits text from the begin of speech on.
-        self._awaits_text_since_ns = perf_counter_ns() if self._live is None else None
+        self._awaits_text_since_ns = perf_counter_ns() if self._kind == RECORDING else None
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -51,31 +52,28 @@ class SessionMetrics:
         self._metrics.audio_s.inc(num_samples / SAMPLE_RATE)
         self._arrivals.append((self._num_samples, perf_counter_ns()))
 
-    def on_update(self, segments: list[Segment]) -> None:
+    def on_update(self, update: SessionUpdate) -> None:
         """Measure an update of the session, before it is reported."""
-        self._measure_steps()
-        self._measure_first_text(segments)
+        self._measure_steps(update)
+        self._measure_first_text(update.segments)
         self._tally.count(self._session.builder.statistics)
 
-    def _measure_steps(self) -> None:
+    def _measure_steps(self, update: SessionUpdate) -> None:
         """Measure how long after its newest audio each live step was decoded."""
-        if self._live is None:
-            return
-        if any(mark.event is VoiceEvent.BEGIN for mark in self._session.speech_events):
+        if any(mark.event is VoiceEvent.BEGIN for mark in update.speech_events):
             self._awaits_text_since_ns = perf_counter_ns()
-        for step in self._live.steps:
+        for step in update.steps:
             while self._arrivals and self._arrivals[0][0] < step.end_sample:
                 self._arrivals.popleft()
             if self._arrivals:
                 waited_ns = perf_counter_ns() - self._arrivals[0][1]
                 self._metrics.partial_latency_s.observe(waited_ns / NS_PER_S)
 
-    def _measure_first_text(self, segments: list[Segment]) -> None:
+    def _measure_first_text(self, segments: Sequence[Segment]) -> None:
         if self._awaits_text_since_ns is None:
             return
         builder = self._session.builder
         if segments or builder.verified_text.strip() or builder.draft_text.strip():
             waited_ns = perf_counter_ns() - self._awaits_text_since_ns
-            kind = RECORDING if self._live is None else LIVE
-            self._metrics.first_text_s.labels(kind).observe(waited_ns / NS_PER_S)
+            self._metrics.first_text_s.labels(self._kind).observe(waited_ns / NS_PER_S)
             self._awaits_text_since_ns = None

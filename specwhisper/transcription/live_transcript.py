@@ -62,7 +62,7 @@ class LiveTranscript:
     num_samples : audio so far, set by the caller.
     language, language_probs : of the open utterance, or the last one.
     statistics : how the draft has done so far.
-    steps : steps that are complete; the caller clears the list once it has sent them.
+    steps : steps that are complete, without those that were taken.
     """
 
     is_unverified = False
@@ -83,6 +83,11 @@ class LiveTranscript:
         self.statistics = SpeculationStatistics()
         self.steps: list[DecodedStep] = []
         self._num_forwards = 0  # of the target, for all steps that are complete
+
+    def take_steps(self) -> list[DecodedStep]:
+        """Return the steps that were completed since the last call."""
+        steps, self.steps = self.steps, []
+        return steps
 
     @property
     def position(self) -> LivePosition:

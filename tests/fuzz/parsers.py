@@ -86,10 +86,12 @@ def checkpoint(data: bytes) -> None:
     """Parse a client's resume point of this version and these weights."""
     # Concatenated messages of protobuf are merged into one.
     here = checkpoint_pb2.CheckpointState(protocol_version=PROTOCOL_VERSION, weights_digest=WEIGHTS)
-    resume_point = codec.checkpoint_from_bytes(here.SerializeToString() + data, WEIGHTS, vocabulary_size=SIZE)
+    resume_point = codec.resume_point_from_bytes(
+        here.SerializeToString() + data, WEIGHTS, vocabulary_size=SIZE
+    )
     assert max(resume_point.resume.committed + resume_point.resume.previous, default=0) < SIZE
     assert len(resume_point.resume.committed) == len(resume_point.resume.log_probs)
-    codec.checkpoint_to_bytes(resume_point, WEIGHTS)  # can be sent again
+    codec.resume_point_to_bytes(resume_point, WEIGHTS)  # can be sent again
 
 
 def riva_stream(data: bytes) -> None:
@@ -265,7 +267,7 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
             ).SerializeToString()
         ],
     ),
-    "checkpoint": (checkpoint, [codec.checkpoint_to_bytes(STATE, WEIGHTS)]),
+    "checkpoint": (checkpoint, [codec.resume_point_to_bytes(STATE, WEIGHTS)]),
     "riva-stream": (
         riva_stream,
         [

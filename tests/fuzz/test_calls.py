@@ -103,7 +103,7 @@ def test_any_options_of_a_stream(running, config, is_right, pieces):
 
 
 def resuming(state: checkpoint_pb2.CheckpointState, pieces: list[bytes]) -> list[bytes]:
-    """Return a stream that resumes at a forged checkpoint with valid digests."""
+    """Return a stream that resumes at a forged resume point with valid digests."""
     state.protocol_version, state.weights_digest = PROTOCOL_VERSION, WEIGHTS
     first = streaming_config(language_code="en")
     first.streaming_config.checkpoint = state.SerializeToString()
@@ -118,7 +118,7 @@ def resuming(state: checkpoint_pb2.CheckpointState, pieces: list[bytes]) -> list
     resume=resumes(),
     pieces=st.sampled_from(WHOLE) | st.lists(PIECES, max_size=4),
 )
-def test_any_checkpoint_with_valid_digests(running, state, resume, pieces):
+def test_any_resume_point_with_valid_digests(running, state, resume, pieces):
     state.resume.CopyFrom(resume)
     check(running, "draft", STREAM, resuming(state, pieces))
 

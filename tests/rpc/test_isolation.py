@@ -1,6 +1,6 @@
-"""No caller can use another caller's session ids, leases or checkpoints.
+"""No caller can use another caller's session ids, leases or resume points.
 
-A session is its call: no call can name another session. It resumes elsewhere from a checkpoint's value.
+A session is its call: no call can name another session. It resumes elsewhere from a resume point.
 """
 
 from __future__ import annotations
@@ -99,14 +99,14 @@ def as_caller(draft: Draft, channel) -> Draft:
     return replace(draft, stub=transcription_pb2_grpc.TranscriptionStub(channel))
 
 
-async def checkpoint_of(draft: Draft) -> bytes:
-    """Return the checkpoint after the first text of a recording."""
+async def resume_point_of(draft: Draft) -> bytes:
+    """Return the resume point after the first text of a recording."""
     call = draft.stub.StreamingRecognize(iter([opening(with_checkpoints=True), *audio_requests(LONG)]))
     async for response in call:
         if response.HasField("checkpoint"):
             call.cancel()
             return response.checkpoint.state
-    raise AssertionError("no checkpoint was sent")
+    raise AssertionError("no resume point was sent")
 
 
 async def resumed(draft: Draft, checkpoint: bytes, pcm: bytes) -> list[tuple]:
@@ -115,8 +115,8 @@ async def resumed(draft: Draft, checkpoint: bytes, pcm: bytes) -> list[tuple]:
     return finals([response async for response in call])
 
 
-async def test_a_checkpoint_reveals_only_its_own_content():
-    """Ben resumes Anna's checkpoint; a server without her session answers the same."""
+async def test_a_resume_point_reveals_only_its_own_content():
+    """Ben resumes at Anna's resume point; a server without her session answers the same."""
     silence = bytes(2 * RATE)
     async with (
         target_server() as target,
@@ -125,10 +125,10 @@ async def test_a_checkpoint_reveals_only_its_own_content():
         open_channel(draft.address, Credentials(token=BENS)) as his,
     ):
         anna, ben = as_caller(draft, hers), as_caller(draft, his)
-        checkpoint = await checkpoint_of(anna)
-        resumed_finals = await resumed(ben, checkpoint, silence)
+        resume_point = await resume_point_of(anna)
+        resumed_finals = await resumed(ben, resume_point, silence)
         await all_free(target, draft)
     async with running_pair() as (elsewhere, stranger):
-        assert await resumed(stranger, checkpoint, silence) == resumed_finals
+        assert await resumed(stranger, resume_point, silence) == resumed_finals
         await all_free(elsewhere, stranger)
     assert resumed_finals and resumed_finals != expected_finals(target_alone(40.0))

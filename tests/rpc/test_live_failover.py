@@ -39,6 +39,7 @@ from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.draft_only import MergedTranscript, UnverifiedText
 from specwhisper_draft_server.sessions.live_failover import LiveFailover
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
+from specwhisper_draft_server.sessions.update import SessionUpdate
 from tests.live import BEGIN, ENDED, mark
 from tests.rpc.services import (
     PROMPTLY_S,
@@ -138,9 +139,9 @@ async def test_text_that_became_final_as_the_target_was_lost_is_reported(is_utte
     with pytest.raises(PairMismatch):
         updates = session.run(second())
         await anext(updates)  # the session is open
-        async for segments in updates:
-            final += segments
-            steps, session.builder.steps = [*steps, *session.builder.steps], []
+        async for update in updates:
+            final += update.segments
+            steps += update.steps
             target.may_commit.set()
             await target.is_lost.wait()  # a client that reads slowly
     assert texts_of(final) == expected
@@ -161,7 +162,7 @@ def test_segments_of_two_targets_do_not_overlap():
     """Times are estimates, which differ between targets."""
     first = Segment(1.0, 3.0, (1,), " one", words=(Word(1.0, 3.0, " one"),))
     second = Segment(2.5, 4.0, (2,), " two", words=(Word(2.5, 2.8, " two"), Word(3.5, 4.0, " three")))
-    merged = MergedTranscript(LiveTranscript(SPOKEN)).take([first, second])
+    merged = MergedTranscript(LiveTranscript(SPOKEN)).take(SessionUpdate([first, second])).segments
     assert [(s.start_s, s.end_s) for s in merged] == [(1.0, 3.0), (3.0, 4.0)]
     assert [(w.start_s, w.end_s) for s in merged for w in s.words] == [(1.0, 3.0), (3.0, 3.0), (3.5, 4.0)]
 
@@ -184,8 +185,8 @@ async def test_a_session_ends_although_its_steps_were_not_read():
     session = Session(*request_to(target))
     with pytest.raises(TargetUnavailable):
         async with asyncio.timeout(PROMPTLY_S):
-            async for _ in session.run(second()):
-                if session.builder.steps:
+            async for update in session.run(second()):
+                if update.steps:
                     target.may_end.set()
 
 
@@ -193,13 +194,13 @@ async def test_a_session_ends_although_its_steps_were_not_read():
 async def test_the_wait_for_a_target_that_takes_no_session_is_limited(refusals):
     with pytest.raises(TargetUnavailable, match=r"none has taken the session in 0\.05 s"):
         async with asyncio.timeout(PROMPTLY_S):
-            async for segments in failover_on(Unsteady(*refusals, digest="digest"), 0.05).run(second()):
-                assert not segments
+            async for update in failover_on(Unsteady(*refusals, digest="digest"), 0.05).run(second()):
+                assert not update
 
 
 async def test_a_target_that_is_full_from_the_beginning_is_reported():
     with pytest.raises(ServerFull, match="No slot is free"):
-        async for segments in failover_on(Unsteady(ServerFull("No slot is free."), digest="digest")).run(
+        async for update in failover_on(Unsteady(ServerFull("No slot is free."), digest="digest")).run(
             second()
         ):
-            assert not segments
+            assert not update

@@ -81,7 +81,7 @@ async def check_cut(tmp_path, options: DecodingOptions, mode: Mode, cuts: list[i
 
 @pytest.fixture
 def reports_every_commit(monkeypatch):
-    """Make draft servers report every commit, with a checkpoint."""
+    """Make draft servers report every commit, with a resume point."""
     monkeypatch.setattr("specwhisper_draft_server.debounce.INTERVAL_S", 0.0)
     monkeypatch.setattr("specwhisper_draft_server.resume_points.INTERVAL_TOKENS", 1)
 
@@ -130,7 +130,7 @@ async def test_statistics_count_no_token_twice(tmp_path):
     ):
         transcript = await client.transcribe_file(path, DecodingOptions(language="en"))
     num_tokens = sum(map(len, target_alone(95.0).window_tokens))
-    # Tokens after the last checkpoint of a stream were decoded in vain, and count.
+    # Tokens after the last resume point of a stream were decoded in vain, and count.
     assert cutting.num_cut
     assert num_tokens <= transcript.stats.num_committed <= num_tokens + cutting.num_cut * 40
 
@@ -197,8 +197,8 @@ async def test_retries_end_after_the_time_limit(tmp_path):
         await all_free(target, draft)
 
 
-async def last_checkpoint(draft) -> bytes:
-    """Return the checkpoint after the first text of a recording."""
+async def last_resume_point(draft) -> bytes:
+    """Return the resume point after the first text of a recording."""
     call = draft.stub.StreamingRecognize(
         iter([opening(with_checkpoints=True), *audio_requests(recording(40.0))])
     )
@@ -206,7 +206,7 @@ async def last_checkpoint(draft) -> bytes:
         if response.HasField("checkpoint"):
             call.cancel()
             return response.checkpoint.state
-    raise AssertionError("no checkpoint was sent")
+    raise AssertionError("no resume point was sent")
 
 
 def opening(**settings) -> pb.StreamingRecognizeRequest:
@@ -231,9 +231,9 @@ def with_tokens(state: bytes, *tokens: int) -> bytes:
     return message.SerializeToString()
 
 
-async def test_invalid_checkpoints_are_refused():
+async def test_invalid_resume_points_are_refused():
     async with target_server() as target, draft_server(target.address) as draft:
-        state = await last_checkpoint(draft)
+        state = await last_resume_point(draft)
         bad = {
             b"\xff": InvalidRequest,
             changed(state, protocol_version=1): PairMismatch,
@@ -268,7 +268,7 @@ async def test_a_target_in_the_draft_servers_process_continues_a_recording():
     )
     target = await transcriber.describe()
     request = SessionRequest(DecodingOptions(), DraftLength.of(Mode.TARGET_ONLY, None, None, None))
-    final, checkpoint, num_sessions = [], None, 0
+    final, resume_point, num_sessions = [], None, 0
 
     async def audio(start_sample):
         for start in range(start_sample * 2, len(PCM), 32_000):
@@ -277,12 +277,12 @@ async def test_a_target_in_the_draft_servers_process_continues_a_recording():
     try:
         while True:
             num_sessions += 1
-            session = Session(request, transcriber, target, None, checkpoint=checkpoint)
+            session = Session(request, transcriber, target, None, resume_point=resume_point)
             async with aclosing(session.run(audio(session.builder.num_samples))) as updates:
-                async for segments in updates:
-                    final += segments
-                    before, checkpoint = checkpoint, session.checkpoint()
-                    if checkpoint is not None and (before is None or before.resume != checkpoint.resume):
+                async for update in updates:
+                    final += update.segments
+                    before, resume_point = resume_point, session.resume_point()
+                    if resume_point is not None and (before is None or before.resume != resume_point.resume):
                         break
                 else:
                     break

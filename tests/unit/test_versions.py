@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specwhisper.errors import PairMismatch
-from specwhisper.wire.codec.checkpoints import checkpoint_from_bytes
+from specwhisper.wire.codec.resume_points import resume_point_from_bytes
 from specwhisper.wire.v1.checkpoint_pb2 import CheckpointState
 from specwhisper.wire.versions import CLIENT, LINK, Protocols, check_protocol
 
@@ -55,5 +55,5 @@ def test_a_checkpoint_that_does_not_fit_says_what_a_rolling_update_allows(protoc
         protocol_version=protocol, oldest_protocol_version=protocol, weights_digest=weights
     ).SerializeToString()
     with pytest.raises(PairMismatch) as raised:
-        checkpoint_from_bytes(state, "old", vocabulary_size=8)
+        resume_point_from_bytes(state, "old", vocabulary_size=8)
     assert str(raised.value).endswith(advice)

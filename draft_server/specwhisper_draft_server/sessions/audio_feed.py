@@ -33,7 +33,6 @@ class AudioFeed:
 
     Attributes
     ----------
-    speech_events : utterances that begin or end; the caller that reports them clears them.
     is_complete : whether the last chunk has been sent.
     """
 
@@ -45,7 +44,6 @@ class AudioFeed:
         changes: Debouncer,
         send_draft: Callable[[AudioChunk], None],
     ) -> None:
-        self.speech_events: list[VoiceMark] = []
         self.is_complete = False
         self._builder = builder
         self._voice = voice
@@ -53,6 +51,7 @@ class AudioFeed:
         self._changes = changes
         self._send_draft = send_draft
         self._is_speech = False
+        self._speech_events: list[VoiceMark] = []  # not taken yet
         self._has_progressed = asyncio.Event()
 
     def observe(self, event: WindowOpened | Commit) -> None:
@@ -65,6 +64,11 @@ class AudioFeed:
         else:
             self._windows.on_commit(event)
         self._has_progressed.set()
+
+    def take_speech_events(self) -> list[VoiceMark]:
+        """Return the utterances that have begun or ended since the last call."""
+        events, self._speech_events = self._speech_events, []
+        return events
 
     async def send(self, stream: TargetStream, audio: AsyncIterator[bytes]) -> None:
         """Send all audio; raise :class:`InvalidAudio` if there is none."""
@@ -104,5 +108,5 @@ class AudioFeed:
             begins, ends = mark.event is VoiceEvent.BEGIN, mark.event is VoiceEvent.END
             if ends or (begins and not self._is_speech):
                 self._is_speech = begins
-                self.speech_events.append(mark)
+                self._speech_events.append(mark)
                 self._changes.notify(urgent=True)

@@ -25,7 +25,6 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
-    DecodedStep,
     Finished,
     Limits,
     Mode,
@@ -34,6 +33,7 @@ from specwhisper.types import (
     Window,
     WindowOpened,
 )
+from specwhisper_draft_server.sessions.update import SessionUpdate
 
 Event = WindowOpened | Commit | Finished
 
@@ -280,18 +280,18 @@ class MergedTranscript:
         self._earlier_samples, self._language = self.num_samples, self.detected_language
         self._part, self._is_draft_only, self._final = part, is_draft_only, ()
 
-    def take(self, segments: Sequence[Segment]) -> list[Segment]:
-        """Add the part's final segments; return those final in the whole transcript."""
+    def take(self, update: SessionUpdate) -> SessionUpdate:
+        """Add an update of the part; return it for the whole: draft-only text is not final."""
         if self._is_draft_only:
-            for segment in segments:
+            for segment in update.segments:
                 self._add_unverified(segment.utterance, segment.tokens)
-            return []
-        for segment in segments:
+            return replace(update, segments=(), steps=())
+        for segment in update.segments:
             self._final += tuple(segment.tokens)
             if segment.is_utterance_end:
                 self._final = ()
                 self._unverified = {n: text for n, text in self._unverified.items() if n > segment.utterance}
-        return [self._in_order(segment) for segment in segments]
+        return replace(update, segments=[self._in_order(segment) for segment in update.segments])
 
     def _in_order(self, segment: Segment) -> Segment:
         """Move a segment's times after the last one's: each target estimates times for itself."""
@@ -345,15 +345,6 @@ class MergedTranscript:
     def position(self) -> LivePosition:
         """Where another session would continue: after the last verified word."""
         return self._verified if self._is_draft_only else self._part.position
-
-    @property
-    def steps(self) -> list[DecodedStep]:
-        """Steps that a target has decoded; the caller that reports them clears them."""
-        return [] if self._is_draft_only else self._part.steps
-
-    @steps.setter
-    def steps(self, steps: list[DecodedStep]) -> None:
-        self._part.steps = steps
 
     @property
     def span_s(self) -> tuple[float, float]:

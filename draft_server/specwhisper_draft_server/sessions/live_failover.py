@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,13 +22,14 @@ from specwhisper.rpc.next_item import NextItem
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
-from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceMark
+from specwhisper.types import SAMPLE_RATE, Mode, VoiceMark
 from specwhisper_draft_server.drafting import Drafting
 from specwhisper_draft_server.link.migration import opened_elsewhere
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.draft_only import DraftOnlyTarget, MergedTranscript, UnverifiedText
 from specwhisper_draft_server.sessions.resuming import LOST, REFUSED
 from specwhisper_draft_server.sessions.session import Session, SessionRequest, TargetOpener
+from specwhisper_draft_server.sessions.update import SessionUpdate
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class SpeechEvents:
     def __init__(self) -> None:
         self._last: VoiceMark | None = None
 
-    def new(self, events: list[VoiceMark]) -> list[VoiceMark]:
+    def new(self, events: Sequence[VoiceMark]) -> list[VoiceMark]:
         """Return the events after the last one that was returned, begin and end in turn."""
         new = []
         for mark in events:
@@ -91,7 +92,6 @@ class LiveFailover:
     ----------
     target : once a target has taken the session, that one.
     builder : the transcript so far.
-    speech_events : as :class:`Session` has them.
     """
 
     def __init__(
@@ -126,15 +126,14 @@ class LiveFailover:
         self._unverified: UnverifiedText | None = None  # of the last outage
         self._speech = SpeechEvents()
         self.builder = MergedTranscript(LiveTranscript(target.vocabulary, self._live.position))
-        self.speech_events: list[VoiceMark] = []
 
     @property
     def has_lost_draft(self) -> bool:
         """As :class:`Session` has it."""
         return self._current is not None and self._current.has_lost_draft
 
-    async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[list[Segment]]:
-        """Transcribe canonical PCM; yield the new final segments after each change."""
+    async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[SessionUpdate]:
+        """Transcribe canonical PCM; yield an update after each change."""
         reading = asyncio.create_task(self._read(audio))
         self._metrics.kept_audio.add(self._audio)
         try:
@@ -143,12 +142,12 @@ class LiveFailover:
             while True:
                 if self._outage is not None and self._next is None:
                     async with aclosing(self._run_outage(self._outage, reading)) as updates:
-                        async for segments in updates:
-                            yield segments
+                        async for update in updates:
+                            yield update
                 try:
                     async with aclosing(self._run_on_target(reading)) as updates:
-                        async for segments in updates:
-                            yield segments
+                        async for update in updates:
+                            yield update
                     return
                 except (*LOST, *REFUSED) as error:
                     self._note_lost(error)
@@ -188,7 +187,7 @@ class LiveFailover:
             self._outage = None
             self._failover.progressed()
 
-    async def _run_on_target(self, reading: asyncio.Task[None]) -> AsyncGenerator[list[Segment]]:
+    async def _run_on_target(self, reading: asyncio.Task[None]) -> AsyncGenerator[SessionUpdate]:
         """Run the part that is open, until its target is lost or another one has taken the session."""
         session, self._next = self._next, None
         if session is None:
@@ -203,7 +202,7 @@ class LiveFailover:
         is_open = False
         try:
             async with aclosing(updates):
-                async for segments in updates:
+                async for update in updates:
                     if reading.done():
                         await reading
                     if not session.is_paused:  # else the next part needs the audio from here on
@@ -211,7 +210,7 @@ class LiveFailover:
                     if is_open:  # opening it is no progress yet
                         self._note_progress()
                     is_open = True
-                    yield self._take(session, segments)
+                    yield self._take(update)
         finally:
             migrating.cancel()
             await asyncio.gather(migrating, return_exceptions=True)
@@ -219,10 +218,9 @@ class LiveFailover:
         if reading.done():
             await reading  # an error of the client's last message ends the session, too
 
-    def _take(self, session: Session, segments: list[Segment]) -> list[Segment]:
-        events, session.speech_events = session.speech_events, []
-        self.speech_events += self._speech.new(events)
-        return self.builder.take(segments)
+    def _take(self, update: SessionUpdate) -> SessionUpdate:
+        """Return what an update of a part means for the whole session."""
+        return replace(self.builder.take(update), speech_events=self._speech.new(update.speech_events))
 
     # Opening a part
 
@@ -274,7 +272,7 @@ class LiveFailover:
 
     # Outages
 
-    async def _run_outage(self, outage: Outage, reading: asyncio.Task[None]) -> AsyncGenerator[list[Segment]]:
+    async def _run_outage(self, outage: Outage, reading: asyncio.Task[None]) -> AsyncGenerator[SessionUpdate]:
         """Open the next part as soon as a target takes it; meanwhile yield draft-only updates if asked to."""
         if not self._continue_unverified or self._drafting is None or not self._request.length.mode.drafts:
             await self._reopen(outage)
@@ -290,8 +288,8 @@ class LiveFailover:
         reopening = asyncio.create_task(self._reopen(outage))
         try:
             async with aclosing(_until(reopening, updates)) as changes:
-                async for segments in changes:
-                    yield self._take(session, segments)
+                async for update in changes:
+                    yield self._take(update)
             if reading.done():
                 await reading  # an error of the client ends the session, whether there is a target or not
             await reopening
@@ -352,8 +350,8 @@ def _live_transcript(session: Session) -> LiveTranscript:
 
 
 async def _until(
-    task: asyncio.Task[None], updates: AsyncGenerator[list[Segment]]
-) -> AsyncGenerator[list[Segment]]:
+    task: asyncio.Task[None], updates: AsyncGenerator[SessionUpdate]
+) -> AsyncGenerator[SessionUpdate]:
     """Yield updates until a task is done, or the updates end."""
     async with aclosing(updates):
         while not task.done():

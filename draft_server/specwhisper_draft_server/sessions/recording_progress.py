@@ -42,6 +42,6 @@ class RecordingProgress:
         """Return whether the client has the text of an event from the session before."""
         return isinstance(event, Commit) and event.window_id == self._reported_window_id
 
-    def checkpoint(self) -> ResumePoint | None:
+    def resume_point(self) -> ResumePoint | None:
         """Return where another session would continue; ``None`` if at the beginning."""
         return self._begin if self._to_replay is not None else self._tracker.resume_point()

@@ -30,7 +30,6 @@ from specwhisper.types import (
     Mode,
     Resume,
     Segment,
-    VoiceMark,
     Window,
     WindowOpened,
 )
@@ -40,6 +39,7 @@ from specwhisper_draft_server.sessions.audio_feed import AudioFeed
 from specwhisper_draft_server.sessions.draft_only import UnverifiedText
 from specwhisper_draft_server.sessions.recording_progress import RecordingProgress
 from specwhisper_draft_server.sessions.resuming import RemoteTargetStream, audio_needed_from
+from specwhisper_draft_server.sessions.update import SessionUpdate
 from specwhisper_draft_server.voice_activity import VoiceActivity
 
 logger = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class Session:
     ----------
     target : the expected target; the one that the stream opens on has the same vocabulary.
     unverified : the draft-only text of the same audio.
-    checkpoint : where to continue a recording that another session began; ``None`` begins it.
+    resume_point : where to continue a recording that another session began; ``None`` begins it.
     same_weights : whether only a target with the weights of ``target`` may run it: text of theirs exists.
     avoid : address of a target that is used only if no other one takes the session.
 
@@ -110,7 +110,7 @@ class Session:
         drafting: Drafting | None,
         *,
         unverified: UnverifiedText | None = None,
-        checkpoint: ResumePoint | None = None,
+        resume_point: ResumePoint | None = None,
         same_weights: bool = False,
         avoid: str = "",
     ) -> None:
@@ -122,20 +122,21 @@ class Session:
         self._mode = request.length.mode
         self._drafting = drafting if self._mode.drafts else None
         self._unverified = unverified if self._mode.drafts else None
-        self._checkpoint = checkpoint
-        self._same_weights = same_weights or checkpoint is not None
+        self._resume_point = resume_point
+        self._same_weights = same_weights or resume_point is not None
         self._avoid = avoid
         self._changes = Debouncer()
-        self._progress = RecordingProgress(target.limits.max_ahead_tokens, checkpoint)
+        self._progress = RecordingProgress(target.limits.max_ahead_tokens, resume_point)
         windows = follow_windows(target.vocabulary, request.options)
-        if checkpoint is not None:
-            windows.on_window_opened(checkpoint.resume.window)
-        live, voice = request.options.live, None
+        if resume_point is not None:
+            windows.on_window_opened(resume_point.resume.window)
         self.builder: TranscriptBuilder | LiveTranscript
-        if live is None:
-            self.builder = _recording_transcript(target, checkpoint)
+        self._live: LiveTranscript | None = None  # the same, of live audio
+        voice = None
+        if (live := request.options.live) is None:
+            self.builder = _recording_transcript(target, resume_point)
         else:
-            self.builder = LiveTranscript(target.vocabulary, live.position)
+            self.builder = self._live = LiveTranscript(target.vocabulary, live.position)
             voice = VoiceActivity(request.endpointing, live.position.start_sample)
         self._audio = AudioFeed(self.builder, voice, windows, self._changes, self._send_draft)
         self._draft: DraftStream | None = None
@@ -145,18 +146,6 @@ class Session:
         self._unpaused = asyncio.Event()
         self._unpaused.set()
         self._is_left = False
-
-    @property
-    def speech_events(self) -> list[VoiceMark]:
-        """Utterances that begin or end in live audio.
-
-        The caller that reports them clears them.
-        """
-        return self._audio.speech_events
-
-    @speech_events.setter
-    def speech_events(self, events: list[VoiceMark]) -> None:
-        self._audio.speech_events = events
 
     @property
     def has_lost_draft(self) -> bool:
@@ -194,7 +183,7 @@ class Session:
                 draft_model=self._drafting.name if self._drafting else "",
                 same_weights=self._same_weights,
                 avoid=self._avoid,
-                resume=self._checkpoint.resume if self._checkpoint else None,
+                resume=self._resume_point.resume if self._resume_point else None,
             )
         )
         self.target = stream.target
@@ -211,10 +200,10 @@ class Session:
         """Close the stream of a session that is not run."""
         await self._open_stream.aclose()
 
-    async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[list[Segment]]:
-        """Transcribe canonical PCM; yield the new final segments after each change.
+    async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[SessionUpdate]:
+        """Transcribe canonical PCM; yield an update after each change.
 
-        The first list is empty: the session is open.
+        The first one is empty: the session is open.
         """
         log = {"session": self.id, "mode": self._request.length.mode.value}
         async with self._open_draft() as self._draft, self._open_stream:
@@ -226,14 +215,15 @@ class Session:
             for task in (following, sending):
                 task.add_done_callback(lambda _: self._changes.notify(urgent=True))
             try:
-                yield []
+                yield SessionUpdate()
                 while not (following.done() or self._is_left):
                     if sending.done():
                         await sending
                     await self._changes.wait()
-                    yield self._take_final(stream)
-                if self._has_news:  # also of a lost target: its successor continues after this
-                    yield self._take_final(stream)
+                    yield self._take_update(stream)
+                # Also of a lost target: the next one continues after this.
+                if update := self._take_update(stream):
+                    yield update
                 if self._is_left and not following.done():
                     raise ServerDraining("The target is stopping, and another one has taken the session.")
                 await following
@@ -249,12 +239,12 @@ class Session:
                 await asyncio.gather(following, sending, return_exceptions=True)
                 logger.info("session closed", extra=log)
 
-    def checkpoint(self) -> ResumePoint | None:
+    def resume_point(self) -> ResumePoint | None:
         """Return where another session would continue the recording.
 
         Return ``None`` if it is at its beginning.
         """
-        return self._progress.checkpoint()
+        return self._progress.resume_point()
 
     def _open_draft(self) -> AbstractAsyncContextManager[DraftStream | None]:
         if self._drafting is None:
@@ -274,8 +264,8 @@ class Session:
             if self._stream is None:
                 raise RuntimeError("A draft proposes nothing before the target has opened a window.")
             self._propose(self._stream, [drafted.candidates])
-        if drafted.belief is not None and isinstance(self.builder, LiveTranscript):
-            self.builder.update_belief(drafted.belief.window, drafted.belief.tokens)
+        if drafted.belief is not None and self._live is not None:
+            self._live.update_belief(drafted.belief.window, drafted.belief.tokens)
         self.builder.statistics.observe(drafted.report)
         self._changes.notify()
 
@@ -306,7 +296,7 @@ class Session:
         self._send_draft(event)
         self._audio.observe(event)
         segments = self.builder.observe(event)
-        if self._request.options.live is None:
+        if self._live is None:
             self._progress.observe(event)
         if not self._progress.is_reported(event):
             self._final += segments
@@ -317,21 +307,16 @@ class Session:
             blocks = self._unverified.candidates(window, self.target.vocabulary, stream.limits)
             self._propose(stream, blocks)
 
-    def _take_final(self, stream: TargetStream) -> list[Segment]:
+    def _take_update(self, stream: TargetStream) -> SessionUpdate:
         self.builder.statistics.min_round_trip_ns = stream.min_round_trip_ns
         final, self._final = self._final, []
-        return final
-
-    @property
-    def _has_news(self) -> bool:
-        """Whether something would be lost if nothing more was yielded."""
-        steps = self.builder.steps if isinstance(self.builder, LiveTranscript) else ()
-        return bool(self._final or self.speech_events or steps)
+        steps = self._live.take_steps() if self._live is not None else ()
+        return SessionUpdate(final, self._audio.take_speech_events(), steps)
 
 
-def _recording_transcript(target: TargetDescription, checkpoint: ResumePoint | None) -> TranscriptBuilder:
+def _recording_transcript(target: TargetDescription, resume_point: ResumePoint | None) -> TranscriptBuilder:
     builder = TranscriptBuilder(target.vocabulary)
-    if checkpoint is not None:
-        builder.num_samples = audio_needed_from(checkpoint.resume.window.start_sample)
-        builder.language_probs = checkpoint.language_probs
+    if resume_point is not None:
+        builder.num_samples = audio_needed_from(resume_point.resume.window.start_sample)
+        builder.language_probs = resume_point.language_probs
     return builder

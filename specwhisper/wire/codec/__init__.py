@@ -4,11 +4,6 @@ Each ``x_from_proto`` validates its message and raises an error of one clear sen
 equal to the one that ``x_to_proto`` converted, except that probabilities have single precision on the wire.
 """
 
-from specwhisper.wire.codec.checkpoints import (
-    checkpoint_from_bytes,
-    checkpoint_to_bytes,
-    checkpoint_weights,
-)
 from specwhisper.wire.codec.decoding import (
     decoding_options_from_proto,
     decoding_options_to_proto,
@@ -39,6 +34,11 @@ from specwhisper.wire.codec.messages import (
     window_opened_to_proto,
     window_to_proto,
 )
+from specwhisper.wire.codec.resume_points import (
+    resume_point_from_bytes,
+    resume_point_to_bytes,
+    resume_point_weights,
+)
 from specwhisper.wire.codec.statistics import statistics_from_proto, statistics_to_proto
 from specwhisper.wire.codec.terms import (
     limits_from_proto,
@@ -52,9 +52,6 @@ __all__ = [
     "audio_chunk_to_proto",
     "candidates_from_proto",
     "candidates_to_proto",
-    "checkpoint_from_bytes",
-    "checkpoint_to_bytes",
-    "checkpoint_weights",
     "commit_from_proto",
     "commit_to_proto",
     "decoding_options_from_proto",
@@ -70,6 +67,9 @@ __all__ = [
     "mode_from_proto",
     "mode_to_proto",
     "resume_from_proto",
+    "resume_point_from_bytes",
+    "resume_point_to_bytes",
+    "resume_point_weights",
     "resume_to_proto",
     "statistics_from_proto",
     "statistics_to_proto",

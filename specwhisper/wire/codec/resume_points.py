@@ -11,20 +11,20 @@ from specwhisper.wire.v1 import checkpoint_pb2 as pb
 from specwhisper.wire.versions import LINK, Protocols
 
 
-def checkpoint_to_bytes(checkpoint: ResumePoint, weights_digest: str) -> bytes:
+def resume_point_to_bytes(resume_point: ResumePoint, weights_digest: str) -> bytes:
     """Encode a resume point and the digest of the weights of its recording."""
     return pb.CheckpointState(
         protocol_version=LINK.version,
         oldest_protocol_version=LINK.oldest,
         weights_digest=weights_digest,
-        resume=resume_to_proto(checkpoint.resume),
-        is_told=checkpoint.is_sent,
-        no_speech_prob=checkpoint.no_speech_prob,
-        language_probs=checkpoint.language_probs,
+        resume=resume_to_proto(resume_point.resume),
+        is_told=resume_point.is_sent,
+        no_speech_prob=resume_point.no_speech_prob,
+        language_probs=resume_point.language_probs,
     ).SerializeToString()
 
 
-def checkpoint_weights(state: bytes) -> str:
+def resume_point_weights(state: bytes) -> str:
     """Return the digest of the weights on which a recording was begun.
 
     Raises
@@ -34,7 +34,7 @@ def checkpoint_weights(state: bytes) -> str:
     return _read(state).weights_digest
 
 
-def checkpoint_from_bytes(state: bytes, weights_digest: str, *, vocabulary_size: int) -> ResumePoint:
+def resume_point_from_bytes(state: bytes, weights_digest: str, *, vocabulary_size: int) -> ResumePoint:
     """Decode the bytes that a client sent back.
 
     Raises
@@ -46,7 +46,7 @@ def checkpoint_from_bytes(state: bytes, weights_digest: str, *, vocabulary_size:
     protocols = Protocols(message.protocol_version, message.oldest_protocol_version)
     if not LINK.meets(protocols):
         raise PairMismatch(
-            f"The checkpoint is of protocol {protocols}, this server speaks {LINK}: "
+            f"The resume point is of protocol {protocols}, this server speaks {LINK}: "
             "update the older draft server. Each release works with the one before it."
         )
     if message.weights_digest != weights_digest:
@@ -57,7 +57,7 @@ def checkpoint_from_bytes(state: bytes, weights_digest: str, *, vocabulary_size:
     resume = resume_from_proto(message.resume, vocabulary_size=vocabulary_size)
     if len(resume.log_probs) != len(resume.committed):
         raise InvalidRequest(
-            f"The checkpoint has {len(resume.committed)} tokens, but {len(resume.log_probs)} probabilities."
+            f"The resume point has {len(resume.committed)} tokens, but {len(resume.log_probs)} probabilities."
         )
     return ResumePoint(
         resume,
@@ -71,4 +71,4 @@ def _read(state: bytes) -> pb.CheckpointState:
     try:
         return pb.CheckpointState.FromString(state)
     except DecodeError as error:
-        raise InvalidRequest("The checkpoint cannot be read: send the last one of the stream.") from error
+        raise InvalidRequest("The resume point cannot be read: send the last one of the stream.") from error

@@ -1,0 +1,28 @@
+"""One change of a session's transcript, as its caller reports it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specwhisper.types import DecodedStep, Segment, VoiceMark
+
+
+@dataclass(frozen=True, slots=True)
+class SessionUpdate:
+    """The news since the last update; text that is not final is read from the session's ``builder``.
+
+    Attributes
+    ----------
+    segments : text that has become final.
+    speech_events : utterances of live audio that begin or end.
+    steps : steps of live audio that a target has decoded.
+    """
+
+    segments: Sequence[Segment] = ()
+    speech_events: Sequence[VoiceMark] = ()
+    steps: Sequence[DecodedStep] = ()
+
+    def __bool__(self) -> bool:
+        """Whether something would be lost if it was not reported."""
+        return bool(self.segments or self.speech_events or self.steps)
