@@ -171,26 +171,25 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self.check_room()
         timed = IdleTimeout(requests, self.idle_timeout_s)
         with timed.error_at_end():
-            async with aclosing(self.transcribe(aiter(timed))) as responses:
+            messages = aiter(timed)
+            config = await read_streaming_config(messages)
+            responses = self.transcribe(config, messages)
+            if config.with_heartbeats:
+                responses = with_heartbeats(responses)
+            async with aclosing(responses):
                 async for response in responses:
                     yield response
 
     async def transcribe(
-        self, requests: AsyncIterator[pb.StreamingRecognizeRequest]
-    ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
-        """Transcribe a stream, with heartbeats if its client asks for them."""
-        config = await read_streaming_config(requests)
-        responses = self._responses(config, requests)
-        if config.with_heartbeats:
-            responses = with_heartbeats(responses)
-        async with aclosing(responses):
-            async for response in responses:
-                yield response
-
-    async def _responses(
         self, config: pb.StreamingRecognitionConfig, requests: AsyncIterator[pb.StreamingRecognizeRequest]
     ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
-        """Run a stream's session, and yield what it reports."""
+        """Run a stream's session, and yield its responses.
+
+        Parameters
+        ----------
+        config : the stream's first message.
+        requests : its further messages.
+        """
         request = read_streaming_request(config, self._config, has_draft=self._drafting is not None)
         audio = canonical_stream(config.config)
         with self.metrics.session(request.length.mode), self._limiter.admit(caller.get()):

@@ -1,6 +1,7 @@
 """Packages import lower layers only, and the client loads no model library."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,29 @@ FOLDERS = (
 OURS = {*LAYERS, "experiments", "examples", "tests"}
 
 
+GROUPS = {"core": CORE, "pure": PURE, "models": MODELS, "services": SERVICE, "programs": PROGRAMS}
+LIBRARIES = {"torch": TORCH, "gRPC": GRPC, "Ray": RAY}
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+def room(name):
+    """Return the layer that the page calls by a short name."""
+    return name if name.startswith("specwhisper_") else f"specwhisper.{name}"
+
+
+def layers_of_page():
+    """Return the rules as the table of docs/architecture.md has them."""
+    rules = {}
+    for line in PAGE.partition("\n## 10. Layers")[2].partition("\n## ")[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 4 and cells[1].startswith("`"):
+            allowed = {room(name) for name in re.findall(r"`(\w+)`", cells[2])}
+            allowed |= set().union(*(GROUPS[word] for word in re.findall(r"(?<!`)\b(\w+)\b(?!`)", cells[2])))
+            forbidden = set().union(*(LIBRARIES[word] for word in re.findall(r"\w+", cells[3])))
+            rules[room(cells[1].strip("`"))] = (allowed, forbidden)
+    return rules
+
+
 def layer_of(module):
     """Return the layer of a dotted module name, or ``None`` if it is not ours."""
     parts = module.split(".")
@@ -133,6 +157,18 @@ def test_modules_import_lower_layers_only():
 )
 def test_forbidden_imports_are_found(module, imported):
     assert len(list(violations(module, [imported]))) == 1
+
+
+def test_the_architecture_page_has_the_same_rules():
+    package = {"specwhisper": LAYERS["specwhisper"]}
+    assert layers_of_page() | package == LAYERS
+
+
+def test_the_picture_of_the_architecture_page_has_allowed_arrows():
+    picture = PAGE.partition("The rooms and their imports")[2].partition("| to find |")[0]
+    arrows = [(room(one), room(other)) for one, other in re.findall(r"(?=\b(\w+) ◀?─▶ (\w+))", picture)]
+    assert len(arrows) > 10
+    assert [arrow for arrow in arrows if arrow[1] not in LAYERS[arrow[0]][0]] == []
 
 
 def test_importing_the_client_loads_no_model_library():

@@ -14,7 +14,7 @@ from specwhisper.live import LiveOptions
 from specwhisper.rpc.calls import admitted_by
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.idle_timeout import IdleTimeout
-from specwhisper_draft_server.requests import MAX_PIECE_BYTES
+from specwhisper_draft_server.requests import MAX_PIECE_BYTES, read_streaming_config
 from specwhisper_draft_server.riva.audio import StreamedAudio
 from specwhisper_draft_server.riva.replies import LiveReplies, config_response, recognize_response
 from specwhisper_draft_server.riva.requests import (
@@ -70,15 +70,14 @@ class RivaService:
         config = first.streaming_config
         await self._check_model(config.config.model, context)
         replies = LiveReplies(interim_results=config.interim_results)
-        async with (
-            aclosing(_our_requests(config, requests)) as ours,
-            aclosing(self._service.transcribe(ours)) as responses,
-        ):
-            async for response in responses:
-                for reply in replies.take(response):
-                    if first.HasField("id"):
-                        reply.id.CopyFrom(first.id)
-                    yield reply
+        async with aclosing(_our_requests(config, requests)) as ours:
+            our_config = await read_streaming_config(ours)
+            async with aclosing(self._service.transcribe(our_config, ours)) as responses:
+                async for response in responses:
+                    for reply in replies.take(response):
+                        if first.HasField("id"):
+                            reply.id.CopyFrom(first.id)
+                        yield reply
 
     async def _check_model(self, name: str, context: Any) -> None:
         """Raise :class:`UnsupportedOption` unless the name is empty or the target's."""
