@@ -207,7 +207,7 @@ def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[s
             if wanted.get(name) is None:
                 wanted[name] = value
             elif value is not None:
-                raise InvalidRequest(f"Both {other} and {name} are given: leave one out.")
+                raise InvalidRequest(f"Both {other} and {name} are set: leave one out.")
     increment = wanted.pop("temperature_increment_on_fallback", None)
     if increment is not None:
         wanted["temperatures"] = fallback_temperatures(wanted.get("temperatures") or 0.0, increment)
@@ -220,7 +220,7 @@ def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[s
     thresholds = (options.compression_ratio_threshold, options.logprob_threshold)
     if increment is not None and thresholds == (None, None):
         raise InvalidRequest(
-            "No window fails without a threshold: give temperature_increment_on_fallback together with "
+            "No window fails without a threshold: set temperature_increment_on_fallback together with "
             "compression_ratio_threshold or logprob_threshold (OpenAI's are 2.4 and -1)."
         )
     return options
@@ -251,6 +251,6 @@ def fallback_temperatures(temperature: float, increment: float | None) -> tuple[
     num_steps = max(0.0, (1.0 + 1e-6 - temperature) / increment)
     if num_steps >= MAX_TEMPERATURES:
         raise InvalidRequest(
-            f"Steps of {increment:g} give more than {MAX_TEMPERATURES} temperatures: name a larger step."
+            f"Steps of {increment:g} make more than {MAX_TEMPERATURES} temperatures: set a larger step."
         )
     return tuple(round(temperature + i * increment, 6) for i in range(math.floor(num_steps) + 1))

@@ -77,7 +77,7 @@ class TranscribeCall:
         options = dict(self.options)
         if self.max_tokens is not None:
             if options.get("max_new_tokens") is not None:
-                raise InvalidRequest("Both max_tokens and max_new_tokens are given: leave one out.")
+                raise InvalidRequest("Both max_tokens and max_new_tokens are set: leave one out.")
             options["max_new_tokens"] = self.max_tokens
         object.__setattr__(self, "decoding", options_from(self.defaults, options))
         self._check_chunks()
@@ -111,7 +111,7 @@ class TranscribeCall:
     def _check_chunks(self) -> None:
         if self.chunk_length_s is None:
             if self.stride_length_s is not None:
-                raise InvalidRequest("stride_length_s says how chunks overlap: give chunk_length_s too.")
+                raise InvalidRequest("stride_length_s is the overlap of chunks: set chunk_length_s too.")
             return
         next(self.cut(0))
         for name in ("word_timestamps", "condition_on_previous_text"):

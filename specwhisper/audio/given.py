@@ -21,7 +21,7 @@ from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 # File names, whole files, open files, arrays and tensors of 16 kHz mono, and audio of a Hugging Face dataset.
 Audio = str | os.PathLike[str] | bytes | BinaryIO | NDArray[Any] | Mapping[str, Any]
 WANTED = (
-    "give a file name, an open file, an array of 16 kHz mono samples, or a dict of array and sampling_rate"
+    "pass a file name, an open file, an array of 16 kHz mono samples, or a dict of array and sampling_rate"
 )
 Decode = Callable[[], Iterator[bytes]]
 
@@ -61,12 +61,12 @@ def recordings_in(audio: Audio | Iterable[Audio]) -> tuple[Iterable[Source | Inv
 def _of_different_files(
     audio: Sequence[Any], items: Iterable[Source | InvalidAudio]
 ) -> list[Source | InvalidAudio]:
-    """Refuse an open file that is given twice: both would move its position."""
+    """Refuse an open file that is in the list twice: both would move its position."""
     seen: set[int] = set()
     checked = []
     for given, item in zip(audio, items, strict=True):
         if hasattr(given, "read") and id(given) in seen:
-            item = InvalidAudio("An open file is given twice: open it twice, or give its name.")
+            item = InvalidAudio("An open file is in the list twice: open it twice, or pass its name.")
         seen.add(id(given))
         checked.append(item)
     return checked

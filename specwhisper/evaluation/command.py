@@ -22,36 +22,69 @@ from specwhisper.evaluation.references import Reference, from_dataset, from_fold
 from specwhisper.evaluation.side_by_side import Arm, Comparison, compare
 from specwhisper.types import DTYPES
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # as specwhisper itself has it
+    context_settings={"token_normalize_func": lambda name: name.replace("_", "-")},
+)
 
 
 @app.command()
 def evaluate(
     folder: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Recordings with their texts beside them.")
+        Path | None,
+        typer.Option(
+            file_okay=False, metavar="FOLDER", help="Folder of recordings, each with its text beside it."
+        ),
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="A dataset of the Hugging Face hub.")] = None,
-    config: Annotated[str | None, typer.Option(help="Its configuration, e.g. a language.")] = None,
-    split: Annotated[str, typer.Option(help="Its split.")] = "test",
-    limit: Annotated[int | None, typer.Option(min=1, help="Take only the first recordings.")] = None,
-    final_model: Annotated[str, typer.Option(help="The model whose text it is.")] = "large-v3",
-    draft_model: Annotated[str, typer.Option(help="The model that drafts.")] = "tiny",
-    device: Annotated[str | None, typer.Option(help="As torch names it; a GPU where there is one.")] = None,
-    dtype: Annotated[str, typer.Option(help=f"One of {', '.join(DTYPES)}.")] = "float32",
-    gamma: Annotated[int, typer.Option(min=1, max=64, help="Draft tokens per block.")] = 5,
+    dataset: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Dataset of the Hugging Face hub, in place of a folder."),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Configuration of the dataset, for example a language."),
+    ] = None,
+    split: Annotated[str, typer.Option(metavar="NAME", help="Split of the dataset.")] = "test",
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Number of recordings, the first ones. Default: all."),
+    ] = None,
+    final_model: Annotated[
+        str, typer.Option(metavar="MODEL", help="Target model: a name, a hub id or a folder.")
+    ] = "large-v3",
+    draft_model: Annotated[
+        str, typer.Option(metavar="MODEL", help="Draft model: a name, a hub id or a folder.")
+    ] = "tiny",
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="DEVICE", help="Device of both models. Default: a GPU, or the CPU without one."),
+    ] = None,
+    dtype: Annotated[
+        str, typer.Option(metavar="TYPE", help=f"Precision of both models: {', '.join(DTYPES)}.")
+    ] = "float32",
+    gamma: Annotated[int, typer.Option(min=1, max=64, metavar="N", help="Draft tokens per block.")] = 5,
     adaptive_gamma: Annotated[
-        bool, typer.Option("--adaptive-gamma", help="Adapt the draft length to what is fastest.")
+        bool, typer.Option("--adaptive-gamma", help="Draft length as each session measures it best.")
     ] = False,
-    batch_size: Annotated[int, typer.Option(min=1, help="Recordings transcribed side by side.")] = 1,
+    batch_size: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Recordings that are transcribed at once.")
+    ] = 1,
     language: Annotated[
-        str | None, typer.Option(help="Code or name; else the model's own, or detected.")
+        str | None,
+        typer.Option(
+            metavar="LANGUAGE",
+            help="Language, as a code or a name. Default: the model's only one, or detected.",
+        ),
     ] = None,
-    timestamps: Annotated[bool, typer.Option(help="Decode with timestamps.")] = True,
+    timestamps: Annotated[bool, typer.Option(help="Decoding with timestamps.")] = True,
     json: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="Write every text and figure here.")
+        Path | None,
+        typer.Option(dir_okay=False, metavar="FILE", help="File for all texts and figures, as JSON."),
     ] = None,
 ) -> None:
-    """Compare word error rate, time and acceptance of the final model and the pair.
+    """Compare a target alone with a pair: word error rate, time and acceptance.
 
     Recordings that cannot be decoded are left out and named; the exit status is 1 then.
     """

@@ -79,7 +79,7 @@ def client_credentials(
     Without a file, the environment's ``variable`` may hold its token.
     """
     if not use_ssl and (root_cert or client_cert or client_key or server_name):
-        raise InvalidRequest("A certificate is given, but no encryption: ask for it.")
+        raise InvalidRequest("A certificate is set, but encryption is off: turn it on (--use-ssl).")
     tls = ClientTls(root_cert, client_cert, client_key, server_name) if use_ssl else None
     return Credentials(tls, read_token(token_file, variable))
 

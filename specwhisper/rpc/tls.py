@@ -91,7 +91,7 @@ def server_tls(
     """
     if not (use_ssl or use_ssl_mutual):
         if server_cert or server_key or root_cert:
-            raise InvalidRequest(f"A certificate is given, but no encryption: add --{protocol}-use-ssl.")
+            raise InvalidRequest(f"A certificate is set, but encryption is off: add --{protocol}-use-ssl.")
         return None
     if server_cert is None or server_key is None:
         raise InvalidRequest(
@@ -120,7 +120,7 @@ class ClientTls:
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
-            raise InvalidRequest("A client certificate and its key belong together: give both, or neither.")
+            raise InvalidRequest("A client certificate and its key belong together: set both, or neither.")
         self.credentials()
         self.context()  # gRPC accepts a file without a certificate, and then rejects every server
 

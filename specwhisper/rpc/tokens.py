@@ -55,7 +55,7 @@ class Tokens:
         """
         header = authorization.decode("latin-1") if isinstance(authorization, bytes) else authorization or ""
         if not header[: len(SCHEME)].lower() == SCHEME:
-            raise Unauthenticated("This server asks for a token: send it as 'authorization: Bearer TOKEN'.")
+            raise Unauthenticated("This server requires a token: send it as 'authorization: Bearer TOKEN'.")
         digest = sha256(header[len(SCHEME) :].strip().encode()).digest()
         found = None
         for known, name in self._names.items():

@@ -54,7 +54,7 @@ class Layout:
             if value is not None and not (isinstance(value, int) and value >= 1):
                 raise InvalidRequest(f"{name} is {value!r}: it must be a whole number of at least 1.")
         if self.max_line_count is not None and self.max_line_width is None:
-            raise InvalidRequest("max_line_count has no effect without max_line_width: give both.")
+            raise InvalidRequest("max_line_count has no effect without max_line_width: set both.")
         if self.max_words_per_line is not None and self.max_line_width is not None:
             raise InvalidRequest("max_words_per_line and max_line_width contradict each other: choose one.")
 

@@ -88,7 +88,7 @@ class Vocabulary:
         elif options.language not in (None, "en") or options.task != "transcribe":
             raise UnsupportedOption("This model is English-only: it transcribes English and nothing else.")
         if options.timestamps and self.no_timestamps is None:
-            raise UnsupportedOption("This model has no timestamps: ask for none.")
+            raise UnsupportedOption("This model has no timestamps: turn them off.")
         if options.no_speech_threshold is not None and self.no_speech is None:
             raise UnsupportedOption("This model does not detect silence: leave no_speech_threshold out.")
 

@@ -165,7 +165,7 @@ def refused_handshake(details: str, peer: str) -> str | None:
         return f"The server at {peer} does not encrypt: connect without encryption, or to another port."
     if "Socket closed" in details or "Connection reset" in details:
         return (
-            f"The server at {peer} hangs up on who connects: does it ask for encryption, or for a "
+            f"The server at {peer} closes new connections: does it require encryption or a client "
             "certificate, or is it full?"
         )
     return None

@@ -89,7 +89,7 @@ def test_a_file_by_name_or_open_and_an_array_are_the_same(pair, samples, tmp_pat
 
 def test_an_open_file_that_is_given_twice_is_refused(pair, tmp_path, samples):
     soundfile.write(tmp_path / "a.wav", samples, 16_000, "PCM_16")
-    with open(tmp_path / "a.wav", "rb") as file, pytest.raises(InvalidAudio, match="given twice"):
+    with open(tmp_path / "a.wav", "rb") as file, pytest.raises(InvalidAudio, match="in the list twice"):
         pair.transcribe([file, file], language="en", max_tokens=MAX_TOKENS)
 
 
@@ -179,9 +179,9 @@ def test_invalid_requests_are_refused(pair, samples, asked, error, message):
         (np.zeros(0, np.float32), "is empty"),
         (np.zeros(16_000, np.int32), "int32 are not supported"),
         ("nowhere.wav", "does not exist"),
-        ([0.0, 0.1], "of type float cannot be read: give a file name"),
-        (None, "of type NoneType cannot be read: give a file name"),
-        ({"audio": "a.wav"}, "with audio cannot be read: give a file name"),
+        ([0.0, 0.1], "of type float cannot be read: pass a file name"),
+        (None, "of type NoneType cannot be read: pass a file name"),
+        ({"audio": "a.wav"}, "with audio cannot be read: pass a file name"),
         ({"array": np.zeros(9), "sampling_rate": None}, "sampling_rate is None"),
         (StringIO("text"), "open it with mode 'rb'"),
         (b"no audio at all", "neither libsndfile nor FFmpeg"),

@@ -115,7 +115,7 @@ def test_no_flag_holds_a_key():
         (("--host", "0.0.0.0", "--tokens-file", "{folder}/tokens"), "without encryption to the network"),
         (("--http-server-cert", "{folder}/server.pem"), "add --http-use-ssl"),
         (("--http-use-ssl",), "--http-use-ssl needs --http-server-cert and --http-server-key"),
-        (("--server-root-cert", "{folder}/roots.pem"), "A certificate is given, but no encryption"),
+        (("--server-root-cert", "{folder}/roots.pem"), "A certificate is set, but encryption is off"),
         (("--server-token-file", "{folder}/tokens"), "is no token"),
         (("--tokens-file", "{folder}/roots.pem"), "write NAME TOKEN, with a name"),
         (("--tokens-file", "{folder}/nothing"), "cannot be read"),

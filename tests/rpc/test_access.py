@@ -282,8 +282,8 @@ async def test_an_untrusted_connection_is_reported_in_one_sentence(authority):
     for tls, shown, says in (
         (encrypted, others, "certificate of the server at .* is not trusted .unable to get local issuer"),
         (encrypted, named, "is not trusted .Hostname"),
-        (encrypted, None, "hangs up on who connects: does it ask for encryption"),
-        (mutual, roots, "hangs up on who connects: does it ask for .* certificate"),
+        (encrypted, None, "closes new connections: does it require encryption"),
+        (mutual, roots, "closes new connections: does it require .* certificate"),
         (None, roots, "does not encrypt"),
     ):
         async with serving(tls=tls) as (address, _):

@@ -23,7 +23,7 @@ from tests.rpc.services import (
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 SPEAKERS = riva_pb.SpeakerDiarizationConfig(enable_speaker_diarization=True)
 REFUSED = {
-    "a model that is not here": ({"model": "parakeet"}, "ask for 'scripted'"),
+    "a model that is not here": ({"model": "parakeet"}, "request 'scripted'"),
     "who speaks": ({"diarization_config": SPEAKERS}, "diarization is not offered"),
     "channels by themselves": ({"enable_separate_recognition_per_channel": True}, "mixed to one"),
     "a language that is unknown": ({"language_code": "tlh-KX"}, "English-only"),
@@ -106,7 +106,7 @@ async def test_a_stream_that_does_not_begin_with_its_config():
 
 async def test_the_configuration_of_an_unknown_model():
     async with running_pair() as (_, draft), riva_client(draft) as client:
-        check(*await refusal(client.models("parakeet")), "ask for 'scripted'")
+        check(*await refusal(client.models("parakeet")), "request 'scripted'")
 
 
 async def test_a_full_server_refuses_the_call():

@@ -104,7 +104,7 @@ def test_fallback_temperatures_end_at_1(temperature, increment, expected):
 
 @pytest.mark.parametrize("increment", [0.01, 1e-6])
 def test_temperature_steps_that_are_too_small_are_refused(increment):
-    with pytest.raises(InvalidRequest, match=r"Steps of .* give more than 16 temperatures: name a larger"):
+    with pytest.raises(InvalidRequest, match=r"Steps of .* make more than 16 temperatures: set a larger"):
         fallback_temperatures(0.0, increment)
 
 

@@ -66,7 +66,7 @@ class TestPrompt:
 
     def test_a_model_without_timestamps_refuses_them(self):
         untimed = replace(VOCABULARY, no_timestamps=None, timestamp_begin=len(TOKENS))
-        with pytest.raises(UnsupportedOption, match="no timestamps: ask for none"):
+        with pytest.raises(UnsupportedOption, match="no timestamps: turn them off"):
             untimed.prompt(DecodingOptions())
         prompt = untimed.prompt(DecodingOptions(language="en", timestamps=False))
         assert named(prompt) == ["startoftranscript", "en", "transcribe"]

@@ -85,7 +85,7 @@ class RivaService:
             return
         model = (await self._service.GetModel(pb.GetModelRequest(), context)).model.target_model
         if name != model:
-            raise UnsupportedOption(f"There is no model '{name}' here: ask for '{model}', or name none.")
+            raise UnsupportedOption(f"There is no model '{name}' here: request '{model}', or name none.")
 
 
 async def _first(

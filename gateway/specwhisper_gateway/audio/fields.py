@@ -104,10 +104,10 @@ def _grouped(form: Iterable[tuple[str, str]], lists: set[str]) -> dict[str, Any]
         elif member:
             members = values.setdefault(name, {})
             if not isinstance(members, dict):
-                raise InvalidField(f"{name} is given both as a text and as an object.", name)
+                raise InvalidField(f"{name} is sent both as a text and as an object.", name)
             members[member] = value
         elif name in values:
-            raise InvalidField(f"{name} is given more than once.", name)
+            raise InvalidField(f"{name} is sent more than once.", name)
         else:
             values[name] = value
     return values

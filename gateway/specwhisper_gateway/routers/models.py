@@ -45,7 +45,7 @@ async def check_model(gateway: Gateway, name: str) -> None:
         return
     target = await _target(gateway)
     if name != target:
-        raise ModelNotFound(f"The model '{name}' does not exist here: ask for '{target}' or '{WHISPER_1}'.")
+        raise ModelNotFound(f"The model '{name}' does not exist here: request '{target}' or '{WHISPER_1}'.")
 
 
 async def _target(gateway: Gateway) -> str:
