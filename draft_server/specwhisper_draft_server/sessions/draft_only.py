@@ -281,7 +281,10 @@ class MergedTranscript:
         self._part, self._is_draft_only, self._final = part, is_draft_only, ()
 
     def take(self, update: SessionUpdate) -> SessionUpdate:
-        """Add an update of the part; return it for the whole: draft-only text is not final."""
+        """Add an update of the part; return it for the whole session.
+
+        Draft-only text is not final.
+        """
         if self._is_draft_only:
             for segment in update.segments:
                 self._add_unverified(segment.utterance, segment.tokens)

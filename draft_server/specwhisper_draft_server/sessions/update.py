@@ -10,7 +10,9 @@ from specwhisper.types import DecodedStep, Segment, VoiceMark
 
 @dataclass(frozen=True, slots=True)
 class SessionUpdate:
-    """The news since the last update; text that is not final is read from the session's ``builder``.
+    """The news since the last update.
+
+    Text that is not final is read from the session's ``builder``.
 
     Attributes
     ----------
