@@ -2,6 +2,8 @@
 
 async with TranscriptionClient("127.0.0.1:50051") as client:
     print(await client.transcribe_file("talk.mp3"))
+
+Decoding options, segments and words are exported from ``specwhisper``.
 """
 
 from __future__ import annotations
@@ -10,36 +12,99 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from specwhisper.errors import (
+        IdleClient,
+        InvalidAudio,
+        InvalidRequest,
+        MessageTooLarge,
+        PairMismatch,
+        ServerDraining,
+        ServerFull,
+        SpecWhisperError,
+        TargetUnavailable,
+        Unauthenticated,
+        UnsafeBind,
+        UnsupportedOption,
+    )
+    from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition, StabilityPolicy
+    from specwhisper.rpc.channels import Credentials
+    from specwhisper.rpc.tls import ClientTls
     from specwhisper.transcription.transcription import ModelInfo, Transcription
+    from specwhisper.types import DecodedStep, Mode, VoiceEvent
     from specwhisper_client.api import DEFAULT_SERVER, TranscriptionClient
     from specwhisper_client.blocking import listen
     from specwhisper_client.file_transcription import FileTranscription
     from specwhisper_client.live_transcription import LiveTranscription
     from specwhisper_client.replies import ServerInfo, Update
+    from specwhisper_client.servers import Servers
+    from specwhisper_client.sources import microphone
     from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
 
 __all__ = [
     "DEFAULT_SERVER",
     "LIVE_DECODING",
+    "ClientTls",
+    "Credentials",
+    "DecodedStep",
+    "EndpointingOptions",
     "FileTranscription",
+    "IdleClient",
+    "InvalidAudio",
+    "InvalidRequest",
+    "LiveOptions",
+    "LivePosition",
     "LiveTranscription",
+    "MessageTooLarge",
+    "Mode",
     "ModelInfo",
+    "PairMismatch",
+    "ServerDraining",
+    "ServerFull",
     "ServerInfo",
+    "Servers",
+    "SpecWhisperError",
+    "StabilityPolicy",
     "StreamingClient",
+    "TargetUnavailable",
     "Transcription",
     "TranscriptionClient",
+    "Unauthenticated",
+    "UnsafeBind",
+    "UnsupportedOption",
     "Update",
+    "VoiceEvent",
     "listen",
+    "microphone",
 ]
 # Imported on first use, as in `specwhisper`.
 _MODULES = {
+    "specwhisper.errors": (
+        "IdleClient",
+        "InvalidAudio",
+        "InvalidRequest",
+        "MessageTooLarge",
+        "PairMismatch",
+        "ServerDraining",
+        "ServerFull",
+        "SpecWhisperError",
+        "TargetUnavailable",
+        "Unauthenticated",
+        "UnsafeBind",
+        "UnsupportedOption",
+    ),
+    "specwhisper.live": ("EndpointingOptions", "LiveOptions", "LivePosition", "StabilityPolicy"),
+    "specwhisper.rpc.channels": ("Credentials",),
+    "specwhisper.rpc.tls": ("ClientTls",),
     "specwhisper.transcription.transcription": ("ModelInfo", "Transcription"),
+    "specwhisper.types": ("DecodedStep", "Mode", "VoiceEvent"),
     "specwhisper_client.api": ("DEFAULT_SERVER", "TranscriptionClient"),
     "specwhisper_client.blocking": ("listen",),
     "specwhisper_client.file_transcription": ("FileTranscription",),
     "specwhisper_client.live_transcription": ("LiveTranscription",),
-    "specwhisper_client.streaming": ("LIVE_DECODING", "StreamingClient"),
     "specwhisper_client.replies": ("ServerInfo", "Update"),
+    "specwhisper_client.servers": ("Servers",),
+    "specwhisper_client.sources": ("microphone",),
+    "specwhisper_client.streaming": ("LIVE_DECODING", "StreamingClient"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

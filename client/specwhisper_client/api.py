@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import grpc.aio
 
-from specwhisper.errors import RETRY_ELSEWHERE
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.transcription.transcription import Transcription
@@ -22,6 +21,7 @@ from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper.wire.versions import CLIENT, Protocols, check_protocol
+from specwhisper_client.attempts import Attempts
 from specwhisper_client.file_transcription import RESUME_TIMEOUT_S, FileTranscription
 from specwhisper_client.messages import (
     config_to_proto,
@@ -115,6 +115,7 @@ class TranscriptionClient:
         mode: Mode | None = None,
         gamma: int | None = None,
         interim_results: bool = True,
+        with_statistics: bool = False,
         max_duration_s: float | None = None,
         **named: Any,
     ) -> FileTranscription:
@@ -124,6 +125,7 @@ class TranscriptionClient:
         ----------
         options, named, mode, gamma : as :meth:`transcribe_file` takes them.
         interim_results : whether updates come with text that may still change, or with final segments only.
+        with_statistics : whether every update has statistics; the last one has them in any case.
         max_duration_s : a longer recording is refused.
         """
         return FileTranscription(
@@ -132,6 +134,7 @@ class TranscriptionClient:
             mode=mode,
             gamma=gamma,
             interim_results=interim_results,
+            with_statistics=with_statistics,
             max_duration_s=max_duration_s,
             servers=self.servers,
             resume_timeout_s=self._resume_timeout_s,
@@ -165,14 +168,11 @@ class TranscriptionClient:
 
     async def _ask(self, method: str, request: Any, timeout_s: float | None = None) -> tuple[Any, str]:
         """Ask one server after another; return the first answer and its address."""
-        attempts = self.servers.attempts()
+        attempts = Attempts(self.servers)
         while True:
             async with attempts.connection(is_session=timeout_s is None) as connection:
                 try:
                     ask = getattr(TranscriptionStub(connection.channel), method)
                     return await ask(request, timeout=timeout_s), connection.address
-                except grpc.aio.AioRpcError as rpc_error:
-                    error = error_from_rpc(rpc_error, connection.address)
-                    is_final = not isinstance(error, RETRY_ELSEWHERE)
-                    if is_final or not await attempts.failed(error):
-                        raise error from rpc_error
+                except grpc.aio.AioRpcError as error:
+                    await attempts.retry(error_from_rpc(error, connection.address))

@@ -30,7 +30,7 @@ async def exchange(
     Audio is read as fast as the server accepts it. An error of the audio, or of the call, is raised here.
     Closing the iterator cancels the call.
     """
-    config.with_heartbeats = config.with_statistics = True
+    config.with_heartbeats = True
     call = with_true_status(call)
     sends_heartbeats, silence_s = False, WELCOME_S
     sender = asyncio.create_task(_send(call, config, audio))

@@ -41,7 +41,8 @@ class Update:
     duration_s : length of the recording, where it is known.
     speech : beginning or end of speech in live audio, ``speech_at_s`` seconds into it.
     received_s : seconds of audio that the server has received.
-    statistics : how the draft has done so far; ``None`` where the server sent none.
+    statistics : how the draft has done so far. ``None`` where they were not requested (``with_statistics``);
+        the last update always has them.
     steps : decodings of live audio that were completed since the last update.
     is_unverified : whether ``draft_text`` is there because the target cannot be reached.
     """

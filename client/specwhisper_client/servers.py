@@ -144,10 +144,6 @@ class Servers:
         """Whether all connections lead to one address."""
         return len({address for _, address, _ in self._connections}) == 1
 
-    def attempts(self) -> Attempts:
-        """Return the attempts of one session."""
-        return Attempts(self)
-
     async def update(self) -> None:
         """Look up names whose addresses are old, and keep a connection to each address."""
         for resolution in self._resolutions.values():
@@ -239,58 +235,6 @@ class Servers:
             await resolution.close()
         for connection in (*self._connections.values(), *self._replaced):
             await connection.close()
-
-
-class Attempts:
-    """The connections that one session has tried since its last progress."""
-
-    def __init__(self, servers: Servers) -> None:
-        self._servers = servers
-        self._tried: set[Key] = set()
-        self._last: Connection | None = None
-
-    @property
-    def address(self) -> str:
-        """Address of the last connection, for messages."""
-        return self._servers.address if self._last is None else self._last.address
-
-    @asynccontextmanager
-    async def connection(self, *, is_session: bool = True) -> AsyncIterator[Connection]:
-        """Use the best connection that is untried, or the best of all if all are tried.
-
-        Raises :class:`TargetUnavailable` if no address is known.
-        """
-        await self._servers.update()
-        self._last = self._servers.pick(self._tried)
-        async with self._servers.using(self._last, is_session=is_session) as connection:
-            yield connection
-
-    async def failed(self, error: SpecWhisperError) -> bool:
-        """Avoid the last connection; return whether an untried one is left.
-
-        If none is, all may be tried again.
-        """
-        if (connection := self._last) is None:
-            return False
-        self._tried.add(connection.key)
-        self._servers.avoid(connection, error)
-        if not isinstance(error, ServerFull):
-            await self._servers.update()
-        # Other connections to the same address may lead to another server: only those that are connected, and
-        # not avoided, are tried.
-        self._tried |= {
-            each.key
-            for each in self._servers.untried(self._tried)
-            if each.key[:2] == connection.key[:2] and not self._servers.is_ready(each)
-        }
-        if self._servers.untried(self._tried):
-            return True
-        self._tried.clear()
-        return False
-
-    def progressed(self) -> None:
-        """Count every connection as untried again."""
-        self._tried.clear()
 
 
 def _is_ipv6(address: str) -> bool:

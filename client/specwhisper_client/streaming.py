@@ -8,41 +8,30 @@ async with StreamingClient("127.0.0.1:50051") as stream:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Self
 
-import grpc.aio
-
 from specwhisper.audio.canonical import CanonicalStream, Samples
 from specwhisper.audio.kept import KeptAudio
-from specwhisper.errors import (
-    RETRY_ELSEWHERE,
-    IdleClient,
-    InvalidRequest,
-    PairMismatch,
-    ServerFull,
-)
+from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, SpecWhisperError
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.observe import request_id
 from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.rpc.failover import Failover
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire import codec
-from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
-from specwhisper_client.exchange import exchange
-from specwhisper_client.messages import config_to_proto, model_from_proto, update_from_proto
+from specwhisper_client.attempts import Attempts
+from specwhisper_client.live_call import CallState, LiveCall, LiveSettings
+from specwhisper_client.received import Received
 from specwhisper_client.replies import Update
-from specwhisper_client.servers import Connection, Servers
+from specwhisper_client.servers import Servers
 from specwhisper_client.utterances import in_order
 
 logger = logging.getLogger(__name__)
@@ -72,16 +61,15 @@ class StreamingClient:
         refused unless the server has ``--allow-latency-injection``.
     interim_results : whether updates have text that may still change.
     continue_unverified : whether the session continues draft-only while its target cannot be reached.
+    with_statistics : whether every update has statistics; the last one has them in any case.
     reconnect_s : seconds for which to reconnect after a loss.
     credentials : encryption, and the token that identifies the caller.
     servers : shared connections; by default the stream has its own, to ``server``.
 
     Attributes
     ----------
-    model : the pair that writes the text, once the server has named it.
+    options : decoding options, with the position in ``live``.
     num_reconnects : how often the connection was lost.
-    language, language_name, language_probs : of the last utterance, once all text is final.
-    statistics, received_s : over all calls: how the draft did, and seconds of audio that were received.
     """
 
     def __init__(
@@ -98,34 +86,66 @@ class StreamingClient:
         added_latency_ms: int = 0,
         interim_results: bool = True,
         continue_unverified: bool = False,
+        with_statistics: bool = False,
         reconnect_s: float = 30.0,
         credentials: Credentials = OPEN,
         servers: Servers | None = None,
         **named: Any,
     ) -> None:
         self.options = replace(options_from(options or LIVE_DECODING, named), live=live or LiveOptions())
-        self._endpointing = endpointing
-        self._mode = mode
-        self._gamma = gamma
-        self._canonical = CanonicalStream(sample_rate, num_channels)
-        self._added_latency_ms = added_latency_ms
-        self._interim_results = interim_results
-        self._continue_unverified = continue_unverified
+        self._settings = LiveSettings(
+            endpointing=endpointing,
+            mode=mode,
+            gamma=gamma,
+            added_latency_ms=added_latency_ms,
+            interim_results=interim_results,
+            continue_unverified=continue_unverified,
+            with_statistics=with_statistics,
+        )
         self._reconnect_s = reconnect_s
         self._servers = servers or Servers(server, credentials)
         self._owns_servers = servers is None
+        self._attempts = Attempts(self._servers, min(FIRST_CONNECT_S, reconnect_s))
+        self._canonical = CanonicalStream(sample_rate, num_channels)
         self._audio = KeptAudio(self.position.start_sample)
-        self._is_iterated = False
         self._request_id = request_id.current_request_id()  # the same for all calls
-        self._call: Any = None
-        self._has_changed = False  # settings: the open call was cancelled for it
-        self._all_is_final = False  # all text of the audio that the last call received
-        self.model: ModelInfo | None = None
+        self._call: LiveCall | None = None  # the last one
+        self._received = Received(received_s=self.position.start_sample / SAMPLE_RATE)
+        self._final_end_s = self._received.received_s
         self.num_reconnects = 0
-        self.language = self.language_name = ""
-        self.language_probs: Mapping[str, float] = {}
-        self.statistics = SpeculationStatistics()
-        self.received_s = self._final_end_s = self.position.start_sample / SAMPLE_RATE
+
+    @property
+    def model(self) -> ModelInfo | None:
+        """The pair that writes the text, once the server has named it."""
+        return self._received.model
+
+    @property
+    def language(self) -> str:
+        """Code of the last utterance's language, once all text is final."""
+        return self._received.language
+
+    @property
+    def language_name(self) -> str:
+        """English name of the last utterance's language, once all text is final."""
+        return self._received.language_name
+
+    @property
+    def language_probs(self) -> Mapping[str, float]:
+        """Probability of each language, once all text is final."""
+        return self._received.language_probs
+
+    @property
+    def statistics(self) -> SpeculationStatistics:
+        """How the draft did, over all calls.
+
+        Without ``with_statistics``, a call that was lost or changed does not count.
+        """
+        return self._received.statistics
+
+    @property
+    def received_s(self) -> float:
+        """Seconds of audio that were received, over all calls."""
+        return self._received.received_s
 
     async def __aenter__(self) -> Self:
         return self
@@ -161,9 +181,9 @@ class StreamingClient:
 
         Settings that are not named are the server's own.
         """
-        self._mode, self._gamma, self._added_latency_ms = mode, gamma, added_latency_ms
-        if self._call is not None:  # false if it has ended already
-            self._has_changed = self._call.cancel() or self._has_changed
+        self._settings = replace(self._settings, mode=mode, gamma=gamma, added_latency_ms=added_latency_ms)
+        if self._call is not None:
+            self._call.change()
 
     async def finish(self) -> None:
         """End the audio; the text so far becomes final."""
@@ -174,102 +194,80 @@ class StreamingClient:
 
     async def __aiter__(self) -> AsyncGenerator[Update]:
         """Yield updates until all text is final."""
-        if self._is_iterated:
+        if self._call is not None:
             raise InvalidRequest("A stream is read once: open another one.")
-        self._is_iterated = True
-        failover, has_answered = Failover(min(FIRST_CONNECT_S, self._reconnect_s)), False
-        attempts = self._servers.attempts()
         try:
             while True:
-                try:
-                    async with (
-                        attempts.connection() as connection,
-                        aclosing(self._updates(connection)) as updates,
-                    ):
-                        async for update in updates:
-                            failover.progressed()
-                            attempts.progressed()
-                            yield update
-                    if not self._has_changed:
+                call = self._call = LiveCall(self._attempts, self._request_id)
+                async with aclosing(self._updates(call)) as updates:
+                    async for update in updates:
+                        self._attempts.progressed()
+                        yield update
+                match call.state:
+                    case CallState.LOST:
+                        await self._reconnect(call.error)
+                    case CallState.IDLE if await self._has_more_audio():
+                        pass
+                    case CallState.IDLE | CallState.COMPLETE:
                         return
-                    self._has_changed = False
-                except IdleClient:  # the server gave the slot to another session
-                    received_to = round(self.received_s * SAMPLE_RATE)
-                    if self._all_is_final and not await self._audio.continues_after(received_to):
-                        return
-                except RETRY_ELSEWHERE as error:
-                    is_elsewhere = await attempts.failed(error)
-                    # A full server that had taken the stream may still count the call that was lost.
-                    if isinstance(error, ServerFull) and self.model is None and not is_elsewhere:
-                        raise
-                    is_new = not failover.is_retrying
-                    if self.model is not None and not has_answered:
-                        failover, has_answered = Failover(self._reconnect_s), True
-                    await failover.wait(error, is_elsewhere=is_elsewhere)
-                    log = {"request": self._request_id, "server": attempts.address, "error": str(error)}
-                    logger.info("connection lost", extra=log)
-                    self.num_reconnects += is_new
         finally:
             self._audio.finish()  # audio from here on is dropped
 
-    async def _updates(self, connection: Connection) -> AsyncGenerator[Update]:
+    async def _updates(self, call: LiveCall) -> AsyncGenerator[Update]:
         """Run one call, from the last position on."""
-        config = pb.StreamingRecognitionConfig(
-            config=config_to_proto(self.options, self._mode, self._gamma, is_container=False),
-            interim_results=self._interim_results,
-            endpointing=codec.endpointing_to_proto(self._endpointing),
-            continue_unverified=self._continue_unverified,
-            added_latency_ms=self._added_latency_ms,
-            target_weights_digest=self.model.target_weights_digest if self.model is not None else "",
-        )
-        before, audio = self.statistics, self._audio.pieces(self.position.start_sample)
-        self._all_is_final = False
-        metadata = ((request_id.KEY, self._request_id),)
-        self._call = TranscriptionStub(connection.channel).StreamingRecognize(metadata=metadata)
-        try:
-            async with aclosing(exchange(self._call, config, audio)) as responses:
-                async for response in responses:
-                    if response.HasField("model"):
-                        self._note_model(model_from_proto(response.model), connection)
-                        continue
-                    if response.HasField("position"):
-                        self._move_to(response.position)
-                    yield self._read(response, before)
-        except grpc.aio.AioRpcError as error:
-            raise error_from_rpc(error, connection.address) from error
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not self._has_changed or (task is not None and task.cancelling()):
-                raise
+        self._received.begin_call()
+        audio = self._audio.pieces(self.position.start_sample)
+        async with aclosing(call.responses(self._config, audio)) as responses:
+            async for response in responses:
+                if response.HasField("model"):
+                    self._check_model(response.model)
+                update = self._received.add(response)
+                if response == pb.StreamingRecognizeResponse(
+                    model=response.model, heartbeat=response.heartbeat
+                ):
+                    continue  # it only names the models
+                if response.HasField("position"):
+                    self._move_to(response.position)
+                yield self._in_order(update)
 
-    def _note_model(self, model: ModelInfo, connection: Connection) -> None:
-        """Note the models; a stream does not continue with another target's weights."""
-        if self.model is not None and self.model.target_weights_digest != model.target_weights_digest:
+    def _config(self) -> pb.StreamingRecognitionConfig:
+        weights_digest = self.model.target_weights_digest if self.model is not None else ""
+        return self._settings.to_proto(self.options, weights_digest)
+
+    def _check_model(self, model: pb.ModelInfo) -> None:
+        """Refuse another target's weights; allow more time once a server has answered."""
+        if self.model is None:
+            self._attempts.extend(self._reconnect_s)
+        elif self.model.target_weights_digest != model.target_weights_digest:
             raise PairMismatch(
-                f"The server at {connection.address} now has a target '{model.target}' whose weights are not "
-                f"those of the '{self.model.target}' that the stream began on: open another stream."
+                f"The server at {self._attempts.address} now has a target '{model.target_model}' whose "
+                f"weights are not those of the '{self.model.target}' that the stream began on: open another "
+                "stream."
             )
-        self.model = model
 
-    def _read(self, response: pb.StreamingRecognizeResponse, before: SpeculationStatistics) -> Update:
-        """Read a response; ``before`` is the statistics of earlier calls."""
-        update = update_from_proto(response)
-        # A call that resumes sends again the audio that was not final.
-        self.received_s = max(self.received_s, update.received_s)
+    def _in_order(self, update: Update) -> Update:
+        """Return the update with segments that begin after those before."""
         segments = in_order(update.segments, self._final_end_s)
         self._final_end_s = segments[-1].end_s if segments else self._final_end_s
-        update = replace(update, received_s=self.received_s, segments=segments)
-        if update.statistics is not None:
-            self.statistics = before.followed_by(update.statistics)
-            update = replace(update, statistics=self.statistics)
-        if response.HasField("language"):  # the last response
-            self._all_is_final = True
-            self.language, self.language_name = response.language.code, response.language.name
-            self.language_probs = dict(response.language.probabilities)
-        return update
+        return replace(update, segments=segments)
 
     def _move_to(self, message: decoding_pb2.LivePosition) -> None:
         """Note the position at which another call would continue."""
         position = codec.live_position_from_proto(message)
         self.options = replace(self.options, live=replace(self._live, position=position))
         self._audio.forget_before(position.start_sample)
+
+    async def _has_more_audio(self) -> bool:
+        """Wait for audio after what the last call received; return whether text is missing."""
+        received_to = round(self.received_s * SAMPLE_RATE)
+        return not self._received.is_complete or await self._audio.continues_after(received_to)
+
+    async def _reconnect(self, error: SpecWhisperError) -> None:
+        """Prepare another call; raise the error if it would be too late."""
+        is_first = not self._attempts.is_retrying
+        # A full server that had taken the stream may still count the call that was lost.
+        may_wait = self.model is not None or not isinstance(error, ServerFull)
+        await self._attempts.retry(error, may_wait=may_wait)
+        self.num_reconnects += is_first
+        log = {"request": self._request_id, "server": self._attempts.address, "error": str(error)}
+        logger.info("connection lost", extra=log)

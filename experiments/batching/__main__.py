@@ -162,7 +162,7 @@ def run(
 ) -> tuple[float, list[Transcription]]:
     """Transcribe all, so many at a time."""
     started_s = time.perf_counter()
-    texts = model.transcribe(recordings, batch_size=batch_size, language="en", max_tokens=max_tokens)
+    texts = model.transcribe(recordings, batch_size=batch_size, language="en", max_new_tokens=max_tokens)
     return time.perf_counter() - started_s, texts
 
 

@@ -94,7 +94,9 @@ class Client:
     async def _transcribe(self, request: FileRequest, address: str) -> None:
         path = file_of(request, self._folder)
         async with TranscriptionClient(address) as client:
-            updates = client.stream_file(path, options_of(request), mode=request.mode, gamma=request.gamma)
+            updates = client.stream_file(
+                path, options_of(request), mode=request.mode, gamma=request.gamma, with_statistics=True
+            )
             try:
                 async for update in updates:
                     self._note(update)
@@ -109,6 +111,7 @@ class Client:
             endpointing=EndpointingOptions() if request.has_utterances else None,
             mode=request.mode,
             continue_unverified=request.continue_unverified,
+            with_statistics=True,
         ) as stream:
             speaking = asyncio.create_task(send_at_pace(stream, pcm_of(request), request.speed))
             try:

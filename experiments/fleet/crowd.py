@@ -86,7 +86,7 @@ class Client:
         path = recording_file(self._length_s, self._audio_seed, self._folder)
         finals: list[Final] = []
         error = ""
-        transcription = connections.stream_file(path, OPTIONS)
+        transcription = connections.stream_file(path, OPTIONS, with_statistics=True)
         try:
             async for update in transcription:
                 finals += map(final_of, update.segments)

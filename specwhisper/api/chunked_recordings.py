@@ -18,7 +18,7 @@ from specwhisper.transcription.transcription import Transcription
 class _Recording:
     """One recording of which chunks are under way."""
 
-    place: int
+    index: int
     chunks: list[Chunk]
     transcripts: dict[int, Transcription] = field(default_factory=dict)
     has_failed: bool = False
@@ -29,7 +29,7 @@ class ChunkedRecordings:
 
     Parameters
     ----------
-    recordings : PCM of each, or the error in the place of one that cannot be read.
+    recordings : PCM of each, or the error of one that cannot be read.
     cut : cuts a recording of so many samples.
     """
 
@@ -49,16 +49,16 @@ class ChunkedRecordings:
     def prepared(self) -> Iterator[Prepared | Exception]:
         """Yield the chunks of all recordings, and the error of one that cannot be read."""
         number = 0
-        for place, pcm in enumerate(self._recordings):
+        for index, pcm in enumerate(self._recordings):
             chunks = [] if isinstance(pcm, Exception) else list(self._cut(len(pcm) // BYTES_PER_SAMPLE))
-            recording = _Recording(place, chunks)
+            recording = _Recording(index, chunks)
             if isinstance(pcm, Exception):
                 self._homes[number] = recording, 0
                 number += 1
                 yield pcm
                 continue
-            for index, chunk in enumerate(chunks):
-                self._homes[number] = recording, index
+            for chunk_index, chunk in enumerate(chunks):
+                self._homes[number] = recording, chunk_index
                 number += 1
                 piece = pcm[chunk.start * BYTES_PER_SAMPLE : chunk.stop * BYTES_PER_SAMPLE]
                 yield Prepared(piece, self._options)
@@ -70,17 +70,17 @@ class ChunkedRecordings:
 
         Returns
         -------
-        the recording's place, the share of it that is transcribed, and its transcript or error; ``None`` as
+        the recording's index, the share of it that is transcribed, and its transcript or error; ``None`` as
         long as chunks are missing, and after its error.
         """
-        recording, index = self._homes.pop(number)
+        recording, chunk_index = self._homes.pop(number)
         if isinstance(outcome, Exception):
             is_first, recording.has_failed = not recording.has_failed, True
-            return recording.place, 1.0, outcome if is_first else None
+            return recording.index, 1.0, outcome if is_first else None
         transcripts, chunks = recording.transcripts, recording.chunks
-        transcripts[index] = outcome
+        transcripts[chunk_index] = outcome
         if len(transcripts) < len(chunks):
-            return recording.place, len(transcripts) / len(chunks), None
-        in_order = [transcripts[index] for index in range(len(chunks))]
+            return recording.index, len(transcripts) / len(chunks), None
+        in_order = [transcripts[each] for each in range(len(chunks))]
         joined = join(chunks, in_order, self._tokenizer, timestamps=self._options.timestamps)
-        return recording.place, 1.0, joined
+        return recording.index, 1.0, joined

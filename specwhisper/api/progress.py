@@ -74,7 +74,7 @@ class ProgressBar:
         self._num_recordings = num_recordings
         self._is_shown = Console(stderr=True).is_interactive if is_shown is None else is_shown
         self._bar: TaskID | None = None
-        self._shares: dict[int, float] = {}  # of recordings under way, by place
+        self._shares: dict[int, float] = {}  # of recordings under way, by index
         self._num_done = 0
 
     def __enter__(self) -> Self:
@@ -88,14 +88,14 @@ class ProgressBar:
         if self._bar is not None:
             _DISPLAY.remove(self._bar)
 
-    def advance(self, place: int, share: float) -> None:
+    def advance(self, index: int, share: float) -> None:
         """Note the share of a recording that is transcribed, from 0 to 1."""
-        self._shares[place] = share
+        self._shares[index] = share
         self._show()
 
-    def finish(self, place: int) -> None:
+    def finish(self, index: int) -> None:
         """Note that a recording has finished or failed."""
-        self._shares.pop(place, None)
+        self._shares.pop(index, None)
         self._num_done += 1
         self._show()
 

@@ -103,7 +103,8 @@ class SpeculativeWhisper:
         self,
         audio: Audio,
         *,
-        max_tokens: int | None = None,
+        mode: Mode | None = None,
+        gamma: int | None = None,
         batch_size: int | None = None,
         chunk_length_s: float | None = None,
         stride_length_s: float | None = None,
@@ -118,7 +119,8 @@ class SpeculativeWhisper:
         self,
         audio: Iterable[Audio],
         *,
-        max_tokens: int | None = None,
+        mode: Mode | None = None,
+        gamma: int | None = None,
         batch_size: int | None = None,
         chunk_length_s: float | None = None,
         stride_length_s: float | None = None,
@@ -136,14 +138,15 @@ class SpeculativeWhisper:
         self,
         audio: Audio | Iterable[Audio],
         *,
-        max_tokens: int | None = None,
+        mode: Mode | None = None,
+        gamma: int | None = None,
         batch_size: int | None = None,
         chunk_length_s: float | None = None,
         stride_length_s: float | None = None,
         return_stats: bool = True,
         progress: bool | None = None,
         on_error: Literal["raise", "return"] = "raise",
-        watch: Watch = lambda place, builder: None,
+        watch: Watch = lambda index, builder: None,
         **options: Any,
     ) -> Any:
         """Transcribe a recording, or several side by side.
@@ -153,7 +156,9 @@ class SpeculativeWhisper:
         audio : one recording or any iterable of them: files of any format (by name, open, or as bytes),
             arrays or tensors of 16 kHz mono samples (floats in -1..1, or int16), or dicts of ``array`` and
             ``sampling_rate``. At most one is read ahead of those that are being transcribed.
-        max_tokens : most tokens per window of 30 s.
+        mode : ``Mode.TARGET_ONLY`` for the final model alone; by default ``Mode.ONE_PROCESS``, with a draft.
+            The others need two servers.
+        gamma : draft tokens per block; by default as the config says.
         batch_size : most recordings of this call side by side, at most that of the constructor.
         chunk_length_s, stride_length_s : decode overlapping chunks side by side, as transformers' pipeline
             does, instead of window after window; 15 s suits distil models. It offers no word times, holds a
@@ -164,7 +169,7 @@ class SpeculativeWhisper:
             before anything is decoded. "return" puts the error in the recording's place. With a single
             recording its own error is raised, or returned. Where the iterable itself raises, those that it
             gave are transcribed, then :class:`RecordingsFailed` is raised from its error, also with "return".
-        watch : called in this thread with a recording's place and its transcript so far, to be read only,
+        watch : called in this thread with a recording's index and its transcript so far, to be read only,
             whenever that has changed.
         options : fields of :class:`DecodingOptions`, such as ``language``, ``word_timestamps`` or
             ``initial_prompt``; they override the config, also with ``None``.
@@ -176,7 +181,8 @@ class SpeculativeWhisper:
         call = self._call(
             audio=audio,
             options=options,
-            max_tokens=max_tokens,
+            mode=mode,
+            gamma=gamma,
             batch_size=batch_size,
             chunk_length_s=chunk_length_s,
             stride_length_s=stride_length_s,
@@ -186,8 +192,8 @@ class SpeculativeWhisper:
             watch=watch,
         )
         results = dict(self._results(call))
-        errors = {place: result for place, result in results.items() if isinstance(result, Exception)}
-        in_order = [results[place] for place in range(len(results))]
+        errors = {index: result for index, result in results.items() if isinstance(result, Exception)}
+        in_order = [results[index] for index in range(len(results))]
         ended_by = call.reading_error
         if ended_by is not None or (errors and on_error == "raise"):
             if call.is_one:
@@ -199,14 +205,15 @@ class SpeculativeWhisper:
         self,
         audio: Audio | Iterable[Audio],
         *,
-        max_tokens: int | None = None,
+        mode: Mode | None = None,
+        gamma: int | None = None,
         batch_size: int | None = None,
         chunk_length_s: float | None = None,
         stride_length_s: float | None = None,
         return_stats: bool = True,
         progress: bool | None = None,
         on_error: Literal["raise", "return"] = "raise",
-        watch: Watch = lambda place, builder: None,
+        watch: Watch = lambda index, builder: None,
         **options: Any,
     ) -> Iterator[tuple[int, Any]]:
         """Yield each recording's index and :class:`Transcription` when it ends.
@@ -219,7 +226,8 @@ class SpeculativeWhisper:
         call = self._call(
             audio=audio,
             options=options,
-            max_tokens=max_tokens,
+            mode=mode,
+            gamma=gamma,
             batch_size=batch_size,
             chunk_length_s=chunk_length_s,
             stride_length_s=stride_length_s,
@@ -232,42 +240,41 @@ class SpeculativeWhisper:
 
     def _call(self, **asked: Any) -> TranscribeCall:
         """Check the arguments, and read the config, which may be replaced later."""
-        config, mode = self.config, Mode.TARGET_ONLY if self.draft_model is None else Mode.ONE_PROCESS
         return TranscribeCall(
-            defaults=config.decoding,
-            draft_length=config.draft_length(mode),
+            config=self.config,
+            has_draft=self.draft_model is not None,
             max_batch_size=self.batch_size,
             **asked,
         )
 
     def _results(self, call: TranscribeCall) -> Iterator[tuple[int, Transcription | Exception]]:
-        """Yield every recording's place and its result or error, as they finish."""
+        """Yield every recording's index and its result or error, as they finish."""
         with ProgressBar(call.num_recordings, call.progress) as bar:
-            for place, outcome in self._chunked(call, bar) if call.chunk_length_s else self._whole(call, bar):
-                bar.finish(place)
-                yield place, outcome if isinstance(outcome, Exception) else self._result(outcome, call)
+            for index, outcome in self._chunked(call, bar) if call.chunk_length_s else self._whole(call, bar):
+                bar.finish(index)
+                yield index, outcome if isinstance(outcome, Exception) else self._result(outcome, call)
 
     def _whole(self, call: TranscribeCall, bar: ProgressBar) -> Iterator[tuple[int, Outcome]]:
         """Transcribe recordings window after window."""
-        num_samples: dict[int, int] = {}  # by place, of recordings under way
+        num_samples: dict[int, int] = {}  # by index, of recordings under way
 
         def prepared() -> Iterator[Prepared | Exception]:
-            for place, source in enumerate(call.sources):
+            for index, source in enumerate(call.sources):
                 recording = self._prepared(source, call.decoding)
                 if isinstance(recording, Prepared):
-                    num_samples[place] = recording.num_samples
+                    num_samples[index] = recording.num_samples
                 yield recording
 
-        def watch(place: int, builder: TranscriptBuilder) -> None:
+        def watch(index: int, builder: TranscriptBuilder) -> None:
             transcribed = builder.span_s[0] * SAMPLE_RATE
-            bar.advance(place, min(1.0, transcribed / max(1, num_samples[place])))
-            call.watch(place, builder)
+            bar.advance(index, min(1.0, transcribed / max(1, num_samples[index])))
+            call.watch(index, builder)
 
-        for place, outcome in self._pair.transcribe(
+        for index, outcome in self._pair.transcribe(
             prepared(), call.draft_length, max_sessions=call.num_slots, watch=watch
         ):
-            num_samples.pop(place, None)
-            yield place, outcome
+            num_samples.pop(index, None)
+            yield index, outcome
 
     def _chunked(
         self, call: TranscribeCall, bar: ProgressBar
@@ -278,11 +285,11 @@ class SpeculativeWhisper:
         for number, outcome in self._pair.transcribe(
             recordings.prepared(), call.draft_length, max_sessions=call.num_slots
         ):
-            place, share, joined = recordings.take(number, outcome)
+            index, share, joined = recordings.take(number, outcome)
             if joined is not None:
-                yield place, joined
+                yield index, joined
             else:
-                bar.advance(place, share)
+                bar.advance(index, share)
 
     def _prepared(self, source: Source | Exception, options: DecodingOptions) -> Prepared | Exception:
         """Decode a short recording; scan a long one for its log-mel maximum."""
@@ -306,13 +313,14 @@ class SpeculativeWhisper:
             return error
 
     def _result(self, transcribed: Transcription, call: TranscribeCall) -> Transcription:
-        length, draft = call.draft_length, self.draft_model
+        length = call.draft_length
+        drafts = length.mode.drafts
         model = replace(
             self._models,
-            draft="" if draft is None else self._models.draft,
+            draft=self._models.draft if drafts else "",
             mode=length.mode,
-            gamma=0 if draft is None or length.is_adaptive else length.gamma,
-            is_lossy=call.decoding.is_lossy and draft is not None,
+            gamma=length.gamma if drafts and not length.is_adaptive else 0,
+            is_lossy=call.decoding.is_lossy and drafts,
         )
         return replace(
             transcribed,
@@ -340,12 +348,12 @@ def _handed_over(
     """Yield results and raise the errors that are not yielded when there is no more."""
     errors: dict[int, Exception] = {}
     num_results = 0
-    for place, result in results:
+    for index, result in results:
         num_results += 1
         if isinstance(result, Exception) and call.on_error == "raise":
-            errors[place] = result
+            errors[index] = result
         else:
-            yield place, result
+            yield index, result
     ended_by = call.reading_error
     if errors or ended_by is not None:
         raise RecordingsFailed.of(errors, num_results, ended_by=ended_by) from ended_by

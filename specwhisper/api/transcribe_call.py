@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
+from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.audio.given import Audio, Source, check_all, recordings_in
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
 from specwhisper.model.chunked import Chunk, cut
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcript import TranscriptBuilder
+from specwhisper.types import Mode
 
+MODES = (Mode.ONE_PROCESS, Mode.TARGET_ONLY)
 Watch = Callable[[int, TranscriptBuilder], None]
 
 
@@ -43,8 +46,10 @@ class TranscribeCall:
 
     Attributes
     ----------
-    defaults, draft_length : decoding options of the config, and how far it lets a draft run ahead.
-    max_batch_size : what the pair has slots for.
+    config : has the values that the call leaves out.
+    has_draft : whether the pair has a draft.
+    max_batch_size : number of recordings that the pair has slots for.
+    draft_length : mode, and how far the draft runs ahead.
     sources : what decodes each recording, or the error in the place of one that cannot be read.
     is_one : whether ``audio`` is a single recording.
     decoding : all decoding options.
@@ -52,11 +57,12 @@ class TranscribeCall:
     """
 
     audio: Audio | Iterable[Audio]
-    defaults: Mapping[str, Any]
-    draft_length: DraftLength
+    config: SpeculativeConfig
+    has_draft: bool
     max_batch_size: int
     options: Mapping[str, Any]
-    max_tokens: int | None
+    mode: Mode | None
+    gamma: int | None
     batch_size: int | None
     chunk_length_s: float | None
     stride_length_s: float | None
@@ -67,6 +73,7 @@ class TranscribeCall:
     sources: Iterable[Source | InvalidAudio] = field(init=False)
     is_one: bool = field(init=False)
     decoding: DecodingOptions = field(init=False)
+    draft_length: DraftLength = field(init=False)
     started_s: float = field(default_factory=time.perf_counter, init=False)
 
     def __post_init__(self) -> None:
@@ -74,12 +81,8 @@ class TranscribeCall:
             raise InvalidRequest(f"on_error is {self.on_error!r}: choose 'raise' or 'return'.")
         if self.batch_size is not None:
             check_batch_size(self.batch_size)
-        options = dict(self.options)
-        if self.max_tokens is not None:
-            if options.get("max_new_tokens") is not None:
-                raise InvalidRequest("Both max_tokens and max_new_tokens are set: leave one out.")
-            options["max_new_tokens"] = self.max_tokens
-        object.__setattr__(self, "decoding", options_from(self.defaults, options))
+        object.__setattr__(self, "decoding", options_from(self.config.decoding, self.options))
+        object.__setattr__(self, "draft_length", self._read_draft_length())
         self._check_chunks()
         sources, is_one = recordings_in(self.audio)
         object.__setattr__(self, "sources", sources if isinstance(sources, list) else Reading(sources))
@@ -103,10 +106,22 @@ class TranscribeCall:
         return len(self.sources) if isinstance(self.sources, list) else None
 
     def cut(self, num_samples: int) -> Iterator[Chunk]:
-        """Cut a recording into the chunks that are asked for."""
+        """Cut a recording into chunks."""
         if self.chunk_length_s is None:
-            raise RuntimeError("This call asks for no chunks.")
+            raise RuntimeError("This call has no chunk_length_s.")
         return cut(num_samples, self.chunk_length_s, self.stride_length_s)
+
+    def _read_draft_length(self) -> DraftLength:
+        mode = self.mode or (Mode.ONE_PROCESS if self.has_draft else Mode.TARGET_ONLY)
+        if mode not in MODES:
+            raise UnsupportedOption(
+                f"mode is '{mode}': one process has {' and '.join(MODES)}; the others need two servers."
+            )
+        if mode == Mode.ONE_PROCESS and not self.has_draft:
+            raise InvalidRequest(f"mode is '{mode}': there is no draft model; leave mode out.")
+        if self.gamma is not None:
+            return DraftLength(Mode(mode), self.gamma)
+        return self.config.draft_length(Mode(mode))
 
     def _check_chunks(self) -> None:
         if self.chunk_length_s is None:

@@ -61,17 +61,18 @@ def to_verbose_json(
     language : its English name, such as "german".
     word_timestamps : whether to add a list of words even if there are none.
     """
-    document: dict[str, Any] = {
-        "task": str(task),
-        "language": language,
-        "duration": duration_s,
-        "text": "".join(segment.text for segment in segments).strip(),
-        "segments": [verbose_segment(number, segment) for number, segment in enumerate(segments)],
-    }
+    text = "".join(segment.text for segment in segments).strip()
+    document = verbose_head(text, language=language, duration_s=duration_s, task=task)
+    document["segments"] = [verbose_segment(number, segment) for number, segment in enumerate(segments)]
     words = [verbose_word(word) for word in spoken_words(segments)]
     if words or word_timestamps:
         document["words"] = words
     return document
+
+
+def verbose_head(text: str, *, language: str, duration_s: float, task: Task) -> dict[str, Any]:
+    """Return the members of :func:`to_verbose_json` before segments and words."""
+    return {"task": str(task), "language": language, "duration": duration_s, "text": text}
 
 
 def verbose_segment(number: int, segment: Segment) -> dict[str, Any]:

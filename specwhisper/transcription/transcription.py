@@ -50,7 +50,7 @@ class Transcription(Mapping[str, Any]):
     duration_s : length of the recording.
     stats : how the draft did; ``None`` with ``return_stats=False``.
     model : the models that wrote the text.
-    options : the decoding options that were asked for.
+    options : the decoding options of the request.
     elapsed_s : seconds from the request to the last text.
     window_tokens : tokens of each window, end-of-text included; empty where a server transcribed.
     """
@@ -152,7 +152,7 @@ class Transcription(Mapping[str, Any]):
             "duration_s": self.duration_s,
             "segments": [_segment(segment) for segment in self.segments],
             "model": asdict(self.model),
-            "statistics": {
+            "stats": {
                 **figures,
                 "elapsed_s": self.elapsed_s,
                 "real_time_factor": self.real_time_factor,

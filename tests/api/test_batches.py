@@ -15,7 +15,7 @@ from experiments.exactness.prepared import recording
 from specwhisper import RecordingsFailed, SpeculativeConfig, SpeculativeWhisper, Transcription
 from specwhisper.errors import InvalidAudio, InvalidRequest
 
-ASKED = {"language": "en", "max_tokens": 8}
+ASKED = {"language": "en", "max_new_tokens": 8}
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ def test_the_thresholds_skip_invented_text(tmp_path):
     """Random weights write something on silence too, and are not sure of it."""
     folder = str(save_checkpoint(Shape(seed=11, scale=0.1), tmp_path / "random"))
     pair = SpeculativeWhisper(folder, folder, device="cpu", batch_size=1)
-    asked = {"language": "en", "max_tokens": 12}
+    asked = {"language": "en", "max_new_tokens": 12}
     silence = np.zeros(35 * SECOND, np.int16)
     assert pair.transcribe(silence, **asked).text
     result = pair.transcribe(silence, **asked, logprob_threshold=-1.0, no_speech_threshold=1e-4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from io import BytesIO, StringIO
 
 import numpy as np
@@ -18,6 +19,7 @@ from specwhisper.model import compat
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.model.kernels import linear
 from specwhisper.model.sharing import share_encoder
+from specwhisper.types import Mode
 
 SHAPE = Shape(seed=11, scale=0.1)
 MAX_TOKENS = 12
@@ -39,7 +41,7 @@ def samples() -> np.ndarray:
 
 
 def test_one_recording_gives_one_result_that_prints_as_its_text(pair, samples):
-    result = pair.transcribe(samples, language="en", max_tokens=MAX_TOKENS)
+    result = pair.transcribe(samples, language="en", max_new_tokens=MAX_TOKENS)
     assert str(result) == result.text == "".join(s.text for s in result.segments).strip()
     assert result.duration_s == 3.0
     assert result.language == "en"
@@ -62,17 +64,17 @@ class AudioDecoder:
 def test_several_recordings_return_a_list_in_order(pair, samples):
     lengths = (3.0, 1.0, 2.0, 0.5, 2.5)
     recordings = [samples[: int(length_s * 16_000)] for length_s in lengths]
-    results = pair.transcribe(recordings, language="en", max_tokens=MAX_TOKENS)
+    results = pair.transcribe(recordings, language="en", max_new_tokens=MAX_TOKENS)
     assert [result.duration_s for result in results] == list(lengths)
     for audio, result in zip(recordings, results, strict=True):
-        assert result.text == pair.transcribe(audio, language="en", max_tokens=MAX_TOKENS).text
+        assert result.text == pair.transcribe(audio, language="en", max_new_tokens=MAX_TOKENS).text
     assert pair.transcribe([]) == []
 
 
 def test_a_file_by_name_or_open_and_an_array_are_the_same(pair, samples, tmp_path):
     path = tmp_path / "a.wav"
     soundfile.write(path, samples, 16_000, "PCM_16")
-    asked = {"language": "en", "max_tokens": MAX_TOKENS}
+    asked = {"language": "en", "max_new_tokens": MAX_TOKENS}
     expected = pair.transcribe(samples, **asked).text
     floats = samples.astype(np.float32) / 32768
     files = (path, str(path), BytesIO(path.read_bytes()), path.read_bytes())
@@ -90,24 +92,40 @@ def test_a_file_by_name_or_open_and_an_array_are_the_same(pair, samples, tmp_pat
 def test_an_open_file_that_is_given_twice_is_refused(pair, tmp_path, samples):
     soundfile.write(tmp_path / "a.wav", samples, 16_000, "PCM_16")
     with open(tmp_path / "a.wav", "rb") as file, pytest.raises(InvalidAudio, match="in the list twice"):
-        pair.transcribe([file, file], language="en", max_tokens=MAX_TOKENS)
+        pair.transcribe([file, file], language="en", max_new_tokens=MAX_TOKENS)
 
 
 def test_statistics(pair, samples):
-    result = pair.transcribe(samples, language="en", max_tokens=MAX_TOKENS)
+    result = pair.transcribe(samples, language="en", max_new_tokens=MAX_TOKENS)
     counts = result.stats
     assert result.stats.overall_acceptance_rate == 1.0
     assert result.stats.avg_tokens_per_iteration == counts.num_committed / counts.num_forwards > 1
     assert sum(result.stats.acceptance_histogram) <= counts.num_forwards
-    assert pair.transcribe(samples, language="en", max_tokens=4, return_stats=False).stats is None
+    assert pair.transcribe(samples, language="en", max_new_tokens=4, return_stats=False).stats is None
 
 
 def test_target_only_writes_the_same_text(pair, samples):
-    asked = {"language": "en", "max_tokens": MAX_TOKENS, "temperatures": (0.8,), "seed": 3}
+    asked = {"language": "en", "max_new_tokens": MAX_TOKENS, "temperatures": (0.8,), "seed": 3}
     alone = pair.without_draft().transcribe(samples, **asked)
     split = pair.transcribe(samples, **asked)
     assert [s.tokens for s in alone.segments] == [s.tokens for s in split.segments]
     assert alone.stats.num_verified == 0
+
+
+def test_a_call_can_choose_the_mode_and_the_draft_length(pair, samples):
+    asked = {"language": "en", "max_new_tokens": MAX_TOKENS}
+    default, short = pair.transcribe(samples, **asked), pair.transcribe(samples, gamma=2, **asked)
+    assert (default.model.mode, default.model.gamma, short.model.gamma) == (Mode.ONE_PROCESS, 5, 2)
+    assert len(short.stats.acceptance_histogram) <= 3 < len(default.stats.acceptance_histogram)
+    for target_only in (
+        pair.transcribe(samples, mode=Mode.TARGET_ONLY, **asked),
+        pair.transcribe(samples, mode="target-only", gamma=3, **asked),
+        pair.without_draft().transcribe(samples, **asked),
+    ):
+        assert target_only.model == replace(default.model, draft="", mode=Mode.TARGET_ONLY, gamma=0)
+        assert (target_only.stats.num_verified, target_only.text) == (0, default.text)
+    with pytest.raises(InvalidRequest, match="there is no draft model; leave mode out"):
+        pair.without_draft().transcribe(samples, mode=Mode.ONE_PROCESS, **asked)
 
 
 def test_equal_encoders_are_shared(pair, folder, tmp_path):
@@ -135,7 +153,7 @@ def test_a_window_is_encoded_once_where_the_encoder_is_shared_and_never_remember
     pair.final_model._encoder.encoder.register_forward_hook(lambda *_: calls.append(1))
     for model in (pair, pair.without_draft(), pair, pair.without_draft()):
         calls.clear()
-        result = model.transcribe(samples, language="en", max_tokens=MAX_TOKENS)
+        result = model.transcribe(samples, language="en", max_new_tokens=MAX_TOKENS)
         assert len(calls) == result.stats.num_windows > 0
 
 
@@ -143,9 +161,9 @@ def test_the_config_says_how(folder, samples):
     config = SpeculativeConfig(gamma=3, use_adaptive_gamma=True, temperature=[0.0, 0.5], top_k=5)
     lossy = SpeculativeConfig(acceptance_threshold=0.3)
     pair = SpeculativeWhisper(str(folder), str(folder), device="cpu", config=config, batch_size=1)
-    assert pair.transcribe(samples, language="en", max_tokens=MAX_TOKENS).text
+    assert pair.transcribe(samples, language="en", max_new_tokens=MAX_TOKENS).text
     pair.config = lossy
-    assert pair.transcribe(samples, language="en", max_tokens=MAX_TOKENS).is_lossy
+    assert pair.transcribe(samples, language="en", max_new_tokens=MAX_TOKENS).is_lossy
 
 
 @pytest.mark.parametrize(
@@ -153,16 +171,18 @@ def test_the_config_says_how(folder, samples):
     [
         ({"langauge": "en"}, InvalidRequest, "There is no option 'langauge'"),
         ({"language": "xx"}, UnsupportedOption, "Language 'xx' is unknown"),
-        ({"max_tokens": 0}, InvalidRequest, "max_new_tokens is 0"),
+        ({"max_new_tokens": 0}, InvalidRequest, "max_new_tokens is 0"),
         ({"initial_prompt": "wood " * 300}, UnsupportedOption, "shorten it"),
         ({"initial_prompt": "<|en|>"}, UnsupportedOption, "special tokens such as"),
         ({"batch_size": 0}, InvalidRequest, "batch_size is 0"),
         ({"batch_size": -1}, InvalidRequest, "batch_size is -1"),
-        ({"max_new_tokens": 3, "max_tokens": 4}, InvalidRequest, "Both max_tokens and max_new_tokens"),
+        ({"max_tokens": 3}, InvalidRequest, "no option 'max_tokens'; there are .*max_new_tokens"),
+        ({"mode": "full"}, UnsupportedOption, "mode is 'full': one process has one-process and target-only"),
+        ({"gamma": 0}, InvalidRequest, "gamma is 0"),
         ({"chunk_length_s": "15"}, InvalidRequest, "chunk_length_s is '15'"),
         ({"beam_size": 5}, UnsupportedOption, "Beam search is not offered"),
         ({"language": 5}, InvalidRequest, "language is 5: it must be text"),
-        ({"stride_length_s": 2.0}, InvalidRequest, "give chunk_length_s too"),
+        ({"stride_length_s": 2.0}, InvalidRequest, "set chunk_length_s too"),
         ({"chunk_length_s": 5.0, "word_timestamps": True}, UnsupportedOption, "leave chunk_length_s or word"),
     ],
 )
@@ -195,20 +215,20 @@ def test_bad_audio_is_refused(pair, audio, message):
 def test_an_open_file_that_cannot_go_back_is_read_once(pair, samples, tmp_path):
     path = tmp_path / "a.wav"
     soundfile.write(path, samples, 16_000, "PCM_16")
-    asked = {"language": "en", "max_tokens": 4}
+    asked = {"language": "en", "max_new_tokens": 4}
     process = subprocess.Popen(["cat", path], stdout=subprocess.PIPE)
     with process, process.stdout as pipe:
         assert pair.transcribe(pipe, **asked).text == pair.transcribe(path, **asked).text
 
 
 def test_options_named_as_in_other_whispers(pair, samples):
-    expected = pair.transcribe(samples, language="en", temperatures=(0.5,), seed=1, max_tokens=4)
+    expected = pair.transcribe(samples, language="en", temperatures=(0.5,), seed=1, max_new_tokens=4)
     asked = {"temperature": 0.5, "initial_prompt": None, "hotwords": None, "beam_size": 1, "top_k": None}
-    assert pair.transcribe(samples, language="en", seed=1, max_tokens=4, **asked).text == expected.text
+    assert pair.transcribe(samples, language="en", seed=1, max_new_tokens=4, **asked).text == expected.text
 
 
 def test_a_segment_ends_no_later_than_its_recording(pair, samples):
-    result = pair.transcribe(samples, language="en", timestamps=False, max_tokens=4)
+    result = pair.transcribe(samples, language="en", timestamps=False, max_new_tokens=4)
     assert max(segment.end_s for segment in result.segments) == 3.0  # where transformers says 30
     assert all(segment.start_s <= segment.end_s for segment in result.segments)
 
@@ -228,7 +248,7 @@ def test_invalid_configs_are_refused(config, message):
 
 
 def test_names_of_languages(pair, samples):
-    by_name = pair.transcribe(samples, language="German", max_tokens=4)
+    by_name = pair.transcribe(samples, language="German", max_new_tokens=4)
     assert by_name.language == "de"
 
 

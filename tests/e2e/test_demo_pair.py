@@ -78,7 +78,7 @@ def test_the_targets_word_error_rate_is_low(transcripts):
 
 
 def test_the_draft_is_accepted_often_but_not_always(transcripts):
-    statistics = [transcript["statistics"] for transcript in transcripts["sync"].values()]
+    statistics = [transcript["stats"] for transcript in transcripts["sync"].values()]
     accepted = sum(s["num_accepted"] for s in statistics)
     verified = sum(s["num_verified"] for s in statistics)
     assert 0.3 < accepted / verified < 0.9  # of whole blocks, including tokens after a wrong one

@@ -106,7 +106,6 @@ async def test_the_request_says_what_was_asked(noise):
         interim_results=True,
         with_checkpoints=True,
         with_heartbeats=True,
-        with_statistics=True,
         config=pb.RecognitionConfig(
             encoding=pb.AUDIO_ENCODING_LINEAR16,
             sample_rate_hertz=16_000,
@@ -119,6 +118,17 @@ async def test_the_request_says_what_was_asked(noise):
             software_version=__version__,
         ),
     )
+
+
+async def test_statistics_come_with_the_last_update_or_on_request(noise):
+    server = ScriptedTranscription()
+    async with serving(server) as address, TranscriptionClient(address) as client:
+        statistics = [update.statistics async for update in client.stream_file(noise)]
+        assert (statistics[:-1], statistics[-1].num_committed) == ([None, None], 10)
+        assert not server.config.with_statistics
+        async for _ in client.stream_file(noise, with_statistics=True):
+            pass
+        assert server.config.with_statistics
 
 
 async def test_recognize_sends_the_file_as_it_is(noise):

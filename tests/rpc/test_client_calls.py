@@ -12,7 +12,7 @@ from specwhisper.types import Mode
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.streaming import StreamingClient
-from tests.rpc.client_scripts import MODEL, ScriptedTranscription, duration, serving
+from tests.rpc.client_scripts import FINALS, MODEL, ScriptedTranscription, duration, serving
 
 pytestmark = pytest.mark.usefixtures("fast_retries")
 
@@ -98,6 +98,28 @@ async def test_a_stream_that_goes_on_in_another_way_counts_on():
                 stream.change(mode=Mode.SYNC)
         assert stream.num_reconnects == 0
     check_totals(updates, stream)
+
+
+async def test_a_response_that_changes_the_models_keeps_its_text():
+    """The draft of a running stream may fail; the response that says so has text, too."""
+    target_only = pb.ModelInfo(target_model="large", target_weights_digest="abc", mode="MODE_TARGET_ONLY")
+    changed = pb.StreamingRecognizeResponse(
+        model=target_only, results=[FINALS[0]], audio_received=duration(2)
+    )
+    async with serving(Calls([NAMED, changed])) as address, StreamingClient(address) as stream:
+        await stream.finish()
+        [update] = [update async for update in stream]
+        assert [segment.text for segment in update.segments] == [" Hello there."]
+        assert (stream.model.mode, stream.model.draft) == (Mode.TARGET_ONLY, "")
+
+
+async def test_statistics_are_requested_only_where_they_are_read():
+    for wanted in (False, True):
+        server = Calls([NAMED])
+        async with serving(server) as address, StreamingClient(address, with_statistics=wanted) as stream:
+            await stream.finish()
+            assert [update async for update in stream] == []
+        assert server.config.with_statistics == wanted
 
 
 async def test_a_stream_that_begins_at_a_position_counts_the_audio_before_it_as_received():

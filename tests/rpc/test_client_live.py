@@ -16,13 +16,12 @@ from typer.testing import CliRunner
 
 from experiments.common.models.speech import SPOKEN, samples_of, spoken_utterances, talk
 from specwhisper.errors import InvalidAudio, InvalidRequest, SpecWhisperError, TargetUnavailable
-from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_client import blocking, sources
 from specwhisper_client.blocking import listen
 from specwhisper_client.cli import listening
 from specwhisper_client.cli.jobs import Job, transcribe_files
-from specwhisper_client.cli.listening import Listening
+from specwhisper_client.cli.listen_options import ListenOptions
 from specwhisper_client.cli.main import app
 from specwhisper_client.cli.output import OutputFormat
 from specwhisper_client.live_transcription import LiveTranscription
@@ -207,8 +206,8 @@ def at_once(monkeypatch):
     monkeypatch.setattr(sources, "file", lambda path, *, is_paced: read(path, is_paced=False))
 
 
-def wanted(server: str, **more) -> Listening:
-    return Listening(server, LIVE_DECODING, LiveOptions(), EndpointingOptions(), **more)
+def wanted(server: str, **more) -> ListenOptions:
+    return ListenOptions(server=server, **more)
 
 
 def console(*, is_terminal: bool = False) -> tuple[Console, io.StringIO]:

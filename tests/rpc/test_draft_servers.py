@@ -20,6 +20,7 @@ from specwhisper.rpc.tls import ClientTls, ServerTls
 from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
 from specwhisper_client import resolving
 from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.attempts import Attempts
 from specwhisper_client.resolving import Name, read_names
 from specwhisper_client.servers import CONNECTIONS, Servers
 from specwhisper_client.streaming import StreamingClient
@@ -334,15 +335,17 @@ async def test_the_preferred_address_family_is_used_while_it_answers():
     await servers.update()
     picked: Counter[str] = Counter()
     for _ in range(10):
-        async with servers.attempts().connection() as connection:
+        async with Attempts(servers).connection() as connection:
             picked[connection.key[1]] += 1
     assert picked == {"[2001:db8::1]:1": 5, "[2001:db8::2]:1": 5}
-    attempts = servers.attempts()
+    attempts = Attempts(servers)
     for _ in range(2):
         async with attempts.connection() as connection:
-            assert await attempts.failed(TargetUnavailable("It is away."))
+            await attempts.retry(TargetUnavailable("It is away."))
     async with attempts.connection() as connection:
         assert connection.key[1] == "10.0.0.1:1"
+    with pytest.raises(TargetUnavailable, match="It is away"):  # all were tried
+        await attempts.retry(TargetUnavailable("It is away."))
     await servers.close()
 
 

@@ -173,7 +173,7 @@ async def test_a_server_without_text_is_not_lost(kind):
     async with (
         speaking_pair() as (_, draft),
         proxy_to(draft.address, kind) as (address, between),
-        live_client(address) as client,
+        live_client(address, with_statistics=True) as client,
     ):
         listener = Listener(client)
         await client.send(talk()[:BEGUN])

@@ -44,7 +44,7 @@ def test_text_output_has_one_line_per_segment():
 def test_json_output_has_all_fields():
     document = json.loads(render(transcript(" Grüße.", " Ja."), Path("in/a.wav"), OutputFormat.JSON))
     assert (
-        document.pop("statistics").items()
+        document.pop("stats").items()
         >= {
             "num_verified": 8,
             "acceptance_rate": 0.75,

@@ -1,13 +1,16 @@
-"""Each ``__all__`` lists existing names, each once."""
+"""Each ``__all__`` lists existing names, each once, and the types they need."""
 
 import importlib
 import inspect
 import pkgutil
+from dataclasses import is_dataclass
+from typing import get_args, get_type_hints
 
 import pytest
 
 import specwhisper
 import specwhisper_client
+from specwhisper.errors import RETRY_ELSEWHERE, InvalidRequest, PairMismatch, SpecWhisperError
 
 MODULES = ["specwhisper", "specwhisper_client"] + [
     name
@@ -38,6 +41,51 @@ def test_public_classes_and_functions_have_docstrings(package):
     documented = (inspect.isclass, inspect.isroutine)
     without = [name for name, it in exports.items() if any(is_(it) for is_ in documented) and not it.__doc__]
     assert without == []
+
+
+def types_in(annotation):
+    """Return our own classes that a type is made of."""
+    if inspect.isclass(annotation) and annotation.__module__.startswith("specwhisper"):
+        return {annotation}
+    return {one for part in get_args(annotation) for one in types_in(part)}
+
+
+def types_in_signatures(exported):
+    """Return our own classes in the signatures of a class or function."""
+    routines = [exported] if inspect.isroutine(exported) else []
+    if inspect.isclass(exported):
+        public = {
+            name: member
+            for name, member in vars(exported).items()
+            if name in ("__init__", "__aiter__") or not name.startswith("_")
+        }
+        routines = [member.fget if isinstance(member, property) else member for member in public.values()]
+        routines += [exported] if is_dataclass(exported) else []
+    hints = [get_type_hints(each) for each in routines if inspect.isroutine(each) or inspect.isclass(each)]
+    return {one for by_name in hints for annotation in by_name.values() for one in types_in(annotation)}
+
+
+def test_types_in_the_clients_signatures_are_exported():
+    public = {
+        getattr(package, name)
+        for package in (specwhisper, specwhisper_client)
+        for name in package.__all__
+        if isinstance(getattr(package, name), type)
+    }
+    needed = {
+        name: types_in_signatures(getattr(specwhisper_client, name))
+        for name in specwhisper_client.__all__
+        if name != "Servers"  # a caller only passes it from one client to another
+    }
+    assert {name: types - public for name, types in needed.items() if types - public} == {}
+    assert specwhisper_client.Credentials in needed["TranscriptionClient"]
+    assert specwhisper_client.Update in needed["StreamingClient"]
+
+
+def test_errors_that_the_client_raises_are_exported():
+    exported = [getattr(specwhisper_client, name) for name in specwhisper_client.__all__]
+    errors = {each for each in exported if inspect.isclass(each) and issubclass(each, Exception)}
+    assert {*RETRY_ELSEWHERE, SpecWhisperError, InvalidRequest, PairMismatch} <= errors
 
 
 def test_an_unknown_name_of_the_client_is_an_attribute_error():

@@ -121,13 +121,13 @@ def test_json_without_a_recordings_name_has_no_name():
     assert document == json.loads(json.dumps(RESULT.to_dict()))
     assert "audio" not in document
     assert document["model"]["target"] == "large"
-    assert document["statistics"]["acceptance_rate"] == 0.75
-    assert document["statistics"]["real_time_factor"] == 0.5
+    assert document["stats"]["acceptance_rate"] == 0.75
+    assert document["stats"]["real_time_factor"] == 0.5
 
 
 def test_json_without_statistics_still_has_its_times():
     document = json.loads(replace(RESULT, stats=None).to_json())
-    assert document["statistics"] == {"elapsed_s": 2.0, "real_time_factor": 0.5}
+    assert document["stats"] == {"elapsed_s": 2.0, "real_time_factor": 0.5}
 
 
 def test_verbose_json_follows_the_options():

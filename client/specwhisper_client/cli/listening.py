@@ -6,8 +6,6 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -16,64 +14,27 @@ from rich.live import Live
 from rich.text import Text
 
 from specwhisper.errors import SpecWhisperError
-from specwhisper.live import EndpointingOptions, LiveOptions
-from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.transcription.subtitles import one_line
-from specwhisper.types import Mode, Segment, VoiceEvent
+from specwhisper.types import Segment, VoiceEvent
 from specwhisper.wire.printable import blanked
 from specwhisper_client import sources
 from specwhisper_client.cli.display import REFRESHES_PER_SECOND, span
 from specwhisper_client.cli.jobs import report
+from specwhisper_client.cli.listen_options import ListenOptions
 from specwhisper_client.cli.tables import transcript_table
 from specwhisper_client.live_transcription import LiveTranscription
 from specwhisper_client.replies import Update
-from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.utterances import Utterances
 
 
-@dataclass(frozen=True, slots=True)
-class Listening:
-    """The settings of a live transcription.
-
-    Attributes
-    ----------
-    simulate : a recording to send in real time instead of the microphone.
-    device : the microphone.
-    quiet : print nothing but the text.
-    """
-
-    server: str
-    options: DecodingOptions
-    live: LiveOptions
-    endpointing: EndpointingOptions | None
-    mode: Mode | None = None
-    gamma: int | None = None
-    added_latency_ms: int = 0
-    continue_unverified: bool = False
-    simulate: Path | None = None
-    device: str | None = None
-    quiet: bool = False
-    credentials: Credentials = OPEN
-
-
-async def listen(wanted: Listening, console: Console, errors: Console) -> bool:
+async def listen(
+    wanted: ListenOptions, console: Console, errors: Console, credentials: Credentials = OPEN
+) -> bool:
     """Show live text until the audio ends; return whether no error occurred."""
     try:
-        async with (
-            _audio(wanted) as audio,
-            StreamingClient(
-                wanted.server,
-                wanted.options,
-                live=wanted.live,
-                endpointing=wanted.endpointing,
-                mode=wanted.mode,
-                gamma=wanted.gamma,
-                added_latency_ms=wanted.added_latency_ms,
-                continue_unverified=wanted.continue_unverified,
-                credentials=wanted.credentials,
-            ) as stream,
-        ):
+        stream = wanted.stream(credentials)
+        async with _audio(wanted) as audio, stream:
             transcription = LiveTranscription(stream, audio, keeps_segments=False)
             display = LiveUtterances(console) if console.is_terminal else UtteranceLines(console)
             with display, _stopping(transcription):
@@ -168,7 +129,7 @@ class UtteranceLines:
 
 
 @asynccontextmanager
-async def _audio(wanted: Listening) -> AsyncIterator[AsyncIterator[bytes]]:
+async def _audio(wanted: ListenOptions) -> AsyncIterator[AsyncIterator[bytes]]:
     if wanted.simulate is not None:
         yield sources.file(wanted.simulate, is_paced=True)
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import assert_never
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.transcription.subtitles import Layout
@@ -32,6 +33,8 @@ def render(
 ) -> str:
     """Return the transcription of ``audio`` in a format, with a final newline."""
     match output_format:
+        case OutputFormat.TXT:
+            return transcription.to_txt()
         case OutputFormat.JSON:
             return transcription.to_json(str(audio))
         case OutputFormat.VERBOSE_JSON:
@@ -42,7 +45,7 @@ def render(
             return transcription.to_vtt(layout)
         case OutputFormat.TSV:
             return transcription.to_tsv()
-    return transcription.to_txt()
+    assert_never(output_format)
 
 
 def prepare_outputs(

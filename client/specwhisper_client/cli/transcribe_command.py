@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,50 +12,52 @@ from rich.console import Console
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task, options_from
+from specwhisper.rpc.channels import Credentials
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import Mode
 from specwhisper_client.api import DEFAULT_SERVER
 from specwhisper_client.cli.arguments import MODES, Gamma, Quiet, Server, parse_mode
+from specwhisper_client.cli.grouped_options import takes
 from specwhisper_client.cli.jobs import Job, report, transcribe_files
 from specwhisper_client.cli.output import OutputFormat
 
 
-def transcribe(
-    context: typer.Context,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings of any audio format.")],
-    server: Server = DEFAULT_SERVER,
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """Decoding options, by the names of openai/whisper's command line."""
+
     language: Annotated[
         str | None,
         typer.Option(
             metavar="LANGUAGE",
             help="Code or name of the language. Default: the model's own, or the detected one.",
         ),
-    ] = None,
-    task: Annotated[
-        Task, typer.Option(metavar="TASK", help="transcribe, or translate into English.")
-    ] = Task.TRANSCRIBE,
-    timestamps: Annotated[bool, typer.Option(help="Times of segments.")] = True,
-    word_timestamps: Annotated[bool, typer.Option("--word-timestamps", help="Times of words.")] = False,
+    ] = None
+    task: Annotated[Task, typer.Option(metavar="TASK", help="transcribe, or translate into English.")] = (
+        Task.TRANSCRIBE
+    )
+    timestamps: Annotated[bool, typer.Option(help="Times of segments.")] = True
+    word_timestamps: Annotated[bool, typer.Option("--word-timestamps", help="Times of words.")] = False
     initial_prompt: Annotated[
         str,
         typer.Option(
             metavar="TEXT",
             help="Prompt of every window; with --condition-on-previous-text, of the first one only.",
         ),
-    ] = "",
+    ] = ""
     carry_initial_prompt: Annotated[
         bool,
         typer.Option(
             "--carry-initial-prompt", help="Initial prompt in every window, before the previous text."
         ),
-    ] = False,
-    hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words in the prompt of every window.")] = "",
+    ] = False
+    hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words in the prompt of every window.")] = ""
     condition_on_previous_text: Annotated[
         bool, typer.Option("--condition-on-previous-text", help="Previous text as prompt of each window.")
-    ] = False,
+    ] = False
     temperature: Annotated[
         float, typer.Option(min=0, metavar="T", help="Sampling temperature; 0 is greedy.")
-    ] = 0.0,
+    ] = 0.0
     temperature_increment_on_fallback: Annotated[
         float | None,
         typer.Option(
@@ -62,35 +65,35 @@ def transcribe(
             metavar="T",
             help="Step of the temperatures, up to 1, for a window that failed. Default: no second attempt.",
         ),
-    ] = None,
+    ] = None
     top_k: Annotated[
         int, typer.Option(min=0, metavar="N", help="Number of likeliest tokens to sample among; 0: all.")
-    ] = 0,
+    ] = 0
     top_p: Annotated[
         float, typer.Option(metavar="P", help="Total probability of the likeliest tokens to sample among.")
-    ] = 1.0,
+    ] = 1.0
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Seed of sampling; the same seed gives the same text.")
-    ] = 0,
+    ] = 0
     compression_ratio_threshold: Annotated[
         float | None,
         typer.Option(
             metavar="X", help="Compression ratio above which a window failed. Default: none; OpenAI's: 2.4."
         ),
-    ] = None,
+    ] = None
     compression_ratio_of: Annotated[
         CompressionRatio,
         typer.Option(
             metavar="text|tokens",
             help="Data of the compression ratio: the text, as OpenAI, or the tokens, as transformers.",
         ),
-    ] = CompressionRatio.TEXT,
+    ] = CompressionRatio.TEXT
     logprob_threshold: Annotated[
         float | None,
         typer.Option(
             metavar="X", help="Mean log-probability below which a window failed. Default: none; OpenAI's: -1."
         ),
-    ] = None,
+    ] = None
     no_speech_threshold: Annotated[
         float | None,
         typer.Option(
@@ -98,16 +101,16 @@ def transcribe(
             help="Probability of silence above which a window is skipped, unless its mean log-probability "
             "reaches --logprob-threshold. Default: none; OpenAI's: 0.6.",
         ),
-    ] = None,
+    ] = None
     max_initial_timestamp: Annotated[
         float | None,
         typer.Option(
             metavar="SECONDS", help="Latest start of a window's first segment. Default: the model's."
         ),
-    ] = None,
+    ] = None
     max_new_tokens: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Most tokens of a window. Default: the model's.")
-    ] = None,
+    ] = None
     acceptance: Annotated[
         Acceptance,
         typer.Option(
@@ -115,7 +118,7 @@ def transcribe(
             help="Rule by which candidates are accepted. classical: speculative sampling; the sampled text "
             "then depends on the draft.",
         ),
-    ] = Acceptance.EXACT,
+    ] = Acceptance.EXACT
     acceptance_threshold: Annotated[
         float | None,
         typer.Option(
@@ -123,7 +126,44 @@ def transcribe(
             help="LOSSY: target's probability from which a candidate is kept that is not the target's "
             "choice. Default: none.",
         ),
-    ] = None,
+    ] = None
+    beam_size: Annotated[int, typer.Option(hidden=True)] = 1
+
+    def options(self) -> DecodingOptions:
+        """Return them, checked."""
+        return options_from(DecodingOptions(), asdict(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subtitles:
+    """Options of srt and vtt."""
+
+    max_line_width: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Most characters in a line of srt and vtt, with word timestamps."),
+    ] = None
+    max_line_count: Annotated[
+        int | None, typer.Option(metavar="N", help="Most lines in a cue, which then may span segments.")
+    ] = None
+    max_words_per_line: Annotated[
+        int | None, typer.Option(metavar="N", help="Most words in a cue of srt and vtt.")
+    ] = None
+    highlight_words: Annotated[
+        bool, typer.Option("--highlight-words", help="Underlined current word in srt and vtt.")
+    ] = False
+
+    def layout(self) -> Layout:
+        """Return them, checked."""
+        return Layout(**asdict(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranscribeOptions:
+    """All options of the command."""
+
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings of any audio format.")]
+    server: Server = DEFAULT_SERVER
+    decoding: Decoding
     mode: Annotated[
         Mode | None,
         typer.Option(
@@ -131,15 +171,14 @@ def transcribe(
             metavar="MODE",
             help=f"{', '.join(MODES[:-1])} or {MODES[-1]}. Default: the server's.",
         ),
-    ] = None,
-    gamma: Gamma = None,
+    ] = None
+    gamma: Gamma = None
     streaming: Annotated[
         bool,
         typer.Option(
             "--streaming", help="Live decoding: cuts at pauses of speech instead of windows of 30 s."
         ),
-    ] = False,
-    beam_size: Annotated[int, typer.Option(hidden=True)] = 1,
+    ] = False
     output_format: Annotated[
         str,
         typer.Option(
@@ -148,7 +187,7 @@ def transcribe(
             metavar="FORMAT",
             help=f"{', '.join(OutputFormat)}, or all, which needs --output-dir.",
         ),
-    ] = OutputFormat.TXT,
+    ] = OutputFormat.TXT
     output_dir: Annotated[
         Path | None,
         typer.Option(
@@ -158,22 +197,39 @@ def transcribe(
             metavar="FOLDER",
             help="Folder for a file per recording. Default: standard output.",
         ),
-    ] = None,
-    max_line_width: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Most characters in a line of srt and vtt, with word timestamps."),
-    ] = None,
-    max_line_count: Annotated[
-        int | None, typer.Option(metavar="N", help="Most lines in a cue, which then may span segments.")
-    ] = None,
-    max_words_per_line: Annotated[
-        int | None, typer.Option(metavar="N", help="Most words in a cue of srt and vtt.")
-    ] = None,
-    highlight_words: Annotated[
-        bool, typer.Option("--highlight-words", help="Underlined current word in srt and vtt.")
-    ] = False,
-    quiet: Quiet = False,
-) -> None:
+    ] = None
+    subtitles: Subtitles
+    quiet: Quiet = False
+
+    def job(self, credentials: Credentials) -> Job:
+        """Return the settings that apply to every file.
+
+        Raises
+        ------
+        InvalidRequest : for a value that an option cannot have, and for options that contradict each other.
+        """
+        layout = self.subtitles.layout()
+        if layout != Layout() and not self.decoding.word_timestamps:
+            raise InvalidRequest("Lines are laid out by their words: add word_timestamps.")
+        options, formats = self.decoding.options(), parse_formats(self.output_format)
+        if len(formats) > 1 and self.output_dir is None:
+            raise InvalidRequest("Several formats need a folder: add --output-dir FOLDER.")
+        return Job(
+            self.server,
+            options,
+            self.mode,
+            self.gamma,
+            formats,
+            self.output_dir,
+            layout,
+            self.quiet,
+            self.streaming,
+            credentials,
+        )
+
+
+@takes(TranscribeOptions)
+def transcribe(context: typer.Context, wanted: TranscribeOptions) -> None:
     """Transcribe recordings.
 
     Options have openai/whisper's names, with dashes or underscores. A terminal shows the text as it is
@@ -182,46 +238,11 @@ def transcribe(
     """
     console, errors = Console(), Console(stderr=True)
     try:
-        layout = Layout(max_line_width, max_line_count, max_words_per_line, highlight_words)
-        if layout != Layout() and not word_timestamps:
-            raise InvalidRequest("Lines are laid out by their words: add word_timestamps.")
-        options = options_from(
-            DecodingOptions(),
-            {
-                "language": language,
-                "task": task,
-                "timestamps": timestamps,
-                "word_timestamps": word_timestamps,
-                "initial_prompt": initial_prompt,
-                "carry_initial_prompt": carry_initial_prompt,
-                "hotwords": hotwords,
-                "condition_on_previous_text": condition_on_previous_text,
-                "temperature": temperature,
-                "temperature_increment_on_fallback": temperature_increment_on_fallback,
-                "top_k": top_k,
-                "top_p": top_p,
-                "seed": seed,
-                "compression_ratio_threshold": compression_ratio_threshold,
-                "compression_ratio_of": compression_ratio_of,
-                "logprob_threshold": logprob_threshold,
-                "no_speech_threshold": no_speech_threshold,
-                "max_initial_timestamp": max_initial_timestamp,
-                "max_new_tokens": max_new_tokens,
-                "acceptance": acceptance,
-                "acceptance_threshold": acceptance_threshold,
-                "beam_size": beam_size,
-            },
-        )
-        formats = parse_formats(output_format)
-        if len(formats) > 1 and output_dir is None:
-            raise InvalidRequest("Several formats need a folder: add --output-dir FOLDER.")
+        job = wanted.job(context.obj)
     except SpecWhisperError as error:
         report(error, errors)
         raise typer.Exit(1) from None
-    job = Job(
-        server, options, mode, gamma, formats, output_dir, layout, quiet, streaming, credentials=context.obj
-    )
-    if not asyncio.run(transcribe_files(files, job, console, errors)):
+    if not asyncio.run(transcribe_files(wanted.files, job, console, errors)):
         raise typer.Exit(1)
 
 

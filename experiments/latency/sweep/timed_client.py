@@ -108,7 +108,7 @@ class TimedClient:
             for start in range(0, len(sample.pcm), PIECE_BYTES):
                 yield sample.pcm[start : start + PIECE_BYTES]
 
-        request = pb.StreamingRecognitionConfig(config=config, interim_results=True)
+        request = pb.StreamingRecognitionConfig(config=config, interim_results=True, with_statistics=True)
         async with aclosing(exchange(call, request, audio())) as responses:
             async for response in responses:
                 timer.observe(response.statistics.num_committed)

@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from specwhisper.transcription.formats import (
     spoken_words,
     srt_blocks,
+    verbose_head,
     verbose_segment,
     verbose_word,
     vtt_blocks,
@@ -52,7 +53,9 @@ async def reply(fields: AudioFields, transcript: Transcription) -> Response:
             return Response("\n".join(blocks), media_type="text/vtt")
         case "verbose_json":
             return _json("".join(await _in_turns(verbose(fields, transcript))))
-    return _json(_dumped(plain(fields, transcript)))
+        case "json":
+            return _json(_dumped(plain(fields, transcript)))
+    raise ValueError(f"{fields.response_format} is no format of a reply.")
 
 
 def plain(fields: AudioFields, transcript: Transcription) -> TranscriptionReply | Translation:
@@ -76,13 +79,18 @@ def verbose(fields: AudioFields, transcript: Transcription) -> Iterator[str]:
 
     A word has a probability, as in openai/whisper.
     """
-    document = {"task": str(fields.task), "duration": transcript.duration_s, "text": transcript.text}
-    if isinstance(fields, TranscriptionFields):
-        usage = Usage(type="duration", seconds=transcript.duration_s)
-        document |= {"language": transcript.language_name, "usage": usage}
-        yield _dumped(TranscriptionVerbose.model_validate(document)).removesuffix("}")
+    is_translation = not isinstance(fields, TranscriptionFields)
+    head = verbose_head(
+        transcript.text,
+        language=ENGLISH if is_translation else transcript.language_name,
+        duration_s=transcript.duration_s,
+        task=fields.task,
+    )
+    if is_translation:
+        yield _dumped(TranslationVerbose.model_validate(head)).removesuffix("}")
     else:
-        yield _dumped(TranslationVerbose.model_validate(document | {"language": ENGLISH})).removesuffix("}")
+        usage = Usage(type="duration", seconds=transcript.duration_s)
+        yield _dumped(TranscriptionVerbose.model_validate(head | {"usage": usage})).removesuffix("}")
     if not isinstance(fields, TranscriptionFields) or fields.has_segments:
         yield from _listed("segments", starmap(_segment, enumerate(transcript.segments)))
     if isinstance(fields, TranscriptionFields) and fields.has_words:

@@ -70,6 +70,7 @@ class LiveSession:
             sample_rate=start.sample_rate,
             added_latency_ms=start.added_latency_ms,
             continue_unverified=True,
+            with_statistics=True,
             reconnect_s=RECONNECT_S,
             servers=self._gateway.client.servers,
         )

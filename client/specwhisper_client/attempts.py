@@ -1,0 +1,93 @@
+"""Where and when one session tries again after it lost its server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from specwhisper.errors import RETRY_ELSEWHERE, ServerFull, SpecWhisperError
+from specwhisper.rpc.failover import Failover
+from specwhisper_client.servers import Connection, Key, Servers
+
+
+class Attempts:
+    """The attempts of one session: each uses the best connection that is untried.
+
+    Parameters
+    ----------
+    timeout_s : seconds since the first loss for which connections are tried again once all were tried; 0 to
+        try each once.
+
+    Attributes
+    ----------
+    is_retrying : whether an attempt has failed since the last progress.
+    """
+
+    def __init__(self, servers: Servers, timeout_s: float = 0.0) -> None:
+        self._servers = servers
+        self._failover = Failover(timeout_s)
+        self._tried: set[Key] = set()
+        self._last: Connection | None = None
+        self.is_retrying = False
+
+    @property
+    def address(self) -> str:
+        """Address of the last connection, for messages."""
+        return self._servers.address if self._last is None else self._last.address
+
+    @asynccontextmanager
+    async def connection(self, *, is_session: bool = True) -> AsyncIterator[Connection]:
+        """Use the best connection that is untried.
+
+        Raises :class:`TargetUnavailable` if no address is known.
+        """
+        await self._servers.update()
+        self._last = self._servers.pick(self._tried)
+        async with self._servers.using(self._last, is_session=is_session) as connection:
+            yield connection
+
+    async def retry(self, error: SpecWhisperError, *, may_wait: bool = True) -> None:
+        """Prepare the next attempt after an error; raise the error if there is none.
+
+        The next attempt follows at once while a connection is untried. Once all were tried, it follows after
+        a delay, and all may be tried again.
+
+        Parameters
+        ----------
+        may_wait : whether to try again where all were tried.
+        """
+        if not isinstance(error, RETRY_ELSEWHERE):
+            raise error
+        self.is_retrying = True
+        await self._avoid_last(error)
+        if self._servers.untried(self._tried):
+            return
+        self._tried.clear()
+        if not may_wait:
+            raise error
+        await self._failover.wait(error)
+
+    async def _avoid_last(self, error: SpecWhisperError) -> None:
+        if (connection := self._last) is None:
+            return
+        self._tried.add(connection.key)
+        self._servers.avoid(connection, error)
+        if not isinstance(error, ServerFull):
+            await self._servers.update()
+        # Other connections to the same address may lead to another server: only those that are connected, and
+        # not avoided, are tried.
+        self._tried |= {
+            each.key
+            for each in self._servers.untried(self._tried)
+            if each.key[:2] == connection.key[:2] and not self._servers.is_ready(each)
+        }
+
+    def progressed(self) -> None:
+        """Count every connection as untried, and start the time limit anew."""
+        self._tried.clear()
+        self._failover.progressed()
+        self.is_retrying = False
+
+    def extend(self, timeout_s: float) -> None:
+        """Replace the time limit, which starts anew at the next loss."""
+        self._failover = Failover(timeout_s)

@@ -1,0 +1,128 @@
+"""``specwhisper listen``: its options."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specwhisper.live import EndpointingOptions, LiveOptions, StabilityPolicy
+from specwhisper.options import Task
+from specwhisper.rpc.channels import Credentials
+from specwhisper.types import Mode
+from specwhisper_client.api import DEFAULT_SERVER
+from specwhisper_client.cli.arguments import Gamma, Quiet, Server, parse_mode
+from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """Decoding options."""
+
+    language: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LANGUAGE", help="Code or name of the language. Default: detected per utterance."
+        ),
+    ] = None
+    task: Annotated[Task, typer.Option(metavar="TASK", help="transcribe, or translate into English.")] = (
+        Task.TRANSCRIBE
+    )
+    hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words in the prompt of every window.")] = ""
+    initial_prompt: Annotated[str, typer.Option(metavar="TEXT", help="Prompt of every utterance.")] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """When text is decoded and when it is final: of :class:`LiveOptions`."""
+
+    step_ms: Annotated[
+        int, typer.Option(metavar="MS", help="Milliseconds of speech between two decodings.")
+    ] = LiveOptions().step_ms
+    policy: Annotated[
+        StabilityPolicy,
+        typer.Option(
+            metavar="POLICY",
+            help="Rule by which words become final. local-agreement: two decodings agree; align-att: the "
+            "model no longer attends to the end of the audio for them.",
+        ),
+    ] = StabilityPolicy.LOCAL_AGREEMENT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpointing:
+    """When utterances end: of :class:`EndpointingOptions`."""
+
+    threshold: Annotated[
+        float, typer.Option(metavar="P", help="Probability above which audio is speech.")
+    ] = EndpointingOptions().threshold
+    silence_duration_ms: Annotated[
+        int, typer.Option(metavar="MS", help="Milliseconds of silence that end an utterance.")
+    ] = EndpointingOptions().silence_duration_ms
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """How draft and target work together."""
+
+    mode: Annotated[
+        Mode | None,
+        typer.Option(
+            parser=parse_mode, metavar="MODE", help="Mode of draft and target. Default: the server's."
+        ),
+    ] = None
+    gamma: Gamma = None
+    added_latency_ms: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="MS",
+            help="Latency injected into the round trip to the target, if the server allows it.",
+        ),
+    ] = 0
+    continue_unverified: Annotated[
+        bool,
+        typer.Option(
+            "--continue-unverified",
+            help="Unverified text of the draft while the target cannot be reached; it is verified later.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListenOptions:
+    """All options of the command."""
+
+    server: Server = DEFAULT_SERVER
+    simulate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Recording to send in real time instead of the microphone."),
+    ] = None
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="DEVICE", help="Microphone: number or part of its name. Default: the system's."),
+    ] = None
+    decoding: Decoding = Decoding()
+    steps: Steps = Steps()
+    endpointing: Endpointing = Endpointing()
+    session: Session = Session()
+    quiet: Quiet = False
+
+    def stream(self, credentials: Credentials) -> StreamingClient:
+        """Return a stream with these options.
+
+        Raises
+        ------
+        InvalidRequest : for a value that an option cannot have.
+        """
+        return StreamingClient(
+            self.server,
+            replace(LIVE_DECODING, **asdict(self.decoding)),
+            live=LiveOptions(**asdict(self.steps)),
+            endpointing=EndpointingOptions(**asdict(self.endpointing)),
+            **asdict(self.session),
+            with_statistics=True,  # so that the table at the end also counts calls that were lost
+            credentials=credentials,
+        )
