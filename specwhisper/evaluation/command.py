@@ -75,7 +75,7 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="LANGUAGE",
-            help="Language, as a code or a name. Default: the model's only one, or detected.",
+            help="Code or name of the language. Default: the model's own, or the detected one.",
         ),
     ] = None,
     timestamps: Annotated[bool, typer.Option(help="Decoding with timestamps.")] = True,
