@@ -11,7 +11,7 @@ from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server.sessions.resuming import audio_needed_from
+from specwhisper_draft_server.link.resuming import audio_needed_from
 from specwhisper_draft_server.sessions.session import Session
 
 INTERVAL_TOKENS = 16  # between two resume points: a stream that continues may decode as many again

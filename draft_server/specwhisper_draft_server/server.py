@@ -19,7 +19,8 @@ from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import DEFAULT_MAX_WIDTH, Limits, Mode
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.drafting import Drafting, PlaceDraft, pair_ids, place_draft
+from specwhisper_draft_server.drafts.drafting import Drafting
+from specwhisper_draft_server.drafts.placement import PlaceDraft, pair_ids, place_draft
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.parity_check import ParityChecker

@@ -24,7 +24,7 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper.wire.versions import CLIENT
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.drafting import Drafting
+from specwhisper_draft_server.drafts.drafting import Drafting
 from specwhisper_draft_server.heartbeats import with_heartbeats
 from specwhisper_draft_server.idle_timeout import IdleTimeout
 from specwhisper_draft_server.link.descriptions import Descriptions
@@ -241,16 +241,18 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         drafting = self._drafting if request.length.mode.drafts else None
         lost = None
         while True:
-            needs = Needs("", weights_digest) if drafting is None else drafting.needs(weights_digest)
+            needs = (
+                Needs("", weights_digest) if drafting is None else drafting.placement.needs(weights_digest)
+            )
             if in_outages:
                 target, lost = await self._descriptions.in_outages(needs)
             else:
                 target = await self._descriptions.for_session(needs)
-            if drafting is None or drafting.set_up_for(target):
+            if drafting is None or drafting.placement.choose(target):
                 return target, lost
             # By now it may be known which vocabulary the draft can use, or that it cannot use this one.
-            if needs == drafting.needs(weights_digest):
-                raise PairMismatch(drafting.why_not(target))
+            if needs == drafting.placement.needs(weights_digest):
+                raise PairMismatch(drafting.placement.why_not(target))
 
     def _model_of(self, session: Session | LiveFailover, request: SessionRequest) -> pb.ModelInfo:
         """Describe how a session runs now: in target-only once its draft has failed."""

@@ -26,7 +26,7 @@ from specwhisper.engine.local import LocalTranscriber, TargetEngine
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream, Transcriber
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Commit, Limits, Mode, WindowOpened
-from specwhisper_draft_server.drafting import Drafting
+from specwhisper_draft_server.drafts.drafting import Drafting
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 

@@ -14,7 +14,8 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper_draft_server.drafting import Drafting, place_draft
+from specwhisper_draft_server.drafts.drafting import Drafting
+from specwhisper_draft_server.drafts.placement import place_draft
 
 DEMO = "demo"  # the only shape without a replay
 DRAFT_SHAPE = "tiny"

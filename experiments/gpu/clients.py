@@ -18,7 +18,7 @@ from experiments.gpu.texts import OPTIONS, Texts
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Mode
-from specwhisper_draft_server.drafting import Drafting
+from specwhisper_draft_server.drafts.drafting import Drafting
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 

@@ -11,10 +11,9 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from uvicorn.server import ServerState
-
 from specwhisper.errors import InvalidRequest
 from specwhisper.rpc.tls import ServerTls
+from specwhisper.rpc.uvicorn_compat import ServerState
 
 logger = logging.getLogger(__name__)
 

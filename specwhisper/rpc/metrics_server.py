@@ -13,14 +13,13 @@ from typing import Any
 import uvicorn
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
-from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
 
 from specwhisper.errors import Unauthenticated
 from specwhisper.rpc.addresses import cannot_listen, join_address
 from specwhisper.rpc.handshakes import encrypted
 from specwhisper.rpc.tls import ServerTls
 from specwhisper.rpc.tokens import Tokens
+from specwhisper.rpc.uvicorn_compat import H11Protocol, ServerState
 
 SCRAPE_S = 20.0  # for a whole connection; a scrape takes milliseconds, and Prometheus waits for ten seconds
 MAX_CONNECTIONS = 100

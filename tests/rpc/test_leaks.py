@@ -7,7 +7,7 @@ import gc
 import threading
 
 from specwhisper.engine.verifier_state import VerifierState
-from specwhisper_draft_server.drafting import DraftStream
+from specwhisper_draft_server.drafts.stream import DraftStream
 from specwhisper_draft_server.link.grpc_target_stream import Outbox
 from specwhisper_draft_server.sessions.session import Session
 from tests.rpc.services import (

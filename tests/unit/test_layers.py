@@ -171,6 +171,22 @@ def test_the_picture_of_the_architecture_page_has_allowed_arrows():
     assert [arrow for arrow in arrows if arrow[1] not in LAYERS[arrow[0]][0]] == []
 
 
+def test_rooms_of_the_draft_server_import_lower_rooms_only():
+    """From a target's stream up to the services."""
+    rooms = ("link", "drafts", "sessions", "riva")
+    found = []
+    for module, path in modules():
+        parts = module.split(".")
+        if parts[0] == "specwhisper_draft_server" and parts[1:2] and parts[1] in rooms:
+            above = rooms[rooms.index(parts[1]) + 1 :]
+            found += [
+                f"{module} imports {name}"
+                for name in imports_of(path, module, path.name == "__init__.py")
+                if name.startswith(tuple(f"specwhisper_draft_server.{room}." for room in above))
+            ]
+    assert found == []
+
+
 def test_importing_the_client_loads_no_model_library():
     names = [name for name, _ in modules() if layer_of(name) in LIGHT and not name.endswith("__main__")]
     script = f"import sys\nimport {', '.join(names)}\nprint(*sorted({TORCH | RAY} & sys.modules.keys()))"

@@ -14,8 +14,8 @@ from specwhisper.rpc import failover
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Resume, Window, WindowOpened
 from specwhisper_draft_server.config import DraftConfig
+from specwhisper_draft_server.link.resuming import ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.sessions.resuming import ResumingTargetStream
 from tests.clock import Clock
 
 TIMEOUT_S = 10.0

@@ -30,9 +30,9 @@ from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream, O
 from specwhisper_draft_server.link.known_targets import KnownTargets
 from specwhisper_draft_server.link.needs import ANY, Needs
 from specwhisper_draft_server.link.opening import opened_at_one
+from specwhisper_draft_server.link.resuming import ResumingTargetStream
 from specwhisper_draft_server.link.targets import Targets
 from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.sessions.resuming import ResumingTargetStream
 
 REASON_S = 1.0  # to learn why a connection failed: gRPC knows, once it has tried
 MAX_DESCRIPTIONS = 8  # of targets with different weights

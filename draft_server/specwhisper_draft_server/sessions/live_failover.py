@@ -23,11 +23,11 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE, Mode, VoiceMark
-from specwhisper_draft_server.drafting import Drafting
+from specwhisper_draft_server.drafts.drafting import Drafting
 from specwhisper_draft_server.link.migration import opened_elsewhere
+from specwhisper_draft_server.link.resuming import LOST, REFUSED
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.draft_only import DraftOnlyTarget, MergedTranscript, UnverifiedText
-from specwhisper_draft_server.sessions.resuming import LOST, REFUSED
 from specwhisper_draft_server.sessions.session import Session, SessionRequest, TargetOpener
 from specwhisper_draft_server.sessions.update import SessionUpdate
 

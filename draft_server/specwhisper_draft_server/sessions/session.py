@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import Protocol
 
 from specwhisper.engine.draft_state import Drafted
 from specwhisper.errors import ServerDraining, TargetUnavailable
@@ -34,11 +34,12 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper_draft_server.debounce import Debouncer
-from specwhisper_draft_server.drafting import Drafting, DraftStream
+from specwhisper_draft_server.drafts.drafting import Drafting
+from specwhisper_draft_server.drafts.stream import DraftStream
+from specwhisper_draft_server.link.resuming import RemoteTargetStream, audio_needed_from
 from specwhisper_draft_server.sessions.audio_feed import AudioFeed
 from specwhisper_draft_server.sessions.draft_only import UnverifiedText
 from specwhisper_draft_server.sessions.recording_progress import RecordingProgress
-from specwhisper_draft_server.sessions.resuming import RemoteTargetStream, audio_needed_from
 from specwhisper_draft_server.sessions.update import SessionUpdate
 from specwhisper_draft_server.voice_activity import VoiceActivity
 
@@ -187,8 +188,8 @@ class Session:
             )
         )
         self.target = stream.target
-        if hasattr(stream, "going_away"):  # by its attributes: tests wrap streams
-            self.remote = cast(RemoteTargetStream, stream)
+        if isinstance(stream, RemoteTargetStream):
+            self.remote = stream
         if self._request.added_latency_ms:
             from specwhisper_draft_server.link.latency_injection import DelayedTargetStream
 

@@ -15,11 +15,10 @@ from http import HTTPStatus
 from typing import Any
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
 from specwhisper.observe.request_id import KEY, received_request_id
+from specwhisper.rpc.uvicorn_compat import H11Protocol, WebSocketsSansIOProtocol
 from specwhisper_gateway.errors import HeadTooLarge, MalformedRequest
 from specwhisper_gateway.status import BROKEN, answer_to, body_of, error_body
 from specwhisper_gateway.transport.heads import check_head

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from time import monotonic
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.audio.recording import CONTEXT_SAMPLES
@@ -31,6 +31,7 @@ LOST = (*GONE, SlowReader)  # SlowReader: this server stood still for a while; o
 REFUSED = (ServerFull, PairMismatch)  # every target was asked, and none of those that answered takes it
 
 
+@runtime_checkable
 class RemoteTargetStream(TargetStream, Protocol):
     """The stream of one session on one remote target.
 

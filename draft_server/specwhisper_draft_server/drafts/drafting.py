@@ -1,0 +1,204 @@
+"""Run the draft model in its own thread, for all sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from specwhisper.engine.draft_state import Drafted
+from specwhisper.engine.drafter import Drafter
+from specwhisper.engine.engine_thread import EngineThread
+from specwhisper.engine.watchdog import ENDS_WITHIN_S, TimedExecutor, watch
+from specwhisper.errors import DeviceFault
+from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.faults import leave_process
+from specwhisper.model.model import Model
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.types import Failed
+from specwhisper_draft_server.drafts.placement import CheckPair, PlaceDraft, Placement
+from specwhisper_draft_server.drafts.stream import DraftStream
+
+logger = logging.getLogger(__name__)
+
+
+class Drafting:
+    """One draft model for all sessions, and a watch over its engine.
+
+    ``placement`` decides which targets it drafts for.
+
+    Parameters
+    ----------
+    drafts_next_window : as :class:`Drafter` takes it.
+    timeout_s : how long the engine may take to place the model, to open a session, or for one step or
+        encoding. After that it hangs: sessions run without drafts until it answers.
+    on_failure : called when a session's draft fails.
+    check_pair : checks a target before the model is placed for it.
+
+    Attributes
+    ----------
+    name, num_mel_bins : of the draft model.
+    hangs : whether the engine exceeds ``timeout_s`` at the moment.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        place: PlaceDraft,
+        *,
+        drafts_next_window: bool = True,
+        timeout_s: float = 15.0,
+        on_failure: Callable[[], None] = lambda: None,
+        check_pair: CheckPair = lambda _: None,
+    ) -> None:
+        self._on_failure = on_failure
+        self.name = checkpoint.name
+        self.num_mel_bins = checkpoint.num_mel_bins
+        self.hangs = False
+        self._drafts_next_window = drafts_next_window
+        self._timeout_s = timeout_s
+        self._thread = EngineThread[Drafted | Failed]("drafter", leave_process)
+        self._encoder = TimedExecutor("draft-encoder")
+        self.placement = Placement(
+            self.name,
+            place,
+            check_pair,
+            self._encoder,
+            on_failed=self._fail_sessions,
+            on_placed=self._start_engine,
+        )
+        self._drafter: Drafter | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._opening: set[asyncio.Timeout] = set()  # sessions that wait for the engine
+
+    @property
+    def num_free_slots(self) -> int | None:
+        """Sessions that can still be opened; ``None`` before the model is placed."""
+        return None if self._drafter is None else self._drafter.num_free_slots
+
+    def check_health(self) -> None:
+        """Raise :class:`TimeoutError` while the engine hangs."""
+        if self.hangs:
+            raise self._timeout()
+
+    @asynccontextmanager
+    async def session(
+        self,
+        session_id: str,
+        target: TargetDescription,
+        length: DraftLength,
+        options: DecodingOptions,
+        *,
+        receive: Callable[[Drafted], None],
+    ) -> AsyncIterator[DraftStream]:
+        """Open a session.
+
+        ``receive`` is called with its blocks and reports, in the event loop. If the engine does not answer in
+        time, or has no model, the stream has failed from the start.
+        """
+        session = DraftStream(session_id, self._thread, length.mode, receive, self._on_failure)
+        self._thread.subscribe(session_id, session.receive)
+        try:
+            if (error := self._why_no_drafts()) is not None:
+                session.receive(Failed(error))
+            else:
+                await self._open_in_time(session, session_id, target, length, options)
+            yield session
+        finally:  # also if the client cancels while the session is being opened
+            self._thread.unsubscribe(session_id)
+            session.close()
+
+    async def _open_in_time(self, session: DraftStream, *args: Any) -> None:
+        """Open a session, or let it fail once the engine is known to draft nothing."""
+        try:
+            async with asyncio.timeout(self._timeout_s) as opening:
+                self._opening.add(opening)
+                try:
+                    await self._open(session, *args)
+                finally:
+                    self._opening.discard(opening)
+        except TimeoutError:
+            session.receive(Failed(self._timeout()))
+
+    async def _open(
+        self,
+        session: DraftStream,
+        session_id: str,
+        target: TargetDescription,
+        length: DraftLength,
+        options: DecodingOptions,
+    ) -> None:
+        self._watching = self._watching or asyncio.create_task(
+            watch(self._busy_s, self._timeout_s, self._note_hanging, self._note_return)
+        )
+        session.drafter = drafter = await self._drafter_for(target)
+        max_ahead_tokens = target.limits.max_ahead_tokens
+        await self._thread.call(
+            lambda: drafter.open(session_id, length, options, max_ahead_tokens=max_ahead_tokens)
+        )
+
+    async def stop(self) -> None:
+        """End the thread and the encoder."""
+        self.placement.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+        await self._thread.stop()
+        try:
+            async with asyncio.timeout(ENDS_WITHIN_S):
+                await asyncio.to_thread(self._encoder.shutdown, cancel_futures=True)
+        except TimeoutError:
+            error = (
+                f"The draft engine has not ended within {ENDS_WITHIN_S:g} s: it still encodes or is placed."
+            )
+            leave_process(DeviceFault(error))
+
+    def _timeout(self) -> TimeoutError:
+        return TimeoutError(f"The draft engine has not answered within {self._timeout_s:g} s.")
+
+    async def _drafter_for(self, target: TargetDescription) -> Drafter:
+        """Return the engine, its model placed for the target's vocabulary."""
+        await self.placement.done_for(target)
+        if self._drafter is None:
+            raise RuntimeError("A placed model has an engine.")
+        return self._drafter
+
+    def _start_engine(self, model: Model, target: TargetDescription) -> None:
+        logger.info("paired", extra={"draft": self.name, "target": target.model})
+        self._drafter = Drafter(
+            model, executor=self._encoder, wake=self._thread.wake, drafts_next_window=self._drafts_next_window
+        )
+        self._thread.start(self._drafter)
+
+    def _why_no_drafts(self) -> Exception | None:
+        """Return why a session that opens now would have no drafts; ``None`` if it has."""
+        if self.hangs:
+            return self._timeout()
+        if self.placement.failure:
+            return RuntimeError(f"The draft model could not be placed: {self.placement.failure}")
+        return None
+
+    def _fail_sessions(self) -> None:
+        """Let all sessions continue without drafts, also those that wait to be opened."""
+        if (error := self._why_no_drafts()) is None:
+            return
+        self._thread.fail_sessions(error)
+        now_s = asyncio.get_running_loop().time()
+        for opening in self._opening:
+            if not opening.expired():
+                opening.reschedule(now_s)
+
+    def _busy_s(self) -> float:
+        return max(self._thread.busy.seconds, self._encoder.busy.seconds)
+
+    def _note_hanging(self) -> None:
+        self.hangs = True
+        logger.error("draft engine hangs", extra={"error": str(self._timeout())})
+        self._fail_sessions()
+
+    def _note_return(self) -> None:
+        self.hangs = False
+        logger.info("draft engine answers again")
