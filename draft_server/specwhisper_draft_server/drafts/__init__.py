@@ -1,1 +1,1 @@
-"""The draft model: placed for a vocabulary, run in its own thread, one stream a session."""
+"""The draft model: its placement, its thread, and one stream a session."""

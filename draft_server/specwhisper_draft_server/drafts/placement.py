@@ -73,10 +73,10 @@ class Placement:
         self._task: asyncio.Task[None] | None = None
 
     def choose(self, target: TargetDescription) -> bool:
-        """Return whether the draft uses a target's vocabulary; the first usable one is chosen.
+        """Return whether the draft uses a target's vocabulary.
 
-        Choosing one starts to place the model, in a task that all sessions await. It continues if the client
-        that started it cancels.
+        The first usable one is chosen. Choosing one starts to place the model, in a task that all sessions
+        await. It continues if the client that started it cancels.
         """
         if not self._vocabulary_digest:
             try:
