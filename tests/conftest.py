@@ -1,5 +1,6 @@
 """Settings for all tests: no network, and property tests that can be repeated."""
 
+import gc
 import os
 import socket
 from collections.abc import Callable
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-from tests.nightly import NIGHTLY
+from tests.nightly import NIGHTLY, examples
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub: no test downloads a model
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # silences a warning about forks
@@ -19,7 +20,9 @@ FIRST_PORT = 20_000  # for tests
 LOWEST_OF_THE_SYSTEM = 32_768  # on Linux, see ip_local_port_range
 
 # Test machines may be busy: no time limit for one example, only the timeout of the whole test.
-settings.register_profile("specwhisper", deadline=None, print_blob=True)
+settings.register_profile(
+    "specwhisper", deadline=None, print_blob=True, max_examples=examples(by_day=50, at_night=200)
+)
 settings.load_profile("specwhisper")
 
 
@@ -68,6 +71,12 @@ class Scheduling(LoadFileScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling | None:
     """Replace the scheduler of ``--dist loadfile``, which scripts/test sets."""
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_collection_finish() -> None:
+    """Leave the objects of all imports and tests out of garbage collections, which take long."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

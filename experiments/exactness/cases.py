@@ -215,7 +215,7 @@ WHISPERS = (
     Case(
         "tokens of large-v3",
         Shape(num_mel_bins=128, cantonese=True, words="multilingual", seed=51),
-        (3.0, 65.0),
+        (3.0, 35.0),
         replace(EN40, initial_prompt="Ray Serve, naïve café: 東京", condition_on_previous_text=True),
     ),
     Case(

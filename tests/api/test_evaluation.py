@@ -30,6 +30,7 @@ def short() -> list[Reference]:
     return [reference for reference in from_folder(SAMPLES) if reference.name < "03"]
 
 
+@pytest.mark.nightly
 def test_both_ways_write_the_same_and_are_scored(pair, short):
     seen = []
     comparison = compare(pair, short, batch_size=2, on_progress=seen.append, language="English")

@@ -189,14 +189,14 @@ def stop_ray() -> None:
         ray.shutdown()
 
 
-@pytest.fixture(scope="session")
-def _ray_ends_with_the_session() -> Iterator[None]:
+@pytest.fixture(scope="package")
+def _ray_ends_with_these_tests() -> Iterator[None]:
     yield
     stop_ray()
 
 
 @pytest.fixture
-def shared_ray(_ray_ends_with_the_session) -> None:
+def shared_ray(_ray_ends_with_these_tests) -> None:
     """Start Ray for this test and those after it."""
     if not ray.is_initialized():
         start_ray()

@@ -24,7 +24,6 @@ from specwhisper.wire.v1 import discovery_pb2, verification_pb2_grpc
 from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub
 from specwhisper_deploy.command import DEMO
 from tests.e2e.processes import run
-from tests.nightly import mostly_nightly
 from tests.rpc.hostile import hello
 from tests.rpc.scrapes import parsed, scrape, value
 
@@ -89,7 +88,8 @@ async def list_servers(locator: str) -> set[str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("number", mostly_nightly([1, 2]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [1, 2])
 def test_one_command_serves_and_drains(no_shared_ray, tmp_path, unused_tcp_port_factory, number):
     """With draft servers and gateways, so many of each."""
     locator, draft_locator, targets_at, drafts_at = (unused_tcp_port_factory() for _ in range(4))

@@ -116,7 +116,7 @@ def test_each_version_runs_its_own_code(version, trees):
 
 
 @pytest.mark.parametrize(
-    ("draft", "target"), [*mixtures(2, (OLD, NEW)), pytest.param(NEW, NEW, marks=pytest.mark.nightly)]
+    ("draft", "target"), [*mixtures(2), pytest.param(NEW, NEW, marks=pytest.mark.nightly)]
 )
 def test_recordings_are_transcribed(draft: Version, target: Version, start: Start, run: Run):
     """Use command line and OpenAI's API, of both versions unless servers are new."""

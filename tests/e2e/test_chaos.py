@@ -14,6 +14,7 @@ from experiments.chaos.runs import Outcome, run
 from experiments.chaos.scenarios import Kind, Scenario, draw
 from experiments.chaos.world import SPARE, World
 from experiments.common.oracle import ViolationKind
+from tests.nightly import mostly_nightly
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -26,12 +27,14 @@ async def run_short(scenario: Scenario, tmp_path, **kwargs) -> Outcome:
 
 @pytest.mark.parametrize(
     ("kind", "point"),
-    [
-        (Kind.KILL_AT, "verify.after"),
-        (Kind.KILL_AT, "send.before"),
-        (Kind.DRAIN_AGAIN, ""),
-        (Kind.KILL_DRAFT, ""),
-    ],
+    mostly_nightly(
+        [
+            (Kind.KILL_AT, "verify.after"),
+            (Kind.KILL_DRAFT, ""),
+            (Kind.KILL_AT, "send.before"),
+            (Kind.DRAIN_AGAIN, ""),
+        ],
+    ),
 )
 async def test_faults_do_not_change_the_text(kind, point, tmp_path):
     scenario = replace(draw(1, kind, point), hit=8) if point else draw(1, kind)
@@ -40,12 +43,14 @@ async def test_faults_do_not_change_the_text(kind, point, tmp_path):
     assert outcome.has_fault_begun
 
 
+@pytest.mark.nightly
 async def test_clients_of_a_drained_draft_server_resume_at_another(tmp_path):
     outcome = await run_short(draw(1, Kind.DRAIN_DRAFT), tmp_path)
     assert outcome.all_violations == []
     assert len(outcome.pauses_s) == 2, "each client resumed in another call"
 
 
+@pytest.mark.nightly
 async def test_a_signal_to_a_server_that_has_just_ended_is_ignored(tmp_path):
     async with World(KILLED, tmp_path) as world:
         world.target.signal(signal.SIGKILL)

@@ -17,7 +17,7 @@ from tests.e2e.processes import Server, run
 SAMPLES = DEMO_FOLDER / "samples"
 SPOKEN = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])
 RECORDING = SAMPLES / SPOKEN["file_name"]
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")

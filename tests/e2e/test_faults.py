@@ -4,6 +4,8 @@ import asyncio
 import signal
 from contextlib import asynccontextmanager
 
+import pytest
+
 from experiments.common.servers.clients import recording_file
 from specwhisper.model.faults import FAULT_STATUS
 from specwhisper.options import DecodingOptions
@@ -69,6 +71,7 @@ async def test_clients_of_a_draft_server_with_a_failed_device_resume(tmp_path, m
         await all_free(target, spare)
 
 
+@pytest.mark.nightly
 async def test_a_killed_client_leaves_no_session():
     async with (
         running_pair() as (target, draft),

@@ -19,6 +19,7 @@ def laboratory(*arguments: str, figures) -> dict:
     return json.loads(figures.read_text())
 
 
+@pytest.mark.nightly
 def test_the_proxy_adds_the_requested_delay(tmp_path):
     found = laboratory(
         "calibrate", "--network", "proxy", "--rtt-ms", "0,20", "--messages", "3", figures=tmp_path / "json"

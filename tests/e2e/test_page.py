@@ -21,6 +21,7 @@ from specwhisper_gateway.config import API_KEY
 from specwhisper_gateway.page_files import replay_page
 from tests.e2e.pages import browser, opened, playwright
 from tests.e2e.processes import Server
+from tests.nightly import mostly_nightly
 
 SAMPLES = DEMO_FOLDER / "samples"
 SHORT, TITLE = "01_phone_call", "A phone call"
@@ -171,6 +172,7 @@ async def test_browsers_refuse_the_microphone_to_insecure_origins(gateway):
         await page.status_is("https")
 
 
+@pytest.mark.nightly
 async def test_the_page_waits_for_a_full_server(start_server_for_all):
     target = start_server_for_all("specwhisper_target_server")
     draft = start_server_for_all(
@@ -191,6 +193,7 @@ async def test_the_page_waits_for_a_full_server(start_server_for_all):
         server.end()
 
 
+@pytest.mark.nightly
 async def test_sliders_act_during_a_session(url):
     async with browser() as chromium, opened(chromium, url) as page:
         await try_sample(page)
@@ -243,8 +246,10 @@ async def test_a_file_is_transcribed_with_the_keyboard_alone(url, microphone):
         assert similarity(await final_text(page)) > 0.9
 
 
-@pytest.mark.parametrize("width", [1280, 360])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    mostly_nightly([(360, "light"), (1280, "dark"), (360, "dark"), (1280, "light")], by_day=2),
+)
 async def test_the_page_is_accessible(url, width, scheme):
     settings = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
     async with browser() as chromium, opened(chromium, url, **settings, reduced_motion="reduce") as page:
@@ -294,6 +299,7 @@ async def test_a_file_that_is_not_audio(url, tmp_path):
         await page.status_is("cannot decode this file")
 
 
+@pytest.mark.nightly
 async def test_the_page_continues_after_its_gateway_restarts(gateway, tmp_path):
     """The words before and after the restart are one text."""
     server = Server("specwhisper_gateway", "--port", "0", "--server", gateway_target(gateway))
@@ -322,6 +328,7 @@ def gateway_target(gateway: Server) -> str:
     return command[command.index("--server") + 1]
 
 
+@pytest.mark.nightly
 async def test_a_key_is_required(gateway, monkeypatch):
     monkeypatch.setenv(API_KEY, "the-right-one-of-anna")
     server = Server("specwhisper_gateway", "--port", "0", "--server", gateway_target(gateway))
@@ -343,6 +350,7 @@ async def test_a_key_is_required(gateway, monkeypatch):
         server.end()
 
 
+@pytest.mark.nightly
 def test_the_demo_stops_every_process_it_started():
     """Run ``make demo-web`` until Ctrl-C."""
     environment = {**os.environ, "DISPLAY": "", "WAYLAND_DISPLAY": ""}

@@ -19,6 +19,7 @@ async def test_stopping_servers_are_measured_until_health_reports_it(tmp_path):
         assert one.num_sessions > 0
 
 
+@pytest.mark.nightly
 async def test_reset_connections_leave_no_slot_taken(tmp_path):
     survived = await resets.measure_resets(32, tmp_path)
     assert survived.wrong == ()

@@ -35,6 +35,7 @@ def test_rivas_client_transcribes_a_file_live_and_whole(pair, noise, client):
         riva.client.print_streaming(live, output_file=shown, show_intermediate=True)
 
 
+@pytest.mark.nightly
 def test_the_service_can_be_turned_off(pair, client, start_server, checkpoints):
     server = start_server(
         "specwhisper_draft_server",

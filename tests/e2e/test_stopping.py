@@ -96,6 +96,7 @@ async def test_an_open_session_finishes_and_a_new_one_is_refused(servers):
         assert server.events[-1]["message"] == "stopped"
 
 
+@pytest.mark.nightly
 async def test_the_drain_timeout_ends_open_sessions(checkpoints, start_server):
     target = start_server(
         "specwhisper_target_server", "--model", checkpoints.target, "--drain-timeout", "0.2"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.processes import START_S, Process
+from tests.nightly import mostly_nightly
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -59,7 +60,7 @@ def statuses(number: int) -> set[int]:
     return {128 + number, -number}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", mostly_nightly([signal.SIGTERM, signal.SIGINT]))
 @pytest.mark.parametrize("module", SERVERS)
 async def test_a_signal_ends_a_server_that_reads_its_flags(module, number, started, tmp_path):
     """Its token file is a pipe; its other end opens when the server reads it."""
@@ -75,7 +76,7 @@ async def test_a_signal_ends_a_server_that_reads_its_flags(module, number, start
 
 @pytest.mark.parametrize(
     ("module", "flag"),
-    [("specwhisper_target_server", "--model"), ("specwhisper_draft_server", "--draft-model")],
+    mostly_nightly([("specwhisper_target_server", "--model"), ("specwhisper_draft_server", "--draft-model")]),
 )
 async def test_a_signal_ends_a_server_that_loads_its_model(module, flag, started, tmp_path, monkeypatch):
     """Its hub never answers; the server loads its model when the hub is called."""

@@ -73,6 +73,7 @@ def test_a_missing_target_is_reported_in_one_sentence():
     assert "Traceback" not in err
 
 
+@pytest.mark.nightly
 def test_a_missing_draft_model_is_named():
     arguments = ("--target", "127.0.0.1:9", "--draft-model", "/no/such/folder")
     status, _, err = run("specwhisper_client.cli.main", "tune", *arguments)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import grpc.aio
 
 from specwhisper.rpc.channels import open_channel
+from tests.nightly import NIGHTLY
 from tests.rpc.services import (
     Draft,
     Target,
@@ -27,7 +28,7 @@ from tests.rpc.services import (
 
 T = TypeVar("T")
 # SPECWHISPER_FUZZ=50 runs fifty times as many examples.
-EFFORT = float(os.environ.get("SPECWHISPER_FUZZ", "1"))
+EFFORT = float(os.environ.get("SPECWHISPER_FUZZ", 0.5 if not NIGHTLY else 1))
 CALL_S = 20.0
 
 

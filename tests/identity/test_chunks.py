@@ -11,6 +11,7 @@ from experiments.exactness.prepared import recording
 from specwhisper import SpeculativeWhisper
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
 from specwhisper.types import SAMPLE_RATE
+from tests.nightly import mostly_nightly
 
 SHAPE = Shape(seed=41, decoder_layers=2)
 LENGTHS_S = (0.4, 15.0, 20.01, 61.5)
@@ -42,7 +43,7 @@ def samples(length_s: float) -> np.ndarray:
     return np.frombuffer(recording(5, length_s), "<i2")
 
 
-@pytest.mark.parametrize("timestamps", [True, False])
+@pytest.mark.parametrize("timestamps", mostly_nightly([True, False]))
 @pytest.mark.parametrize(("chunk_length_s", "stride_length_s"), [(15.0, None), (10.0, 0.0), (30.0, 4.0)])
 def test_chunks_are_the_pipelines(pair, theirs, timestamps, chunk_length_s, stride_length_s):
     recordings = [samples(length_s) for length_s in LENGTHS_S]

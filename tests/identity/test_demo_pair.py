@@ -25,7 +25,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 
 SAMPLES = sorted(path for path in (DEMO_FOLDER / "samples").glob("*") if path.suffix != ".jsonl")
-SHORTEST, LONG = SAMPLES[0], SAMPLES[5]  # of one window, of several
+SHORTEST = SAMPLES[0]
 MODES_AND_DRAFTS = [
     (Mode.TARGET_ONLY, None),
     (Mode.SYNC, "demo-draft-tiny"),
@@ -62,11 +62,9 @@ def draft(name: str) -> WhisperModel:
 
 
 def runs() -> Iterator[Any]:
-    """Yield every sample with every mode; by day each mode on the shortest, three on a long one."""
+    """Yield every sample with every mode; by day each mode on the shortest."""
     for sample, (mode, draft_name) in product(SAMPLES, MODES_AND_DRAFTS):
-        is_by_day = sample is SHORTEST or (
-            sample is LONG and mode in (Mode.TARGET_ONLY, Mode.FULL, Mode.PIPELINED)
-        )
+        is_by_day = sample is SHORTEST
         yield pytest.param(
             sample,
             mode,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -18,12 +18,27 @@ from specwhisper.types import Mode
 from tests.interference import Interference
 
 CASES = {case.name: case for case in OPTIONS}
+# By day an option of each kind; the others, and combinations, run at night.
+BY_DAY = {
+    "previous-text",
+    "prompt",
+    "fallback-by-log-prob",
+    "no-speech",
+    "language-detection",
+    "sampling-seed-1",
+    "word-times",
+}
 RUNS = (
     (Mode.FULL, 4, "noisy", "normal"),
     (Mode.ONE_PROCESS, 7, "older", "normal"),
     (Mode.PIPELINED, 3, "shorter", "shuffled"),
     (Mode.SYNC, 3, "stranger", "garbage"),
 )
+
+
+def by_day_if_chosen(names: Iterable[str]) -> list[Any]:
+    """Return the names of cases; by day those in ``BY_DAY``."""
+    return [pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in names]
 
 
 def split(made: Prepared, mode: Mode, gamma: int, draft: str, kind: str) -> OneProcess:
@@ -37,9 +52,9 @@ def split(made: Prepared, mode: Mode, gamma: int, draft: str, kind: str) -> OneP
 
 
 def runs() -> Iterator[Any]:
-    """Yield every option with every kind of run; by day each option with one of the four, in turn."""
+    """Yield every option with every kind of run; by day an option of each kind with one of them."""
     for (number, case), (place, run) in product(enumerate(OPTIONS), enumerate(RUNS)):
-        is_by_day = (number + place) % len(RUNS) == 0
+        is_by_day = case.name in BY_DAY and (number + place) % len(RUNS) == 0
         marks = () if is_by_day else pytest.mark.nightly
         yield pytest.param(case, *run, id=f"{case.name}-{run[0]}", marks=marks)
 
@@ -53,9 +68,9 @@ def test_every_option_equals_transformers(case: Case, mode: Mode, gamma: int, dr
 
 
 def shared_encoder_runs() -> Iterator[Any]:
-    """Yield the distilled pairs with every mode; by day each pair with one mode."""
+    """Yield the distilled pairs with every mode; by day the first pair with one mode."""
     for (num_slots, case), (place, run) in product(enumerate(DISTIL, 1), enumerate(RUNS)):
-        marks = () if place == num_slots - 1 else pytest.mark.nightly
+        marks = () if num_slots == 1 and place == 0 else pytest.mark.nightly
         yield pytest.param(case, num_slots, *run[:2], id=f"{case.name}-{run[0]}", marks=marks)
 
 
@@ -70,7 +85,7 @@ def test_a_shared_encoder_changes_nothing(case: Case, num_slots: int, mode: Mode
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in CASES if not name.startswith("word-times")],  # they change no token
+    by_day_if_chosen(name for name in CASES if not name.startswith("word-times")),  # they change no token
 )
 def test_every_option_binds(name: str):
     made = prepared(CASES[name])
@@ -83,7 +98,7 @@ def test_every_option_binds(name: str):
     assert [t.window_tokens for t in without] != [o.window_tokens for o in made.batch.oracles]
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("fallback")])
+@pytest.mark.parametrize("name", by_day_if_chosen(name for name in CASES if name.startswith("fallback")))
 def test_windows_are_retried(name: str):
     oracles = prepared(CASES[name]).batch.oracles
     assert sum(text.num_attempts for text in oracles) > sum(len(text.windows) for text in oracles)

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.common.models.scripted import ScriptedModel
 from experiments.exactness import oracle
-from experiments.exactness.cases import CASES, OPTIONS, SHAPES, Case
+from experiments.exactness.cases import CASES, SHAPES, Case
 from experiments.exactness.oracle import OracleText, OracleWindow
 from experiments.exactness.prepared import DRAFTS, Prepared, is_long, prepared, recording
 from experiments.exactness.steering import Steered
@@ -21,7 +21,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Mode
 from tests.identity.pairwise import all_pairs, covering_rows, pairs_of
 from tests.interference import KINDS, Interference
-from tests.nightly import at_night, mostly_nightly
+from tests.nightly import NIGHTLY, at_night, mostly_nightly
 
 # transformers' word times fall over some of what a model says when nothing is suppressed.
 WORDLESS = tuple(case for case in CASES if not case.options.word_timestamps)
@@ -29,8 +29,13 @@ MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS)
 FACTORS = (SHAPES, MODES, tuple(range(1, 17)), KINDS, DRAFTS)
 APART = [(0, 2)]  # every case need not meet every gamma
 ROWS = covering_rows(FACTORS, APART)
-# By day every other shape and three draft lengths; modes, kinds of interference and drafts all meet.
-ROWS_BY_DAY = covering_rows((SHAPES[::2], MODES, (1, 4, 16), KINDS, DRAFTS), APART)
+# By day every third shape and three draft lengths; each mode meets every kind of interference and draft.
+SHAPES_BY_DAY = SHAPES[1::3]
+ROWS_BY_DAY = covering_rows((SHAPES_BY_DAY, MODES, (1, 4, 16), KINDS, DRAFTS), [*APART, (3, 4)])
+
+
+# test_options has the options by day.
+BY_DAY_AND_NIGHT = [*SHAPES_BY_DAY, *at_night(case for case in CASES if case not in SHAPES_BY_DAY)]
 
 
 def name_of_case(case: Case) -> str:
@@ -44,9 +49,7 @@ def name_of(row: tuple[Case, Mode, int, str, str]) -> str:
     return f"{case.name}-{mode}-gamma{gamma}-{kind}-{draft}"
 
 
-@pytest.mark.parametrize(
-    "case", [*SHAPES, *at_night(OPTIONS)], ids=name_of_case
-)  # test_options has them by day
+@pytest.mark.parametrize("case", BY_DAY_AND_NIGHT, ids=name_of_case)
 def test_the_target_alone_equals_transformers(case: Case):
     made = prepared(case)
     batch, target = made.batch, made.steered(2)
@@ -110,7 +113,7 @@ def test_the_cases_are_many_clear_and_different(record_testsuite_property, capsy
         assert statistics.median(m for w in windows if w[0] is case for m in w[1].margins) > 0.1
 
 
-@pytest.mark.parametrize("case", mostly_nightly(WORDLESS, by_day=3), ids=name_of_case)
+@pytest.mark.parametrize("case", mostly_nightly(WORDLESS[1:] + WORDLESS[:1]), ids=name_of_case)
 @pytest.mark.parametrize("lists", ["suppress_tokens", "begin_suppress_tokens"])
 def test_the_suppress_lists_bind(case: Case, lists: str, monkeypatch):
     made = prepared(case)
@@ -120,7 +123,7 @@ def test_the_suppress_lists_bind(case: Case, lists: str, monkeypatch):
     assert [text.window_tokens for text in free] != [text.window_tokens for text in batch.oracles]
 
 
-@pytest.mark.parametrize("case", [*SHAPES, *at_night(OPTIONS)], ids=name_of_case)
+@pytest.mark.parametrize("case", BY_DAY_AND_NIGHT, ids=name_of_case)
 def test_a_draft_of_the_same_weights_is_always_right(case: Case):
     made = prepared(case)
     batch = made.batch
@@ -129,6 +132,7 @@ def test_a_draft_of_the_same_weights_is_always_right(case: Case):
         assert text.stats.num_accepted == text.stats.num_verified > 0
 
 
+@pytest.mark.nightly
 def test_drafts_are_of_every_quality():
     made = prepared(CASES[0])
     rates = {}
@@ -143,7 +147,7 @@ def test_drafts_are_of_every_quality():
 
 
 def test_recordings_side_by_side_equal_each_alone():
-    made = prepared(CASES[0])
+    made = prepared(SHAPES_BY_DAY[1])
     pcms = [recording(7, length_s) for length_s in (0.5, 65.0, 3.0, 31.0, 29.99)]
     alone = [OneProcess(made.target(1)).transcribe([pcm], made.options)[0].window_tokens for pcm in pcms]
     for mode in MODES:
@@ -154,7 +158,7 @@ def test_recordings_side_by_side_equal_each_alone():
 def test_the_loudest_moment_of_the_whole_recording_matters():
     """Long recordings reach the target with it, as the client sends it; this shows that it is needed."""
     differs = []
-    for made in map(prepared, SHAPES):
+    for made in map(prepared, SHAPES if NIGHTLY else SHAPES_BY_DAY):
         texts = OneProcess(made.target(2)).transcribe(made.pcms, made.options)
         differs += [
             text.window_tokens != expected.window_tokens

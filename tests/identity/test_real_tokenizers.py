@@ -26,7 +26,7 @@ PUBLISHED = {
     "tiny": (Shape(words="multilingual"), 51_865, 50_257, 50_361, 50_363),
     "tiny.en": (Shape(words="gpt2", english_only=True), 51_864, 50_256, 50_360, 50_362),
 }
-LONGEST = "tokens of tiny to large-v2"
+BY_DAY = "tokens of large-v3"
 SENTENCES = (
     " Hello there, it's 3.14 o'clock!",
     " naïve café — 東京は晴れ",
@@ -64,7 +64,7 @@ def test_text_becomes_the_tokens_of_openais_package(words):
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=case.name, marks=pytest.mark.nightly if case.name == LONGEST else ())
+        pytest.param(case, id=case.name, marks=() if case.name == BY_DAY else pytest.mark.nightly)
         for case in WHISPERS
     ],
 )

@@ -19,6 +19,7 @@ from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.server import SERVICE_NAME as TRANSCRIPTION
 from specwhisper_draft_server.server import _place
+from tests.nightly import mostly_nightly
 from tests.rpc.gated import Gated
 from tests.rpc.health import NOT_SERVING, SERVING, until
 from tests.rpc.scrapes import collected, value
@@ -61,7 +62,7 @@ def runs_target_only(response: pb.StreamingRecognizeResponse | pb.RecognizeRespo
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("hit", [1, 2, 9])
+@pytest.mark.parametrize("hit", mostly_nightly([2, 1, 9]))
 async def test_a_session_whose_draft_hangs_continues_without_it(mode, hit, gate, caplog):
     alone = target_alone(LENGTH_S)
     async with (

@@ -10,6 +10,7 @@ from specwhisper.engine.verifier_state import VerifierState
 from specwhisper_draft_server.drafts.stream import DraftStream
 from specwhisper_draft_server.link.grpc_target_stream import Outbox
 from specwhisper_draft_server.sessions.session import Session
+from tests.nightly import examples
 from tests.rpc.services import (
     MODES,
     Draft,
@@ -26,7 +27,7 @@ from tests.rpc.services import (
     target_server,
 )
 
-NUM_SESSIONS = 200
+NUM_SESSIONS = examples(by_day=100, at_night=200)
 AT_ONCE = 8
 KINDS = (Session, DraftStream, Outbox, VerifierState, asyncio.Queue)  # a session has one of each
 
@@ -62,7 +63,7 @@ def num_alive() -> dict[str, int]:
     return {kind.__name__: kinds.count(kind) for kind in KINDS}
 
 
-async def test_two_hundred_sessions_leave_no_resources():
+async def test_many_sessions_leave_no_resources():
     async with target_server() as target, draft_server(target.address) as draft:
         await run_sessions(draft, range(12))
         await all_free(target, draft)

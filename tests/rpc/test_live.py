@@ -25,6 +25,7 @@ from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server import debounce
+from tests.nightly import mostly_nightly
 from tests.rpc.services import (
     MODES,
     all_free,
@@ -49,7 +50,7 @@ from tests.rpc.speaking import (
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
-@pytest.mark.parametrize("piece_bytes", [1_001, 3_200, 64_000])
+@pytest.mark.parametrize("piece_bytes", mostly_nightly([1_001, 3_200, 64_000]))
 async def test_final_results_are_in_order_in_every_mode(piece_bytes):
     pcm = talk()
     assert len(spoken_utterances(pcm)) == 3
@@ -165,7 +166,7 @@ async def test_silence_has_no_text_no_forward_pass_and_is_not_kept():
     assert responses[-1].audio_received.ToNanoseconds() == minutes * 60e9
 
 
-@pytest.mark.parametrize("length_s", [0.3, 7.3, 30.0, 61.0])
+@pytest.mark.parametrize("length_s", mostly_nightly([0.3, 61.0, 7.3, 30.0], by_day=2))
 async def test_without_endpointing_all_is_one_utterance(length_s):
     pcm = speech(length_s)
     expected = [token for token in words_of(samples_of(pcm)) if token < END]
@@ -302,7 +303,7 @@ async def test_a_client_receives_the_servers_text():
 
 
 @pytest.mark.parametrize("disabled", [False, True])
-@pytest.mark.parametrize("trim_ms", [2_000, 15_000])
+@pytest.mark.parametrize("trim_ms", mostly_nightly([15_000, 2_000]))
 async def test_another_draft_server_continues_where_one_was_stopped(disabled, trim_ms):
     """Final words do not depend on steps: the text equals an unbroken stream's."""
     pcm = talk()

@@ -110,6 +110,7 @@ async def check_no_loop(draft_address: str, sounds: Iterable[tuple[str, bytes]])
     await asyncio.gather(*(check(name, pcm) for name, pcm in sounds))
 
 
+@pytest.mark.nightly
 async def test_without_endpointing_no_text_is_repeated(draft_address):
     sounds = list(noises())
     await check_no_loop(

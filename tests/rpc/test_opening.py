@@ -87,7 +87,10 @@ async def test_each_session_requests_a_lease(asked):
 
 
 async def test_get_model_is_answered_by_the_target(asked):
-    async with target_server() as target, draft_server(target.address) as draft:
+    async with (
+        target_server() as target,
+        draft_server(target.address, connect_timeout_s=0.5) as draft,
+    ):
         await check_text(draft)
         await draft.stub.GetModel(pb.GetModelRequest())
         assert asked["Describe"] == 2

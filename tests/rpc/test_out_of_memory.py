@@ -14,6 +14,7 @@ from specwhisper.wire.status import error_from_rpc
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_target_server.config import TargetConfig
 from specwhisper_target_server.server import running_service
+from tests.nightly import mostly_nightly
 from tests.rpc.hostile import hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -52,7 +53,7 @@ class NowAndThen(ScriptedModel):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("fails", [{"forwards": 9}, {"encodings": 2}])
+@pytest.mark.parametrize("fails", mostly_nightly([{"forwards": 9}, {"encodings": 2}]))
 async def test_a_session_without_memory_continues_soon(mode, fails):
     async with target_server(NowAndThen(**fails)) as target, draft_server(target.address) as draft:
         responses = await stream(draft, recording(65.0), mode=mode)

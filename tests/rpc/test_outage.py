@@ -20,6 +20,7 @@ from specwhisper.types import (
     Mode,
 )
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from tests.nightly import mostly_nightly
 from tests.rpc.outages import (
     BEGUN,
     breaking_pair,
@@ -44,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("trim_ms", [2_000, 15_000])
+@pytest.mark.parametrize("trim_ms", mostly_nightly([15_000, 2_000]))
 async def test_speech_in_an_outage_is_shown_then_verified(mode, trim_ms):
     pcm = talk()
     half = len(pcm) * 5 // 8
@@ -69,7 +70,7 @@ async def test_speech_in_an_outage_is_shown_then_verified(mode, trim_ms):
     check_unverified(listener)
 
 
-@pytest.mark.parametrize("gamma", [None, 3])
+@pytest.mark.parametrize("gamma", mostly_nightly([None, 3]))
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_draft_without_a_target_transcribes_everything(mode, gamma):
     """It does not pause, as it may with a target: no target continues in a pause."""

@@ -15,7 +15,7 @@ from specwhisper.types import Mode
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.messages import config_to_proto, segments_from_proto
-from tests.nightly import NIGHTLY
+from tests.nightly import NIGHTLY, mostly_nightly
 from tests.rpc.network import cut_network
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -67,13 +67,13 @@ async def check_cut(options: DecodingOptions, mode: Mode, cuts: list[int]) -> in
     return cutting.num_cut
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", mostly_nightly(MODES[::-1]))
 async def test_wherever_a_connection_breaks_the_text_is_the_same(mode):
     for first in range(0, 60, 4 if NIGHTLY else 12):
         await check_cut(OPTIONS["detected language"], mode, [first, first + 1, 0, 1, 2, 3])
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", mostly_nightly(OPTIONS, by_day=3))
 async def test_every_option_outlives_the_target(name):
     assert await check_cut(OPTIONS[name], Mode.FULL, [1, 5, 13, 0, 2, 21, 0, 0, 1, 1, 8, 34]) > 3
 

@@ -23,7 +23,7 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.messages import config_to_proto
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
-from tests.nightly import NIGHTLY
+from tests.nightly import NIGHTLY, mostly_nightly
 from tests.rpc.network import cut_clients
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
@@ -86,7 +86,7 @@ def reports_every_commit(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.resume_points.INTERVAL_TOKENS", 1)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", mostly_nightly(MODES[::-1]))
 async def test_wherever_a_stream_breaks_the_text_is_the_same(mode, tmp_path, reports_every_commit):
     options = OPTIONS["detected language"]
     num_cut = 0
@@ -95,7 +95,7 @@ async def test_wherever_a_stream_breaks_the_text_is_the_same(mode, tmp_path, rep
     assert num_cut > (12 if NIGHTLY else 6)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", mostly_nightly(OPTIONS, by_day=3))
 async def test_every_option_outlives_the_draft_server(name, tmp_path, reports_every_commit):
     assert await check_cut(tmp_path, OPTIONS[name], Mode.FULL, [2, 3, 1, 5, 2, 1, 8, 1, 1, 13])
 

@@ -24,6 +24,7 @@ from specwhisper_draft_server.requests import MAX_PIECE_BYTES
 from specwhisper_draft_server.riva import SERVICE_NAME
 from specwhisper_draft_server.riva.audio import StreamedAudio
 from specwhisper_draft_server.riva.service import _decoded
+from tests.nightly import mostly_nightly
 from tests.rpc.riva_clients import in_thread, live_config, pcm_config, pieces, riva_client, transcript
 from tests.rpc.services import (
     RATE,
@@ -140,6 +141,7 @@ async def test_words_and_times_of_a_recording():
         await all_free(target, draft)
 
 
+@pytest.mark.nightly
 async def test_boosted_words_begin_every_prompt():
     config = pcm_config(language_code="en")
     riva.client.add_word_boosting_to_config(config, ["Klara", "Dawid"], 20.0)
@@ -150,7 +152,7 @@ async def test_boosted_words_begin_every_prompt():
         assert transcript(response.results) == f"{ours.strip()} "
 
 
-@pytest.mark.parametrize("name", [PHONE_CALL, "07_a_letter.flac"])
+@pytest.mark.parametrize("name", mostly_nightly([PHONE_CALL, "07_a_letter.flac"]))
 async def test_live_audio_becomes_utterances(name):
     pcm = demo_pcm(name)
     config = live_config(language_code="en-US", enable_word_time_offsets=True)
@@ -224,6 +226,7 @@ async def test_silence_has_no_text():
         assert not (await client.recognize(bytes(2 * 3 * RATE), pcm_config(language_code="en"))).results
 
 
+@pytest.mark.nightly
 async def test_a_response_has_the_id_of_its_request():
     wanted = riva.client.proto.riva_common_pb2.RequestId(value="call-7")
     async with demo_pair() as (_, draft), riva_client(draft) as client:

@@ -190,6 +190,7 @@ async def test_a_full_draft_server_and_a_full_target():
         check_error(error, ServerFull, "draft server holds its 2 sessions")
         for call in calls:
             call.cancel()
+        await eventually(lambda: draft.service.num_sessions == 0)
         await check_served(target, draft)
     async with running_pair(max_sessions=20) as (target, draft):
         calls = [draft.stub.StreamingRecognize() for _ in range(8)]

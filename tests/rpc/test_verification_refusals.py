@@ -226,6 +226,7 @@ async def test_an_encoder_that_fails_ends_its_session():
         await all_free(target)
 
 
+@pytest.mark.nightly
 async def test_a_target_stops_reading_a_session_that_reads_nothing():
     """Unread answers stay in memory, so at some number the target stops reading."""
     options = [("grpc.http2.bdp_probe", 0)]  # gRPC itself does not read ahead either

@@ -250,6 +250,7 @@ def test_two_clients_on_a_real_target(measured, tmp_path):
     assert outcome.generator_s > 0
 
 
+@pytest.mark.nightly
 def test_a_client_with_both_models_in_its_process(measured):
     clients = ClientProcess(InOneProcess(), measured, load_samples(None)[:1])
     outcome = play(clients, Arm.PER_CLIENT, range(1))

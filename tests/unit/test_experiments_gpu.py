@@ -161,6 +161,7 @@ def test_missing_packages_are_replaced_only_during_import(tmp_path, monkeypatch)
         module.part.Servicer(1)
 
 
+@pytest.mark.nightly
 def test_a_bare_machine_is_enough():
     script = """
 import sys

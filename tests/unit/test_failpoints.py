@@ -32,12 +32,15 @@ def test_without_the_variable_there_are_no_failpoints():
     assert read(" ") is None
 
 
-def test_their_code_is_loaded_only_with_the_variable():
+def test_servers_load_no_code_for_tests_without_the_variable():
+    """Neither failpoints nor latency injection."""
     script = (
         "import os, sys\n"
         "from specwhisper.observe.failpoints import load_failpoints\n"
         "import specwhisper_draft_server.server, specwhisper_target_server.server\n"
         "assert load_failpoints(os.environ, 'target') is None\n"
+        "assert 'specwhisper_draft_server.link.grpc_target_stream' in sys.modules\n"
+        "assert 'specwhisper_draft_server.link.latency_injection' not in sys.modules\n"
         "print(any(name.startswith('specwhisper.testing') for name in sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -233,6 +233,7 @@ def test_times_are_relative_to_target_only_at_the_same_round_trip(store):
         assert after.low == pytest.approx(before.low)
 
 
+@pytest.mark.nightly
 def test_drafts_that_choose_their_length_have_no_closed_form(store, predicted):
     sweep = store.load()
     chosen = without(sweep, *((r.repeat, r.cell) for r in sweep.runs if r.cell.gamma == 2))
@@ -259,6 +260,7 @@ class Loads(HTMLParser):
         self.found += [value for name, value in attributes if name in ("src", "href", "data")]
 
 
+@pytest.mark.nightly
 def test_plots_and_page_are_written(store, predicted, tmp_path):
     summary = Summary.of(store.load())
     drawing = draw(summary, predicted, seed=0)
@@ -332,6 +334,7 @@ def test_a_different_text_fails_the_sweep(store, path, tmp_path):
     assert "DIFFERENT: target-only, round trip 1, one, repeat 1" in output
 
 
+@pytest.mark.nightly
 def test_a_check_without_bars_fails(store, path, tmp_path):
     request = '"modes": ["target-only", "sync", "pipelined", "full"]'
     status, output = shown(changed(path, tmp_path, request, '"modes": ["target-only"]'), "--check")

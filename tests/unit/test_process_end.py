@@ -69,6 +69,7 @@ def test_a_program_that_ends_while_torch_computes():
     assert (ended.returncode, ended.stderr, ended.stdout.strip()) == (0, "", "left:")
 
 
+@pytest.mark.nightly
 def test_threads_that_outlive_the_main_thread_still_transcribe():
     ended = run(
         "dict(transcribe(pair, 1.0))\n"
