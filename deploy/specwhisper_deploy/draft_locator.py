@@ -30,7 +30,7 @@ STALE_S = 10.0  # age from which a client waits for new answers
 
 
 @dataclass(frozen=True, slots=True)
-class FreeSlots:
+class DraftServerRoom:
     """The room of a draft server.
 
     Attributes
@@ -44,15 +44,15 @@ class FreeSlots:
 
 
 def shuffle_by_room(
-    servers: Iterable[FreeSlots], uniform: Callable[[], float] = random.random
-) -> list[FreeSlots]:
+    servers: Iterable[DraftServerRoom], uniform: Callable[[], float] = random.random
+) -> list[DraftServerRoom]:
     """Return draft servers in the order in which a client should try them.
 
     The order is random, weighted by room, so that many clients at once do not all begin with the emptiest
     one. Full ones are last.
     """
 
-    def rank(server: FreeSlots) -> tuple[bool, float]:
+    def rank(server: DraftServerRoom) -> tuple[bool, float]:
         if server.num_free <= 0:
             return True, uniform()
         return False, -(uniform() ** (1 / server.num_free))  # sampling without replacement, by weights
@@ -71,15 +71,15 @@ class DraftServerCache:
     """
 
     def __init__(
-        self, ask: Callable[[], Awaitable[list[FreeSlots]]], *, clock: Callable[[], float] = monotonic
+        self, ask: Callable[[], Awaitable[list[DraftServerRoom]]], *, clock: Callable[[], float] = monotonic
     ) -> None:
         self._ask = ask
         self._clock = clock
-        self._servers: list[FreeSlots] = []
+        self._servers: list[DraftServerRoom] = []
         self._updated_s = -inf
         self._update: asyncio.Task[None] | None = None
 
-    async def servers(self) -> list[FreeSlots]:
+    async def servers(self) -> list[DraftServerRoom]:
         """Return the draft servers, asked again only where the last answers are stale."""
         age_s = self._clock() - self._updated_s
         if age_s >= FRESH_S:
@@ -109,19 +109,19 @@ class DraftLocatorService(discovery_pb2_grpc.DiscoveryServicer):
 
 def ask_draft_servers(
     replicas: DeploymentHandle, timeout_s: float = ANSWER_TIMEOUT_S
-) -> Callable[[], Awaitable[list[FreeSlots]]]:
+) -> Callable[[], Awaitable[list[DraftServerRoom]]]:
     """Return a function that asks all draft servers for their room.
 
     It leaves out those that have died or do not answer in time, and raises :class:`TargetUnavailable` where
     none answers.
     """
 
-    async def ask() -> list[FreeSlots]:
+    async def ask() -> list[DraftServerRoom]:
         try:
             answers = await compat.call_all_replicas(replicas, METHOD, timeout_s)
         except (RayError, RayServeException):  # there are no replicas
             answers = []
-        servers = [answer for answer in answers if isinstance(answer, FreeSlots)]
+        servers = [answer for answer in answers if isinstance(answer, DraftServerRoom)]
         if not servers:
             raise TargetUnavailable(
                 f"No draft server has answered the locator within {timeout_s:g} s; try again."

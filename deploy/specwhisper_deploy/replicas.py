@@ -26,7 +26,7 @@ from specwhisper_deploy import draft_locator, target_locator
 from specwhisper_deploy.draft_locator import (
     DraftLocatorService,
     DraftServerCache,
-    FreeSlots,
+    DraftServerRoom,
     ask_draft_servers,
 )
 from specwhisper_deploy.grpc_replica import (
@@ -152,9 +152,9 @@ class DraftReplica(GrpcReplica):
         services, choices = services_of(self._service, configs[0]), configs
         await self._listen(services, choices, metrics=self._service.metrics)
 
-    async def free_slots(self) -> FreeSlots:
+    async def free_slots(self) -> DraftServerRoom:
         """Return the address for clients and how many more sessions fit."""
-        return FreeSlots(self.address, self._service.num_free_places)
+        return DraftServerRoom(self.address, self._service.num_free_sessions)
 
     async def check_health(self) -> None:
         """Raise, or hang, unless engines and server answer."""

@@ -74,7 +74,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         return self._limiter.num_sessions
 
     @property
-    def num_free_places(self) -> int:
+    def num_free_sessions(self) -> int:
         """Sessions that may still be opened, without the limits of single callers."""
         return max(0, self._limiter.max_sessions - self._limiter.num_sessions)
 

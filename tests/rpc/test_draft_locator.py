@@ -35,7 +35,7 @@ from specwhisper_deploy.draft_locator import (
     STALE_S,
     DraftLocatorService,
     DraftServerCache,
-    FreeSlots,
+    DraftServerRoom,
     ask_draft_servers,
     shuffle_by_room,
 )
@@ -75,18 +75,18 @@ class Handle:
         return [Replica(answer) for answer in self.answers]
 
 
-def answers(address: str, num_free: int = 1) -> Callable[[], Awaitable[FreeSlots]]:
-    async def answer() -> FreeSlots:
-        return FreeSlots(address, num_free)
+def answers(address: str, num_free: int = 1) -> Callable[[], Awaitable[DraftServerRoom]]:
+    async def answer() -> DraftServerRoom:
+        return DraftServerRoom(address, num_free)
 
     return answer
 
 
-async def dies() -> FreeSlots:
+async def dies() -> DraftServerRoom:
     raise ActorDiedError
 
 
-async def hangs() -> FreeSlots:
+async def hangs() -> DraftServerRoom:
     await asyncio.Event().wait()
     raise AssertionError
 
@@ -97,7 +97,7 @@ def test_a_client_waits_longer_than_the_locator():
 
 @given(st.lists(st.integers(-1, 20)), st.randoms(use_true_random=False))
 def test_full_draft_servers_are_last_and_none_is_missing(rooms, rng):
-    servers = [FreeSlots(f"a:{number}", room) for number, room in enumerate(rooms, 1)]
+    servers = [DraftServerRoom(f"a:{number}", room) for number, room in enumerate(rooms, 1)]
     ordered = shuffle_by_room(servers, rng.random)
     assert sorted(ordered, key=servers.index) == servers
     are_full = [server.num_free <= 0 for server in ordered]
@@ -106,7 +106,7 @@ def test_full_draft_servers_are_last_and_none_is_missing(rooms, rng):
 
 def test_many_clients_are_spread_by_free_slots():
     uniform = Random(0).random
-    servers = [FreeSlots("a:1", 12), FreeSlots("b:1", 4), FreeSlots("c:1", 0)]
+    servers = [DraftServerRoom("a:1", 12), DraftServerRoom("b:1", 4), DraftServerRoom("c:1", 0)]
     first = Counter(shuffle_by_room(servers, uniform)[0].address for _ in range(4_000))
     assert first["c:1"] == 0
     assert first["a:1"] == pytest.approx(3_000, rel=0.05)
@@ -138,9 +138,9 @@ async def test_clients_do_not_wait_for_a_slow_draft_server_while_answers_are_cac
     await cache.servers()
     gate = asyncio.Event()
 
-    async def is_slow() -> FreeSlots:
+    async def is_slow() -> DraftServerRoom:
         await gate.wait()
-        return FreeSlots("b:1", 1)
+        return DraftServerRoom("b:1", 1)
 
     handle.answers.append(is_slow)
     clock.now_s += FRESH_S
