@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from specwhisper_client.blocking import listen
     from specwhisper_client.file_transcription import FileTranscription
     from specwhisper_client.live_transcription import LiveTranscription
-    from specwhisper_client.replies import ServerInfo, Update
     from specwhisper_client.servers import Servers
     from specwhisper_client.sources import microphone
     from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
+    from specwhisper_client.updates import ServerInfo, Update
 
 __all__ = [
     "DEFAULT_SERVER",
@@ -101,7 +101,7 @@ _MODULES = {
     "specwhisper_client.blocking": ("listen",),
     "specwhisper_client.file_transcription": ("FileTranscription",),
     "specwhisper_client.live_transcription": ("LiveTranscription",),
-    "specwhisper_client.replies": ("ServerInfo", "Update"),
+    "specwhisper_client.updates": ("ServerInfo", "Update"),
     "specwhisper_client.servers": ("Servers",),
     "specwhisper_client.sources": ("microphone",),
     "specwhisper_client.streaming": ("LIVE_DECODING", "StreamingClient"),

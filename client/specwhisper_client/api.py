@@ -22,16 +22,16 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper.wire.versions import CLIENT, Protocols, check_protocol
 from specwhisper_client.attempts import Attempts
-from specwhisper_client.file_transcription import RESUME_TIMEOUT_S, FileTranscription
-from specwhisper_client.messages import (
+from specwhisper_client.codec import (
     config_to_proto,
     model_from_proto,
     seconds,
     segments_from_proto,
     server_from_proto,
 )
-from specwhisper_client.replies import PathLike, ServerInfo
+from specwhisper_client.file_transcription import RESUME_TIMEOUT_S, FileTranscription
 from specwhisper_client.servers import Servers
+from specwhisper_client.updates import PathLike, ServerInfo
 
 DEFAULT_SERVER = "127.0.0.1:50051"
 GET_MODEL_DEADLINE_S = 10.0
@@ -77,7 +77,7 @@ class TranscriptionClient:
 
     async def get_model(self) -> ServerInfo:
         """Return the server's models and the limits of a request."""
-        reply, address = await self._ask("GetModel", pb.GetModelRequest(), GET_MODEL_DEADLINE_S)
+        reply, address = await self._request("GetModel", pb.GetModelRequest(), GET_MODEL_DEADLINE_S)
         peer = f"The draft server at {address}"
         theirs = Protocols(reply.protocol_version, reply.oldest_protocol_version)
         if theirs.version:  # empty from a server of an older version
@@ -149,11 +149,11 @@ class TranscriptionClient:
         gamma: int | None = None,
         **named: Any,
     ) -> Transcription:
-        """Transcribe a short file, given as its bytes, in one message."""
+        """Transcribe a short file, passed as bytes, in one message."""
         options = options_from(options or DecodingOptions(), named)
         started_s = time.perf_counter()
         config = config_to_proto(options, mode, gamma, is_container=True)
-        reply, _ = await self._ask("Recognize", pb.RecognizeRequest(config=config, audio=audio))
+        reply, _ = await self._request("Recognize", pb.RecognizeRequest(config=config, audio=audio))
         return Transcription(
             segments=segments_from_proto(reply.results),
             language=reply.language.code,
@@ -166,13 +166,13 @@ class TranscriptionClient:
             elapsed_s=time.perf_counter() - started_s,
         )
 
-    async def _ask(self, method: str, request: Any, timeout_s: float | None = None) -> tuple[Any, str]:
-        """Ask one server after another; return the first answer and its address."""
+    async def _request(self, method: str, request: Any, timeout_s: float | None = None) -> tuple[Any, str]:
+        """Call one server after another; return the first reply and its address."""
         attempts = Attempts(self.servers)
         while True:
             async with attempts.connection(is_session=timeout_s is None) as connection:
                 try:
-                    ask = getattr(TranscriptionStub(connection.channel), method)
-                    return await ask(request, timeout=timeout_s), connection.address
+                    call = getattr(TranscriptionStub(connection.channel), method)
+                    return await call(request, timeout=timeout_s), connection.address
                 except grpc.aio.AioRpcError as error:
                     await attempts.retry(error_from_rpc(error, connection.address))

@@ -15,8 +15,8 @@ from typing import Any
 
 from specwhisper.audio.canonical import Samples
 from specwhisper_client.live_transcription import LiveTranscription
-from specwhisper_client.replies import Update
 from specwhisper_client.streaming import StreamingClient
+from specwhisper_client.updates import Update
 
 MAX_UNREAD_UPDATES = 256  # beyond them the stream waits for the reader
 

@@ -23,11 +23,11 @@ from specwhisper.wire.status import ended_by_server, error_from_rpc, has_broken
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper_client.attempts import Attempts
+from specwhisper_client.codec import config_to_proto
 from specwhisper_client.exchange import exchange
-from specwhisper_client.messages import config_to_proto
 from specwhisper_client.received import Received
-from specwhisper_client.replies import PathLike, Update
 from specwhisper_client.servers import Connection, Servers
+from specwhisper_client.updates import PathLike, Update
 
 logger = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper_client.attempts import Attempts
+from specwhisper_client.codec import config_to_proto
 from specwhisper_client.exchange import exchange
-from specwhisper_client.messages import config_to_proto
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from specwhisper.audio.canonical import Samples
 from specwhisper.errors import SpecWhisperError
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
-from specwhisper_client.replies import Update
 from specwhisper_client.streaming import StreamingClient
+from specwhisper_client.updates import Update
 from specwhisper_client.utterances import Utterances
 
 

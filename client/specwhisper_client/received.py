@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_client.messages import model_from_proto, update_from_proto
-from specwhisper_client.replies import Update
+from specwhisper_client.codec import model_from_proto, update_from_proto
+from specwhisper_client.updates import Update
 
 
 @dataclass(slots=True)

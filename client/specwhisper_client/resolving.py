@@ -62,7 +62,7 @@ def resolver(name: Name, credentials: Credentials) -> Resolve | None:
     """
     host, port = split_address(name.address)
     if name.is_locator:
-        return lambda: ask_locator(name.address, credentials)
+        return lambda: list_draft_servers(name.address, credentials)
     if is_address(host) or is_loopback(host) or _has_proxy(host):
         return None
     return lambda: look_up(host, port)
@@ -74,7 +74,7 @@ async def look_up(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(join_address(str(address[0]), port) for *_, address in found))
 
 
-async def ask_locator(address: str, credentials: Credentials) -> list[str]:
+async def list_draft_servers(address: str, credentials: Credentials) -> list[str]:
     """Return the addresses of the draft servers that a locator knows."""
     async with open_channel(address, credentials) as channel:
         try:

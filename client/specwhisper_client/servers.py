@@ -122,7 +122,7 @@ class Servers:
         resolve: Callable[[Name, Credentials], Resolve | None] = resolver,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._given = addresses
+        self._addresses = addresses
         self._credentials = credentials
         self._clock = clock
         self._resolutions = {
@@ -136,8 +136,8 @@ class Servers:
 
     @property
     def address(self) -> str:
-        """All addresses, as they were given."""
-        return self._given
+        """All addresses, as the caller wrote them."""
+        return self._addresses
 
     @property
     def is_one(self) -> bool:
@@ -161,7 +161,9 @@ class Servers:
             errors = [
                 resolution.error for resolution in self._resolutions.values() if resolution.error is not None
             ]
-            raise errors[0] if errors else TargetUnavailable(f"There is no draft server at {self._given}.")
+            raise (
+                errors[0] if errors else TargetUnavailable(f"There is no draft server at {self._addresses}.")
+            )
         self._replaced |= {each for key, each in self._connections.items() if key not in wanted}
         self._connections = wanted
         await self._close_replaced()

@@ -15,7 +15,7 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.audio.source import AudioSource
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.types import SAMPLE_RATE
-from specwhisper_client.replies import PathLike
+from specwhisper_client.updates import PathLike
 
 logger = logging.getLogger(__name__)
 

@@ -30,8 +30,8 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.attempts import Attempts
 from specwhisper_client.live_call import CallState, LiveCall, LiveSettings
 from specwhisper_client.received import Received
-from specwhisper_client.replies import Update
 from specwhisper_client.servers import Servers
+from specwhisper_client.updates import Update
 from specwhisper_client.utterances import in_order
 
 logger = logging.getLogger(__name__)

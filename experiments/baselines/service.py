@@ -18,8 +18,8 @@ from specwhisper.types import Mode
 from specwhisper.wire.codec import statistics_from_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
+from specwhisper_client.codec import config_to_proto
 from specwhisper_client.exchange import exchange
-from specwhisper_client.messages import config_to_proto
 
 
 class Service:

@@ -33,8 +33,8 @@ from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Segment
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.replies import Update
 from specwhisper_client.streaming import StreamingClient
+from specwhisper_client.updates import Update
 
 STEP_MS = 300
 

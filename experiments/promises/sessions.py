@@ -19,7 +19,7 @@ from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
-from specwhisper_client.messages import config_to_proto
+from specwhisper_client.codec import config_to_proto
 
 OPTIONS = DecodingOptions(language="en", log_mel_max=LOG_MEL_MAX)
 PIECE_BYTES = 32_000

@@ -30,7 +30,7 @@ from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.messages import config_to_proto
+from specwhisper_client.codec import config_to_proto
 from specwhisper_client.streaming import StreamingClient
 
 AT_ONCE = 8

@@ -12,8 +12,8 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.live import LiveOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, VoiceEvent
-from specwhisper_client.replies import Update
 from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
+from specwhisper_client.updates import Update
 
 PIECE_S = 0.1
 PIECE_BYTES = int(PIECE_S * SAMPLE_RATE) * BYTES_PER_SAMPLE

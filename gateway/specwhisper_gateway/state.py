@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection
 
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.replies import ServerInfo
+from specwhisper_client.updates import ServerInfo
 from specwhisper_gateway.access_log import caller_of
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.health import CachedAnswer

@@ -34,11 +34,6 @@ class Failover:
         self._clock = clock
         self.progressed()
 
-    @property
-    def is_retrying(self) -> bool:
-        """Whether something was lost since the last progress."""
-        return self._delay_bound_s is not None
-
     def progressed(self) -> None:
         """Start the time limit and the delays anew at the next loss."""
         self._delay_bound_s: float | None = None
@@ -58,19 +53,16 @@ class Failover:
             self._deadline_s += self._clock() - self._connected_s
         self._connected_s = None
 
-    async def wait(
-        self, error: SpecWhisperError, *, is_elsewhere: bool = False, is_limited: bool = True
-    ) -> None:
+    async def wait(self, error: SpecWhisperError, *, is_limited: bool = True) -> None:
         """Wait for the next attempt; raise ``error`` if it would be too late.
 
         Parameters
         ----------
-        error : why the last attempt failed. Its ``retry_after_s`` is the shortest delay at the same server.
-        is_elsewhere : whether another server is next: ``retry_after_s`` does not apply to it.
+        error : why the last attempt failed. Its ``retry_after_s`` is the shortest delay.
         is_limited : whether the time limit counts; it starts with the first wait where it does.
         """
         self.lost()
-        delay_s = self._next_delay_s(None if is_elsewhere else error.retry_after_s)
+        delay_s = self._next_delay_s(error.retry_after_s)
         if is_limited:
             now_s = self._clock()
             if self._deadline_s is None:

@@ -21,7 +21,7 @@ from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2 as internal
 from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper_client.messages import config_to_proto, segments_from_proto
+from specwhisper_client.codec import config_to_proto, segments_from_proto
 from specwhisper_client.streaming import StreamingClient
 from tests.cluster.conftest import MAX_SESSIONS, START_TIMEOUT_S, Targets, until
 from tests.rpc.services import Draft, audio_requests, draft_server, target_server

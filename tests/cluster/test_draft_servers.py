@@ -13,7 +13,7 @@ from ray import serve
 from specwhisper.rpc.channels import OPEN
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.resolving import ask_locator
+from specwhisper_client.resolving import list_draft_servers
 from specwhisper_deploy.command import deploy
 from tests.cluster.clients import OPTIONS, as_tuples, expected, recording
 from tests.cluster.conftest import START_TIMEOUT_S, application, process_at, serve_config, until
@@ -57,7 +57,7 @@ def are_running() -> bool:
 async def wait_until_replaced(locator: str, address: str) -> None:
     """Wait until a locator lists two draft servers without the one at an address."""
     async with asyncio.timeout(START_TIMEOUT_S):
-        while address in (found := await ask_locator(locator, OPEN)) or len(found) < 2:
+        while address in (found := await list_draft_servers(locator, OPEN)) or len(found) < 2:
             await asyncio.sleep(0.2)
 
 
@@ -86,7 +86,7 @@ async def test_sessions_spread_over_draft_servers_and_resume_where_one_is_killed
 
         assert await transcribe_all() == texts
 
-        killed = (await ask_locator(locator, OPEN))[0]
+        killed = (await list_draft_servers(locator, OPEN))[0]
         have_begun = [asyncio.Event() for _ in range(MAX_SESSIONS)]
         streams = [client.stream_file(path, OPTIONS) for path in paths[:MAX_SESSIONS]]
 

@@ -14,7 +14,7 @@ from ray.serve.schema import ServeDeploySchema
 from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import OPEN
-from specwhisper_client.resolving import ask_locator
+from specwhisper_client.resolving import list_draft_servers
 from specwhisper_deploy.command import Signals, addresses, deploy, wait_until_running
 from tests.cluster.conftest import START_TIMEOUT_S, application, serve_config, stop_ray
 
@@ -54,7 +54,7 @@ def test_replicas_advertise_the_address_of_their_node(nodes, checkpoints):
     deploy(schema)
     wait_until_running(schema, Signals(), START_TIMEOUT_S)
     locator = addresses(schema)["drafts"].removeprefix("locator:///")
-    listed = asyncio.run(ask_locator(locator, OPEN))
+    listed = asyncio.run(list_draft_servers(locator, OPEN))
     assert {split_address(address)[0] for address in listed} == nodes
     assert split_address(locator)[0] in nodes
 

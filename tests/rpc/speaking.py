@@ -14,8 +14,8 @@ from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import SAMPLE_RATE, Limits
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_client.replies import Update
 from specwhisper_client.streaming import StreamingClient
+from specwhisper_client.updates import Update
 from tests.rpc.services import (
     MAX_SESSIONS,
     Draft,

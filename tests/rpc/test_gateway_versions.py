@@ -11,7 +11,7 @@ from specwhisper import __version__
 from specwhisper.errors import PairMismatch
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.versions import Protocols
-from specwhisper_client import api, messages
+from specwhisper_client import api, codec
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.streaming import StreamingClient
 from tests.rpc.client_scripts import ScriptedTranscription, serving
@@ -46,7 +46,7 @@ async def test_a_draft_server_refuses_clients_of_another_protocol(recording, mon
     async with running_pair() as (target, draft), TranscriptionClient(draft.address) as client:
         assert (await client.get_model()).software_version == __version__
         await client.transcribe_file(recording)
-        monkeypatch.setattr(messages, "CLIENT", NEWER)
+        monkeypatch.setattr(codec, "CLIENT", NEWER)
         with pytest.raises(PairMismatch) as whole:
             await client.recognize(recording.read_bytes())
         with pytest.raises(PairMismatch) as streamed:
@@ -76,7 +76,7 @@ async def test_clients_and_gateways_refuse_draft_servers_of_another_protocol():
 
 
 async def test_a_client_of_the_next_release_that_still_speaks_this_protocol_is_served(recording, monkeypatch):
-    monkeypatch.setattr(messages, "CLIENT", NEXT)
+    monkeypatch.setattr(codec, "CLIENT", NEXT)
     monkeypatch.setattr(api, "CLIENT", NEXT)
     async with running_pair() as (target, draft), TranscriptionClient(draft.address) as client:
         await client.get_model()
@@ -95,7 +95,7 @@ async def test_a_draft_server_of_the_next_release_that_still_speaks_this_protoco
 
 
 async def test_a_gateway_passes_on_the_draft_servers_error(monkeypatch):
-    monkeypatch.setattr(messages, "CLIENT", NEWER)
+    monkeypatch.setattr(codec, "CLIENT", NEWER)
     async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
         reply = await gateway.http.post(
             "/v1/audio/transcriptions", data={"model": MODEL}, files={"file": RECORDING}

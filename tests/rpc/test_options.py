@@ -12,7 +12,7 @@ from specwhisper.engine.one_process import OneProcess
 from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_client.messages import config_to_proto, segments_from_proto
+from specwhisper_client.codec import config_to_proto, segments_from_proto
 from tests.rpc.services import (
     MAX_SESSIONS,
     audio_requests,

@@ -14,7 +14,7 @@ from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Mode
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_client.messages import config_to_proto, segments_from_proto
+from specwhisper_client.codec import config_to_proto, segments_from_proto
 from tests.nightly import NIGHTLY, mostly_nightly
 from tests.rpc.network import cut_network
 from tests.rpc.services import (

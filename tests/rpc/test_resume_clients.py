@@ -21,7 +21,7 @@ from specwhisper.types import Limits, Mode
 from specwhisper.wire.v1 import checkpoint_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.messages import config_to_proto
+from specwhisper_client.codec import config_to_proto
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 from tests.nightly import NIGHTLY, mostly_nightly
 from tests.rpc.network import cut_clients

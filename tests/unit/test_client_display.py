@@ -7,7 +7,7 @@ from rich.console import Console
 
 from specwhisper.types import Segment
 from specwhisper_client.cli.display import LiveDisplay, NoDisplay, WithProgress, clock
-from specwhisper_client.replies import Update
+from specwhisper_client.updates import Update
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from specwhisper.types import Segment, Word
 from specwhisper_client.live_transcription import whole_utterances
-from specwhisper_client.replies import Update
+from specwhisper_client.updates import Update
 from specwhisper_client.utterances import Utterances, in_order, joined
 
 

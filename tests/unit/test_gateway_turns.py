@@ -1,7 +1,7 @@
 """Events of a turn: each item is committed and completed exactly once."""
 
 from specwhisper.types import Segment, VoiceEvent
-from specwhisper_client.replies import Update
+from specwhisper_client.updates import Update
 from specwhisper_gateway.realtime.turn import Items, Turn
 
 STARTED, STOPPED, COMMITTED = (

@@ -13,7 +13,7 @@ from rich.text import Text
 from specwhisper.transcription.subtitles import one_line
 from specwhisper.types import Segment
 from specwhisper.wire.printable import blanked
-from specwhisper_client.replies import Update
+from specwhisper_client.updates import Update
 
 REFRESHES_PER_SECOND = 12
 LONG_S = 60.0  # a shorter recording has no bar

@@ -1,4 +1,4 @@
-"""``specwhisper health``: ask a server whether it takes calls."""
+"""``specwhisper health``: check whether a server takes calls."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from specwhisper_client.cli.jobs import report
 from specwhisper_client.cli.listen_options import ListenOptions
 from specwhisper_client.cli.tables import transcript_table
 from specwhisper_client.live_transcription import LiveTranscription
-from specwhisper_client.replies import Update
+from specwhisper_client.updates import Update
 from specwhisper_client.utterances import Utterances
 
 

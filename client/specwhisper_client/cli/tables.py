@@ -10,7 +10,7 @@ from rich.text import Text
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.wire.printable import blanked
-from specwhisper_client.replies import ServerInfo
+from specwhisper_client.updates import ServerInfo
 
 
 def transcript_table(transcript: Transcription) -> Table:

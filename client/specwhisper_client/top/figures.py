@@ -19,7 +19,7 @@ class Figures:
 
     Attributes
     ----------
-    state : serving, draining or lost; ``reason`` says why it is lost.
+    state : serving, draining or lost; ``reason`` is why it is lost.
     sessions, capacity : open sessions, and most sessions.
     streams : seconds of audio per second.
     acceptance : share of verified candidates that were accepted.

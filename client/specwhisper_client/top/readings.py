@@ -1,4 +1,4 @@
-"""Read servers' metrics as Prometheus does, and ask locators for more of them."""
+"""Read servers' metrics as Prometheus does; locators list more servers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def read_all(addresses: Sequence[str], credentials: Credentials) -> list[R
 
 
 async def find_targets(locator: str, credentials: Credentials) -> tuple[list[str], Reading | None]:
-    """Ask a locator for the addresses of its targets' metrics.
+    """Return the addresses of the metrics of a locator's targets.
 
     Returns
     -------

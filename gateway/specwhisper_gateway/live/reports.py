@@ -8,7 +8,7 @@ from specwhisper.live import LivePosition
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import Segment
-from specwhisper_client.replies import Update
+from specwhisper_client.updates import Update
 from specwhisper_gateway.status import body_of
 
 

@@ -27,7 +27,7 @@ from pydantic import BaseModel
 
 from specwhisper.errors import SpecWhisperError
 from specwhisper.types import Segment, VoiceEvent
-from specwhisper_client.replies import Update
+from specwhisper_client.updates import Update
 from specwhisper_gateway.audio.events import Deltas
 from specwhisper_gateway.status import body_of
 

@@ -19,7 +19,7 @@ from specwhisper.wire.codec import (
 from specwhisper.wire.stability import is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.versions import CLIENT
-from specwhisper_client.replies import ServerInfo, Update
+from specwhisper_client.updates import ServerInfo, Update
 
 SPEECH_EVENTS = {
     int(pb.SPEECH_EVENT_BEGIN): VoiceEvent.BEGIN,
