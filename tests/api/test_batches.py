@@ -47,7 +47,7 @@ ALL = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 
 
 @pytest.mark.parametrize("kind", [list, tuple, iter, lambda files: dict.fromkeys(files).keys()])
-def test_any_iterable_gives_a_list_in_its_order(pair, files, kind):
+def test_any_iterable_returns_a_list_in_its_order(pair, files, kind):
     assert durations(pair.transcribe(kind(files), **ASKED)) == ALL
 
 

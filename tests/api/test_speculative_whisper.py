@@ -89,7 +89,7 @@ def test_a_file_by_name_or_open_and_an_array_are_the_same(pair, samples, tmp_pat
         assert pair.transcribe(audio, **asked).text == expected
 
 
-def test_an_open_file_that_is_given_twice_is_refused(pair, tmp_path, samples):
+def test_an_open_file_twice_in_a_list_is_refused(pair, tmp_path, samples):
     soundfile.write(tmp_path / "a.wav", samples, 16_000, "PCM_16")
     with open(tmp_path / "a.wav", "rb") as file, pytest.raises(InvalidAudio, match="in the list twice"):
         pair.transcribe([file, file], language="en", max_new_tokens=MAX_TOKENS)
@@ -157,7 +157,7 @@ def test_a_window_is_encoded_once_where_the_encoder_is_shared_and_never_remember
         assert len(calls) == result.stats.num_windows > 0
 
 
-def test_the_config_says_how(folder, samples):
+def test_the_config_applies_to_every_call(folder, samples):
     config = SpeculativeConfig(gamma=3, use_adaptive_gamma=True, temperature=[0.0, 0.5], top_k=5)
     lossy = SpeculativeConfig(acceptance_threshold=0.3)
     pair = SpeculativeWhisper(str(folder), str(folder), device="cpu", config=config, batch_size=1)

@@ -96,7 +96,7 @@ async def test_a_short_recording_is_not_measured(noise):
     assert not server.config.interim_results
 
 
-async def test_the_request_says_what_was_asked(noise):
+async def test_the_request_has_the_callers_options(noise):
     server = ScriptedTranscription()
     options = DecodingOptions(language="de", task=Task.TRANSLATE, timestamps=False, max_new_tokens=7)
     async with serving(server) as address, TranscriptionClient(address) as client:
@@ -162,7 +162,7 @@ async def test_get_model():
     "error", [ServerFull("All 16 places are taken."), UnsupportedOption("No 'xx' here.")]
 )
 @pytest.mark.parametrize("after", [0, 2])
-async def test_a_servers_refusal_comes_out_as_it_was_raised(noise, error, after):
+async def test_a_servers_error_is_raised_unchanged(noise, error, after):
     server = ScriptedTranscription(RESPONSES[:after], error=error)
     async with serving(server) as address, TranscriptionClient(address) as client:
         transcription = client.stream_file(noise)
@@ -175,7 +175,7 @@ async def test_a_servers_refusal_comes_out_as_it_was_raised(noise, error, after)
             _ = transcription.result
 
 
-async def test_a_refusal_comes_out_although_audio_is_still_on_its_way(tmp_path):
+async def test_a_refusal_is_raised_before_all_audio_is_sent(tmp_path):
     path = write_noise(tmp_path / "long.wav", 60)
     server = ScriptedTranscription([], error=ServerFull("No slot is free."), reads_everything=False)
     async with serving(server) as address, TranscriptionClient(address) as client:
@@ -200,7 +200,7 @@ async def test_no_server(noise, unused_tcp_port):
                 await attempt
 
 
-async def test_a_server_that_says_nothing(noise):
+async def test_a_server_that_ends_without_a_response_is_an_error(noise):
     async with serving(ScriptedTranscription([])) as address, TranscriptionClient(address) as client:
         with pytest.raises(SpecWhisperError, match="without naming its model"):
             await client.transcribe_file(noise)

@@ -88,7 +88,7 @@ async def test_a_connection_that_is_lost_loses_no_count():
     check_totals(updates, stream)
 
 
-async def test_a_stream_that_goes_on_in_another_way_counts_on():
+async def test_changed_settings_lose_no_count():
     async with serving(Calls(FIRST, SECOND, hangs=True)) as address, StreamingClient(address) as stream:
         await stream.finish()
         updates = []
@@ -101,7 +101,7 @@ async def test_a_stream_that_goes_on_in_another_way_counts_on():
 
 
 async def test_a_response_that_changes_the_models_keeps_its_text():
-    """The draft of a running stream may fail; the response that says so has text, too."""
+    """The draft of a running stream may fail; the response that reports it has text, too."""
     target_only = pb.ModelInfo(target_model="large", target_weights_digest="abc", mode="MODE_TARGET_ONLY")
     changed = pb.StreamingRecognizeResponse(
         model=target_only, results=[FINALS[0]], audio_received=duration(2)

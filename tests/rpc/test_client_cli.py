@@ -193,9 +193,9 @@ async def test_the_command_line_as_a_process(files):
     async with serving(server) as address:
         assert await run_cli("transcribe", files[0], "--server", address, *options) == (0, TEXT, "")
     config = server.config.config
-    asked = config.decoding
-    assert (asked.language, asked.without_timestamps, config.gamma) == ("de", True, 4)
-    assert (config.mode, asked.task) == (3, 2)  # MODE_PIPELINED, TASK_TRANSLATE
+    decoding = config.decoding
+    assert (decoding.language, decoding.without_timestamps, config.gamma) == ("de", True, 4)
+    assert (config.mode, decoding.task) == (3, 2)  # MODE_PIPELINED, TASK_TRANSLATE
 
 
 async def test_no_server_is_one_sentence_and_status_1(files, unused_tcp_port):
@@ -224,8 +224,8 @@ async def test_options_are_named_as_whispers_and_reach_the_server(files):
     async with serving(server) as address:
         status, _, err = await run_cli("transcribe", files[0], "--server", address, "--quiet", *options)
     assert (status, err) == (0, "")
-    asked = decoding_options_from_proto(server.config.config.decoding)
-    assert asked == DecodingOptions(
+    decoding = decoding_options_from_proto(server.config.config.decoding)
+    assert decoding == DecodingOptions(
         temperatures=(0.2, 0.6, 1.0),
         logprob_threshold=-1.0,
         compression_ratio_threshold=2.4,
@@ -257,8 +257,8 @@ async def test_booleans_and_none_are_read_as_openais(files):
     async with serving(server) as address:
         status, out, err = await run_cli("transcribe", *options, files[0], "--server", address, "--quiet")
     assert (status, out, err) == (0, TEXT, "")
-    asked = decoding_options_from_proto(server.config.config.decoding)
-    assert asked == DecodingOptions(
+    decoding = decoding_options_from_proto(server.config.config.decoding)
+    assert decoding == DecodingOptions(
         word_timestamps=True,
         timestamps=False,
         initial_prompt="--fp16",

@@ -149,7 +149,7 @@ async def test_audio_that_is_cancelled_with_its_reader_is_taken_no_further():
             await all_free(target, draft)
 
 
-async def test_what_was_said_by_the_stop_becomes_final():
+async def test_speech_before_the_stop_becomes_final():
     async def talking() -> AsyncIterator[bytes]:
         yield talk()[: 5 * SAMPLE_RATE * 2]
         while True:  # and never waits for anything
@@ -217,7 +217,7 @@ def console(*, is_terminal: bool = False) -> tuple[Console, io.StringIO]:
 
 @pytest.mark.parametrize("is_terminal", [False, True])
 async def test_listen_prints_an_utterance_as_soon_as_it_is_complete(talk_file, at_once, is_terminal):
-    (out, printed), (errors, said) = console(is_terminal=is_terminal), console()
+    (out, printed), (errors, reported) = console(is_terminal=is_terminal), console()
     async with speaking_pair() as (target, draft):
         assert await listening.listen(wanted(draft.address, simulate=talk_file), out, errors)
         await all_free(target, draft)
@@ -226,23 +226,23 @@ async def test_listen_prints_an_utterance_as_soon_as_it_is_complete(talk_file, a
         assert "→" in printed.getvalue()
     else:
         assert printed.getvalue().splitlines() == lines_of(talk())
-    assert "real-time factor" in said.getvalue()
+    assert "real-time factor" in reported.getvalue()
 
 
 async def test_listen_quietly_prints_nothing_else(talk_file, at_once):
-    (out, printed), (errors, said) = console(), console()
+    (out, printed), (errors, reported) = console(), console()
     async with speaking_pair() as (_, draft):
         assert await listening.listen(wanted(draft.address, simulate=talk_file, quiet=True), out, errors)
-    assert (printed.getvalue().splitlines(), said.getvalue()) == (lines_of(talk()), "")
+    assert (printed.getvalue().splitlines(), reported.getvalue()) == (lines_of(talk()), "")
 
 
 async def test_listen_names_a_file_that_is_not_there(tmp_path):
-    (out, printed), (errors, said) = console(), console()
+    (out, printed), (errors, reported) = console(), console()
     async with speaking_pair() as (_, draft):
         missing = tmp_path / "no.wav"
         assert not await listening.listen(wanted(draft.address, simulate=missing), out, errors)
     assert printed.getvalue() == ""
-    assert said.getvalue().startswith("error: ") and "does not exist" in said.getvalue()
+    assert reported.getvalue().startswith("error: ") and "does not exist" in reported.getvalue()
 
 
 async def test_transcribe_streaming_writes_a_subtitle_per_utterance(talk_file):
@@ -258,7 +258,7 @@ async def test_transcribe_streaming_writes_a_subtitle_per_utterance(talk_file):
 
 
 @pytest.mark.parametrize(
-    ("options", "status", "says"),
+    ("options", "status", "message"),
     [
         (["--step-ms", "50"], 1, "step_ms is 50"),
         (["--threshold", "2"], 1, "threshold is 2"),
@@ -269,14 +269,14 @@ async def test_transcribe_streaming_writes_a_subtitle_per_utterance(talk_file):
         (["--added-latency-ms", "-1"], 2, "--added-latency-ms"),
     ],
 )
-def test_listen_refuses_bad_options(options, status, says):
+def test_listen_refuses_bad_options(options, status, message):
     result = CliRunner().invoke(app, ["listen", *options])
     assert (result.exit_code, result.stdout) == (status, "")
-    assert says in result.stderr
+    assert message in result.stderr
     assert status == 2 or len(result.stderr.splitlines()) == 1
 
 
-def test_listen_says_what_a_microphone_needs(monkeypatch):
+def test_listen_names_what_a_microphone_needs(monkeypatch):
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     result = CliRunner().invoke(app, ["listen"])
     assert (result.exit_code, result.stdout) == (1, "")
@@ -320,7 +320,7 @@ def sounddevice(tmp_path, monkeypatch):
     sys.modules.pop("sounddevice", None)
 
 
-def test_listen_says_what_portaudio_needs(sounddevice):
+def test_listen_names_what_portaudio_needs(sounddevice):
     sounddevice("raise OSError('PortAudio library not found')")
     result = CliRunner().invoke(app, ["listen"])
     assert result.exit_code == 1
@@ -343,7 +343,7 @@ async def test_a_microphone_yields_its_audio_until_it_is_closed(sounddevice, dev
     assert not stream.is_open
 
 
-async def test_what_was_said_before_a_microphone_was_unplugged_becomes_final(sounddevice, caplog):
+async def test_speech_before_a_microphone_was_unplugged_becomes_final(sounddevice, caplog):
     sounddevice()
     async with speaking_pair() as (target, draft), sources.microphone() as pieces:
         async with StreamingClient(draft.address) as stream:
