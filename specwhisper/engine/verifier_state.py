@@ -58,18 +58,31 @@ class VerifierState:
     language is detected before the first window opens, unless it is named; alignment is for word times and
     AlignAtt only.
 
+    The phase follows from the fields below: the first row that applies.
+
+    ===============  ====================================================  ==================================
+    Phase            Applies while                                         Ended by
+    ===============  ====================================================  ==================================
+    ALIGN            ``aligning`` is set                                   the executor
+    ENCODE           ``encoding`` is set                                   the executor
+    DECODE           ``open_window`` is set                                a final token in a forward pass
+    FINISHED         ``is_finished``
+    DETECT_LANGUAGE  no language yet, the next window's audio is encoded   a forward pass
+    AWAIT_WINDOW     otherwise                                             audio for a window, or its end
+    ===============  ====================================================  ==================================
+
     Attributes
     ----------
     resumed : the window to resume, until it is opened.
+    early_blocks : blocks for the next window, and when they arrived.
     open_window, closed : the open window, and the result of the last one.
+    opened_ns : when the last window was opened.
     encoding : of the slot, while it is queued or running; ``encoded`` is the audio in the slot.
-    commit, aligning : a commit that waits for an alignment on the executor.
+    encode_ns : time of the last encoding, until it is reported.
     detection_span : the audio that the language is detected from; the first window decodes the same audio.
     detection : the result, until it is reported.
-    early_blocks : blocks for the next window, and when they arrived.
+    commit, aligning : a commit that waits for an alignment on the executor.
     ready_ns : since when the session is runnable, or waits for candidates.
-    opened_ns : when the last window was opened.
-    encode_ns : time of the last encoding, until it is reported.
     num_missed : forward passes in which it was runnable and took no part, since its last one.
     """
 
@@ -80,21 +93,26 @@ class VerifierState:
     limits: Limits
     recording: Recording
     windows: Windows
+    # Messages that wait for the next window.
     resumed: Resume | None = None
+    early_blocks: list[tuple[Candidates, int]] = field(default_factory=list)
+    # Windows.
     open_window: TargetWindow | None = None
     closed: ClosedWindow | None = None
+    next_window_id: int = 0
+    opened_ns: int = 0
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    # The audio in the slot, and its language.
     encoding: Future[int] | None = None
     encoded: AudioSpan | None = None
-    commit: Generator[Future[Any], None, None] | None = None
-    aligning: Future[Any] | None = None
+    encode_ns: int = 0
     detection_span: AudioSpan | None = None
     detection: Detection | None = None
-    early_blocks: list[tuple[Candidates, int]] = field(default_factory=list)
-    next_window_id: int = 0
+    # A commit between two forward passes.
+    commit: Generator[Future[Any], None, None] | None = None
+    aligning: Future[Any] | None = None
+    # Scheduling.
     ready_ns: int = 0
-    opened_ns: int = 0
-    encode_ns: int = 0
-    arrivals: Arrivals = field(default_factory=Arrivals)
     num_missed: int = 0
     is_finished: bool = False
 
