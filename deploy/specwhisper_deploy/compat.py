@@ -1,6 +1,7 @@
 """The private API of Ray that this package uses.
 
-``tests/unit/test_ray_compat.py`` fails where a release of Ray no longer has it, or another module uses more.
+``tests/unit/deploy/test_ray_compat.py`` fails where a release of Ray no longer has it, or another module
+uses more of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The private APIs of torch, transformers and accelerate that this package uses.
 
-``tests/unit/test_model_compat.py`` fails where a release changes them.
+``tests/unit/model/test_model_compat.py`` fails where a release changes them.
 """
 
 from __future__ import annotations

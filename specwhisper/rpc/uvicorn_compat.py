@@ -1,7 +1,7 @@
 """The undocumented parts of uvicorn that the HTTP servers build on.
 
 Its connections are protocols of asyncio. Subclasses add the deadlines and limits that uvicorn has no settings
-for. ``tests/rpc/test_uvicorn_compat.py`` fails where a release no longer has what they use.
+for. ``tests/rpc/serving/test_uvicorn_compat.py`` fails where a release no longer has what they use.
 """
 
 from __future__ import annotations

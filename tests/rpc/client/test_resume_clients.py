@@ -1,0 +1,294 @@
+"""A recording whose draft server is lost continues with the same text."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from experiments.common.models.scripted import END, MULTILINGUAL
+from specwhisper.engine.local import LocalTranscriber, TargetEngine
+from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, TargetUnavailable
+from specwhisper.observe.metrics.engine import EngineMetrics
+from specwhisper.observe.metrics.registry import Registry
+from specwhisper.options import DecodingOptions
+from specwhisper.rpc.channels import with_true_status
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.types import Limits, Mode
+from specwhisper.wire.v1 import checkpoint_pb2
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.codec import config_to_proto
+from specwhisper_draft_server.sessions.session import Session, SessionRequest
+from tests.nightly import NIGHTLY, mostly_nightly
+from tests.rpc.draft.test_options import OPTIONS, PCM, speaker
+from tests.rpc.draft.test_resume import MODES, target_only, written
+from tests.rpc.network import cut_clients
+from tests.rpc.scrapes import collected, value
+from tests.rpc.services import (
+    MAX_SESSIONS,
+    all_free,
+    audio_requests,
+    draft_server,
+    error_of,
+    eventually,
+    recording,
+    scripted_checkpoint,
+    target_alone,
+    target_server,
+)
+
+
+def wav(path: Path, pcm: bytes) -> Path:
+    soundfile.write(path, np.frombuffer(pcm, "<i2"), 16_000, subtype="PCM_16")
+    return path
+
+
+def pair():
+    """Yield a target, and a function that starts a draft server for it."""
+    return target_server(
+        speaker(MAX_SESSIONS), scripted_checkpoint(vocabulary=MULTILINGUAL)
+    ), lambda target, **settings: draft_server(
+        target.address,
+        speaker(MAX_SESSIONS, error_rate=0.2),
+        scripted_checkpoint("draft", vocabulary=MULTILINGUAL),
+        **settings,
+    )
+
+
+async def check_cut(tmp_path, options: DecodingOptions, mode: Mode, cuts: list[int]) -> int:
+    """Transcribe a file over streams that break; return how many did."""
+    opening, draft_of = pair()
+    path = wav(tmp_path / "audio.wav", PCM)
+    async with (
+        opening as target,
+        draft_of(target) as draft,
+        cut_clients(draft.address, cuts) as (network, cutting),
+        TranscriptionClient(network.address) as client,
+    ):
+        transcription = client.stream_file(path, options, mode=mode, interim_results=True)
+        segments = [segment async for update in transcription for segment in update.segments]
+        await all_free(target, draft)
+    expected = target_only(options)
+    assert written(segments) == written(transcription.result.segments) == written(expected.segments)
+    assert dict(transcription.result.language_probs) == pytest.approx(dict(expected.language_probs))
+    assert transcription.num_resumes == cutting.num_cut
+    return cutting.num_cut
+
+
+@pytest.fixture
+def reports_every_commit(monkeypatch):
+    """Make draft servers report every commit, with a resume point."""
+    monkeypatch.setattr("specwhisper_draft_server.debounce.INTERVAL_S", 0.0)
+    monkeypatch.setattr("specwhisper_draft_server.resume_points.INTERVAL_TOKENS", 1)
+
+
+@pytest.mark.parametrize("mode", mostly_nightly(MODES[::-1]))
+async def test_wherever_a_stream_breaks_the_text_is_the_same(mode, tmp_path, reports_every_commit):
+    options = OPTIONS["detected language"]
+    num_cut = 0
+    for first in range(1, 17, 3 if NIGHTLY else 7):
+        num_cut += await check_cut(tmp_path, options, mode, [first, first + 1, 1, 2, 3, 4])
+    assert num_cut > (12 if NIGHTLY else 6)
+
+
+@pytest.mark.parametrize("name", mostly_nightly(OPTIONS, by_day=3))
+async def test_every_option_outlives_the_draft_server(name, tmp_path, reports_every_commit):
+    assert await check_cut(tmp_path, OPTIONS[name], Mode.FULL, [2, 3, 1, 5, 2, 1, 8, 1, 1, 13])
+
+
+async def test_a_long_recording_continues_far_from_its_beginning(tmp_path, reports_every_commit):
+    """It continues later than audio may be sent ahead of a window."""
+    path = wav(tmp_path / "audio.wav", recording(200.0))
+    expected = [s.tokens for s in target_alone(200.0).segments]
+    async with (
+        target_server() as target,
+        draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
+    ):
+        for cut in range(10, 200, 5):
+            async with (
+                cut_clients(draft.address, [cut]) as (network, cutting),
+                TranscriptionClient(network.address) as client,
+            ):
+                transcript = await client.transcribe_file(path, DecodingOptions(language="en"))
+            assert [s.tokens for s in transcript.segments] == expected
+            if not cutting.num_cut:
+                break
+        assert cut > 20
+
+
+async def test_statistics_count_no_token_twice(tmp_path):
+    path = wav(tmp_path / "audio.wav", recording(95.0))
+    async with (
+        target_server() as target,
+        draft_server(target.address) as draft,
+        cut_clients(draft.address, [3, 4, 5]) as (network, cutting),
+        TranscriptionClient(network.address) as client,
+    ):
+        transcript = await client.transcribe_file(path, DecodingOptions(language="en"))
+    num_tokens = sum(map(len, target_alone(95.0).window_tokens))
+    # Tokens after the last resume point of a stream were decoded in vain, and count.
+    assert cutting.num_cut
+    assert num_tokens <= transcript.stats.num_committed <= num_tokens + cutting.num_cut * 40
+
+
+async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path, choose_first):
+    path = wav(tmp_path / "audio.wav", recording(95.0))
+    async with target_server() as target, draft_server(target.address) as second:
+        async with draft_server(target.address) as first:
+            client = TranscriptionClient(f"{first.address},{second.address}")
+            transcription = client.stream_file(path, DecodingOptions(language="en"))
+            updates = aiter(transcription)
+            segments = []
+            while not segments:
+                segments += (await anext(updates)).segments
+            assert (first.service.num_sessions, second.service.num_sessions) == (1, 0)
+        segments += [segment async for update in updates for segment in update.segments]
+        assert [s.tokens for s in segments] == [s.tokens for s in target_alone(95.0).segments]
+        await all_free(target, second)
+        # The first one is known to be unreachable by now, and is not tried.
+        assert (await client.transcribe_file(path)).segments
+        await client.close()
+    async with target_server() as target, draft_server(target.address) as there:
+        gone = first.address
+        async with TranscriptionClient(f"{gone},{there.address}") as client:
+            assert (await client.get_model()).model.target == "scripted"
+        async with TranscriptionClient(f"{gone},{there.address}") as client:
+            assert (await client.transcribe_file(path)).segments
+
+
+async def test_a_server_that_never_answers_is_reported_at_once(tmp_path, unused_tcp_port):
+    path = wav(tmp_path / "audio.wav", recording(5.0))
+    async with TranscriptionClient(f"127.0.0.1:{unused_tcp_port}") as client:
+        with pytest.raises(TargetUnavailable, match="is it running"):
+            await client.transcribe_file(path)
+
+
+async def test_a_full_target_is_reported_at_once(tmp_path):
+    """So it is if the draft server has room and has described its models."""
+    path = wav(tmp_path / "audio.wav", recording(5.0))
+    async with (
+        target_server(limits=Limits(max_sessions=1)) as target,
+        draft_server(target.address) as draft,
+        TranscriptionClient(draft.address) as client,
+    ):
+        call = draft.stub.StreamingRecognize()
+        await call.write(opening())
+        await eventually(lambda: target.num_free_slots == 0)
+        with pytest.raises(ServerFull, match="The target holds its 1 sessions"):
+            await client.transcribe_file(path)
+        call.cancel()
+
+
+async def test_retries_end_after_the_time_limit(tmp_path):
+    path = wav(tmp_path / "audio.wav", recording(95.0))
+    async with (
+        target_server() as target,
+        draft_server(target.address) as draft,
+        cut_clients(draft.address, [2] + [0] * 1000) as (network, cutting),
+        TranscriptionClient(network.address, resume_timeout_s=0.2) as client,
+    ):
+        with pytest.raises(TargetUnavailable, match="cut"):
+            await client.transcribe_file(path)
+        assert cutting.num_cut > 1
+        await all_free(target, draft)
+
+
+async def last_resume_point(draft) -> bytes:
+    """Return the resume point after the first text of a recording."""
+    call = draft.stub.StreamingRecognize(
+        iter([opening(with_checkpoints=True), *audio_requests(recording(40.0))])
+    )
+    async for response in call:
+        if response.HasField("checkpoint"):
+            call.cancel()
+            return response.checkpoint.state
+    raise AssertionError("no resume point was sent")
+
+
+def opening(**settings) -> pb.StreamingRecognizeRequest:
+    config = config_to_proto(DecodingOptions(language="en"), None, None, is_container=False)
+    config.sample_rate_hertz = settings.pop("sample_rate_hertz", 16_000)
+    return pb.StreamingRecognizeRequest(
+        streaming_config=pb.StreamingRecognitionConfig(config=config, **settings)
+    )
+
+
+def changed(state: bytes, **changes) -> bytes:
+    message = checkpoint_pb2.CheckpointState.FromString(state)
+    for name, new in changes.items():
+        setattr(message, name, new)
+    return message.SerializeToString()
+
+
+def with_tokens(state: bytes, *tokens: int) -> bytes:
+    message = checkpoint_pb2.CheckpointState.FromString(state)
+    message.resume.committed.extend(tokens)
+    message.resume.log_probs.extend([0.0] * len(tokens))
+    return message.SerializeToString()
+
+
+async def test_invalid_resume_points_are_refused():
+    async with target_server() as target, draft_server(target.address) as draft:
+        state = await last_resume_point(draft)
+        bad = {
+            b"\xff": InvalidRequest,
+            changed(state, protocol_version=1): PairMismatch,
+            changed(state, weights_digest="others"): PairMismatch,
+            checkpoint_pb2.CheckpointState(
+                protocol_version=checkpoint_pb2.CheckpointState.FromString(state).protocol_version,
+                weights_digest="digest of scripted",
+            ).SerializeToString(): InvalidRequest,
+            with_tokens(state, 99_999): InvalidRequest,
+            with_tokens(state, *[0] * 1000): InvalidRequest,
+            with_tokens(state, END): InvalidRequest,
+        }
+        for given, kind in bad.items():
+            requests = [opening(checkpoint=given), *audio_requests(recording(40.0))]
+            call = with_true_status(draft.stub.StreamingRecognize(iter(requests)))
+            assert type(await error_of(call)) is kind
+        wrong_rate = opening(checkpoint=state, sample_rate_hertz=44_100)
+        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([wrong_rate]))))
+        assert "16000 Hz" in str(error)
+        await all_free(target, draft)
+        assert draft.server.calls.num_open == 0
+        requests = [opening(), *audio_requests(recording(5.0))]
+        assert [r async for r in draft.stub.StreamingRecognize(iter(requests))]
+
+
+async def test_a_target_in_the_draft_servers_process_continues_a_recording():
+    """This is `specwhisper-draft-server --target-model`."""
+    engine = TargetEngine(speaker(MAX_SESSIONS), limits=Limits(max_sessions=MAX_SESSIONS))
+    registry = Registry("target")
+    transcriber = LocalTranscriber(
+        scripted_checkpoint(vocabulary=MULTILINGUAL), engine, EngineMetrics(registry).on_message
+    )
+    target = await transcriber.describe()
+    request = SessionRequest(DecodingOptions(), DraftLength.of(Mode.TARGET_ONLY, None, None, None))
+    final, resume_point, num_sessions = [], None, 0
+
+    async def audio(start_sample):
+        for start in range(start_sample * 2, len(PCM), 32_000):
+            yield PCM[start : start + 32_000]
+
+    try:
+        while True:
+            num_sessions += 1
+            session = Session(request, transcriber, target, None, resume_point=resume_point)
+            async with aclosing(session.run(audio(session.builder.num_samples))) as updates:
+                async for update in updates:
+                    final += update.segments
+                    before, resume_point = resume_point, session.resume_point()
+                    if resume_point is not None and (before is None or before.resume != resume_point.resume):
+                        break
+                else:
+                    break
+    finally:
+        await transcriber.close()
+    assert num_sessions > 3
+    received_s = value(collected(registry.collected), "target_audio_seconds_total")
+    assert received_s >= len(PCM) / 32_000, "audio that is sent again counts again"
+    assert written(final) == written(target_only(DecodingOptions()).segments)

@@ -1,0 +1,1 @@
+"""Locators and replicas, without Ray."""

@@ -1,0 +1,266 @@
+"""The locator of draft servers on a real socket, with a fake of Ray's handle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from random import Random
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ray.exceptions import ActorDiedError
+from ray.serve.exceptions import DeploymentUnavailableError
+
+from specwhisper.errors import TargetUnavailable
+from specwhisper.rpc.serving import RunningServer, start_server
+from specwhisper.rpc.serving_options import ServingOptions
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.v1 import discovery_pb2 as pb
+from specwhisper.wire.v1 import transcription_pb2_grpc
+from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub, add_DiscoveryServicer_to_server
+from specwhisper_client import resolving
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_deploy.draft_locator import (
+    ANSWER_TIMEOUT_S,
+    FRESH_S,
+    METHOD,
+    SERVICE_NAME,
+    STALE_S,
+    DraftLocatorService,
+    DraftServerCache,
+    DraftServerRoom,
+    ask_draft_servers,
+    shuffle_by_room,
+)
+from tests.clock import Clock
+from tests.rpc.client.test_draft_servers import Draft
+from tests.rpc.client_scripts import SERVICE
+from tests.rpc.services import eventually
+
+LONG_S = 60.0  # far longer than any test here
+
+
+class Replica:
+    """The result of a call to one replica."""
+
+    def __init__(self, answer: Callable[[], Awaitable[Any]]) -> None:
+        self._answer = answer
+
+    async def get_async(self) -> Any:
+        return await self._answer()
+
+
+class Handle:
+    """Serve's handle to a deployment of draft servers."""
+
+    def __init__(self, *answers: Callable[[], Awaitable[Any]]) -> None:
+        self.answers = list(answers)
+        self.num_asked = 0
+
+    def broadcast(self, method: str) -> Handle:
+        assert method == METHOD
+        self.num_asked += 1
+        return self
+
+    async def _fetch_replica_results_async(self) -> list[Replica]:
+        if not self.answers:
+            raise DeploymentUnavailableError("Draft")
+        return [Replica(answer) for answer in self.answers]
+
+
+def answers(address: str, num_free: int = 1) -> Callable[[], Awaitable[DraftServerRoom]]:
+    async def answer() -> DraftServerRoom:
+        return DraftServerRoom(address, num_free)
+
+    return answer
+
+
+async def dies() -> DraftServerRoom:
+    raise ActorDiedError
+
+
+async def hangs() -> DraftServerRoom:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+def test_a_client_waits_longer_than_the_locator():
+    assert resolving.LOCATOR_DEADLINE_S > ANSWER_TIMEOUT_S
+
+
+@given(st.lists(st.integers(-1, 20)), st.randoms(use_true_random=False))
+def test_full_draft_servers_are_last_and_none_is_missing(rooms, rng):
+    servers = [DraftServerRoom(f"a:{number}", room) for number, room in enumerate(rooms, 1)]
+    ordered = shuffle_by_room(servers, rng.random)
+    assert sorted(ordered, key=servers.index) == servers
+    are_full = [server.num_free <= 0 for server in ordered]
+    assert are_full == sorted(are_full)
+
+
+def test_many_clients_are_spread_by_free_slots():
+    uniform = Random(0).random
+    servers = [DraftServerRoom("a:1", 12), DraftServerRoom("b:1", 4), DraftServerRoom("c:1", 0)]
+    first = Counter(shuffle_by_room(servers, uniform)[0].address for _ in range(4_000))
+    assert first["c:1"] == 0
+    assert first["a:1"] == pytest.approx(3_000, rel=0.05)
+
+
+async def test_a_draft_server_that_has_died_or_hangs_is_left_out():
+    ask = ask_draft_servers(Handle(answers("a:1"), hangs, dies, answers("b:1")), timeout_s=0.05)
+    assert [server.address for server in await ask()] == ["a:1", "b:1"]
+
+
+@pytest.mark.parametrize("answers", [(), (dies,), (hangs, dies)])
+async def test_the_error_if_no_draft_server_answers(answers):
+    with pytest.raises(TargetUnavailable, match=r"No draft server has answered the locator within 0.05 s"):
+        await ask_draft_servers(Handle(*answers), timeout_s=0.05)()
+
+
+async def test_draft_servers_are_asked_at_most_once_a_second():
+    handle, clock = Handle(answers("a:1")), Clock()
+    cache = DraftServerCache(ask_draft_servers(handle), clock=clock)
+    await asyncio.gather(*(cache.servers() for _ in range(20)))
+    clock.now_s += FRESH_S / 2
+    await cache.servers()
+    assert handle.num_asked == 1
+
+
+async def test_clients_do_not_wait_for_a_slow_draft_server_while_answers_are_cached():
+    handle, clock = Handle(answers("a:1")), Clock()
+    cache = DraftServerCache(ask_draft_servers(handle, LONG_S), clock=clock)
+    await cache.servers()
+    gate = asyncio.Event()
+
+    async def is_slow() -> DraftServerRoom:
+        await gate.wait()
+        return DraftServerRoom("b:1", 1)
+
+    handle.answers.append(is_slow)
+    clock.now_s += FRESH_S
+    assert [server.address for server in await cache.servers()] == ["a:1"]
+    await eventually(lambda: handle.num_asked == 2)
+    gate.set()
+    await cache._update
+    assert [server.address for server in await cache.servers()] == ["a:1", "b:1"]
+
+
+async def test_stale_answers_are_not_used():
+    handle, clock = Handle(answers("a:1")), Clock()
+    cache = DraftServerCache(ask_draft_servers(handle), clock=clock)
+    await cache.servers()
+    handle.answers.clear()
+    clock.now_s += FRESH_S
+    assert await cache.servers()
+    clock.now_s += STALE_S
+    with pytest.raises(TargetUnavailable):
+        await cache.servers()
+
+
+@asynccontextmanager
+async def locator(handle: Handle, within_s: float = LONG_S) -> AsyncIterator[RunningServer]:
+    service = DraftLocatorService(DraftServerCache(ask_draft_servers(handle, within_s)))
+    add = partial(add_DiscoveryServicer_to_server, service)
+    server = await start_server({SERVICE_NAME: add}, ServingOptions())
+    try:
+        yield server
+    finally:
+        await server.stop(drain_timeout_s=0)
+
+
+async def test_the_locator_lists_draft_servers_or_returns_the_error():
+    handle = Handle(answers("a:1"), answers("b:1", 0))
+    async with locator(handle, 0.05) as server, grpc.aio.insecure_channel(server.address) as channel:
+        stub = DiscoveryStub(channel)
+        assert list((await stub.ListServers(pb.ListServersRequest())).addresses) == ["a:1", "b:1"]
+    async with locator(Handle(hangs), 0.05) as server, grpc.aio.insecure_channel(server.address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await DiscoveryStub(channel).ListServers(pb.ListServersRequest())
+        assert type(error_from_rpc(refused.value, "locator:1")) is TargetUnavailable
+
+
+class Fleet:
+    """Draft servers on ports of their own, with a locator.
+
+    Attributes
+    ----------
+    name : the address that clients are configured with.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.drafts = [Draft() for _ in range(number)]
+        self.handle = Handle()
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Fleet:
+        for draft in self.drafts:
+            self.handle.answers.append(answers(await self._start(draft)))
+        server = await self._stack.enter_async_context(locator(self.handle))
+        self.name = f"locator:///{server.address}"
+        return self
+
+    async def _start(self, draft: Draft) -> str:
+        add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, draft)
+        server = await start_server({SERVICE: add}, ServingOptions())
+        self._stack.push_async_callback(server.stop, 1.0)
+        self._stack.callback(draft.released.set)
+        return server.address
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stack.aclose()
+
+    def num_open(self) -> list[int]:
+        return [draft.num_open for draft in self.drafts]
+
+
+async def test_a_clients_sessions_are_spread_over_the_draft_servers_of_a_locator():
+    async with Fleet(3) as fleet, TranscriptionClient(fleet.name) as client:
+        calls = [asyncio.create_task(client.recognize(b"audio")) for _ in range(6)]
+        await eventually(lambda: fleet.num_open() == [2, 2, 2])
+        for draft in fleet.drafts:
+            draft.released.set()
+        await asyncio.gather(*calls)
+
+
+async def test_clients_begin_at_a_draft_server_with_free_slots():
+    async with Fleet(2) as fleet:
+        full, free = fleet.drafts
+        addresses = [(await answer()).address for answer in fleet.handle.answers]
+        fleet.handle.answers = [answers(addresses[0], 0), answers(addresses[1], 1)]
+        free.released.set()
+        for _ in range(10):
+            async with TranscriptionClient(fleet.name) as client:
+                await client.recognize(b"audio")
+        assert (full.num_calls, free.num_calls) == (0, 10)
+
+
+async def test_clients_of_a_full_draft_server_use_another():
+    async with Fleet(2) as fleet, TranscriptionClient(fleet.name) as client:
+        full, free = fleet.drafts
+        full.is_full = True
+        free.released.set()
+        for _ in range(2):
+            await client.recognize(b"audio")
+        assert (full.num_calls, free.num_calls) == (1, 2)
+
+
+async def test_clients_follow_changes_of_the_list(monkeypatch):
+    monkeypatch.setattr(resolving, "REFRESH_S", 0.0)
+    monkeypatch.setattr("specwhisper_deploy.draft_locator.FRESH_S", 0.0)
+    monkeypatch.setattr("specwhisper_deploy.draft_locator.STALE_S", 0.0)
+    async with Fleet(2) as fleet, TranscriptionClient(fleet.name) as client:
+        first, second = fleet.drafts
+        answers = fleet.handle.answers
+        fleet.handle.answers = answers[:1]
+        first.released.set()
+        second.released.set()
+        await client.recognize(b"audio")
+        fleet.handle.answers = answers[1:]
+        await client.recognize(b"audio")
+        assert (first.num_calls, second.num_calls) == (1, 1)

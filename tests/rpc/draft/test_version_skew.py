@@ -1,0 +1,103 @@
+"""Draft servers and targets of other protocols refuse each other before audio.
+
+Clients and draft servers: :mod:`tests.rpc.gateway.test_gateway_versions`. Pairs of models that do not fit:
+:mod:`tests.rpc.draft.test_transcription_refusals`, :mod:`tests.rpc.target.test_verification_refusals`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import specwhisper_draft_server.link.link
+import specwhisper_target_server.service
+from specwhisper import __version__
+from specwhisper.errors import PairMismatch
+from specwhisper.rpc.channels import with_true_status
+from specwhisper.wire import PROTOCOL_VERSION
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.versions import LINK, Protocols
+from tests.rpc.hostile import hello, session, whole
+from tests.rpc.scrapes import collected, value
+from tests.rpc.services import (
+    RATE,
+    Draft,
+    Target,
+    all_free,
+    audio_requests,
+    error_of,
+    expected_finals,
+    finals,
+    is_one_sentence,
+    recording,
+    running_pair,
+    stream,
+    streaming_config,
+    target_alone,
+)
+from tests.rpc.services import (
+    target_server as running_target,
+)
+
+OTHERS = [Protocols(PROTOCOL_VERSION - 1), Protocols(PROTOCOL_VERSION + 1)]
+NEXT = Protocols(PROTOCOL_VERSION + 1, oldest=PROTOCOL_VERSION)  # the next release
+SECOND = recording(1.0)
+
+
+def audio_received_s(target: Target) -> float:
+    return value(collected(target.service.metrics.collected), "specwhisper_target_audio_seconds_total")
+
+
+async def refusals(draft: Draft) -> list[Exception]:
+    """Return the errors of both of a client's calls."""
+    config = pb.RecognitionConfig(encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE)
+    requests = iter([streaming_config(), *audio_requests(SECOND)])
+    return [
+        await error_of(draft.stub.Recognize(pb.RecognizeRequest(config=config, audio=SECOND))),
+        await error_of(with_true_status(draft.stub.StreamingRecognize(requests))),
+    ]
+
+
+@pytest.mark.parametrize("version", OTHERS)
+@pytest.mark.parametrize("other", ["target", "draft server"])
+async def test_a_draft_server_refuses_targets_of_another_protocol(other, version, monkeypatch):
+    changed = specwhisper_target_server.service if other == "target" else specwhisper_draft_server.link.link
+    monkeypatch.setattr(changed, "LINK", version)
+    of_target, of_draft = (version, LINK) if other == "target" else (LINK, version)
+    async with running_pair() as (target, draft):
+        for error in await refusals(draft):
+            assert type(error) is PairMismatch
+            assert is_one_sentence(error)
+            assert (
+                f"Target {target.address} (specwhisper {__version__}) speaks protocol {of_target}, this "
+                f"draft server (specwhisper {__version__}) speaks {of_draft}"
+            ) in str(error)
+        assert audio_received_s(target) == 0
+        await all_free(target, draft)
+
+
+@pytest.mark.parametrize("other", ["target", "draft server"])
+async def test_a_release_and_the_next_one_that_still_speaks_its_protocol_work_together(other, monkeypatch):
+    changed = specwhisper_target_server.service if other == "target" else specwhisper_draft_server.link.link
+    monkeypatch.setattr(changed, "LINK", NEXT)
+    async with running_pair() as (target, draft):
+        assert finals(await stream(draft, SECOND)) == expected_finals(target_alone(1.0))
+        await all_free(target, draft)
+
+
+@pytest.mark.parametrize("version", [0, PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1])
+async def test_a_target_refuses_draft_servers_of_another_protocol(version):
+    async with running_target() as target:
+        strange = hello(protocol_version=version, software_version="9.8.7")
+        async with session(target) as refused:
+            error = error_from_rpc(await refused.error([strange, *whole(SECOND)]), "the target")
+        assert type(error) is PairMismatch
+        assert (
+            f"The draft server (specwhisper 9.8.7) speaks protocol {version}, this target (specwhisper "
+            f"{__version__}) speaks {PROTOCOL_VERSION}"
+        ) in str(error)
+        assert audio_received_s(target) == 0
+        async with session(target, hello(), *whole(SECOND)) as welcome:
+            await welcome.finish()
+        assert audio_received_s(target) == 1.0  # the control: received audio is counted
+        await all_free(target)

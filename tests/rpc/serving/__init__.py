@@ -1,0 +1,1 @@
+"""All servers: access, limits, signals, metrics."""

@@ -1,0 +1,189 @@
+"""One request id follows a session through every log."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+
+import pytest
+import websockets
+
+from experiments.common.models.speech import EnergyVad, talk
+from specwhisper.observe import request_id
+from specwhisper.observe.logs import LogFormat, configure_logging
+from specwhisper.rpc import failover
+from specwhisper_gateway.routers import page
+from tests.rpc.gateway.test_gateway_bounds import connected, ends
+from tests.rpc.gateways import RECORDING, running_gateway
+from tests.rpc.network import cut_network
+from tests.rpc.services import (
+    audio_requests,
+    draft_server,
+    eventually,
+    recording,
+    running_pair,
+    streaming_config,
+    target_server,
+)
+from tests.rpc.speaking import Listener, live_client, speaking_draft, speaking_target
+
+
+@pytest.fixture
+def log():
+    """Collect the log lines of all servers, which share this process."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    stream = io.StringIO()
+    configure_logging(LogFormat.JSON, stream=stream)
+    yield lambda message: [
+        line for line in map(json.loads, stream.getvalue().splitlines()) if line["message"] == message
+    ]
+    root.handlers[:], root.level = handlers, level
+
+
+async def test_a_callers_request_id_is_in_the_logs_of_both_servers(log):
+    async with running_pair() as (_, draft):
+        requests = iter([streaming_config(), *audio_requests(recording(1.0))])
+        metadata = ((request_id.KEY, "from-the-gateway"),)
+        async for _ in draft.stub.StreamingRecognize(requests, metadata=metadata):
+            pass
+    of_draft, of_target = sorted(log("session opened"), key=lambda line: line["logger"])
+    assert (of_draft["logger"], of_target["logger"]) == (
+        "specwhisper_draft_server.sessions.session",
+        "specwhisper_target_server.service",
+    )
+    assert of_draft["request"] == of_target["request"] == "from-the-gateway"
+    assert of_target["draft_session"] == of_draft["session"] != of_target["session"]
+
+
+async def test_a_gateways_request_id_is_in_the_logs_of_all_servers(log):
+    async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
+        reply = await gateway.http.post(
+            "/v1/audio/transcriptions", files={"file": RECORDING}, data={"model": "scripted"}
+        )
+    names = {line["request"] for message in ("answered", "session opened") for line in log(message)}
+    assert names == {reply.headers["x-request-id"]}
+    assert len(log("session opened")) == 2
+
+
+async def test_a_request_to_a_gateway_keeps_its_id(log):
+    form = {"files": {"file": RECORDING}, "data": {"model": "scripted"}}
+    async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
+        headers = {"X-Request-ID": "from-a-proxy.1"}
+        reply = await gateway.http.post("/v1/audio/transcriptions", headers=headers, **form)
+    assert reply.headers["x-request-id"] == "from-a-proxy.1"
+    lines = [line for message in ("answered", "session opened") for line in log(message)]
+    assert [line["request"] for line in lines] == ["from-a-proxy.1"] * 3
+
+
+@pytest.mark.parametrize("path", ["/v1/realtime?intent=transcription", "/v1/realtime"])
+async def test_a_web_socket_keeps_its_request_id(log, path):
+    async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
+        connecting = websockets.connect(
+            f"ws://{gateway.server.address}{path}", additional_headers={"X-Request-ID": "from-a-proxy"}
+        )
+        try:
+            async with connecting as socket:
+                response = socket.response
+        except websockets.InvalidStatus as refused:
+            response = refused.response
+    assert response.status_code == (101 if "?" in path else 400)
+    assert response.headers["x-request-id"] == "from-a-proxy"
+    assert [line["request"] for line in log("session ended")] == ["from-a-proxy"]
+
+
+@pytest.mark.parametrize("name", ["", "with spaces", "x" * 65, "a/b", 'a"b', "\xe9"])
+async def test_a_gateway_replaces_missing_and_invalid_ids(name):
+    async with running_gateway("127.0.0.1:1") as gateway:
+        headers = {"X-Request-ID": name.encode("latin-1")}
+        reply = await gateway.http.get("/samples", headers=headers)
+    assert request_id.VALID.fullmatch(reply.headers["x-request-id"])
+    assert reply.headers["x-request-id"] != name
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "code"),
+    [
+        ("GET / HTTP/1.1\r\nno header\r\n\r\n", 400, "invalid_http"),
+        ("GET / HTTP/1.1\r\nHost: here\r\nContent-Length: -1\r\n\r\n", 400, "invalid_http"),
+        (f"GET / HTTP/1.1\r\nHost: here\r\nX: {'x' * 100_000}", 431, "headers_too_large"),
+        ("", 503, "unavailable"),
+    ],
+    ids=["no header", "no length", "no end", "full"],
+)
+async def test_a_malformed_request_has_an_id(log, sent, status, code):
+    async with running_gateway("127.0.0.1:1", max_connections=1 if status == 503 else 2) as gateway:
+        async with connected(gateway):
+            await eventually(lambda: gateway.server.server_state.connections)
+            async with connected(gateway) as (reader, writer):
+                writer.write(sent.encode())
+                head, _, body = (await ends(reader)).decode().partition("\r\n\r\n")
+    lines = head.lower().splitlines()
+    assert lines[0].startswith(f"http/1.1 {status} ")
+    assert "content-type: application/json" in lines
+    assert json.loads(body)["error"]["code"] == code
+    received = [line.removeprefix("x-request-id: ") for line in lines if line.startswith("x-request-id: ")]
+    assert received == [line["request"] for line in log("refused")]
+    assert [line["status"] for line in log("refused")] == [status]
+
+
+async def test_a_web_socket_with_an_unknown_path_has_an_id(log):
+    async with running_gateway("127.0.0.1:1") as gateway:
+        with pytest.raises(websockets.InvalidStatus) as refused:
+            async with websockets.connect(f"ws://{gateway.server.address}/nowhere"):
+                pass
+    response = refused.value.response
+    assert response.status_code == 404
+    assert json.loads(response.body)["error"]["message"] == "Invalid URL (GET /nowhere)"
+    ended = log("session ended")[0]
+    assert (ended["request"], ended["route"]) == (response.headers["x-request-id"], "unknown")
+
+
+async def test_a_failure_of_the_gateway_has_an_id(log, monkeypatch):
+    monkeypatch.setattr(page, "samples", lambda: 1 / 0)
+    async with running_gateway("127.0.0.1:1") as gateway:
+        reply = await gateway.http.get("/samples", headers={"X-Request-ID": "mine"})
+    assert (reply.status_code, reply.headers["x-request-id"]) == (500, "mine")
+
+
+@pytest.mark.parametrize("name", ["", "with spaces", "x" * 65, "a/b"])
+async def test_draft_servers_replace_invalid_ids(log, name):
+    async with running_pair() as (_, draft):
+        for _ in range(2):
+            requests = iter([streaming_config(), *audio_requests(recording(1.0))])
+            async for _ in draft.stub.StreamingRecognize(requests, metadata=((request_id.KEY, name),)):
+                pass
+    names = [line["request"] for line in log("session opened")]
+    assert len(names) == 4
+    assert len(set(names)) == 2, "one id for each call, on both servers"
+    assert name not in names
+
+
+async def test_a_refusal_has_an_id(log):
+    async with target_server() as target, draft_server(target.address) as draft:
+        call = draft.stub.StreamingRecognize(iter(audio_requests(recording(0.1))))
+        with pytest.raises(Exception, match="begins with streaming_config"):
+            await call.read()
+    (line,) = log("refused")
+    assert request_id.VALID.fullmatch(line["request"])
+
+
+async def test_a_live_stream_keeps_its_id_over_lost_connections(log, monkeypatch):
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
+    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+    async with (
+        speaking_target() as target,
+        cut_network(target.address, [3]) as (network, _),
+        speaking_draft(network.address) as draft,
+    ):
+        async with live_client(draft.address) as client:
+            listener = Listener(client)
+            await client.send(talk())
+            await client.finish()
+            await listener.whole()
+    opened = log("session opened")
+    assert len(opened) >= 3, "twice on the draft server, and on the target"
+    assert len({line["request"] for line in opened}) == 1
+    (lost,) = log("target lost")
+    assert lost["request"] == opened[0]["request"]

@@ -1,0 +1,1 @@
+"""The engines of draft and target in one process."""

@@ -1,0 +1,15 @@
+"""The replay that the README links to is built from the current page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from specwhisper_gateway.page_files import RECORDING_MARK, replay_template
+
+REPLAY = Path(__file__).parents[3] / "docs" / "figures" / "replay.html"
+
+
+def test_the_linked_replay_has_the_current_page():
+    before, after = replay_template().split(RECORDING_MARK)
+    written = REPLAY.read_text()
+    assert written.startswith(before) and written.endswith(after), "run specwhisper_gateway.record again"

@@ -1,0 +1,1 @@
+"""The model: decoder, cache, kernels, rules, sampling."""

@@ -1,0 +1,1 @@
+"""The wire, settings, logs and other services of all programs."""

@@ -1,0 +1,1 @@
+"""Windows, text and times, without a model."""

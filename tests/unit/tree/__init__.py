@@ -1,0 +1,1 @@
+"""The tree itself: layers, pages, language."""

@@ -1,0 +1,43 @@
+"""The pages name files and tests that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+FOLDERS = (
+    "client", "deploy", "docs", "draft_server", "examples", "experiments", "gateway", "proto", "scripts",
+    "specwhisper", "target_server", "tests", ".github",
+)  # fmt: skip
+FILE = re.compile(r"`([\w./-]+\.(?:py|proto|yml))`")
+TEST = re.compile(r"`(test_\w+)`")
+USERS = {"client.py"}  # a file of a user, which the layout must not hide
+
+
+@pytest.fixture(scope="module")
+def files() -> list[str]:
+    below = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))
+    return [f"/{path.relative_to(ROOT).as_posix()}" for path in (*ROOT.iterdir(), *below) if path.is_file()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_names_files_that_exist(page, files):
+    named = set(FILE.findall(page.read_text(encoding="utf-8"))) - USERS
+    missing = [name for name in named if not any(file.endswith(f"/{name}") for file in files)]
+    assert missing == []
+
+
+def test_pages_name_tests_that_exist():
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    named = {name for page in PAGES for name in TEST.findall(page.read_text(encoding="utf-8"))}
+    assert named, "CONTRIBUTING names a pattern to follow"
+    assert [name for name in named if f"def {name}(" not in code] == []

@@ -1,0 +1,194 @@
+"""Packages import lower layers only, and the client loads no model library."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+TORCH = {"torch", "transformers", "accelerate", "safetensors"}
+GRPC = {"grpc", "grpc_health", "grpc_reflection", "google"}
+RAY = {"ray"}
+
+CORE = {"specwhisper", *(f"specwhisper.{name}" for name in "errors live options types validated".split())}
+PURE = {"specwhisper.audio", "specwhisper.speculation", "specwhisper.transcription"}
+MODELS = {"specwhisper.model", "specwhisper.engine", "specwhisper.api"}
+SERVICE = {"specwhisper.wire", "specwhisper.rpc", "specwhisper.observe", "specwhisper.settings"}
+PROGRAMS = {
+    "specwhisper_client",
+    "specwhisper_draft_server",
+    "specwhisper_target_server",
+    "specwhisper_gateway",
+}
+
+# Layer: the other layers of ours that it may import, and the libraries that it must not import.
+LAYERS = {
+    "specwhisper.errors": (set(), TORCH | GRPC | RAY),
+    "specwhisper.types": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
+    "specwhisper.live": ({"specwhisper.errors", "specwhisper.validated"}, TORCH | GRPC | RAY),
+    "specwhisper.validated": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
+    "specwhisper.options": (
+        {"specwhisper.errors", "specwhisper.live", "specwhisper.validated"},
+        TORCH | GRPC | RAY,
+    ),
+    "specwhisper.audio": (CORE, TORCH | GRPC | RAY),
+    "specwhisper.speculation": (CORE, TORCH | GRPC | RAY),
+    "specwhisper.transcription": (CORE | {"specwhisper.speculation"}, TORCH | GRPC | RAY),
+    "specwhisper.model": (CORE | PURE, GRPC | RAY),
+    "specwhisper.engine": (CORE | PURE | {"specwhisper.model"}, GRPC | RAY),
+    "specwhisper.api": (CORE | PURE | {"specwhisper.model", "specwhisper.engine"}, GRPC | RAY),
+    "specwhisper.evaluation": (CORE | PURE | MODELS, GRPC | RAY),
+    "specwhisper.text": (CORE | PURE | MODELS, GRPC | RAY),
+    "specwhisper.wire": (CORE | PURE, TORCH | RAY),
+    # Loads the failpoints of specwhisper.testing if a variable names some.
+    "specwhisper.observe": (CORE | PURE | {"specwhisper.wire", "specwhisper.testing"}, TORCH | RAY),
+    "specwhisper.testing": (CORE | {"specwhisper.observe"}, TORCH | GRPC | RAY),
+    "specwhisper.settings": (CORE | {"specwhisper.observe"}, TORCH | GRPC | RAY),
+    "specwhisper.rpc": (
+        CORE | {"specwhisper.wire", "specwhisper.observe", "specwhisper.settings"},
+        TORCH | RAY,
+    ),
+    "specwhisper": (CORE | PURE | MODELS | {"specwhisper.text"}, RAY),  # the package: may re-export, lazily
+    "specwhisper_client": (CORE | PURE | SERVICE, TORCH | RAY),
+    "specwhisper_gateway": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),
+    "specwhisper_draft_server": (CORE | PURE | MODELS | SERVICE, RAY),
+    "specwhisper_target_server": (CORE | PURE | MODELS | SERVICE, RAY),
+    "specwhisper_deploy": (CORE | SERVICE | PROGRAMS, TORCH),
+}
+LIGHT = ("specwhisper_client", "specwhisper_gateway")
+FOLDERS = (
+    "specwhisper",
+    "client/specwhisper_client",
+    "draft_server/specwhisper_draft_server",
+    "target_server/specwhisper_target_server",
+    "gateway/specwhisper_gateway",
+    "deploy/specwhisper_deploy",
+)
+OURS = {*LAYERS, "experiments", "examples", "tests"}
+
+
+GROUPS = {"core": CORE, "pure": PURE, "models": MODELS, "services": SERVICE, "programs": PROGRAMS}
+LIBRARIES = {"torch": TORCH, "gRPC": GRPC, "Ray": RAY}
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+def room(name):
+    """Return the layer that the page calls by a short name."""
+    return name if name.startswith("specwhisper_") else f"specwhisper.{name}"
+
+
+def layers_of_page():
+    """Return the rules as the table of docs/architecture.md has them."""
+    rules = {}
+    for line in PAGE.partition("\n## 10. Layers")[2].partition("\n## ")[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 4 and cells[1].startswith("`"):
+            allowed = {room(name) for name in re.findall(r"`(\w+)`", cells[2])}
+            allowed |= set().union(*(GROUPS[word] for word in re.findall(r"(?<!`)\b(\w+)\b(?!`)", cells[2])))
+            forbidden = set().union(*(LIBRARIES[word] for word in re.findall(r"\w+", cells[3])))
+            rules[room(cells[1].strip("`"))] = (allowed, forbidden)
+    return rules
+
+
+def layer_of(module):
+    """Return the layer of a dotted module name, or ``None`` if it is not ours."""
+    parts = module.split(".")
+    return next((name for name in (".".join(parts[:2]), parts[0]) if name in OURS), None)
+
+
+def modules():
+    """Yield the name and file of each of our modules."""
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            relative = path.relative_to((ROOT / folder).parent).with_suffix("")
+            yield ".".join(relative.parts).removesuffix(".__init__"), path
+
+
+def imports_of(path, module, is_package):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = module.split(".")[: len(module.split(".")) - node.level + is_package] if node.level else []
+            prefix = ".".join([*base, *([node.module] if node.module else [])])
+            yield from (f"{prefix}.{alias.name}" for alias in node.names)
+
+
+def violations(module, imported):
+    """Yield an error for each forbidden import of a module."""
+    layer = layer_of(module)
+    allowed, forbidden = LAYERS[layer]
+    for name in imported:
+        target = layer_of(name)
+        if target is not None and target != layer and target not in allowed:
+            yield f"{module} imports {name}: {layer} must not import {target}"
+        if name.split(".")[0] in forbidden:
+            yield f"{module} imports {name}: {layer} must not import it"
+
+
+def test_modules_import_lower_layers_only():
+    found = []
+    for module, path in modules():
+        found += violations(module, imports_of(path, module, path.name == "__init__.py"))
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("module", "imported"),
+    [
+        ("specwhisper_client.cli.main", "specwhisper_draft_server.app"),
+        ("specwhisper_client.cli.main", "specwhisper.model.model"),
+        ("specwhisper_draft_server.link.link", "specwhisper_target_server.verifier"),
+        ("specwhisper.model.model", "grpc.aio"),
+        ("specwhisper.model.model", "specwhisper.wire.codec"),
+        ("specwhisper.wire.codec", "torch"),
+        ("specwhisper.audio.mel", "torch"),
+        ("specwhisper.types", "specwhisper.audio.mel"),
+        ("specwhisper.errors", "specwhisper.types"),
+        ("specwhisper.model.model", "specwhisper.engine.verifier"),
+        ("specwhisper.observe.logs", "specwhisper.rpc.tls"),
+        ("specwhisper_client.api", "specwhisper_gateway.app"),
+        ("specwhisper_target_server.app", "experiments.common.models.scripted"),
+    ],
+)
+def test_forbidden_imports_are_found(module, imported):
+    assert len(list(violations(module, [imported]))) == 1
+
+
+def test_the_architecture_page_has_the_same_rules():
+    package = {"specwhisper": LAYERS["specwhisper"]}
+    assert layers_of_page() | package == LAYERS
+
+
+def test_the_picture_of_the_architecture_page_has_allowed_arrows():
+    picture = PAGE.partition("The rooms and their imports")[2].partition("| to find |")[0]
+    arrows = [(room(one), room(other)) for one, other in re.findall(r"(?=\b(\w+) ◀?─▶ (\w+))", picture)]
+    assert len(arrows) > 10
+    assert [arrow for arrow in arrows if arrow[1] not in LAYERS[arrow[0]][0]] == []
+
+
+def test_rooms_of_the_draft_server_import_lower_rooms_only():
+    """From a target's stream up to the services."""
+    rooms = ("link", "drafts", "sessions", "riva")
+    found = []
+    for module, path in modules():
+        parts = module.split(".")
+        if parts[0] == "specwhisper_draft_server" and parts[1:2] and parts[1] in rooms:
+            above = rooms[rooms.index(parts[1]) + 1 :]
+            found += [
+                f"{module} imports {name}"
+                for name in imports_of(path, module, path.name == "__init__.py")
+                if name.startswith(tuple(f"specwhisper_draft_server.{room}." for room in above))
+            ]
+    assert found == []
+
+
+def test_importing_the_client_loads_no_model_library():
+    names = [name for name, _ in modules() if layer_of(name) in LIGHT and not name.endswith("__main__")]
+    script = f"import sys\nimport {', '.join(names)}\nprint(*sorted({TORCH | RAY} & sys.modules.keys()))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert (run.stdout.strip(), run.returncode) == ("", 0), run.stderr

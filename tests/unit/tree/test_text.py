@@ -1,0 +1,65 @@
+"""Form of pages and docstrings: wrapped lines, a short README, docstrings with a short first line."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("specwhisper", "client", "draft_server", "target_server", "gateway", "deploy")
+GENERATED = ROOT / "specwhisper" / "wire" / "v1"
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "docs/*.md", "[a-z]*/*/README.md")
+    for path in ROOT.glob(pattern)
+)
+MAX_WIDTH = 100
+MAX_README_LINES = 200
+MAX_FIRST_LINE = 80
+
+
+def prose(page: str) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each line outside of code, tables, headings, images and link definitions."""
+    is_code = False
+    for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+        elif not is_code and not line.startswith(("|", "    ", "![", "#", "[", "<")):
+            yield number, line
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_lines_of_a_page_are_wrapped(page):
+    too_long = [f"{page}:{number}: {line}" for number, line in prose(page) if len(line) > MAX_WIDTH]
+    assert not too_long, "\n" + "\n".join(too_long)
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= MAX_README_LINES
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line number and text of the docstrings of a module and of its public classes and functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        name = getattr(node, "name", path.stem)
+        is_public = not name.startswith("_") or name.startswith("__")
+        if is_public and (text := ast.get_docstring(node)):
+            yield node.body[0].lineno, text
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_first_line_of_a_docstring_is_short(package):
+    modules = [path for path in sorted((ROOT / package).rglob("*.py")) if GENERATED not in path.parents]
+    assert modules
+    too_long = [
+        f"{path.relative_to(ROOT)}:{number}: {line}"
+        for path in modules
+        for number, text in docstrings(path)
+        if len(line := text.splitlines()[0]) > MAX_FIRST_LINE
+    ]
+    assert not too_long, "\n" + "\n".join(too_long)
