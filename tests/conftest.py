@@ -61,11 +61,17 @@ def unused_tcp_port(unused_tcp_port_factory) -> int:
     return unused_tcp_port_factory()
 
 
+# Ray clusters share ports; these files share the servers of the bundled pair.
+DEMO_FILES = [f"tests/e2e/test_{name}.py" for name in "demo_pair gateway migrating page readme".split()]
+TOGETHER = {"tests/cluster/": "cluster", **dict.fromkeys(DEMO_FILES, "demo")}
+
+
 class Scheduling(LoadFileScheduling):
-    """Run each file on one worker, and all Ray clusters on one: they share ports."""
+    """Run each file on one worker, and some files on the same one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "cluster" if nodeid.startswith("tests/cluster/") else super()._split_scope(nodeid)
+        scopes = (scope for start, scope in TOGETHER.items() if nodeid.startswith(start))
+        return next(scopes, super()._split_scope(nodeid))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling | None:

@@ -60,6 +60,7 @@ def test_recordings_that_cannot_be_decoded_are_skipped_and_named(pair, short):
     assert "neither libsndfile nor FFmpeg" in bad[0][1]
 
 
+@pytest.mark.nightly
 def test_the_command_continues_without_them_and_exits_with_1(short, tmp_path):
     shutil.copy(short[0].audio, tmp_path / "good.flac")
     (tmp_path / "good.txt").write_text(short[0].text)

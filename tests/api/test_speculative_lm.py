@@ -18,6 +18,7 @@ from specwhisper.errors import (
     RecordingsFailed,
     SpecWhisperError,
 )
+from tests.nightly import mostly_nightly
 
 PROMPTS = ["the quick", "over the lazy dog the", "fox"]
 
@@ -48,7 +49,7 @@ def expected(target: LlamaForCausalLM, prompt: str, count: int) -> tuple[int, ..
 
 
 @pytest.mark.parametrize("draft", ["target", "noisy", "stranger", None])
-@pytest.mark.parametrize("gamma", [1, 5, 20])
+@pytest.mark.parametrize("gamma", mostly_nightly([5, 1, 20]))
 def test_greedy_text_is_that_of_generate(folders, target, draft, gamma):
     draft = None if draft is None else folders[draft]
     pair = SpeculativeLM(draft, folders["target"], "cpu", SpeculativeConfig(gamma=gamma))

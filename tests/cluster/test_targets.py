@@ -28,6 +28,7 @@ def noise_is_speech(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
 
 
+@pytest.mark.nightly
 async def test_sessions_spread_evenly_and_survive_a_killed_target(targets, checkpoints):
     await targets.deploy()
     async with started_clients(targets, checkpoints, 8) as clients:

@@ -17,7 +17,7 @@ RATE = 16_000
 
 
 @dataclass(frozen=True)
-class ResumePoints:
+class Checkpoints:
     target: Path
     draft: Path
 
@@ -34,9 +34,9 @@ StartServer = Callable[..., Server]
 
 
 @pytest.fixture(scope="session")
-def checkpoints(tmp_path_factory) -> ResumePoints:
+def checkpoints(tmp_path_factory) -> Checkpoints:
     folder = tmp_path_factory.mktemp("checkpoints")
-    return ResumePoints(
+    return Checkpoints(
         save_checkpoint(Shape(d_model=32, max_target_positions=100), folder / "target"),
         save_checkpoint(
             Shape(d_model=32, decoder_layers=1, max_target_positions=100, seed=1), folder / "draft"
@@ -79,6 +79,23 @@ def pair(checkpoints, start_server_for_all, free_port) -> Pair:
     assert target.address
     assert draft.address
     return Pair(target, draft)
+
+
+@pytest.fixture(scope="session")
+def demo_server(start_server_for_all) -> str:
+    """Start the bundled pair, each model in a server of its own; return the draft server's address."""
+    target = start_server_for_all("specwhisper_target_server")
+    return start_server_for_all(
+        "specwhisper_draft_server", "--target", target.address, "--allow-latency-injection"
+    ).address
+
+
+@pytest.fixture(scope="session")
+def demo_gateway(demo_server) -> Iterator[Server]:
+    """Start a gateway of the bundled pair."""
+    server = Server("specwhisper_gateway", "--port", "0", "--server", demo_server)
+    yield server
+    server.end()
 
 
 @pytest.fixture(scope="session")

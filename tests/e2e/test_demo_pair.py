@@ -14,7 +14,7 @@ import soundfile
 from experiments.demo_pair.data.phonemes import words
 from specwhisper.model.checkpoint import DEMO_FOLDER
 from tests.e2e.processes import run
-from tests.nightly import NIGHTLY
+from tests.nightly import NIGHTLY, mostly_nightly
 
 INDEX = DEMO_FOLDER / "samples" / "metadata.jsonl"
 SAMPLES = [json.loads(line) for line in INDEX.read_text(encoding="utf-8").splitlines()]
@@ -22,18 +22,12 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def draft_address(start_server_for_all) -> str:
-    target = start_server_for_all("specwhisper_target_server")
-    return start_server_for_all("specwhisper_draft_server", "--target", target.address).address
-
-
-@pytest.fixture(scope="module")
-def transcripts(draft_address, tmp_path_factory) -> dict[str, dict[str, dict]]:
+def transcripts(demo_server, tmp_path_factory) -> dict[str, dict[str, dict]]:
     """Return every sample's transcript by mode and file."""
     found = {}
-    # Only nightly runs decode the long recordings, in every mode.
-    longest_by_day_s = {"target-only": 20.0, "full": 20.0, "sync": 15.0, "pipelined": 15.0}
-    for mode in ("target-only", "sync", "pipelined", "full"):
+    # Only nightly runs decode the long recordings, and in every mode.
+    longest_by_day_s = {"target-only": 20.0, "sync": 15.0, "full": 15.0}
+    for mode in ("target-only", "sync", "pipelined", "full") if NIGHTLY else longest_by_day_s:
         longest_s = math.inf if NIGHTLY else longest_by_day_s[mode]
         names = [sample["file_name"] for sample in SAMPLES if sample["seconds"] <= longest_s]
         recordings = [str(DEMO_FOLDER / "samples" / name) for name in names]
@@ -50,7 +44,7 @@ def transcripts(draft_address, tmp_path_factory) -> dict[str, dict[str, dict]]:
             "--quiet",
         ]
         status, _, err = run(
-            "specwhisper_client.cli.main", "transcribe", *recordings, "--server", draft_address, *options
+            "specwhisper_client.cli.main", "transcribe", *recordings, "--server", demo_server, *options
         )
         assert (status, err) == (0, "")
         found[mode] = {
@@ -59,7 +53,7 @@ def transcripts(draft_address, tmp_path_factory) -> dict[str, dict[str, dict]]:
     return found
 
 
-@pytest.mark.parametrize("mode", ["sync", "pipelined", "full"])
+@pytest.mark.parametrize("mode", mostly_nightly(["sync", "full", "pipelined"], by_day=2))
 def test_every_mode_writes_the_text_of_target_only(transcripts, mode):
     def segments(of: str) -> dict[str, list[tuple]]:
         return {
@@ -86,10 +80,10 @@ def test_the_draft_is_accepted_often_but_not_always(transcripts):
     assert 0.3 < accepted / verified < 0.9  # of whole blocks, including tokens after a wrong one
 
 
-def test_silence_is_an_empty_transcript_in_every_format(draft_address, tmp_path):
+def test_silence_is_an_empty_transcript_in_every_format(demo_server, tmp_path):
     silence = tmp_path / "silence.wav"
     soundfile.write(silence, np.zeros(5 * 16_000, np.int16), 16_000)
-    arguments = ("transcribe", silence, "--server", draft_address, "--language", "en", "--quiet")
+    arguments = ("transcribe", silence, "--server", demo_server, "--language", "en", "--quiet")
     assert run("specwhisper_client.cli.main", *map(str, arguments)) == (0, "", "")
     assert run("specwhisper_client.cli.main", *map(str, arguments), "-f", "all", "-o", str(tmp_path))[0] == 0
     written = {path.suffix: path.read_text() for path in tmp_path.glob("silence.*") if path != silence}

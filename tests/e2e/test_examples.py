@@ -39,7 +39,7 @@ def short_samples(tmp_path) -> Path:
 NAMES = sorted({path.name for path in EXAMPLES.glob("*.py")} - {"distil.py"})  # the next test runs it
 
 
-LONG = ("compare.py", "evaluate.py", "transcribe.py")  # other tests cover their results
+LONG = ("compare.py", "evaluate.py", "low_level.py", "transcribe.py")  # other tests cover their results
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ async def test_sessions_of_a_target_with_a_failed_device_migrate(emptiest_first)
         assert faulty.session_ids()
 
 
+@pytest.mark.nightly
 async def test_clients_of_a_draft_server_with_a_failed_device_resume(tmp_path, monkeypatch):
     """The draft server's process ends; the client resumes at another."""
     monkeypatch.setattr("specwhisper_client.servers.random", lambda: 0.0)  # the first address is chosen

@@ -20,6 +20,7 @@ import soxr
 
 from specwhisper.model.checkpoint import DEMO_FOLDER
 from tests.e2e.processes import Server, run
+from tests.nightly import mostly_nightly
 
 SAMPLES = DEMO_FOLDER / "samples"
 RECORDING = SAMPLES / "01_phone_call.flac"
@@ -30,20 +31,13 @@ AS_OPENAI = (
     *("--temperature-increment-on-fallback", "0.2", "--compression-ratio-threshold", "2.4"),
     *("--logprob-threshold", "-1", "--no-speech-threshold", "0.6"),
 )
+
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def draft_address(start_server_for_all) -> str:
-    target = start_server_for_all("specwhisper_target_server")
-    return start_server_for_all("specwhisper_draft_server", "--target", target.address).address
-
-
-@pytest.fixture(scope="module")
-def gateway(draft_address) -> Iterator[Server]:
-    server = Server("specwhisper_gateway", "--port", "0", "--server", draft_address)
-    yield server
-    server.end()
+def gateway(demo_gateway) -> Server:
+    return demo_gateway
 
 
 def settings(gateway: Server) -> dict[str, Any]:
@@ -57,7 +51,7 @@ def api(gateway) -> Iterator[openai.OpenAI]:
 
 
 @pytest.fixture(scope="module")
-def target_alone(draft_address, tmp_path_factory) -> dict[str, Any]:
+def target_alone(demo_server, tmp_path_factory) -> dict[str, Any]:
     """Return the command line's target-only text."""
     folder = tmp_path_factory.mktemp("target-only")
     command = (
@@ -65,7 +59,7 @@ def target_alone(draft_address, tmp_path_factory) -> dict[str, Any]:
         "transcribe",
         str(RECORDING),
         "--server",
-        draft_address,
+        demo_server,
         "--quiet",
         *AS_OPENAI,
     )
@@ -137,7 +131,9 @@ async def test_realtime(gateway, turn_detection):
 
 
 @pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
-@pytest.mark.parametrize("response_format", ["json", "text", "srt", "vtt", "verbose_json"])
+@pytest.mark.parametrize(
+    "response_format", mostly_nightly(["json", "srt", "text", "vtt", "verbose_json"], by_day=2)
+)
 def test_every_format_of_both_routes(api, response_format):
     for route in (api.audio.transcriptions, api.audio.translations):
         reply = route.create(file=RECORDING, model="whisper-1", response_format=response_format)
@@ -149,8 +145,8 @@ def test_an_unknown_language_is_refused(api):
         api.audio.transcriptions.create(file=RECORDING, model="whisper-1", language="xx")
 
 
-def test_open_requests_complete_after_sigterm(draft_address):
-    gateway = Server("specwhisper_gateway", "--port", "0", "--server", draft_address)
+def test_open_requests_complete_after_sigterm(demo_server):
+    gateway = Server("specwhisper_gateway", "--port", "0", "--server", demo_server)
     try:
         with openai.OpenAI(**settings(gateway)) as api:
             stream = api.audio.transcriptions.create(

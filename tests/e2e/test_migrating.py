@@ -24,9 +24,8 @@ REPLACEMENTS = {
 
 
 @pytest.fixture(scope="module")
-def server(start_server_for_all) -> str:
-    """Return the address of a draft server that runs both bundled models."""
-    return start_server_for_all("specwhisper_draft_server", "--target-model", "demo-target").address
+def server(demo_server) -> str:
+    return demo_server
 
 
 def is_of_another_program(snippet: str) -> bool:
@@ -43,6 +42,7 @@ def test_snippets_of_other_programs_are_python(snippet):
     compile(snippet, "docs/migrating.md", "exec")
 
 
+@pytest.mark.nightly
 def test_our_snippets_run(server, tmp_path, monkeypatch, capsys):
     shutil.copy(SAMPLE, tmp_path / "talk.mp3")
     monkeypatch.chdir(tmp_path)

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -33,14 +32,8 @@ expect = playwright.expect
 
 
 @pytest.fixture(scope="module")
-def gateway(start_server_for_all) -> Iterator[Server]:
-    target = start_server_for_all("specwhisper_target_server")
-    draft = start_server_for_all(
-        "specwhisper_draft_server", "--target", target.address, "--allow-latency-injection"
-    )
-    server = Server("specwhisper_gateway", "--port", "0", "--server", draft.address)
-    yield server
-    server.end()
+def gateway(demo_gateway) -> Server:
+    return demo_gateway
 
 
 @pytest.fixture
@@ -145,6 +138,7 @@ async def replays(chromium, path: Path, text: str) -> None:
         assert requests == []
 
 
+@pytest.mark.nightly
 async def test_speech_into_the_microphone_is_transcribed(url, microphone):
     async with browser(microphone) as chromium, opened(chromium, url) as page:
         await page.locator("details summary").click()

@@ -8,23 +8,29 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 import soundfile
 
 from tests.e2e.pages import Opened, browser, opened, playwright
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
 expect = playwright.expect
 NOW = "let now = 0; performance.now = () => now;"  # a clock that a test sets
 
 
-@pytest.fixture
-async def page() -> AsyncIterator[Opened]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def chromium() -> AsyncIterator[Any]:
+    async with browser() as chromium:
+        yield chromium
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(chromium) -> AsyncIterator[Opened]:
     async with (
         serving(ScriptedTranscription()) as address,
         running_gateway(address) as gateway,
-        browser() as chromium,
         opened(chromium, gateway.url) as page,
     ):
         yield page
@@ -96,7 +102,7 @@ SESSION = """
 """
 
 
-@pytest.mark.parametrize("minutes", [2, 62])
+@pytest.mark.parametrize("minutes", [2, 12, pytest.param(62, marks=pytest.mark.nightly)])
 async def test_a_replay_holds_the_last_ten_minutes(page, minutes):
     kept = await run(page, "recorder.js", "Recorder", NOW + SESSION.replace("MINUTES", str(minutes)))
     length_s, is_cut = min(minutes * 60, 601), minutes > 10

@@ -14,8 +14,6 @@ import pytest
 import soundfile
 import soxr
 
-from tests.e2e.processes import Server
-
 ROOT = Path(__file__).parents[2]
 PAGES_AT_NIGHT = ("docs/transcribing.md", "docs/streaming.md", "docs/gateway.md", "docs/riva.md")
 SAMPLE = ROOT / "specwhisper" / "demo" / "samples" / "01_phone_call.flac"
@@ -55,13 +53,9 @@ def programs() -> Iterator[object]:
 
 
 @pytest.fixture(scope="module")
-def addresses(start_server_for_all) -> Iterator[dict[str, str]]:
-    """Start a draft server and a gateway; return addresses by those of the pages."""
-    pair = ("--target-model", "demo-target", "--draft-model", "demo-draft-tiny")
-    draft_server = start_server_for_all("specwhisper_draft_server", *pair)
-    gateway = Server("specwhisper_gateway", "--port", "0", "--server", draft_server.address)
-    yield {"127.0.0.1:50051": draft_server.address, "127.0.0.1:8000": gateway.address}
-    gateway.end()
+def addresses(demo_server, demo_gateway) -> dict[str, str]:
+    """Return addresses of a draft server and a gateway by those of the pages."""
+    return {"127.0.0.1:50051": demo_server, "127.0.0.1:8000": demo_gateway.address}
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ def client():
         auth.channel.close()
 
 
+@pytest.mark.nightly
 def test_rivas_client_transcribes_a_file_live_and_whole(pair, noise, client):
     service, recording = client(pair.draft), noise(3)
     config = riva.client.RecognitionConfig(language_code="en-US")

@@ -15,6 +15,7 @@ from specwhisper_client.servers import CONNECTIONS
 pytestmark = pytest.mark.timeout(600)
 
 
+@pytest.mark.nightly
 async def test_no_kind_of_session_leaves_resources():
     censuses = {"target": [], "draft server": [], "gateway": []}
     async with running_servers() as servers:

@@ -85,6 +85,7 @@ def new_session(pair, num_before: int) -> str:
         time.sleep(0.01)
 
 
+@pytest.mark.nightly
 def test_a_session_continues_at_the_successor_of_a_killed_target(
     pair, noise, checkpoints, start_server_for_all, free_port
 ):

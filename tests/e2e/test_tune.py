@@ -66,6 +66,7 @@ def test_a_target_may_require_tls_a_client_certificate_and_a_token(start_server,
     assert "Run --mode " in out
 
 
+@pytest.mark.nightly
 def test_a_missing_target_is_reported_in_one_sentence():
     status, out, err = run("specwhisper_client.cli.main", "tune", "--target", "127.0.0.1:9", "--seconds", "0")
     assert (status, out) == (1, "")

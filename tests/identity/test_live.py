@@ -17,6 +17,7 @@ from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Mode
 from tests.identity.test_demo_pair import checkpoint, transformers_target
 from tests.live import BEGIN, ENDED, PAUSE, mark
 from tests.live_engines import LivePair, LiveSession
+from tests.nightly import mostly_nightly
 
 SAMPLE = DEMO_FOLDER / "samples" / "01_phone_call.flac"
 LENGTH_S = 9.5
@@ -72,7 +73,9 @@ def transcribed(mode: Mode, live: LiveOptions = LIVE) -> LiveSession:
     return session
 
 
-@pytest.mark.parametrize("mode", [Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL])
+@pytest.mark.parametrize(
+    "mode", mostly_nightly([Mode.TARGET_ONLY, Mode.FULL, Mode.SYNC, Mode.PIPELINED], by_day=2)
+)
 def test_every_step_equals_transformers_on_its_clip(mode: Mode):
     _check_against_transformers(transcribed(mode))
 
@@ -94,7 +97,7 @@ def _check_against_transformers(session: LiveSession) -> None:
         assert tuple(tokens) == expected.tokens
 
 
-@pytest.mark.parametrize("mode", [Mode.SYNC, Mode.PIPELINED, Mode.FULL])
+@pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, Mode.SYNC, Mode.PIPELINED]))
 def test_final_text_and_passes_of_a_pair(mode: Mode):
     alone, ours = transcribed(Mode.TARGET_ONLY), transcribed(mode)
     assert ours.texts == alone.texts

@@ -168,6 +168,7 @@ def test_the_loudest_moment_of_the_whole_recording_matters():
     assert any(differs)
 
 
+@pytest.mark.nightly
 def test_the_checkpoints_own_limit_holds_where_the_caller_gives_none():
     made = Prepared(
         replace(

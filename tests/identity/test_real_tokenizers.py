@@ -26,7 +26,6 @@ PUBLISHED = {
     "tiny": (Shape(words="multilingual"), 51_865, 50_257, 50_361, 50_363),
     "tiny.en": (Shape(words="gpt2", english_only=True), 51_864, 50_256, 50_360, 50_362),
 }
-BY_DAY = "tokens of large-v3"
 SENTENCES = (
     " Hello there, it's 3.14 o'clock!",
     " naïve café — 東京は晴れ",
@@ -60,13 +59,11 @@ def test_text_becomes_the_tokens_of_openais_package(words):
         assert checkpoint.vocabulary.decode(ids) == sentence
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(case, id=case.name, marks=() if case.name == BY_DAY else pytest.mark.nightly)
-        for case in WHISPERS
-    ],
+    [pytest.param(case, id=case.name) for case in WHISPERS],
 )
 def test_pairs_are_exact(case):
     result = run_row(case.name, prepared(replace(case, assisted=False)), 2)

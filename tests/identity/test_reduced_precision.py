@@ -23,6 +23,7 @@ def test_texts_of_all_modes_are_equal(dtype):
     assert result.margins == []
 
 
+@pytest.mark.nightly
 def test_float32_is_its_own_reference():
     result = run_reduced("reduced", Prepared(CASE), 2, "float32")
     assert (result.margins, result.num_from_float32) == ([], 0)

@@ -18,6 +18,7 @@ from specwhisper.types import Mode
 from specwhisper.wire.codec.decoding import decoding_options_from_proto
 from specwhisper_client.cli.jobs import Job, show_server, transcribe_files
 from specwhisper_client.cli.output import OutputFormat
+from tests.nightly import mostly_nightly
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 
 TEXT = "Hello there.\nBye.\n"
@@ -286,18 +287,21 @@ async def test_an_unknown_format_names_the_choice():
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
-    [
-        (["--beam-size", "5"], "beam search"),
-        (["--beam_size", "0"], "beam search"),
-        (["--patience", "2.0"], "beam search"),
-        (["--best_of", "5"], "one text is sampled"),
-        (["--fp16", "False"], "fp16 is set at the server"),
-        (["--clip_timestamps", "0,10"], "clip_timestamps is not offered"),
-        (["--temperature_increment_on_fallback", "0.2"], "no window fails without a threshold"),
-        (["--max_line_width", "20"], "add word_timestamps"),
-        (["--word_timestamps", "True", "--max_line_count", "2"], "without max_line_width"),
-        (["--top-p", "1.5"], "top_p"),
-    ],
+    mostly_nightly(
+        [
+            (["--beam-size", "5"], "beam search"),
+            (["--beam_size", "0"], "beam search"),
+            (["--patience", "2.0"], "beam search"),
+            (["--best_of", "5"], "one text is sampled"),
+            (["--fp16", "False"], "fp16 is set at the server"),
+            (["--clip_timestamps", "0,10"], "clip_timestamps is not offered"),
+            (["--temperature_increment_on_fallback", "0.2"], "no window fails without a threshold"),
+            (["--max_line_width", "20"], "add word_timestamps"),
+            (["--word_timestamps", "True", "--max_line_count", "2"], "without max_line_width"),
+            (["--top-p", "1.5"], "top_p"),
+        ],
+        by_day=3,
+    ),
 )
 async def test_what_cannot_be_is_one_sentence(files, unused_tcp_port, options, sentence):
     address = f"127.0.0.1:{unused_tcp_port}"

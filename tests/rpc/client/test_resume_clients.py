@@ -108,7 +108,7 @@ async def test_a_long_recording_continues_far_from_its_beginning(tmp_path, repor
         target_server() as target,
         draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
     ):
-        for cut in range(10, 200, 5):
+        for cut in range(10, 200, 5 if NIGHTLY else 15):
             async with (
                 cut_clients(draft.address, [cut]) as (network, cutting),
                 TranscriptionClient(network.address) as client,

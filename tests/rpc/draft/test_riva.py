@@ -115,6 +115,7 @@ async def test_a_recording_of_each_format(kind):
         await all_free(target, draft)
 
 
+@pytest.mark.nightly
 async def test_words_and_times_of_a_recording():
     data = (SAMPLES / PHONE_CALL).read_bytes()
     config = riva_pb.RecognitionConfig(
@@ -187,6 +188,7 @@ async def test_output_of_rivas_own_client():
     assert word_errors(PHONE_CALL, " ".join(final)) < 0.15
 
 
+@pytest.mark.nightly
 async def test_a_file_streamed_as_rivas_own_scripts_do(tmp_path):
     """They send the file with its header, without encoding, rate and channels."""
     path = tmp_path / "phone_call.wav"

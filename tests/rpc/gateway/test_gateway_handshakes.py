@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -98,11 +98,9 @@ async def test_a_request_may_come_with_the_end_of_the_handshake(folder):
         answered = b""
         while b"}" not in answered:
             incoming.write(await reader.read(65_536))
-            try:
-                answered += client.read(65_536)
-            except ssl.SSLWantReadError:
-                pass
-        writer.transport.abort()  # else the gateway waits for the end of the encryption
+            with suppress(ssl.SSLWantReadError):
+                while True:  # head and body come in records of their own
+                    answered += client.read(65_536)
     assert b"200 OK" in answered
 
 

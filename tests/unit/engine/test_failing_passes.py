@@ -21,6 +21,7 @@ from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import AudioChunk, Failed, Finished, Mode, Window, WindowOpened
+from tests.nightly import examples
 from tests.rpc.services import recording
 
 PCMS = [recording(length_s, seed) for seed, length_s in enumerate((0.5, 1.0, 33.0, 0.7, 2.0))]
@@ -44,7 +45,7 @@ class ShortOfMemory(ScriptedModel):
         return scores
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(by_day=20, at_night=60))
 @given(
     mode=st.sampled_from(MODES),
     fits=st.integers(1, 4),

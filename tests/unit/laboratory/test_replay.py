@@ -117,6 +117,7 @@ def replayed(request, trace, demo) -> Pair:
     return Pair(target, ReplayDraft(trace, vocabulary, forward, num_slots=4), demo.max_new_tokens)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, *sorted({*Mode} - {Mode.FULL})]))
 def test_every_mode_writes_the_demo_pairs_text(samples, demo, replayed, mode):
     for sample, options in cases(samples):
@@ -143,6 +144,7 @@ def test_the_traces_options_prompt_and_fall_back(trace):
     assert any(decoding.divergences for decoding in trace.decodings)
 
 
+@pytest.mark.nightly
 def test_the_forward_pass_sees_every_token_once(samples, trace, demo):
     forward, fed, held = random_model(), [], []
     score = forward.score
@@ -162,6 +164,7 @@ def test_the_forward_pass_sees_every_token_once(samples, trace, demo):
     assert forward.length(0) == model.length(0) == 0  # the slot was freed
 
 
+@pytest.mark.nightly
 def test_a_trace_is_saved_and_loaded(trace, tmp_path):
     trace.save(tmp_path / "trace.json")
     assert Trace.load(tmp_path / "trace.json") == trace
@@ -195,6 +198,7 @@ def test_a_draft_has_its_recorded_log_probs():
     assert log_probs == [-0.1, -0.2, -0.9, -1.5, -1.5, -0.3]
 
 
+@pytest.mark.nightly
 def test_windows_and_options_that_were_not_recorded_are_refused(samples, trace, demo, replayed):
     other = Sample("other", bytes(32_000), {})
     with pytest.raises(InvalidRequest, match="does not have the window"):
@@ -209,6 +213,7 @@ def test_windows_and_options_that_were_not_recorded_are_refused(samples, trace, 
         ReplayTarget(trace, demo.target.vocabulary, random_model(max_target_positions=64))
 
 
+@pytest.mark.nightly
 def test_a_draft_may_predict_a_window_that_is_not_recorded(trace, demo):
     recording = Recording()
     recording.append(AudioChunk(0, bytes(32_000), is_last=True))

@@ -17,6 +17,7 @@ from transformers.generation.logits_process import (
 
 from specwhisper.model.rules import DecodingRules
 from specwhisper.transcription.vocabulary import Vocabulary
+from tests.nightly import examples
 
 NUM_TEXT, NUM_TIMES = 12, 20
 END = NUM_TEXT
@@ -70,7 +71,7 @@ tokens = st.one_of(st.integers(0, SIZE - 1), st.integers(BEGIN, SIZE - 1), st.in
 row = st.tuples(st.lists(tokens, max_size=6), st.lists(tokens, max_size=5), st.booleans())
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(by_day=100, at_night=400))
 @given(
     rows=st.lists(row, min_size=1, max_size=4),
     seed=st.integers(0, 2**16),

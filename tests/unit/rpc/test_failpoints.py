@@ -32,6 +32,7 @@ def test_without_the_variable_there_are_no_failpoints():
     assert read(" ") is None
 
 
+@pytest.mark.nightly
 def test_servers_load_no_code_for_tests_without_the_variable():
     """Neither failpoints nor latency injection."""
     script = (

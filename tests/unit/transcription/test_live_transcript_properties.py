@@ -15,13 +15,14 @@ from specwhisper.types import (
 )
 from tests.live import BEGIN, ENDED, Speaker, letters, mark
 from tests.live_transcripts import ScriptedTranscript
+from tests.nightly import examples
 
 hypotheses = st.lists(
     st.one_of(st.integers(0, NUM_TEXT - 1), st.integers(0, 3), st.integers(TIME, TIME + 150)), max_size=10
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(by_day=50, at_night=150))
 @given(
     data=st.data(),
     trim_ms=st.sampled_from([1_000, 15_000]),

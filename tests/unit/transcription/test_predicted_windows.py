@@ -26,6 +26,7 @@ from specwhisper.types import (
     Window,
 )
 from tests.live import BEGIN, ENDED, PAUSE, ScriptedWindows, mark, token_ids
+from tests.nightly import examples
 
 
 class Followed(ScriptedWindows):
@@ -144,7 +145,7 @@ hypotheses = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(by_day=50, at_night=200))
 @given(
     data=st.data(),
     step_ms=st.sampled_from([100, 500, 2_000]),
