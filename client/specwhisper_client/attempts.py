@@ -83,11 +83,11 @@ class Attempts:
         }
 
     def progressed(self) -> None:
-        """Count every connection as untried, and start the time limit anew."""
+        """Mark every connection as untried, and reset the time limit."""
         self._tried.clear()
         self._failover.progressed()
         self.is_retrying = False
 
     def extend(self, timeout_s: float) -> None:
-        """Replace the time limit, which starts anew at the next loss."""
+        """Replace the time limit; it starts at the next loss."""
         self._failover = Failover(timeout_s)

@@ -35,7 +35,7 @@ class Failover:
         self.progressed()
 
     def progressed(self) -> None:
-        """Start the time limit and the delays anew at the next loss."""
+        """Reset the time limit and the delays; both start at the next loss."""
         self._delay_bound_s: float | None = None
         self._deadline_s: float | None = None
         self._connected_s: float | None = None

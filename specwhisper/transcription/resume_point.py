@@ -116,7 +116,7 @@ class ResumeTracker:
     def resume(self) -> Resume | None:
         """Return the message that makes another target continue.
 
-        ``None`` if the target has to begin anew, with all of the audio. It has to until some token is
+        ``None`` if the target has to start again, with all of the audio. It has to until some token is
         committed, because the detected language is part of the first window's prompt.
         """
         if self._opened is None or self._window is None or not self._has_committed:
@@ -131,7 +131,7 @@ class ResumeTracker:
         )
 
     def resume_point(self) -> ResumePoint | None:
-        """Return where another session can continue; ``None`` if it has to begin anew."""
+        """Return where another session can continue; ``None`` if it has to start again."""
         resume = self.resume()
         if resume is None or self._window is None:
             return None

@@ -151,7 +151,7 @@ class Windows(ABC):
         ------
         InvalidRequest : where windows cannot be resumed.
         """
-        raise InvalidRequest("This session cannot be resumed in a window: begin it anew.")
+        raise InvalidRequest("This session cannot be resumed in a window: open another one.")
 
     @abstractmethod
     def close(

@@ -78,8 +78,8 @@ class ResumingTargetStream:
     Parameters
     ----------
     target : the expected target; once the stream is open, the one that runs it. Others have its weights.
-    resume_timeout_s : how long to look for a target after a loss, until the session fails. The limit starts
-        anew only when a target has committed something.
+    resume_timeout_s : how long to look for a target after a loss, until the session fails. The limit restarts
+        only when a target has committed something.
     resume : where to continue; ``None`` begins at the start.
     same_weights : whether the first target must have the weights of ``target``, too.
     """

@@ -1,13 +1,11 @@
-"""Sessions open on a matching target while others differ, are full or are lost."""
+"""Sessions open on a matching target while others differ or are full."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections import Counter
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from itertools import cycle
 
 import grpc
@@ -20,20 +18,17 @@ from transformers import WhisperConfig
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from experiments.common.models.speech import spoken_utterances, talk
-from experiments.common.network.bad_network import BadNetwork
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
-from specwhisper.rpc.channels import open_channel, with_true_status
-from specwhisper.rpc.serving import start_server
-from specwhisper.rpc.serving_options import ServingOptions
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import SAMPLE_RATE, Limits
 from specwhisper.wire.status import error_from_rpc
-from specwhisper.wire.v1 import decoding_pb2, verification_pb2, verification_pb2_grpc
+from specwhisper.wire.v1 import decoding_pb2, verification_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_draft_server.link.needs import ANY
-from tests.rpc.network import cut_clients, cut_network
+from tests.rpc.network import cut_clients
 from tests.rpc.services import (
     Draft,
     Target,
@@ -53,8 +48,14 @@ from tests.rpc.services import (
 from tests.rpc.speaking import Listener, live_client, speaking_draft, speaking_target
 
 LENGTH_S = 65.0
+
+
 BEGUN = 35 * SAMPLE_RATE * 2  # bytes: within the second window
+
+
 SEEDS = {"old": 0, "new": 1}  # of the text of targets with these weights
+
+
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
@@ -79,6 +80,17 @@ def check_one_targets_text(responses, length_s: float) -> str:
     assert {r.model.target_weights_digest for r in responses if r.HasField("model")} == {weights}
     assert finals(responses) == expected_finals(target_alone(length_s, 0, SEEDS[weights]))
     return weights
+
+
+async def opened_session(draft: Draft):
+    """Return an opened session, or the error of opening one."""
+    call = draft.stub.StreamingRecognize()
+    try:
+        await call.write(streaming_config())
+        await call.read()
+    except grpc.aio.AioRpcError as error:
+        return error_from_rpc(error, "the server")
+    return call
 
 
 async def test_sessions_begin_on_any_weights():
@@ -354,87 +366,6 @@ async def test_as_many_sessions_as_there_are_slots_open_at_once():
                     if not isinstance(each, ServerFull):
                         each.cancel()
                 await eventually(lambda: (one.num_free_slots, other.num_free_slots) == (4, 3))
-
-
-async def opened_session(draft: Draft):
-    """Return an opened session, or the error of opening one."""
-    call = draft.stub.StreamingRecognize()
-    try:
-        await call.write(streaming_config())
-        await call.read()
-    except grpc.aio.AioRpcError as error:
-        return error_from_rpc(error, "the server")
-    return call
-
-
-@asynccontextmanager
-async def cutting_network(target: Target, num_lost: int):
-    """Run a network that cuts the connection during Describe."""
-
-    class CuttingNetwork(BadNetwork):
-        num_asked = 0
-
-        async def Describe(self, request, context):
-            self.num_asked += 1
-            if self.num_asked <= num_lost:
-                await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
-            return await super().Describe(request, context)
-
-    async with open_channel(target.address) as channel:
-        network = CuttingNetwork(channel, None, 0)
-        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, network)
-        server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
-        try:
-            yield server.address, network
-        finally:
-            await server.stop(drain_timeout_s=0)
-
-
-async def test_a_recording_survives_a_target_lost_repeatedly_while_it_opens():
-    async with target_server() as target, cut_network(target.address, [-1] * 8) as (network, cutting):
-        async with draft_server(network.address) as draft:
-            assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
-            assert cutting.num_cut == 8
-            await all_free(target, draft)
-
-
-async def test_a_session_survives_a_target_lost_during_describe():
-    async with target_server() as target, cutting_network(target, 5) as (address, network):
-        async with draft_server(address) as draft:
-            assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
-            assert network.num_asked == 6
-            await all_free(target, draft)
-
-
-async def test_live_audio_survives_a_target_lost_repeatedly_while_it_opens():
-    async with speaking_target() as target, cut_network(target.address, [-1] * 8) as (network, cutting):
-        async with (
-            speaking_draft(network.address) as draft,
-            live_client(draft.address, reconnect_s=0.0) as client,
-        ):
-            listener = Listener(client)
-            await client.send(talk())
-            await client.finish()
-            await listener.whole()
-            assert cutting.num_cut == 8
-    listener.check(spoken_utterances(talk()))
-
-
-@pytest.mark.parametrize("kind", ["recording", "live"])
-async def test_a_session_that_no_target_keeps_fails_after_the_resume_timeout(kind):
-    serve, open_draft = (
-        (target_server, draft_server) if kind == "recording" else (speaking_target, speaking_draft)
-    )
-    async with serve() as target, cut_network(target.address, [-1] * 10_000) as (network, cutting):
-        async with open_draft(network.address, resume_timeout_s=0.1) as draft:
-            config = streaming_config()
-            if kind == "live":
-                config.streaming_config.config.decoding.live.SetInParent()
-            requests = iter([config, *audio_requests(recording(1.0))])
-            error = await error_of(with_true_status(draft.stub.StreamingRecognize(requests)))
-            await eventually(lambda: draft.service.num_sessions == 0)
-    assert type(error) is TargetUnavailable
-    assert cutting.num_cut > 1
 
 
 async def test_targets_may_have_different_block_limits(emptiest_first):
