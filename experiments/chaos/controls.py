@@ -23,6 +23,8 @@ from specwhisper_client.streaming import StreamingClient
 RECORDED = FileRequest("translated", Mode.FULL, None, length_s=200.0, audio_seed=0, start_after_s=0.0)
 SPOKEN = LiveRequest(Mode.FULL, 2_000, has_utterances=True, continue_unverified=False, start_after_s=0.0)
 KILLED = Scenario(0, Kind.KILL, (RECORDED, SPOKEN), delay_s=0.1)
+# With other weights a session may also fail: of two recordings, one continues and writes another text.
+KILLED_TWO = replace(KILLED, clients=(RECORDED, replace(RECORDED, audio_seed=1), SPOKEN))
 LATE_S = MAX_RESUME_S + 0.5
 HANG_TIMEOUT_S = 2.5  # until a session counts as hung
 NOTHING = "nothing"
@@ -58,9 +60,7 @@ class Control:
 
 async def run_controls(folder: Path) -> list[Control]:
     """Make every deliberate error once."""
-    # With other weights a session may also fail: with two recordings, one continues and writes another text.
-    both = replace(KILLED, clients=(RECORDED, replace(RECORDED, audio_seed=1), SPOKEN))
-    other = await run(both, folder, spare=replace(SPARE, seed=1))
+    other = await run(KILLED_TWO, folder, spare=replace(SPARE, seed=1))
     no_retry = await run(KILLED, folder, resume_timeout_s=0.0)
     return [
         *await corrupted_logs(folder),

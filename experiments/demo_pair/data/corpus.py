@@ -15,6 +15,9 @@ import soxr
 from experiments.demo_pair.data.sentences import DIGITS, corpus, more_corpus
 from experiments.demo_pair.data.voices import RATE, Voice, check_engines, draw_voice, speak, trim
 
+AUDIO, INDEX = "audio.i16", "clips.jsonl"
+SAVED_EVERY = 2000  # clips
+
 FSDD_TEST_INDICES = range(5)  # the data set's official split: recordings 0 to 4 are the test set
 
 
@@ -39,8 +42,8 @@ class Corpus:
     @classmethod
     def load(cls, work: Path) -> Corpus:
         """Open the corpus below a work folder."""
-        clips = [Clip(**entry) for entry in json.loads((work / "clips.json").read_text())]
-        return cls(clips, np.memmap(work / "audio.i16", dtype=np.int16, mode="r"))
+        clips = [Clip(**json.loads(line)) for line in (work / INDEX).read_text().splitlines()]
+        return cls(clips, np.memmap(work / AUDIO, dtype=np.int16, mode="r"))
 
     def split(self, name: str) -> list[Clip]:
         """List the clips of one split."""
@@ -72,6 +75,7 @@ def build(
     """Synthesise the corpus; half of the held-out sentences get held-out voices.
 
     ``more_sentences`` are for training as well and come last: the rest is the same with and without them.
+    A build that was cut goes on behind the last clips that it saved.
     """
     check_engines()
     train, test = corpus(sentences, held_out, seed)
@@ -80,24 +84,44 @@ def build(
     plan += [(text, draw_voice(rng), "test-sentences") for text in test[: held_out // 2]]
     plan += [(text, draw_voice(rng, held_out=True), "test-voices") for text in test[held_out // 2 :]]
     plan += [(text, draw_voice(rng), "train") for text in more_corpus(more_sentences, test, seed)]
-    clips: list[dict] = []
-    offset = 0
     work.mkdir(parents=True, exist_ok=True)
-    with (work / "audio.i16").open("wb") as out, Pool() as pool:
+    saved = _saved(work)
+    offset = saved[-1].start + saved[-1].length if saved else 0
+    clips: list[Clip] = []
+    with (work / AUDIO).open("ab") as out, (work / INDEX).open("a") as index, Pool() as pool:
+        out.truncate(offset * 2)
+
+        def save() -> None:
+            out.flush()
+            index.writelines(f"{json.dumps(asdict(clip))}\n" for clip in clips)
+            index.flush()
+            clips.clear()
 
         def add(text: str, voice: str, split: str, audio: np.ndarray) -> None:
             nonlocal offset
             audio.tofile(out)
-            clips.append(asdict(Clip(offset, len(audio), text, voice, split)))
+            clips.append(Clip(offset, len(audio), text, voice, split))
             offset += len(audio)
 
-        spoken = pool.imap(_say, [(text, voice) for text, voice, _ in plan], chunksize=32)
-        for count, ((text, voice, split), audio) in enumerate(zip(plan, spoken, strict=True), 1):
+        rest = plan[len(saved) :]
+        spoken = pool.imap(_say, [(text, voice) for text, voice, _ in rest], chunksize=32)
+        for count, ((text, voice, split), audio) in enumerate(zip(rest, spoken, strict=True), len(saved) + 1):
             add(text, f"{voice.engine} {voice.name}", split, audio)
-            if count % 2000 == 0:
+            if count % SAVED_EVERY == 0:
+                save()
                 print(f"{count}/{len(plan)} clips, {offset / RATE / 3600:.1f} h", flush=True)
-        if fsdd is not None:
+        if fsdd is not None and len(saved) <= len(plan):
             for item in _fsdd(fsdd):
                 add(*item)
-    (work / "clips.json").write_text(json.dumps(clips))
-    print(f"{len(clips)} clips, {offset / RATE / 3600:.1f} h")
+        save()
+    print(f"{offset / RATE / 3600:.1f} h")
+
+
+def _saved(work: Path) -> list[Clip]:
+    """Read the clips of a build that was cut; the last line may be half written."""
+    if not (work / INDEX).exists():
+        return []
+    lines = (work / INDEX).read_text().splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        (work / INDEX).write_text("".join(lines := lines[:-1]))
+    return [Clip(**json.loads(line)) for line in lines]

@@ -18,11 +18,12 @@ import h11
 from websockets.frames import Frame
 
 from specwhisper.observe.request_id import KEY, received_request_id
-from specwhisper.rpc.uvicorn_compat import H11Protocol, WebSocketsSansIOProtocol
+from specwhisper.rpc.uvicorn_compat import H11Protocol
 from specwhisper_gateway.errors import HeadTooLarge, MalformedRequest
 from specwhisper_gateway.status import BROKEN, answer_to, body_of, error_body
 from specwhisper_gateway.transport.heads import check_head
 from specwhisper_gateway.transport.sockets import TOO_BIG
+from specwhisper_gateway.transport.uvicorn_sockets_compat import WebSocketsSansIOProtocol
 
 logger = logging.getLogger(__name__)
 
