@@ -75,7 +75,7 @@ def build(
     """Synthesise the corpus; half of the held-out sentences get held-out voices.
 
     ``more_sentences`` are for training as well and come last: the rest is the same with and without them.
-    A build that was cut goes on behind the last clips that it saved.
+    A build that was cut continues after the last clips that it saved.
     """
     check_engines()
     train, test = corpus(sentences, held_out, seed)
