@@ -23,8 +23,6 @@ from specwhisper_client.streaming import StreamingClient
 RECORDED = FileRequest("translated", Mode.FULL, None, length_s=200.0, audio_seed=0, start_after_s=0.0)
 SPOKEN = LiveRequest(Mode.FULL, 2_000, has_utterances=True, continue_unverified=False, start_after_s=0.0)
 KILLED = Scenario(0, Kind.KILL, (RECORDED, SPOKEN), delay_s=0.1)
-# With other weights a session may also fail: of two recordings, one continues and writes another text.
-KILLED_TWO = replace(KILLED, clients=(RECORDED, replace(RECORDED, audio_seed=1), SPOKEN))
 LATE_S = MAX_RESUME_S + 0.5
 HANG_TIMEOUT_S = 2.5  # until a session counts as hung
 NOTHING = "nothing"
@@ -60,11 +58,13 @@ class Control:
 
 async def run_controls(folder: Path) -> list[Control]:
     """Make every deliberate error once."""
-    other = await run(KILLED_TWO, folder, spare=replace(SPARE, seed=1))
+    # Within a window the other weights write another text; a complete one they continue, which is an error.
+    # Some of the expected text is lost in either case.
+    other = await run(KILLED, folder, spare=replace(SPARE, seed=1))
     no_retry = await run(KILLED, folder, resume_timeout_s=0.0)
     return [
         *await corrupted_logs(folder),
-        _of_run("a spare with other weights under the same digest", ViolationKind.DIFFERENT, other),
+        _of_run("a spare with other weights under the same digest", ViolationKind.LOST, other),
         _of_run("no retry at another target", ViolationKind.FAILED, no_retry),
         await _late_spare(folder),
         await _kept_slot(folder),
