@@ -22,6 +22,7 @@ from specwhisper.validated import (
     option,
     text,
     to_floats,
+    to_text,
     validate,
     whole,
 )
@@ -30,6 +31,7 @@ NO_BEAMS = (
     "Beam search is not offered: a beam reorders its past at every token, which no draft can predict; "
     "leave beam_size at 1, or sample with a temperature."
 )
+MAX_HINT_BYTES = 200_000  # twelve hours of speech; a message holds 262,144
 MAX_SEED = 2**63 - 1
 MAX_TEMPERATURES = 16
 # Logits are divided by a temperature in float32: with a smaller one they overflow; a larger one does itself.
@@ -115,6 +117,8 @@ class DecodingOptions:
         text before it.
     carry_initial_prompt : whether it stays in front of the previous text.
     hotwords : words that stay in front of every prompt.
+    hint : text that the audio is believed to say: captions, a script, an older transcript. The target
+        verifies it: it makes a transcription faster and never changes the text. At most 200,000 bytes.
     log_mel_max : largest log10 mel power of the whole recording by number of mel bins, when it is known
         beforehand (a file). Features are clamped relative to it, as transformers does; without it the
         loudest moment so far takes its place.
@@ -162,6 +166,14 @@ class DecodingOptions:
     initial_prompt: str = text()
     carry_initial_prompt: bool = flag()
     hotwords: str = text()
+    hint: str = option(
+        "",
+        to_text,
+        Rule(
+            lambda value: len(value.encode("utf-8", "replace")) <= MAX_HINT_BYTES,
+            f"it may have {MAX_HINT_BYTES} bytes",
+        ),
+    )
     log_mel_max: Mapping[int, float] = field(default_factory=dict)
     live: LiveOptions | None = None
 

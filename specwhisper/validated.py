@@ -12,7 +12,7 @@ from dataclasses import MISSING, field, fields
 from enum import StrEnum
 from functools import partial
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from specwhisper.errors import InvalidRequest, within_floats
 
@@ -36,7 +36,7 @@ def option(default: Any, read: Callable[[Any], Any], *rules: Rule) -> Any:
 
 def text(default: str | None = "") -> Any:
     """Declare an option that is text."""
-    return option(default, partial(_to_instance, str, "text"))
+    return option(default, to_text)
 
 
 def flag(default: bool = False) -> Any:
@@ -78,6 +78,11 @@ def validate(options: Any) -> None:
 def is_number(value: Any) -> bool:
     """Return whether a value is a real number; numpy's are, ``True`` is not."""
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def to_text(value: Any) -> str | None:
+    """Return a text, or ``None``; raise ``ValueError`` for anything else."""
+    return cast("str | None", _to_instance(str, "text", value))
 
 
 def to_floats(value: Any) -> tuple[float, ...]:

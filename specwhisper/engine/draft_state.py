@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp
 
@@ -12,11 +12,14 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.controller import Choice, Controller
 from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.speculation.hints import HintTokens
+from specwhisper.speculation.reliability import Reliability, Source
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import UNKNOWN_AGE_NS, Believed, Candidates, Commit
 
 NO_REPORT = DraftReport()
+MAX_REDRAFTED = 16  # stale tokens in a draft step
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,9 @@ class DraftState:
     ----------
     ends, max_positions : of the model: tokens that end a window, and most tokens with the prompt.
     current, predicted : the open window, and the one that the target will open next, if it has a slot.
+    texts : how stale tokens are compared with committed ones.
     report, reported_choice : what was not reported yet, and the last reported choice.
+    reliability : how often stale tokens are drafted again.
     num_blocks : blocks sent, by window id, of the open and the predicted window.
     """
 
@@ -54,11 +59,13 @@ class DraftState:
     windows: Windows
     ends: Collection[int]
     max_positions: int
+    texts: HintTokens
     current: WindowDraft
     predicted: WindowDraft | None = None
     report: DraftReport = NO_REPORT
     reported_choice: Choice | None = None
     num_blocks: dict[int, int] = field(default_factory=dict)
+    reliability: Reliability = field(default_factory=Reliability)
 
     @property
     def drafts(self) -> list[WindowDraft]:
@@ -93,11 +100,17 @@ class DraftState:
         tokens = draft.belief.tokens
         if tokens and tokens[-1] in self.ends:
             return False
-        room = min(draft.window.max_new_tokens, self.max_positions - len(draft.window.prompt))
-        if len(tokens) >= min(self._limit(draft.belief), room):
+        if len(tokens) >= self._room(draft):
             return False
         min_confidence = self.controller.choice.min_confidence
         return not min_confidence or draft.confidence >= min_confidence
+
+    def _room(self, draft: WindowDraft) -> int:
+        """Return the position up to which (exclusive) a window may be drafted now."""
+        if draft.window is None:
+            return 0
+        room = min(draft.window.max_new_tokens, self.max_positions - len(draft.window.prompt))
+        return min(self._limit(draft.belief), room)
 
     def _limit(self, belief: Belief) -> int:
         """Return the position up to which (exclusive) a belief may be extended now."""
@@ -129,10 +142,20 @@ class DraftState:
         has_nothing = belief.num_committed == len(belief.tokens) and not belief.blocks_in_flight
         return has_nothing and not draft.has_sent_empty and mode.drafts and not mode.self_decodes
 
-    def observe_step(self, forward_ns: int) -> None:
-        """Count a draft step."""
+    def candidates(self, draft: WindowDraft) -> Sequence[int]:
+        """Return the stale tokens that the next draft step may draft again."""
+        room = self._room(draft) - len(draft.belief.tokens) - 1
+        reach = self.reliability.reach(Source.SENT)
+        return draft.candidates(min(room, reach, MAX_REDRAFTED)) if room > 0 else ()
+
+    def observe_step(self, forward_ns: int, candidates: Sequence[int], tokens: Sequence[int]) -> None:
+        """Count a draft step that had stale tokens as candidates."""
         self.report += DraftReport(forward_ns=forward_ns)
-        self.controller.observe_step(forward_ns)
+        for candidate, token in zip(candidates, tokens, strict=False):
+            self.reliability.judge(Source.SENT, is_right=candidate == token)
+        self.reliability.fade(len(tokens))
+        if not candidates:
+            self.controller.observe_step(forward_ns)
 
     def observe_times(self, commit: Commit, now_ns: int) -> None:
         """Measure the round trip of a commit's answer, and its forward pass."""
@@ -153,7 +176,8 @@ class DraftState:
         The position up to which the old belief agrees with the commit.
         """
         draft, belief = self.current, self.current.belief
-        num_known, num_drafted = belief.num_committed, len(belief.tokens)
+        old = list(belief.tokens)
+        num_known, num_drafted = belief.num_committed, len(old)
         agreed = belief.apply(
             commit.base,
             commit.tokens,
@@ -162,6 +186,7 @@ class DraftState:
             credit=commit.credit,
             lost_all=not self.length.mode.self_decodes and _has_waited_in_vain(commit),
         )
+        draft.keep_stale(old, agreed, self.texts)
         draft.has_sent_empty = False
         end = min(agreed + 1, num_drafted, belief.num_committed)
         judged = [position for position in range(num_known, end) if position in draft.distances]

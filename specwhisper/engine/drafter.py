@@ -24,6 +24,7 @@ from specwhisper.model.model import Model
 from specwhisper.model.rules import max_initial_timestamp
 from specwhisper.model.sampling import window_sampling
 from specwhisper.options import DecodingOptions
+from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.controller import Controller
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
@@ -33,6 +34,8 @@ from specwhisper.types import AudioChunk, Commit, Failed, Window, WindowOpened
 
 class Drafter:
     """Extends each session's belief token by token and cuts it into blocks.
+
+    A step drafts several tokens where it repeats what it drafted before a correction.
 
     Parameters
     ----------
@@ -89,6 +92,7 @@ class Drafter:
             follow_windows(self._model.vocabulary, options),
             self._model.vocabulary.ends,
             self._model.max_positions,
+            self._model.vocabulary,
             WindowDraft(self._slots.take(), max_ahead_tokens),
         )
 
@@ -171,10 +175,11 @@ class Drafter:
             raise RuntimeError("A session without a window cannot draft.")
         draft.encoding.result()  # raises the encoding's error
         sequence = [*draft.window.prompt, *draft.belief.tokens]
+        candidates = session.candidates(draft)
         return Row(
             slot=draft.slot,
-            tokens=sequence[self._model.length(draft.slot) :],
-            num_candidates=0,
+            tokens=[*sequence[self._model.length(draft.slot) :], *candidates],
+            num_candidates=len(candidates),
             generated=draft.belief.tokens,
             timestamps=session.options.timestamps,
             max_initial_timestamp=max_initial_timestamp(session.options),
@@ -194,8 +199,15 @@ class Drafter:
                 session, draft = self._sessions[session_id], drafts[session_id]
                 belief = draft.belief
                 is_lock_step = session.length.mode.is_lock_step
-                draft.extend(score, known_from=belief.num_committed if is_lock_step else belief.run_start)
-                session.observe_step(forward_ns)
+                known_from = belief.num_committed if is_lock_step else belief.run_start
+                verdict = accept(row.candidates, score.tokens, ends=session.ends, budget=len(score.tokens))
+                for index in range(len(verdict.tokens)):
+                    if not index or session.can_draft(draft):
+                        draft.extend(score, index, known_from=known_from)
+                if row.num_candidates and draft.window is not None:
+                    length = len(draft.window.prompt) + len(belief.tokens) - 1
+                    self._model.rollback(draft.slot, length)
+                session.observe_step(forward_ns, row.candidates, verdict.tokens)
                 try:
                     self._predict_next(session)
                 except Exception as error:

@@ -10,13 +10,11 @@ from specwhisper.model.sampling import window_sampling
 from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.arrivals import Arrivals
-from specwhisper.speculation.ledger import Ledger, Offer
+from specwhisper.speculation.ledger import Ledger, Offer, Pending
+from specwhisper.speculation.reliability import Source
 from specwhisper.speculation.scheduling import Request
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Candidates, Commit, Proposal, Timing, Window
-
-# Candidates in a forward pass that begins with reused ones, which are right far more often than a draft's.
-MAX_REUSED = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -30,6 +28,7 @@ class TargetWindow:
     probe_result : silence and languages at the window's start, once they are known.
     proposals : the distributions that candidates were drawn from, by position, if acceptance is classical.
     newest_block, newest_block_ns : number of the draft's newest block, and when it arrived; 0 without one.
+    candidates : of the next forward pass.
     may_self_decode : whether the target may append one token without candidates, in a mode that waits for
         them.
     """
@@ -43,6 +42,7 @@ class TargetWindow:
     proposals: dict[int, Proposal] = field(default_factory=dict)
     newest_block: int = 0
     newest_block_ns: int = 0
+    candidates: list[Pending] = field(default_factory=list)
     may_self_decode: bool = False
 
     @property
@@ -79,13 +79,11 @@ class TargetWindow:
 
     def request(self, num_held: int, max_width: int, num_missed: int) -> Request:
         """Return the tokens to append; the slot has ``num_held`` of them."""
-        ledger, num_reused = self.ledger, self.ledger.num_reused
         room = self.window.max_new_tokens - self.num_committed - 1  # one is the target's own
-        num_drafted = min(ledger.num_pending - num_reused, max_width)
-        num_candidates = min(num_reused + num_drafted, max(max_width, MAX_REUSED))
+        self.candidates = self.ledger.candidates(max_width)[:room]
         return Request(
             num_needed=len(self.window.prompt) + self.num_committed - num_held,
-            num_candidates=min(num_candidates, room),
+            num_candidates=len(self.candidates),
             num_missed=num_missed,
         )
 
@@ -94,13 +92,17 @@ class TargetWindow:
     ) -> Row:
         """Return the next forward pass's row, with the first ``num_candidates``."""
         window, ledger = self.window, self.ledger
-        candidates = ledger.candidates(num_candidates)
+        self.candidates = candidates = self.candidates[:num_candidates]
+        drafted = {
+            self.num_committed + index
+            for index, candidate in enumerate(candidates)
+            if candidate.source is Source.DRAFT
+        }
         start = vocabulary.start_of_transcript
         has_probe = num_held == 0 and start in window.prompt
-        drafted_from = self.num_committed + ledger.num_reused  # reused candidates were drawn from nothing
         return Row(
             slot=slot,
-            tokens=[*window.prompt, *ledger.committed][num_held:] + candidates,
+            tokens=[*window.prompt, *ledger.committed][num_held:] + [token for token, _ in candidates],
             num_candidates=len(candidates),
             generated=ledger.committed,
             timestamps=options.timestamps,
@@ -108,7 +110,7 @@ class TargetWindow:
             sampling=window_sampling(window, options),
             acceptance=options.acceptance,
             acceptance_threshold=options.acceptance_threshold,
-            proposals={i: drawn for i, drawn in self.proposals.items() if i >= drafted_from},
+            proposals={i: drawn for i, drawn in self.proposals.items() if i in drafted},
             probe=window.prompt.index(start) if has_probe else None,
         )
 
@@ -117,8 +119,9 @@ class TargetWindow:
     ) -> Commit:
         """Append the tokens of a forward pass and return their commit."""
         base, num_tokens = self.num_committed, len(verdict.tokens)
-        num_reused = min(num_verified, self.ledger.num_reused)
-        self.ledger.append(verdict.tokens)
+        is_hinted = [candidate.source is not Source.DRAFT for candidate in self.candidates[:num_verified]]
+        self.ledger.append(verdict.tokens, self.candidates)
+        self.candidates = []
         self.commit_times_ns += [now_ns] * num_tokens
         self.log_probs += scores.log_probs[:num_tokens]
         self.probe_result = scores.probe_result or self.probe_result
@@ -131,7 +134,8 @@ class TargetWindow:
             margins=tuple(scores.margins[:num_tokens]),
             num_verified=num_verified,
             num_accepted=verdict.num_accepted,
-            num_reused=num_reused,
+            num_reused=sum(is_hinted),
+            num_reused_first=is_hinted.index(False) if False in is_hinted else len(is_hinted),
             num_self_decoded=int(num_verified == 0),
             is_final=verdict.is_final,
             timing=replace(timing, block_age_ns=self._block_age_ns(now_ns)),

@@ -29,6 +29,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.admission import ResponseTime
 from specwhisper.speculation.batching_delay import BatchingDelay
+from specwhisper.speculation.given_hint import GivenHint
 from specwhisper.speculation.scheduling import next_batch
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import (
@@ -201,6 +202,9 @@ class Verifier:
                 raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
             if windows.attends:
                 raise UnsupportedOption("This model names no alignment heads: choose another live policy.")
+        vocabulary = self._model.vocabulary
+        has_hint = mode.drafts and options.hint
+        given = GivenHint(options.hint, self._model.tokenize, vocabulary.word_of) if has_hint else None
         self._sessions[session_id] = VerifierState(
             id=session_id,
             slot=self._slots.take(),  # last, so that an error takes no slot
@@ -209,6 +213,8 @@ class Verifier:
             limits=self.limits,
             recording=recording,
             windows=windows,
+            texts=vocabulary,
+            given=given,
         )
 
     def close(self, session_id: str) -> None:
@@ -406,7 +412,7 @@ class Verifier:
         else:
             self._encode(session, span)
         previous = tuple(windows.previous) if session.options.condition_on_previous_text else ()
-        reused = opened.ledger.reused
+        reused = opened.ledger.opening
         self._reply(session, WindowOpened(opened.window, log_mel_max, reused, windows.num_final, previous))
         for answer in session.offer_early(self._clock()):
             self._reply(session, answer)

@@ -16,7 +16,10 @@ from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.arrivals import Arrival, Arrivals
+from specwhisper.speculation.given_hint import GivenHint
+from specwhisper.speculation.hints import PLAIN, HintTokens
 from specwhisper.speculation.ledger import Ledger
+from specwhisper.speculation.reliability import Reliability
 from specwhisper.speculation.scheduling import Request
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Windows
@@ -83,6 +86,9 @@ class VerifierState:
     detection : the result, until it is reported.
     commit, aligning : a commit that waits for an alignment on the executor.
     ready_ns : since when the session is runnable, or waits for candidates.
+    texts : how tokens of hints are compared with committed ones.
+    given : text from outside that the audio is believed to say.
+    reliability : how often candidates of each source are right.
     num_missed : forward passes in which it was runnable and took no part, since its last one.
     """
 
@@ -114,6 +120,10 @@ class VerifierState:
     # Scheduling.
     ready_ns: int = 0
     num_missed: int = 0
+    # Hints.
+    texts: HintTokens = PLAIN
+    given: GivenHint | None = None
+    reliability: Reliability = field(default_factory=Reliability)
     is_finished: bool = False
 
     @property
@@ -149,7 +159,7 @@ class VerifierState:
             return phase is Phase.DETECT_LANGUAGE
         return (
             self.mode.self_decodes
-            or self.open_window.ledger.num_pending > 0
+            or self.open_window.ledger.has_candidates
             or self.open_window.may_self_decode
         )
 
@@ -168,7 +178,12 @@ class VerifierState:
     def next_candidates(self) -> Arrival | None:
         """When the candidates on their way arrive; ``None`` if that is unknown."""
         opened = self.open_window
-        if opened is None or not self.mode.drafts or self.aligning is not None or opened.ledger.num_pending:
+        if (
+            opened is None
+            or not self.mode.drafts
+            or self.aligning is not None
+            or opened.ledger.has_candidates
+        ):
             return None
         return self.arrivals.arrival(opened.num_committed)
 
@@ -271,10 +286,16 @@ class VerifierState:
         resumed, self.resumed = self.resumed, None
         window = resumed.window if resumed else self.windows.open(num_frames)
         last = self.closed if self.mode.drafts else None  # target-only reuses nothing: it is the baseline
+        if self.given is not None:
+            self.given.open_window(self.closed.num_kept if self.closed else 0)
         ledger = Ledger(
             resumed.committed if resumed else (),
-            reused=last.reused if last else (),
+            opening=last.reused if last else (),
             ending=last.ending if last else (),
+            given=self.given,
+            texts=self.texts,
+            keeps_sent=self.mode is Mode.FULL,
+            reliability=self.reliability,
             max_pending=self.limits.max_ahead_tokens,
         )
         self.open_window = TargetWindow(

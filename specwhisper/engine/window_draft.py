@@ -11,6 +11,7 @@ from math import exp
 from specwhisper.engine.encodings import AudioSpan
 from specwhisper.model.choosing import Scores
 from specwhisper.speculation.belief import Belief
+from specwhisper.speculation.hints import Hint, HintTokens
 from specwhisper.types import Believed, Candidates, Commit, Proposal, Window
 
 
@@ -25,6 +26,7 @@ class WindowDraft:
     encoding : of this window, or of the last one in the slot.
     encoded : the audio in the slot.
     proposals : the distributions that tokens were drawn from, by position.
+    stale : what was drafted before the last contradictions; most of it is drafted again.
     distances : how many positions after the committed end, or after the last contradiction, tokens were
         drafted, by position.
     log_probs : of drafted tokens, by position.
@@ -39,6 +41,7 @@ class WindowDraft:
     is_predicted: bool = False
     encoding: Future[None] | None = None
     encoded: AudioSpan | None = None
+    stale: Hint | None = None
     proposals: dict[int, Proposal] = field(default_factory=dict)
     distances: dict[int, int] = field(default_factory=dict)
     log_probs: dict[int, float] = field(default_factory=dict)
@@ -82,6 +85,7 @@ class WindowDraft:
         """
         self.window, self.is_predicted = window, is_predicted
         self.belief = Belief(credit=self.initial_credit, num_blocks=num_blocks, reused=reused)
+        self.stale = None
         self.proposals, self.distances, self.log_probs = {}, {}, {}
         self.has_sent_empty = False
         self.sent_ns.clear()
@@ -96,13 +100,34 @@ class WindowDraft:
             and predicted.num_frames == window.num_frames
         )
 
-    def extend(self, score: Scores, *, known_from: int) -> None:
-        """Append a drafted token; its distance is counted from position ``known_from``."""
-        position = len(self.belief.tokens)
-        self.belief.tokens.append(score.tokens[0])
+    def candidates(self, max_tokens: int) -> Sequence[int]:
+        """Return stale tokens that one draft step may draft again, beside a new one."""
+        return () if self.stale is None else self.stale.continuation(max_tokens=max_tokens)
+
+    def extend(self, scores: Scores, index: int, *, known_from: int) -> None:
+        """Append the token after ``index`` candidates; its distance is counted from ``known_from``."""
+        position, token = len(self.belief.tokens), scores.tokens[index]
+        self.belief.tokens.append(token)
         self.distances[position] = position - known_from
-        self.log_probs[position] = score.log_probs[0]
-        self.proposals.update((position, proposal) for proposal in score.proposals)
+        self.log_probs[position] = scores.log_probs[index]
+        if scores.proposals:
+            self.proposals[position] = scores.proposals[index]
+        if self.stale is not None:
+            self.stale.follow(token)
+
+    def keep_stale(self, old: Sequence[int], agreed: int, texts: HintTokens) -> None:
+        """Keep the tokens after a contradiction, and follow the committed ones in their place.
+
+        Parameters
+        ----------
+        old : the belief before a commit, which agrees with it up to position ``agreed``.
+        """
+        later = () if self.stale is None else self.stale.continuation()
+        if agreed < len(old):
+            self.stale = Hint([*old[agreed:], *later], texts.word_of)
+        if self.stale is not None:
+            for token in self.belief.tokens[agreed:]:
+                self.stale.follow(token)
 
     def take_block(self, max_tokens: int, now_ns: int) -> Candidates:
         """Return the next block; it counts as sent."""

@@ -28,8 +28,8 @@ class Row:
     timestamps : whether the timestamp rules apply, with ``max_initial_timestamp``
         (:meth:`specwhisper.model.rules.DecodingRules.allowed`).
     sampling : how tokens are drawn; ``None`` takes the likeliest.
-    acceptance : which candidates are kept. A draft's row has none; if acceptance is classical, its proposals
-        are in ``Scores.proposals``.
+    acceptance : which candidates are kept. A draft keeps those that it would draft again; if acceptance is
+        classical, its proposals are in ``Scores.proposals``.
     acceptance_threshold : a candidate of at least this probability is always kept.
     proposals : the distributions that candidates were drawn from, by position, if acceptance is classical.
     probe : index in ``tokens`` of ``<|startoftranscript|>``, whose logits show silence and language.
@@ -56,7 +56,7 @@ class Row:
     def accepts_by_equality(self) -> bool:
         """Whether a candidate is kept if it equals the choice, and only then."""
         is_classical = self.acceptance is Acceptance.CLASSICAL and self.sampling is not None
-        return self.acceptance_threshold is None and not is_classical
+        return self.acceptance_threshold is None and (not is_classical or self.has_proposals)
 
     @property
     def has_proposals(self) -> bool:

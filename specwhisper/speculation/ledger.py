@@ -1,17 +1,28 @@
-"""The target's record of a window: committed tokens and pending candidates.
+"""The target's record of a window: committed tokens, fresh candidates and hints.
 
 The draft's counterpart is :mod:`specwhisper.speculation.belief`. Everything is decided by position, so blocks
 may be late, repeated, reordered or wrong.
+
+=================  ===========================================  ==========================================
+Queue              Holds                                        After a committed token that differs
+=================  ===========================================  ==========================================
+fresh candidates   what target and draft both expect next: the  they become a hint
+                   opening text, then the draft's blocks
+hints              text that may be said, and where it          realigned (:mod:`speculation.hints`)
+                   continues the committed text
+=================  ===========================================  ==========================================
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from itertools import takewhile
 from typing import NamedTuple
 
-MAX_SKIPPED = 3  # reused candidates that a correction may skip
+from specwhisper.speculation.hints import PLAIN, Hint, HintTokens
+from specwhisper.speculation.reliability import MAX_HINTED, Reliability, Source
+
+NUM_SENT = 2  # hints of what the draft had sent: before the last correction, and before an earlier one
 
 
 class Offer(Enum):
@@ -19,15 +30,7 @@ class Offer(Enum):
 
     FRESH = "fresh"  # some are for positions that are not committed
     LATE = "late"  # all agree with committed tokens
-    VOID = "void"  # dropped: it leaves a gap, disagrees, or was drafted before a correction
-
-
-class Source(Enum):
-    """The source of a pending candidate."""
-
-    REUSED = "reused"  # the target's earlier decoding of the same audio
-    ENDING = "ending"  # the same, but only if no more speech follows; a draft may replace it
-    DRAFT = "draft"
+    VOID = "void"  # no fresh candidates: it leaves a gap, disagrees, or was drafted before a correction
 
 
 class Pending(NamedTuple):
@@ -40,58 +43,102 @@ class Pending(NamedTuple):
 class Ledger:
     """Committed tokens, and the candidates for the positions after them.
 
-    The sources of pending candidates are in order: reused ones, then either an ending or the draft's.
-
     Parameters
     ----------
-    reused, ending : candidates of an earlier decoding by the target, see :class:`Source`.
-    max_pending : most candidates that wait for a forward pass.
+    opening : tokens of an earlier decoding by the target, with which the draft begins as well.
+    ending : tokens after them that follow only if no more speech does; the draft does not know them.
+    given : text from outside, which has been turned to this window.
+    texts : how the tokens of hints are compared, and where they may stand.
+    keeps_sent : whether what the draft sent before a correction becomes a hint.
+    reliability : record of the session's sources.
+    max_pending : most fresh candidates.
 
     Attributes
     ----------
-    correction : position of the last committed token that contradicted a candidate; -1 without one.
+    correction : position of the last committed token that contradicted the draft; -1 without one.
     """
 
     def __init__(
         self,
         committed: Sequence[int] = (),
         *,
-        reused: Sequence[int] = (),
+        opening: Sequence[int] = (),
         ending: Sequence[int] = (),
+        given: Hint | None = None,
+        texts: HintTokens = PLAIN,
+        keeps_sent: bool = False,
+        reliability: Reliability | None = None,
         max_pending: int = 256,
     ) -> None:
         self.committed = list(committed)
         self.correction = -1
-        candidates = [*_from(Source.REUSED, reused), *_from(Source.ENDING, ending)]
-        self._pending = candidates[:max_pending]
+        self.reliability = reliability or Reliability()
+        self._fresh = [Pending(token, Source.OWN) for token in opening][:max_pending]
+        self._own = Hint([*opening, *ending], texts.word_of) if opening or ending else None
+        self._given = given
+        self._sent: list[Hint] = []  # the newest first
+        self._sent_end = 0  # position of the newest one's end, as the draft counted before the correction
+        self._texts = texts
+        self._keeps_sent = keeps_sent
         self._max_pending = max_pending
-        self._is_after_correction = False  # whether no candidate was right since the last correction
-
-    @property
-    def num_pending(self) -> int:
-        """Candidates that wait for a forward pass."""
-        return len(self._pending)
-
-    @property
-    def num_reused(self) -> int:
-        """Pending candidates that no draft has sent; they are the first ones."""
-        return sum(each.source is not Source.DRAFT for each in self._pending)
+        for token in committed:  # of a window that is resumed
+            for _, hint in self._hints():
+                hint.follow(token)
 
     @property
     def held(self) -> int:
-        """Position up to which tokens are committed or pending, without an ending."""
-        return len(self.committed) + sum(each.source is not Source.ENDING for each in self._pending)
+        """Position up to which tokens are committed or fresh candidates."""
+        return len(self.committed) + len(self._fresh)
 
     @property
-    def reused(self) -> tuple[int, ...]:
-        """Pending reused candidates, without an ending."""
-        return tuple(
-            token for token, _ in takewhile(lambda each: each.source is Source.REUSED, self._pending)
-        )
+    def opening(self) -> tuple[int, ...]:
+        """Fresh candidates that the target had decoded before."""
+        return tuple(token for token, source in self._fresh if source is Source.OWN)
 
-    def candidates(self, max_tokens: int | None = None) -> list[int]:
-        """Return the first pending candidates, by default all."""
-        return [token for token, _ in self._pending[:max_tokens]]
+    @property
+    def has_candidates(self) -> bool:
+        """Whether a forward pass would verify anything."""
+        return bool(self._fresh) or bool(self.candidates())
+
+    def candidates(self, max_drafted: int | None = None) -> list[Pending]:
+        """Return the candidates for the next forward pass.
+
+        They are the fresh ones and what a hint adds to them. Where both differ, the source that has been
+        right more often goes first.
+
+        Parameters
+        ----------
+        max_drafted : most candidates of the draft; by default all.
+        """
+        fresh = self._fresh if max_drafted is None else self._limited(max_drafted)
+        is_whole = len(fresh) == len(self._fresh)
+        for source, hint in self._hints():
+            text = self._texts.fit(self.committed, hint.continuation(max_tokens=len(fresh) + MAX_HINTED))
+            reach = self.reliability.reach(source)
+            num_shared = _num_shared(fresh, text)
+            if num_shared == len(text) or not reach:
+                continue
+            if num_shared == len(fresh):
+                num_added = max(0, reach - num_shared) if is_whole else 0
+                return fresh + [Pending(t, source) for t in text[num_shared : num_shared + num_added]]
+            differing = fresh[num_shared].source
+            if self.reliability.rate(source) > self.reliability.rate(differing):
+                return [Pending(token, source) for token in text[:reach]]
+        return fresh
+
+    def _limited(self, max_drafted: int) -> list[Pending]:
+        num_own = len(self.opening)
+        return self._fresh[: min(num_own + max_drafted, max(max_drafted, MAX_HINTED))]
+
+    def _hints(self) -> list[tuple[Source, Hint]]:
+        """Return the hints, the most reliable source first."""
+        hints = [(Source.SENT, hint) for hint in self._sent]
+        hints += [
+            (source, hint)
+            for source, hint in ((Source.OWN, self._own), (Source.GIVEN, self._given))
+            if hint is not None
+        ]
+        return sorted(hints, key=lambda each: -self.reliability.rate(each[0]))
 
     def offer(self, base: int, known_committed: int, tokens: Sequence[int]) -> Offer:
         """Take candidates for the positions from ``base`` on.
@@ -99,56 +146,73 @@ class Ledger:
         Parameters
         ----------
         known_committed : how many committed tokens the draft had applied. A block that was drafted before a
-            correction, and does not contain it, continues a text that does not exist.
+            correction, and does not contain it, continues a text that does not exist: it extends a hint.
         """
         end = len(self.committed)
-        if base > self.held or known_committed <= self.correction < base:
-            return Offer.VOID  # before it is compared: the correction that it lacks was sent already
+        if known_committed <= self.correction < base:  # the correction that it lacks was sent already
+            self._extend_sent(base, tokens)
+            return Offer.VOID
+        if base > self.held:
+            return Offer.VOID
         for position in range(base, min(end, base + len(tokens))):
             if self.committed[position] != tokens[position - base]:
-                self.correction = max(self.correction, position)
+                if position > self.correction:
+                    self.correction = position
+                    self._keep_sent(tokens[position - base :], position)
                 return Offer.VOID
         start = max(base, end)
-        index = start - end
-        fresh, reused = tokens[start - base :], self.reused[index:]
-        if any(ours != theirs for ours, theirs in zip(reused, fresh, strict=False)):
-            return Offer.VOID  # reused candidates are right more often than a draft's
-        overlap = self._pending[index : index + len(fresh)]
-        if [token for token, _ in overlap] == list(fresh):
-            self._pending[index : index + len(fresh)] = [
-                Pending(token, Source.REUSED if source is Source.ENDING else source)
-                for token, source in overlap
-            ]
-        else:  # the draft changed its mind, or continues
-            drafted = _from(Source.DRAFT, fresh[len(reused) :])
-            self._pending[index + len(reused) :] = drafted
-            del self._pending[self._max_pending :]
-        return Offer.FRESH if fresh else Offer.LATE
+        index, fresh = start - end, tokens[start - base :]
+        overlap = [token for token, _ in self._fresh[index : index + len(fresh)]]
+        if overlap == list(fresh):
+            return Offer.FRESH if fresh else Offer.LATE
+        num_own = len(self.opening)
+        if any(ours.token != theirs for ours, theirs in zip(self._fresh[index:num_own], fresh, strict=False)):
+            return Offer.VOID  # the target's own text is right more often than a draft's
+        num_kept = max(0, num_own - index)
+        self._fresh[index + num_kept :] = [Pending(token, Source.DRAFT) for token in fresh[num_kept:]]
+        del self._fresh[self._max_pending :]
+        return Offer.FRESH
 
-    def append(self, tokens: Sequence[int]) -> None:
-        """Commit tokens; one unlike its candidate deletes the candidates after it."""
+    def append(self, tokens: Sequence[int], verified: Sequence[Pending] = ()) -> None:
+        """Commit the tokens of a forward pass that verified these candidates."""
+        for token, candidate in zip(tokens, verified, strict=False):
+            self.reliability.judge(candidate.source, is_right=token == candidate.token)
+        self.reliability.fade(len(tokens))
         for token in tokens:
-            if self._pending and self._pending[0].token == token:
-                del self._pending[0]
-                self._is_after_correction = False
-            elif self._pending:
-                self._pending = self._realigned(token)
-                self._is_after_correction = True
+            for _, hint in self._hints():
+                hint.follow(token)
+            if self._fresh and self._fresh[0].token == token:
+                del self._fresh[0]
+            elif self._fresh:
                 self.correction = len(self.committed)
+                stale, self._fresh = [pending.token for pending in self._fresh], []
+                self.committed.append(token)
+                self._keep_sent(stale, self.correction)
+                continue
             self.committed.append(token)
 
-    def _realigned(self, token: int) -> list[Pending]:
-        """Return the reused candidates that may follow a correction.
+    def _keep_sent(self, tokens: Sequence[int], position: int) -> None:
+        """Keep what the draft had sent for the positions from a correction on as a hint."""
+        if not self._keeps_sent:
+            return
+        hint = Hint(tokens, self._texts.word_of)
+        for token in self.committed[position:]:
+            hint.follow(token)
+        self._sent = [hint, *self._sent[: NUM_SENT - 1]]
+        self._sent_end = position + len(tokens)
 
-        With a little more audio, mostly a single time or word changes, and the rest follows again. After two
-        corrections in a row the text is another one.
-        """
-        if self._is_after_correction:
-            return []
-        reused = [each for each in self._pending[1:] if each.source is not Source.DRAFT]
-        skipped = [each.token for each in reused[:MAX_SKIPPED]]
-        return reused[skipped.index(token) + 1 :] if token in skipped else reused
+    def _extend_sent(self, base: int, tokens: Sequence[int]) -> None:
+        """Extend the newest hint by a block that was on its way at the correction."""
+        if self._sent and base <= self._sent_end < base + len(tokens):
+            new = tokens[self._sent_end - base :]
+            if len(self._sent[0]) + len(new) <= self._max_pending:
+                self._sent[0].extend(new)
+                self._sent_end += len(new)
 
 
-def _from(source: Source, tokens: Sequence[int]) -> list[Pending]:
-    return [Pending(token, source) for token in tokens]
+def _num_shared(fresh: Sequence[Pending], text: Sequence[int]) -> int:
+    """Count the first tokens that are the same."""
+    for index, (pending, token) in enumerate(zip(fresh, text, strict=False)):
+        if pending.token != token:
+            return index
+    return min(len(fresh), len(text))

@@ -160,7 +160,7 @@ class SpeculationStatistics:
         self.num_align_forwards += commit.num_align_forwards
         self.align_ns += commit.timing.align_ns
         self.num_reused += commit.num_reused
-        self.num_reused_accepted += min(commit.num_reused, commit.num_accepted)
+        self.num_reused_accepted += commit.num_accepted - commit.num_drafted_accepted
         self.num_reused_forwards += commit.num_reused > 0
         num_verified, num_accepted = commit.num_drafted_verified, commit.num_drafted_accepted
         self.num_verified += num_verified

@@ -188,11 +188,12 @@ class LiveWindows(WhisperWindows):
             self._finish(window)
         else:
             reused = self._cut(window, kept, step)
+        num_kept = len(kept) - len(reused)
         self.language = self._common_language or self._progress.language  # None: detect it with more audio
         if not self._live.reuses_candidates:
-            return ClosedWindow(outcome, (), (), step)
+            return ClosedWindow(outcome, (), (), step, num_kept=num_kept)
         firm = self._vocabulary.without_ending(reused)
-        return ClosedWindow(outcome, (), firm, step, ending=reused[len(firm) :])
+        return ClosedWindow(outcome, (), firm, step, ending=reused[len(firm) :], num_kept=num_kept)
 
     @property
     def needed_from(self) -> int:

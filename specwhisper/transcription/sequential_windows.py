@@ -47,7 +47,8 @@ class SequentialWindows(WhisperWindows):
         if result.discarded:  # the next window will likely begin with them
             begin = self._vocabulary.timestamp_begin
             discarded = (begin, *shift_timestamps(result.discarded, result.advance_frames, self._vocabulary))
-        return ClosedWindow(outcome, result.segments, discarded)
+        num_kept = len(tokens) - len(result.discarded)
+        return ClosedWindow(outcome, result.segments, discarded, num_kept=num_kept)
 
     def predict_next(self, tokens: Sequence[int], audio: Extent) -> PredictedWindow | None:
         """Return the next window, once the draft believes the open one complete.

@@ -158,6 +158,35 @@ class Vocabulary:
             return not first or first[0] & 0xC0 != 0x80  # but never within a character
         return not first or (first[0] < 0x80 and not first.isalnum())
 
+    def word_of(self, token: int) -> str:
+        """Return the text of a token without case, spaces and punctuation; empty for special tokens."""
+        word = self._words.get(token)
+        if word is None:
+            data = self.token_bytes((token,))
+            try:
+                text = data.decode().casefold()
+                word = "".join(character for character in text if character.isalnum())
+            except UnicodeDecodeError:  # a part of a character
+                word = data.decode("latin-1")
+            self._words[token] = word
+        return word
+
+    @cached_property
+    def _words(self) -> dict[int, str]:
+        return {}
+
+    def fit(self, committed: Sequence[int], tokens: Sequence[int]) -> Sequence[int]:
+        """Return the continuation of a hint with the times that committed tokens ask for.
+
+        A time that ends a segment is mostly repeated as the next one's start.
+        """
+        if not committed or not self.is_timestamp(committed[-1]):
+            return tokens
+        time = committed[-1]
+        if len(committed) == 1 or self.is_timestamp(committed[-2]):  # text follows
+            return tokens
+        return [time, *(tokens[1:] if tokens and self.is_timestamp(tokens[0]) else tokens)]
+
     def without_ending(self, tokens: Sequence[int]) -> tuple[int, ...]:
         """Return tokens without an ending that only the end of the audio caused.
 

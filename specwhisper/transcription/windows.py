@@ -25,6 +25,7 @@ class ClosedWindow:
     ----------
     reused : reused candidates: tokens of an earlier decoding of the same audio, with which the next window
         will likely begin.
+    num_kept : tokens of the window whose audio is not decoded again.
     step : what a window of live audio has made final.
     ending : reused candidates that follow ``reused`` if the next window holds no more speech.
     """
@@ -34,6 +35,7 @@ class ClosedWindow:
     reused: tuple[int, ...]
     step: Step | None = None
     ending: tuple[int, ...] = ()
+    num_kept: int = 0
 
 
 class PredictedWindow(NamedTuple):

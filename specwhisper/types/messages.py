@@ -192,7 +192,8 @@ class Commit:
     log_probs, margins : per token, natural log-probability after the decoding rules and its distance to the
         second best; both of ``len(tokens)``.
     num_verified : candidates that went through the forward pass, of which ``num_accepted`` were kept.
-    num_reused : number of reused candidates among them; they come first.
+    num_reused : number of candidates among them that no fresh block of the draft has sent;
+        ``num_reused_first`` come before the draft's, the others after them.
     num_self_decoded : 1 when the forward pass had no candidates, else 0.
     candidates_received : number of the newest candidate block of this window that this commit answers.
     held : position up to which (exclusive) tokens are committed or candidates wait for their pass.
@@ -214,6 +215,7 @@ class Commit:
     num_verified: int = 0
     num_accepted: int = 0
     num_reused: int = 0
+    num_reused_first: int = 0
     num_self_decoded: int = 0
     candidates_received: int = 0
     held: int = 0
@@ -233,12 +235,12 @@ class Commit:
 
         A rejected reused candidate leaves none of them.
         """
-        return self.num_verified - self.num_reused if self.num_accepted >= self.num_reused else 0
+        return self.num_verified - self.num_reused if self.num_accepted >= self.num_reused_first else 0
 
     @property
     def num_drafted_accepted(self) -> int:
         """Accepted candidates of the draft."""
-        return max(0, self.num_accepted - self.num_reused)
+        return min(max(0, self.num_accepted - self.num_reused_first), self.num_verified - self.num_reused)
 
 
 @dataclass(frozen=True, slots=True)

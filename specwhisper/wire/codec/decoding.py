@@ -93,6 +93,7 @@ def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
         initial_prompt=options.initial_prompt,
         carry_initial_prompt=options.carry_initial_prompt,
         hotwords=options.hotwords,
+        hint=options.hint,
         log_mel_max=options.log_mel_max,
         live=None if options.live is None else live_options_to_proto(options.live),
     )
@@ -120,6 +121,7 @@ def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
         initial_prompt=message.initial_prompt,
         carry_initial_prompt=message.carry_initial_prompt,
         hotwords=message.hotwords,
+        hint=message.hint,
         **optional,
         log_mel_max=dict(message.log_mel_max),
         live=live_options_from_proto(message.live) if message.HasField("live") else None,

@@ -244,6 +244,7 @@ def commit_to_proto(commit: Commit) -> pb.Commit:
         is_final=commit.is_final,
         outcome=OUTCOMES[commit.outcome],
         num_recalled=commit.num_reused,
+        num_recalled_first=commit.num_reused_first,
         num_align_passes=commit.num_align_forwards,
         align_ns=commit.timing.align_ns,
         detect_ns=commit.timing.detect_ns,
@@ -291,6 +292,9 @@ def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None)
         is_final=message.is_final,
         outcome=OUTCOME_OF_NUMBER.get(message.outcome, Outcome.KEPT),
         num_reused=message.num_recalled,
+        num_reused_first=(
+            message.num_recalled_first if message.HasField("num_recalled_first") else message.num_recalled
+        ),
         num_align_forwards=message.num_align_passes,
         words=tuple(
             WordAlignment(word.base, word.num_tokens, word.start_sample, word.end_sample)

@@ -111,7 +111,7 @@ def test_self_decoding_waits_for_candidates_about_to_arrive():
     session = verifier._sessions["a"]
     assert session.open_window is not None and verifier.wake_after_s == 0  # its draft sent nothing yet
     length = len(session.open_window.ledger.committed)
-    verifier.submit("a", Candidates(session.open_window.window.id, length, length, (5, 5)))
+    verifier.submit("a", Candidates(session.open_window.window.id, length, length, (5,)))
     verifier.step()
     session.arrivals.turnaround.observe(10**10)
     verifier._batching_delay = delay(10**12)

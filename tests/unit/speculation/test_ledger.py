@@ -5,87 +5,89 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specwhisper.speculation.hints import PLAIN, Hint
 from specwhisper.speculation.ledger import Ledger, Offer
+from specwhisper.speculation.reliability import Source
 
 
 class TestLedger:
     def test_candidates_follow_the_committed_tokens(self):
         ledger = Ledger([1, 2])
         assert ledger.offer(2, 2, [3, 4]) is Offer.FRESH
-        assert (ledger.candidates(), ledger.held) == ([3, 4], 4)
+        assert (tokens(ledger), ledger.held) == ([3, 4], 4)
 
     def test_blocks_follow_each_other(self):
         ledger = Ledger()
         assert ledger.offer(0, 0, [1, 2]) is Offer.FRESH
         assert ledger.offer(2, 0, [3]) is Offer.FRESH
-        assert ledger.candidates() == [1, 2, 3]
+        assert tokens(ledger) == [1, 2, 3]
 
     def test_a_gap_is_dropped(self):
         ledger = Ledger([1])
         assert ledger.offer(2, 1, [3]) is Offer.VOID
-        assert ledger.candidates() == []
+        assert tokens(ledger) == []
 
     def test_overlap_that_agrees_is_cut_off(self):
         ledger = Ledger([1, 2])
         assert ledger.offer(0, 0, [1, 2, 3]) is Offer.FRESH
-        assert ledger.candidates() == [3]
+        assert tokens(ledger) == [3]
 
     def test_a_block_of_committed_tokens_is_late(self):
         ledger = Ledger([1, 2, 3])
         assert ledger.offer(0, 0, [1, 2]) is Offer.LATE
         assert ledger.offer(3, 3, []) is Offer.LATE
-        assert ledger.candidates() == []
+        assert tokens(ledger) == []
 
     def test_overlap_that_disagrees_is_dropped_with_all_that_was_drafted_on_it(self):
         ledger = Ledger([1, 2])  # committed before the draft's blocks arrived
         assert ledger.offer(1, 1, [7, 8]) is Offer.VOID
         assert ledger.offer(3, 1, [9]) is Offer.VOID
         assert ledger.offer(2, 1, [8]) is Offer.VOID  # drafted after the 7
-        assert ledger.candidates() == []
+        assert tokens(ledger) == []
         assert ledger.offer(2, 2, [3]) is Offer.FRESH  # drafted after the 2 was applied
 
     def test_blocks_drafted_before_a_correction_are_stale(self):
         ledger = Ledger()
         ledger.offer(0, 0, [1, 2, 3])
         ledger.append([1, 5])  # 5 contradicts the 2
-        assert ledger.candidates() == []
+        assert tokens(ledger) == []
         assert ledger.offer(2, 0, [4]) is Offer.VOID
         assert ledger.offer(2, 1, [4]) is Offer.VOID
         assert ledger.offer(2, 2, [6]) is Offer.FRESH
-        assert ledger.candidates() == [6]
+        assert tokens(ledger) == [6]
 
     def test_an_old_block_that_contains_the_correction_is_taken(self):
         ledger = Ledger()
         ledger.offer(0, 0, [1, 2])
         ledger.append([1, 5])
         assert ledger.offer(0, 0, [1, 5, 6]) is Offer.FRESH
-        assert ledger.candidates() == [6]
+        assert tokens(ledger) == [6]
 
     def test_predicted_commits_void_nothing(self):
         ledger = Ledger()
         ledger.offer(0, 0, [1, 2, 3, 4])
         ledger.append([1, 2])
-        assert (ledger.committed, ledger.candidates()) == ([1, 2], [3, 4])
+        assert (ledger.committed, tokens(ledger)) == ([1, 2], [3, 4])
         assert ledger.offer(4, 0, [5]) is Offer.FRESH
-        assert ledger.candidates() == [3, 4, 5]
+        assert tokens(ledger) == [3, 4, 5]
 
     def test_a_repeated_block_changes_nothing(self):
         ledger = Ledger()
         ledger.offer(0, 0, [1, 2])
         ledger.offer(2, 0, [3])
         assert ledger.offer(0, 0, [1, 2]) is Offer.FRESH
-        assert ledger.candidates() == [1, 2, 3]
+        assert tokens(ledger) == [1, 2, 3]
 
     def test_a_draft_may_replace_pending_candidates(self):
         ledger = Ledger()
         ledger.offer(0, 0, [1, 2, 3])
         assert ledger.offer(1, 0, [7]) is Offer.FRESH
-        assert ledger.candidates() == [1, 7]
+        assert tokens(ledger) == [1, 7]
 
     def test_the_number_of_pending_candidates_is_limited(self):
         ledger = Ledger(max_pending=3)
         assert ledger.offer(0, 0, [1, 2, 3, 4, 5]) is Offer.FRESH
-        assert (ledger.candidates(), ledger.held) == ([1, 2, 3], 3)
+        assert (tokens(ledger), ledger.held) == ([1, 2, 3], 3)
         assert ledger.offer(4, 0, [5]) is Offer.VOID
 
     @given(
@@ -105,90 +107,136 @@ class TestLedger:
                 ledger.append(event)
                 expected += event
             assert ledger.committed == expected
-            assert ledger.num_pending <= 8
-            assert ledger.held == len(ledger.committed) + ledger.num_pending
+            assert len(tokens(ledger)) <= 8
+            assert ledger.held == len(ledger.committed) + len(tokens(ledger))
 
 
-class TestReused:
-    """Candidates from the target's own earlier decoding."""
+class TestHints:
+    """Candidates that no fresh block has sent."""
 
-    def test_they_come_before_candidates_of_a_draft(self):
-        ledger = Ledger(reused=[1, 2])
-        assert (ledger.candidates(), ledger.num_reused, ledger.held) == ([1, 2], 2, 2)
+    def test_an_opening_text_comes_before_candidates_of_a_draft(self):
+        ledger = Ledger(opening=[1, 2])
+        assert (tokens(ledger), ledger.opening, ledger.held) == ([1, 2], (1, 2), 2)
         assert ledger.offer(2, 0, [3]) is Offer.FRESH
-        assert (ledger.candidates(), ledger.num_reused) == ([1, 2, 3], 2)
+        assert sources(ledger) == [Source.OWN, Source.OWN, Source.DRAFT]
 
-    def test_a_block_that_contradicts_them_is_void(self):
-        ledger = Ledger(reused=[1, 2])
+    def test_a_block_that_contradicts_it_is_void(self):
+        ledger = Ledger(opening=[1, 2])
         assert ledger.offer(1, 0, [7, 8]) is Offer.VOID
-        assert ledger.candidates() == [1, 2]
+        assert tokens(ledger) == [1, 2]
         assert ledger.offer(0, 0, [1, 2, 3]) is Offer.FRESH
-        assert (ledger.candidates(), ledger.num_reused) == ([1, 2, 3], 2)
+        assert sources(ledger) == [Source.OWN, Source.OWN, Source.DRAFT]
 
-    def test_accepted_ones_are_removed(self):
-        ledger = Ledger(reused=[1, 2, 3])
-        ledger.append([1, 2])
-        assert (ledger.candidates(), ledger.num_reused) == ([3], 1)
-
-    def test_after_a_correction_they_follow_again_and_drafted_ones_do_not(self):
-        ledger = Ledger(reused=[1, 2, 3, 4])
-        ledger.offer(4, 0, [5])
+    def test_it_continues_after_a_correction(self):
+        ledger = Ledger(opening=[1, 2, 3, 4])
         ledger.append([1, 9])
-        assert (ledger.candidates(), ledger.num_reused, ledger.correction) == ([3, 4], 2, 1)
-        assert ledger.offer(4, 0, [5]) is Offer.VOID  # it was drafted before the correction
+        assert (tokens(ledger), ledger.opening, ledger.held, ledger.correction) == ([3, 4], (), 2, 1)
+        assert sources(ledger) == [Source.OWN, Source.OWN]
 
-    def test_a_correction_may_skip_reused_candidates(self):
-        ledger = Ledger(reused=[1, 2, 3, 4, 5])
+    def test_a_correction_may_skip_some_of_it(self):
+        ledger = Ledger(opening=[1, 2, 3, 4, 5])
         ledger.append([1, 4])
-        assert ledger.candidates() == [5]
+        assert tokens(ledger) == [5]
 
-    def test_two_corrections_in_a_row_void_them(self):
-        ledger = Ledger(reused=[1, 2, 3, 4])
-        ledger.append([9, 8])
-        assert (ledger.candidates(), ledger.num_reused) == ([], 0)
+    def test_an_ending_follows_where_the_draft_has_nothing(self):
+        ledger = Ledger(opening=[1, 2], ending=[8, 9])
+        assert (tokens(ledger), ledger.held) == ([1, 2, 8, 9], 2)  # the draft does not know the ending
+        assert ledger.offer(2, 0, [8]) is Offer.FRESH
+        assert (tokens(ledger), ledger.held) == ([1, 2, 8, 9], 3)
 
-    def test_a_correction_after_an_accepted_one_keeps_them(self):
-        ledger = Ledger(reused=[1, 2, 3, 4, 5])
-        ledger.append([9, 2, 8])
-        assert ledger.candidates() == [4, 5]
+    def test_a_text_from_outside_follows(self):
+        ledger = Ledger([1], given=Hint([1, 2, 3, 4], PLAIN.word_of))
+        assert (tokens(ledger), ledger.held, set(sources(ledger))) == ([2, 3, 4], 1, {Source.GIVEN})
+        ledger.offer(1, 1, [2])
+        assert sources(ledger) == [Source.DRAFT, Source.GIVEN, Source.GIVEN]
 
-    def test_a_draft_replaces_an_ending(self):
-        ledger = Ledger(reused=[1, 2], ending=[8, 9])
-        assert (ledger.candidates(), ledger.num_reused) == ([1, 2, 8, 9], 4)
-        assert (ledger.reused, ledger.held) == ((1, 2), 2)  # the draft does not know the ending
-        assert ledger.offer(2, 0, [3, 4]) is Offer.FRESH
-        assert (ledger.candidates(), ledger.num_reused, ledger.held) == ([1, 2, 3, 4], 2, 4)
+    def test_the_source_that_was_right_more_often_goes_first(self):
+        ledger = Ledger(given=Hint(range(10), PLAIN.word_of))
+        ledger.offer(0, 0, [7])
+        assert tokens(ledger)[0] == 0
+        for _ in range(8):
+            ledger.reliability.judge(Source.GIVEN, is_right=False)
+        assert tokens(ledger) == [7]
 
-    def test_a_draft_may_confirm_the_beginning_of_an_ending(self):
-        ledger = Ledger(reused=[1], ending=[7, 8, 9])
-        assert ledger.offer(1, 0, [7, 8]) is Offer.FRESH
-        assert (ledger.candidates(), ledger.num_reused, ledger.held) == ([1, 7, 8, 9], 4, 3)
-        assert ledger.offer(3, 0, [5]) is Offer.FRESH
-        assert (ledger.candidates(), ledger.num_reused, ledger.held) == ([1, 7, 8, 5], 3, 4)
+    def test_a_source_that_is_always_wrong_is_tried_seldom(self):
+        ledger, num_offered = Ledger(), 0
+        for _ in range(500):
+            ledger = Ledger(given=Hint([1], PLAIN.word_of), reliability=ledger.reliability)
+            candidates = ledger.candidates()
+            num_offered += len(candidates)
+            ledger.append([2], candidates)
+        assert 0 < num_offered < 0.5 * 500
 
-    def test_an_ending_stays_one_after_a_correction(self):
-        ledger = Ledger(reused=[1, 2], ending=[8, 9])
-        ledger.append([5])
-        assert (ledger.candidates(), ledger.reused, ledger.held) == ([2, 8, 9], (2,), 2)
-        ledger.append([2, 7])
-        assert (ledger.candidates(), ledger.reused, ledger.held) == ([9], (), 3)
-        assert ledger.offer(3, 3, [4]) is Offer.FRESH
-        assert (ledger.candidates(), ledger.num_reused) == ([4], 0)
+    def test_what_the_draft_had_sent_becomes_a_hint(self):
+        ledger = Ledger(keeps_sent=True)
+        ledger.offer(0, 0, [1, 2, 3, 4])
+        ledger.append([1, 9])
+        assert (tokens(ledger), sources(ledger), ledger.held) == ([3, 4], [Source.SENT] * 2, 2)
+        assert ledger.offer(4, 0, [5, 6]) is Offer.VOID  # it was on its way at the correction
+        assert tokens(ledger) == [3, 4, 5, 6]
+        assert ledger.offer(7, 0, [8]) is Offer.VOID  # a block between them was lost
+        assert tokens(ledger) == [3, 4, 5, 6]
+
+    def test_a_late_block_becomes_a_hint_too(self):
+        ledger = Ledger([1, 2], keeps_sent=True)
+        assert ledger.offer(1, 1, [7, 3, 4]) is Offer.VOID
+        assert tokens(ledger) == [3, 4]
+        assert ledger.offer(4, 1, [5]) is Offer.VOID
+        assert tokens(ledger) == [3, 4, 5]
+
+    def test_a_fresh_block_replaces_what_was_sent_before(self):
+        ledger = Ledger(keeps_sent=True)
+        ledger.offer(0, 0, [1, 2, 3, 4])
+        ledger.append([1, 9])
+        assert ledger.offer(2, 2, [3, 8]) is Offer.FRESH
+        assert tokens(ledger) == [3, 8]
+        ledger.append([3, 8])
+        assert tokens(ledger) == []
+
+    def test_a_fresh_block_that_agrees_is_continued_by_what_was_sent_before(self):
+        ledger = Ledger(keeps_sent=True)
+        ledger.offer(0, 0, [1, 2, 3, 4])
+        ledger.append([1, 9])
+        ledger.offer(2, 2, [3])
+        assert (tokens(ledger), sources(ledger)) == ([3, 4], [Source.DRAFT, Source.SENT])
+
+    def test_other_modes_drop_what_the_draft_had_sent(self):
+        ledger = Ledger()
+        ledger.offer(0, 0, [1, 2, 3])
+        ledger.append([9])
+        assert ledger.candidates() == []
 
     @given(st.data())
-    def test_they_are_always_the_first_candidates(self, data):
+    def test_candidates_are_of_some_source_and_never_change_what_is_committed(self, data):
         token = st.integers(0, 3)
-        tokens = st.lists(token, max_size=8)
-        ledger = Ledger(reused=data.draw(tokens), ending=data.draw(tokens), max_pending=8)
+        text = st.lists(token, max_size=8)
+        ledger = Ledger(
+            opening=data.draw(text),
+            ending=data.draw(text),
+            given=Hint(data.draw(text), PLAIN.word_of),
+            keeps_sent=data.draw(st.booleans()),
+            max_pending=8,
+        )
+        committed = []
         for _ in range(data.draw(st.integers(0, 12))):
             if data.draw(st.booleans()):
-                ledger.append(data.draw(st.lists(token, max_size=4)))
+                new = data.draw(st.lists(token, max_size=4))
+                ledger.append(new, ledger.candidates(data.draw(st.integers(0, 8))))
+                committed += new
             else:
                 base, known = data.draw(st.integers(0, 20)), data.draw(st.integers(0, 20))
-                own, reused = list(ledger.reused), ledger.candidates(ledger.num_reused)
                 ledger.offer(base, known, data.draw(st.lists(token, max_size=4)))
-                assert ledger.candidates(len(own)) == own
-                assert ledger.candidates(ledger.num_reused) == reused[: ledger.num_reused]
-            end = len(ledger.committed)
-            assert len(ledger.reused) <= ledger.num_reused <= ledger.num_pending <= 8
-            assert end + len(ledger.reused) <= ledger.held <= end + ledger.num_pending
+            assert ledger.committed == committed
+            assert len(committed) <= ledger.held <= len(committed) + 8
+            assert ledger.has_candidates == bool(ledger.candidates())
+            assert len(ledger.candidates(2)) <= len(ledger.candidates())
+
+
+def tokens(ledger: Ledger) -> list[int]:
+    """Return all candidates."""
+    return [token for token, _ in ledger.candidates()]
+
+
+def sources(ledger: Ledger) -> list[Source]:
+    """Return the sources of all candidates."""
+    return [source for _, source in ledger.candidates()]

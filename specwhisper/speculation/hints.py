@@ -1,0 +1,218 @@
+"""Follow a hint: text that the audio is believed to say, beside the text that it does say.
+
+A hint is never trusted: the target verifies its tokens as candidates. So it saves forward passes and round
+trips, and cannot change the text. After each committed token, :class:`Hint` says where the hint continues. It
+is in one of three states:
+
+=============  =============================================  ==============================================
+State          Entered                                        Position
+=============  =============================================  ==============================================
+following      at the start, and when words match again       known; the next token is expected there
+realigning     at a committed token that differs              the end of the cheapest alignment of the
+                                                              committed tokens since then
+lost           if no two words in a row match in time         unknown, until three words of the committed
+                                                              text occur in the hint
+=============  =============================================  ==============================================
+
+Tokens are compared by their words. Case and punctuation count little, and so do timestamps, which differ
+between any two decodings. A word in other tokens is a substitution and an insertion, which alignment allows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+MAX_DELETED = 24  # tokens of the hint that the committed text may leave out
+MAX_REALIGNING = 24  # committed tokens after a difference; then the hint is lost
+NUM_MATCHED = 2  # words in a row that end a realignment
+NUM_SEARCHED = 3  # words in a row that find a lost place
+MATCH = -1.0  # cost of a word that both texts have; 1 is that of a word that only one has
+SAME_WORD = 0.1  # more for another case of a word, of other punctuation, or of another time
+MAX_LIGHT = 4  # punctuation and times in a row that the committed text may leave out
+LIGHT = 0.2  # cost of punctuation or a time that only one text has
+
+
+class HintTokens(Protocol):
+    """How the tokens of a hint are compared with committed ones, and where they may stand."""
+
+    def word_of(self, token: int) -> str:
+        """Return the word, or part of one, that a token stands for.
+
+        It has no case, spaces or punctuation; it is empty for punctuation and timestamps.
+        """
+
+    def fit(self, committed: Sequence[int], tokens: Sequence[int]) -> Sequence[int]:
+        """Return a hint's continuation with the timestamps that the committed tokens ask for."""
+
+
+class PlainTokens:
+    """Tokens that each are a word."""
+
+    def word_of(self, token: int) -> str:
+        """Return the id."""
+        return str(token)
+
+    def fit(self, committed: Sequence[int], tokens: Sequence[int]) -> Sequence[int]:
+        """Return the tokens as they are."""
+        return tokens
+
+
+PLAIN = PlainTokens()
+
+
+class Hint:
+    """A hint and the position at which it continues the committed text.
+
+    A committed token takes constant time, and each token of the hint is indexed once.
+
+    Parameters
+    ----------
+    tokens : the hint.
+    word_of : see :meth:`HintTokens.word_of`.
+    """
+
+    def __init__(self, tokens: Iterable[int], word_of: Callable[[int], str]) -> None:
+        self._tokens: list[int] = []
+        self._words: list[str] = []
+        self._word_of = word_of
+        self._position = 0
+        self._costs: list[float] | None = None  # while realigning: of an end at ``_origin`` + index
+        self._origin = 0
+        self._num_realigning = self._num_matched = 0
+        self._is_lost = False
+        self._recent: deque[str] = deque(maxlen=NUM_SEARCHED)  # committed words
+        self._places: dict[tuple[str, ...], list[int]] = {}  # positions after a run of words
+        self._num_indexed = 0  # tokens
+        self._unindexed: deque[str] = deque(maxlen=NUM_SEARCHED)  # the last words before those
+        self.extend(tokens)
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    @property
+    def position(self) -> int | None:
+        """Index of the token that should come next; ``None`` while the hint is lost."""
+        return None if self._is_lost else self._position
+
+    def extend(self, tokens: Iterable[int]) -> None:
+        """Append tokens to the hint."""
+        for token in tokens:
+            self._tokens.append(token)
+            self._words.append(self._word_of(token))
+
+    def continuation(self, after: Sequence[int] = (), max_tokens: int | None = None) -> Sequence[int]:
+        """Return the tokens that continue the committed text, and ``after`` as well if they agree with it."""
+        if self._is_lost:
+            return ()
+        start = self._position + len(after)
+        if after and list(after) != self._tokens[self._position : start]:
+            return ()
+        return self._tokens[start : None if max_tokens is None else start + max_tokens]
+
+    def seek(self, position: int | None) -> None:
+        """Continue at a position, or search for it if it is ``None``."""
+        self._costs = None
+        self._is_lost = position is None
+        self._position = self._position if position is None else min(position, len(self._tokens))
+        self._recent.clear()
+
+    def follow(self, token: int) -> None:
+        """Take the next committed token."""
+        word = self._word_of(token)
+        if word:
+            self._recent.append(word)
+        if self._is_lost:
+            self._search(word)
+        elif self._costs is not None:
+            self._realign(token, word)
+        elif (position := self._matching(token, word)) is not None:
+            self._position = position
+        else:
+            self._begin_to_realign()
+            self._realign(token, word)
+
+    def _matching(self, token: int, word: str) -> int | None:
+        """Return the position after the expected token; ``None`` if another word was committed."""
+        position = self._position
+        if not word:  # only one text may have it
+            is_light = position < len(self._tokens) and not self._words[position]
+            return position + 1 if is_light else position
+        for index in range(position, min(position + MAX_LIGHT + 1, len(self._tokens))):
+            if self._words[index]:
+                return index + 1 if self._words[index] == word else None
+        return None
+
+    def _cost(self, position: int, token: int, word: str) -> float:
+        """Return the cost of a committed token in place of the hint's."""
+        theirs = self._words[position]
+        if theirs == word:
+            same = 0.0 if self._tokens[position] == token else SAME_WORD
+            return same + (MATCH if word else 0.0)
+        return 1.0 if theirs and word else 1.0 + LIGHT
+
+    def _begin_to_realign(self) -> None:
+        self._origin = self._position
+        self._num_realigning = self._num_matched = 0
+        costs = [0.0]
+        for word in self._words[self._origin : self._origin + MAX_DELETED]:
+            costs.append(costs[-1] + (1.0 if word else LIGHT))
+        self._costs = costs
+
+    def _realign(self, token: int, word: str) -> None:
+        """Extend the alignment of the committed tokens since the difference by one."""
+        old = self._costs
+        if old is None:
+            raise RuntimeError("The hint is not realigning.")
+        while len(old) <= MAX_DELETED + self._num_realigning and self._origin + len(old) <= len(self._tokens):
+            old.append(old[-1] + (1.0 if self._words[self._origin + len(old) - 1] else LIGHT))
+        added = 1.0 if word else LIGHT
+        new = [old[0] + added]
+        best = 0
+        matched = False
+        for index in range(1, len(old)):
+            position = self._origin + index - 1
+            replaced = old[index - 1] + self._cost(position, token, word)
+            deleted = new[-1] + (1.0 if self._words[position] else LIGHT)
+            cost = min(replaced, deleted, old[index] + added)
+            new.append(cost)
+            # Of equal costs, an end at a match wins; then a substitution, which most errors are.
+            if cost < new[best] or (cost == new[best] and replaced == cost and not matched):
+                best = index
+                matched = bool(word) and self._words[position] == word and replaced == cost
+        self._costs = new
+        self._num_realigning += 1
+        follows_on = self._origin + best == self._position + 1
+        self._position = self._origin + best
+        if word or not matched:
+            self._num_matched = (self._num_matched if follows_on else 0) + 1 if matched else 0
+        if self._num_matched >= NUM_MATCHED:
+            self._costs = None
+        elif self._num_realigning >= MAX_REALIGNING:
+            self._costs = None
+            self._is_lost = True
+            self._search(word)
+
+    def _search(self, word: str) -> None:
+        """Find the last committed words in the hint, nearest to the last known position."""
+        if not word or len(self._recent) < NUM_SEARCHED:
+            return
+        self._index()
+        places = self._places.get(tuple(self._recent))
+        if places:
+            later = bisect_left(places, self._position)
+            self._position = places[min(later, len(places) - 1)]
+            self._is_lost = False
+
+    def _index(self) -> None:
+        """Index the tokens that were added since the last search."""
+        for position in range(self._num_indexed, len(self._tokens)):
+            word = self._words[position]
+            if not word:
+                continue
+            self._unindexed.append(word)
+            if len(self._unindexed) == NUM_SEARCHED:
+                self._places.setdefault(tuple(self._unindexed), []).append(position + 1)
+        self._num_indexed = len(self._tokens)

@@ -1,0 +1,171 @@
+"""Hints follow the committed text, wherever it differs."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specwhisper.speculation.hints import MAX_DELETED, MAX_REALIGNING, NUM_SEARCHED, PLAIN, Hint
+
+TIME = "<"
+
+
+def words(text: str) -> list[int]:
+    """Number the words of a text; the same word has the same number."""
+    return [int.from_bytes(word.encode(), "big") for word in text.split()]
+
+
+def word_of(token: int) -> str:
+    """Return a word without case and punctuation; empty for ``<`` and what is only punctuation."""
+    text = token.to_bytes((token.bit_length() + 7) // 8, "big").decode()
+    return "".join(character for character in text.casefold() if character.isalnum() and TIME not in text)
+
+
+def following(hint: str, committed: str) -> Hint:
+    """Return a hint after some committed text."""
+    made = Hint(words(hint), word_of)
+    for token in words(committed):
+        made.follow(token)
+    return made
+
+
+def rest(hint: Hint) -> str:
+    """Return the continuation as text."""
+    return " ".join(
+        token.to_bytes((token.bit_length() + 7) // 8, "big").decode() for token in hint.continuation()
+    )
+
+
+@pytest.mark.parametrize(
+    ("hint", "committed", "continuation"),
+    [
+        ("one two three", "", "one two three"),
+        ("one two three", "one two", "three"),
+        ("one two three", "one two three", ""),
+        ("one two three four", "one too", "three four"),  # another word
+        ("one two three four", "one three", "four"),  # a word less
+        ("one two three four", "one and two", "three four"),  # a word more
+        ("one two three four five", "one four", "five"),  # two words less
+        ("One , two three", "one two", "three"),  # case and punctuation
+        ("one two three", "One, two.", "three"),
+        ("<0 one two <1 <1 three", "<0 one two <1.5 <1.5", "three"),  # times
+        ("one two three", "<0 one two <1.5 <1.5", "three"),
+        ("<0 one two <1 <1 three", "one two", "<1 <1 three"),
+        ("one two hundred thousand six", "one two hun dred thousand", "six"),  # in other tokens
+        ("one two three four", "so then one two", "three four"),
+        ("one two", "other words in any number and of any kind", ""),
+    ],
+)
+def test_a_hint_goes_on_after_what_was_committed(hint, committed, continuation):
+    assert rest(following(hint, committed)) == continuation
+
+
+def test_a_continuation_may_follow_tokens_that_are_not_committed():
+    hint = following("one two three four", "one")
+    assert hint.continuation(after=words("two three")) == words("four")
+    assert hint.continuation(after=words("two four")) == ()
+    assert hint.continuation(max_tokens=1) == words("two")
+
+
+def test_a_hint_grows():
+    hint = following("one two", "one two")
+    hint.extend(words("three"))
+    assert rest(hint) == "three"
+
+
+def test_a_hint_that_has_nothing_in_common_is_lost():
+    hint = Hint(range(1000), PLAIN.word_of)
+    for token in range(5000, 5000 + MAX_REALIGNING):
+        hint.follow(token)
+    assert hint.position is None and hint.continuation() == ()
+
+
+@pytest.mark.parametrize("skipped", [MAX_DELETED + 1, 500])
+def test_a_lost_hint_is_found_again(skipped):
+    hint = Hint(range(1000), PLAIN.word_of)
+    committed = list(range(skipped, 900))
+    for token in committed[: MAX_REALIGNING + NUM_SEARCHED]:
+        hint.follow(token)
+    assert hint.position == skipped + MAX_REALIGNING + NUM_SEARCHED
+
+
+def test_of_several_places_the_next_one_is_found():
+    verse = list(range(10, 20))
+    hint = Hint([*verse, *range(100, 160), *verse, *range(200, 260), *verse], PLAIN.word_of)
+    hint.seek(70)
+    hint.seek(None)
+    for token in verse[:NUM_SEARCHED]:
+        hint.follow(token)
+    assert hint.position == 70 + NUM_SEARCHED
+
+
+def test_a_hint_that_was_sought_goes_on_there():
+    hint = Hint(range(10), PLAIN.word_of)
+    hint.follow(0)
+    hint.seek(7)
+    assert hint.continuation() == [7, 8, 9]
+    hint.seek(100)
+    assert hint.continuation() == []
+
+
+edits = st.lists(st.tuples(st.integers(0, 60), st.sampled_from(["other", "more", "less"])), max_size=6)
+
+
+@given(edits)
+def test_single_errors_cost_few_candidates(errors):
+    """Each error costs its own candidate, and at most two more until the words match again."""
+    truth = list(range(100, 170))
+    text = list(truth)
+    positions = sorted({at for at, _ in errors}, reverse=True)
+    if any(first - second < 6 for first, second in pairwise(positions)):
+        return  # errors in a row are no single errors
+    kinds = dict(errors)
+    for at in positions:
+        match kinds[at]:
+            case "other":
+                text[at] = 900 + at
+            case "more":
+                text.insert(at, 900 + at)
+            case "less":
+                del text[at]
+    hint, num_wrong = Hint(text, PLAIN.word_of), 0
+    for token in truth:
+        num_wrong += list(hint.continuation(max_tokens=1)) != [token]
+        hint.follow(token)
+    assert num_wrong <= 3 * len(positions)
+    assert hint.position == len(text)
+
+
+tokens = st.lists(st.integers(0, 4), max_size=60)
+
+
+@given(tokens, tokens, st.lists(st.integers(0, 3), max_size=60))
+def test_any_hint_stays_within_its_tokens(text, committed, growth):
+    hint = Hint(text, lambda token: str(token) if token else "")
+    for token, num_added in zip(committed, growth, strict=False):
+        hint.follow(token)
+        hint.extend([token] * num_added)
+        text = [*text, *[token] * num_added]
+        assert len(hint) == len(text)
+        if hint.position is not None:
+            assert 0 <= hint.position <= len(text)
+            assert list(hint.continuation()) == text[hint.position :]
+
+
+def test_following_takes_constant_time():
+    """The steps of a token do not depend on the length of the hint or of the committed text."""
+    steps = []
+
+    def counting(token: int) -> str:
+        steps.append(token)
+        return str(token)
+
+    hint = Hint([], counting)
+    hint.extend(range(20_000))
+    steps.clear()
+    for token in range(10_000, 20_000, 2):  # lost, found, and every second word is missing
+        hint.follow(token)
+    assert len(steps) == 5_000  # once for each committed token
