@@ -13,7 +13,6 @@ from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.controller import Choice, Controller
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.hints import HintTokens
-from specwhisper.speculation.reliability import Reliability, Source
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import UNKNOWN_AGE_NS, Believed, Candidates, Commit
@@ -48,7 +47,6 @@ class DraftState:
     current, predicted : the open window, and the one that the target will open next, if it has a slot.
     texts : how stale tokens are compared with committed ones.
     report, reported_choice : what was not reported yet, and the last reported choice.
-    reliability : how often stale tokens are drafted again.
     num_blocks : blocks sent, by window id, of the open and the predicted window.
     """
 
@@ -65,7 +63,6 @@ class DraftState:
     report: DraftReport = NO_REPORT
     reported_choice: Choice | None = None
     num_blocks: dict[int, int] = field(default_factory=dict)
-    reliability: Reliability = field(default_factory=Reliability)
 
     @property
     def drafts(self) -> list[WindowDraft]:
@@ -145,16 +142,12 @@ class DraftState:
     def candidates(self, draft: WindowDraft) -> Sequence[int]:
         """Return the stale tokens that the next draft step may draft again."""
         room = self._room(draft) - len(draft.belief.tokens) - 1
-        reach = self.reliability.reach(Source.SENT)
-        return draft.candidates(min(room, reach, MAX_REDRAFTED)) if room > 0 else ()
+        return draft.candidates(min(room, MAX_REDRAFTED)) if room > 0 else ()
 
-    def observe_step(self, forward_ns: int, candidates: Sequence[int], tokens: Sequence[int]) -> None:
-        """Count a draft step that had stale tokens as candidates."""
+    def observe_step(self, forward_ns: int, *, is_plain: bool) -> None:
+        """Count a draft step; a plain one drafts one token."""
         self.report += DraftReport(forward_ns=forward_ns)
-        for candidate, token in zip(candidates, tokens, strict=False):
-            self.reliability.judge(Source.SENT, is_right=candidate == token)
-        self.reliability.fade(len(tokens))
-        if not candidates:
+        if is_plain:
             self.controller.observe_step(forward_ns)
 
     def observe_times(self, commit: Commit, now_ns: int) -> None:

@@ -10,8 +10,7 @@ from specwhisper.model.sampling import window_sampling
 from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.arrivals import Arrivals
-from specwhisper.speculation.ledger import Ledger, Offer, Pending
-from specwhisper.speculation.reliability import Source
+from specwhisper.speculation.ledger import Ledger, Offer, Pending, Source
 from specwhisper.speculation.scheduling import Request
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Candidates, Commit, Proposal, Timing, Window

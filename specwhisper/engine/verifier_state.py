@@ -18,8 +18,7 @@ from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.arrivals import Arrival, Arrivals
 from specwhisper.speculation.given_hint import GivenHint
 from specwhisper.speculation.hints import PLAIN, HintTokens
-from specwhisper.speculation.ledger import Ledger
-from specwhisper.speculation.reliability import Reliability
+from specwhisper.speculation.ledger import DRAFT_RATE, Ledger
 from specwhisper.speculation.scheduling import Request
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Windows
@@ -88,7 +87,8 @@ class VerifierState:
     ready_ns : since when the session is runnable, or waits for candidates.
     texts : how tokens of hints are compared with committed ones.
     given : text from outside that the audio is believed to say.
-    reliability : how often candidates of each source are right.
+    keeps_sent : whether what the draft sent before a correction is used as a hint.
+    draft_rate : how often the draft's candidates were right, by the last window.
     num_missed : forward passes in which it was runnable and took no part, since its last one.
     """
 
@@ -123,7 +123,8 @@ class VerifierState:
     # Hints.
     texts: HintTokens = PLAIN
     given: GivenHint | None = None
-    reliability: Reliability = field(default_factory=Reliability)
+    keeps_sent: bool = False
+    draft_rate: float = DRAFT_RATE
     is_finished: bool = False
 
     @property
@@ -294,8 +295,8 @@ class VerifierState:
             ending=last.ending if last else (),
             given=self.given,
             texts=self.texts,
-            keeps_sent=self.mode is Mode.FULL,
-            reliability=self.reliability,
+            keeps_sent=self.keeps_sent,
+            draft_rate=self.draft_rate,
             max_pending=self.limits.max_ahead_tokens,
         )
         self.open_window = TargetWindow(
@@ -368,6 +369,7 @@ class VerifierState:
                 opened.window, opened.ledger.committed, opened.log_probs, no_speech_prob, attended_ms
             )
             commit = replace(commit, outcome=self.closed.outcome, step=self.closed.step)
+            self.draft_rate = opened.ledger.draft_rate
             self.open_window = None
         return commit
 

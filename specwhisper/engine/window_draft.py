@@ -102,7 +102,8 @@ class WindowDraft:
 
     def candidates(self, max_tokens: int) -> Sequence[int]:
         """Return stale tokens that one draft step may draft again, beside a new one."""
-        return () if self.stale is None else self.stale.continuation(max_tokens=max_tokens)
+        stale = self.stale
+        return () if stale is None else stale.continuation(max_tokens=min(max_tokens, stale.reach))
 
     def extend(self, scores: Scores, index: int, *, known_from: int) -> None:
         """Append the token after ``index`` candidates; its distance is counted from ``known_from``."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from specwhisper.speculation.hints import Hint
 
 CHUNK_CHARACTERS = 4_000  # tokenized at once, in a few milliseconds
+GIVEN_RATE = 0.9
 MIN_AHEAD = 512  # tokens after the position: more than a window has
 
 
@@ -23,7 +24,7 @@ class GivenHint(Hint):
     def __init__(
         self, text: str, tokenize: Callable[[str], Sequence[int]], word_of: Callable[[int], str]
     ) -> None:
-        super().__init__((), word_of)
+        super().__init__((), word_of, rate=GIVEN_RATE)
         self._tokenize = tokenize
         self._chunks = _chunks(text)
         self._starts: list[int | None] = [0]  # position after so many tokens of the window

@@ -23,8 +23,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from math import ceil, log
 from typing import Protocol
 
+MAX_REACH = 64  # tokens of a hint in a forward pass
+MIN_CHANCE = 0.1  # that the last of them is right: it costs a few hundredths of a forward pass
+MIN_RATE = 0.1  # below it none is worth it, until words match again
+FIRST_RATE = 0.75
+MEMORY = 0.75  # of a word's weight in the rate, with every later word
 MAX_DELETED = 24  # tokens of the hint that the committed text may leave out
 MAX_REALIGNING = 24  # committed tokens after a difference; then the hint is lost
 NUM_MATCHED = 2  # words in a row that end a realignment
@@ -72,9 +78,17 @@ class Hint:
     ----------
     tokens : the hint.
     word_of : see :meth:`HintTokens.word_of`.
+    rate : how often its tokens are expected to be right, before any was committed.
+
+    Attributes
+    ----------
+    rate : how often the token that it expected was committed, mostly of the last few words.
     """
 
-    def __init__(self, tokens: Iterable[int], word_of: Callable[[int], str]) -> None:
+    def __init__(
+        self, tokens: Iterable[int], word_of: Callable[[int], str], *, rate: float = FIRST_RATE
+    ) -> None:
+        self.rate = rate
         self._tokens: list[int] = []
         self._words: list[str] = []
         self._word_of = word_of
@@ -103,6 +117,14 @@ class Hint:
             self._tokens.append(token)
             self._words.append(self._word_of(token))
 
+    @property
+    def reach(self) -> int:
+        """How many tokens are worth a place in a forward pass."""
+        if self.rate < MIN_RATE:
+            return 0
+        num_likely = log(MIN_CHANCE) / log(self.rate) if self.rate < 1 else MAX_REACH
+        return min(MAX_REACH, max(1, ceil(num_likely)))
+
     def continuation(self, after: Sequence[int] = (), max_tokens: int | None = None) -> Sequence[int]:
         """Return the tokens that continue the committed text, and ``after`` as well if they agree with it."""
         if self._is_lost:
@@ -124,6 +146,8 @@ class Hint:
         word = self._word_of(token)
         if word:
             self._recent.append(word)
+            expected = self.continuation(max_tokens=1)
+            self.rate = MEMORY * self.rate + (1 - MEMORY) * (list(expected) == [token])
         if self._is_lost:
             self._search(word)
         elif self._costs is not None:

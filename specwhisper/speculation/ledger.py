@@ -19,10 +19,23 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from specwhisper.speculation.hints import PLAIN, Hint, HintTokens
-from specwhisper.speculation.reliability import MAX_HINTED, Reliability, Source
+from specwhisper.speculation.hints import MAX_REACH, PLAIN, Hint, HintTokens
 
-NUM_SENT = 2  # hints of what the draft had sent: before the last correction, and before an earlier one
+NUM_SENT = 3  # hints of what the draft had sent, before each of the last corrections
+OWN_RATE, DRAFT_RATE = (
+    0.95,
+    0.8,
+)  # how often the target's own text and a draft's are right, before any was judged
+MEMORY = 0.98  # of a candidate's weight in the draft's rate, with every later one
+
+
+class Source(Enum):
+    """The source of a candidate."""
+
+    OWN = "own"  # the target's earlier decoding of the same audio
+    GIVEN = "given"  # text from outside
+    DRAFT = "draft"  # drafted after all that is committed
+    SENT = "sent"  # sent by the draft before a correction
 
 
 class Offer(Enum):
@@ -50,7 +63,7 @@ class Ledger:
     given : text from outside, which has been turned to this window.
     texts : how the tokens of hints are compared, and where they may stand.
     keeps_sent : whether what the draft sent before a correction becomes a hint.
-    reliability : record of the session's sources.
+    draft_rate : how often the draft's candidates are right.
     max_pending : most fresh candidates.
 
     Attributes
@@ -67,14 +80,14 @@ class Ledger:
         given: Hint | None = None,
         texts: HintTokens = PLAIN,
         keeps_sent: bool = False,
-        reliability: Reliability | None = None,
+        draft_rate: float = DRAFT_RATE,
         max_pending: int = 256,
     ) -> None:
         self.committed = list(committed)
         self.correction = -1
-        self.reliability = reliability or Reliability()
+        self.draft_rate = draft_rate
         self._fresh = [Pending(token, Source.OWN) for token in opening][:max_pending]
-        self._own = Hint([*opening, *ending], texts.word_of) if opening or ending else None
+        self._own = Hint([*opening, *ending], texts.word_of, rate=OWN_RATE) if opening or ending else None
         self._given = given
         self._sent: list[Hint] = []  # the newest first
         self._sent_end = 0  # position of the newest one's end, as the draft counted before the correction
@@ -113,32 +126,28 @@ class Ledger:
         fresh = self._fresh if max_drafted is None else self._limited(max_drafted)
         is_whole = len(fresh) == len(self._fresh)
         for source, hint in self._hints():
-            text = self._texts.fit(self.committed, hint.continuation(max_tokens=len(fresh) + MAX_HINTED))
-            reach = self.reliability.reach(source)
+            text = self._texts.fit(self.committed, hint.continuation(max_tokens=len(fresh) + MAX_REACH))
             num_shared = _num_shared(fresh, text)
-            if num_shared == len(text) or not reach:
+            if num_shared == len(text) or not hint.reach:
                 continue
             if num_shared == len(fresh):
-                num_added = max(0, reach - num_shared) if is_whole else 0
-                return fresh + [Pending(t, source) for t in text[num_shared : num_shared + num_added]]
-            differing = fresh[num_shared].source
-            if self.reliability.rate(source) > self.reliability.rate(differing):
-                return [Pending(token, source) for token in text[:reach]]
+                num_added = max(0, hint.reach - num_shared) if is_whole else 0
+                return fresh + [Pending(token, source) for token in text[num_shared:][:num_added]]
+            is_drafted = fresh[num_shared].source is Source.DRAFT
+            if hint.rate > (self.draft_rate if is_drafted else OWN_RATE):
+                return [Pending(token, source) for token in text[: hint.reach]]
         return fresh
 
     def _limited(self, max_drafted: int) -> list[Pending]:
         num_own = len(self.opening)
-        return self._fresh[: min(num_own + max_drafted, max(max_drafted, MAX_HINTED))]
+        return self._fresh[: min(num_own + max_drafted, max(max_drafted, MAX_REACH))]
 
     def _hints(self) -> list[tuple[Source, Hint]]:
-        """Return the hints, the most reliable source first."""
+        """Return the hints, the one that was right most often first."""
         hints = [(Source.SENT, hint) for hint in self._sent]
-        hints += [
-            (source, hint)
-            for source, hint in ((Source.OWN, self._own), (Source.GIVEN, self._given))
-            if hint is not None
-        ]
-        return sorted(hints, key=lambda each: -self.reliability.rate(each[0]))
+        named = ((Source.OWN, self._own), (Source.GIVEN, self._given))
+        hints += [(source, hint) for source, hint in named if hint is not None]
+        return sorted(hints, key=lambda each: -each[1].rate)
 
     def offer(self, base: int, known_committed: int, tokens: Sequence[int]) -> Offer:
         """Take candidates for the positions from ``base`` on.
@@ -176,8 +185,8 @@ class Ledger:
     def append(self, tokens: Sequence[int], verified: Sequence[Pending] = ()) -> None:
         """Commit the tokens of a forward pass that verified these candidates."""
         for token, candidate in zip(tokens, verified, strict=False):
-            self.reliability.judge(candidate.source, is_right=token == candidate.token)
-        self.reliability.fade(len(tokens))
+            if candidate.source is Source.DRAFT:
+                self.draft_rate = MEMORY * self.draft_rate + (1 - MEMORY) * (token == candidate.token)
         for token in tokens:
             for _, hint in self._hints():
                 hint.follow(token)

@@ -181,10 +181,8 @@ class ReplayDraft(Replay):
     _may_guess = True
 
     def _choose(self, decoding: Decoding, row: Row) -> tuple[list[int], list[float], list[float]]:
-        if row.num_candidates:
-            raise UnsupportedOption("A replayed draft cannot verify candidates.")
-        token, log_prob = decoding.draft_after(row.generated)
-        return [token], [log_prob], [0.0]
+        tokens, log_probs = decoding.draft_after_each(row.generated, row.candidates)
+        return tokens, log_probs, [0.0] * len(tokens)
 
 
 def forward_ids(vocabulary: Vocabulary, of_forward: Vocabulary) -> list[int]:

@@ -72,6 +72,15 @@ class Decoding:
         index = min(len(written) - agreed, len(continuation) - 1)
         return continuation[index], log_probs[index]
 
+    def draft_after_each(
+        self, written: Sequence[int], candidates: Sequence[int]
+    ) -> tuple[list[int], list[float]]:
+        """Return the draft's token and its log-probability after a text and each prefix of candidates."""
+        ends = range(len(candidates) + 1)
+        drafted = [self.draft_after([*written, *candidates[:end]]) for end in ends]
+        tokens, log_probs = zip(*drafted, strict=True)
+        return list(tokens), list(log_probs)
+
 
 @dataclass(frozen=True)
 class Trace:

@@ -110,8 +110,8 @@ class ScriptedModel:
         self._fed[row.slot] += row.tokens
         decoding = self._decodings[tuple(self._fed[row.slot][:PROMPT_TOKENS])]
         if self._is_draft:
-            token, log_prob = decoding.draft_after(row.generated)
-            return Scores(tokens=[token], log_probs=[log_prob], margins=[1.0])
+            tokens, log_probs = decoding.draft_after_each(row.generated, row.candidates)
+            return Scores(tokens, log_probs, [1.0] * len(tokens))
         base, last = len(row.generated), len(decoding.tokens) - 1
         tokens = [decoding.tokens[min(base + i, last)] for i in range(row.num_candidates + 1)]
         return Scores(tokens=tokens, log_probs=[0.0] * len(tokens), margins=[1.0] * len(tokens))

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.speculation.hints import PLAIN, Hint
-from specwhisper.speculation.ledger import Ledger, Offer
-from specwhisper.speculation.reliability import Source
+from specwhisper.speculation.ledger import Ledger, Offer, Source
 
 
 class TestLedger:
@@ -150,22 +149,23 @@ class TestHints:
         ledger.offer(1, 1, [2])
         assert sources(ledger) == [Source.DRAFT, Source.GIVEN, Source.GIVEN]
 
-    def test_the_source_that_was_right_more_often_goes_first(self):
-        ledger = Ledger(given=Hint(range(10), PLAIN.word_of))
+    def test_where_both_differ_the_source_that_was_right_more_often_goes_first(self):
+        ledger = Ledger(given=Hint(range(10), PLAIN.word_of, rate=0.9))
         ledger.offer(0, 0, [7])
         assert tokens(ledger)[0] == 0
-        for _ in range(8):
-            ledger.reliability.judge(Source.GIVEN, is_right=False)
+        ledger = Ledger(given=Hint(range(10), PLAIN.word_of, rate=0.9), draft_rate=0.95)
+        ledger.offer(0, 0, [7])
         assert tokens(ledger) == [7]
 
-    def test_a_source_that_is_always_wrong_is_tried_seldom(self):
-        ledger, num_offered = Ledger(), 0
-        for _ in range(500):
-            ledger = Ledger(given=Hint([1], PLAIN.word_of), reliability=ledger.reliability)
+    def test_a_hint_that_is_always_wrong_is_not_tried(self):
+        hint, num_offered = Hint(range(1000), PLAIN.word_of), 0
+        ledger = Ledger(given=hint)
+        for position in range(500):
             candidates = ledger.candidates()
             num_offered += len(candidates)
-            ledger.append([2], candidates)
-        assert 0 < num_offered < 0.5 * 500
+            ledger.append([1000], candidates)
+            hint.seek(position)
+        assert num_offered < 50
 
     def test_what_the_draft_had_sent_becomes_a_hint(self):
         ledger = Ledger(keeps_sent=True)
