@@ -180,6 +180,8 @@ class DraftState:
             lost_all=not self.length.mode.self_decodes and _has_waited_in_vain(commit),
         )
         draft.keep_stale(old, agreed, self.texts)
+        if (is_realigned := draft.judge_realignment()) is not None:
+            self.controller.observe_realigned(is_realigned)
         draft.has_sent_empty = False
         end = min(agreed + 1, num_drafted, belief.num_committed)
         judged = [position for position in range(num_known, end) if position in draft.distances]

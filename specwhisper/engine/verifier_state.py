@@ -18,7 +18,7 @@ from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.arrivals import Arrival, Arrivals
 from specwhisper.speculation.given_hint import GivenHint
 from specwhisper.speculation.hints import PLAIN, HintTokens
-from specwhisper.speculation.ledger import DRAFT_RATE, Ledger
+from specwhisper.speculation.ledger import DraftRates, Ledger
 from specwhisper.speculation.scheduling import Request
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Windows
@@ -88,7 +88,7 @@ class VerifierState:
     texts : how tokens of hints are compared with committed ones.
     given : text from outside that the audio is believed to say.
     keeps_sent : whether what the draft sent before a correction is used as a hint.
-    draft_rate : how often the draft's candidates were right, by the last window.
+    rates : how often the draft is right.
     num_missed : forward passes in which it was runnable and took no part, since its last one.
     """
 
@@ -124,7 +124,7 @@ class VerifierState:
     texts: HintTokens = PLAIN
     given: GivenHint | None = None
     keeps_sent: bool = False
-    draft_rate: float = DRAFT_RATE
+    rates: DraftRates = field(default_factory=DraftRates)
     is_finished: bool = False
 
     @property
@@ -296,7 +296,7 @@ class VerifierState:
             given=self.given,
             texts=self.texts,
             keeps_sent=self.keeps_sent,
-            draft_rate=self.draft_rate,
+            rates=self.rates,
             max_pending=self.limits.max_ahead_tokens,
         )
         self.open_window = TargetWindow(
@@ -369,7 +369,6 @@ class VerifierState:
                 opened.window, opened.ledger.committed, opened.log_probs, no_speech_prob, attended_ms
             )
             commit = replace(commit, outcome=self.closed.outcome, step=self.closed.step)
-            self.draft_rate = opened.ledger.draft_rate
             self.open_window = None
         return commit
 

@@ -27,6 +27,7 @@ class WindowDraft:
     encoded : the audio in the slot.
     proposals : the distributions that tokens were drawn from, by position.
     stale : what was drafted before the last contradictions; most of it is drafted again.
+    expected : position after the last contradiction and the token drafted for it, until it is judged.
     distances : how many positions after the committed end, or after the last contradiction, tokens were
         drafted, by position.
     log_probs : of drafted tokens, by position.
@@ -42,6 +43,7 @@ class WindowDraft:
     encoding: Future[None] | None = None
     encoded: AudioSpan | None = None
     stale: Hint | None = None
+    expected: tuple[int, int] | None = None
     proposals: dict[int, Proposal] = field(default_factory=dict)
     distances: dict[int, int] = field(default_factory=dict)
     log_probs: dict[int, float] = field(default_factory=dict)
@@ -85,7 +87,7 @@ class WindowDraft:
         """
         self.window, self.is_predicted = window, is_predicted
         self.belief = Belief(credit=self.initial_credit, num_blocks=num_blocks, reused=reused)
-        self.stale = None
+        self.stale = self.expected = None
         self.proposals, self.distances, self.log_probs = {}, {}, {}
         self.has_sent_empty = False
         self.sent_ns.clear()
@@ -126,9 +128,21 @@ class WindowDraft:
         later = () if self.stale is None else self.stale.continuation()
         if agreed < len(old):
             self.stale = Hint([*old[agreed:], *later], texts.word_of)
+            self.stale.follow(self.belief.tokens[agreed])
+            next_token = self.stale.continuation(max_tokens=1)
+            self.expected = (agreed + 1, next_token[0] if next_token else -1)
+            agreed += 1
         if self.stale is not None:
             for token in self.belief.tokens[agreed:]:
                 self.stale.follow(token)
+
+    def judge_realignment(self) -> bool | None:
+        """Return whether the token after the last contradiction was the expected one; ``None`` if unknown."""
+        if self.expected is None or self.belief.num_committed <= self.expected[0]:
+            return None
+        position, token = self.expected
+        self.expected = None
+        return self.belief.tokens[position] == token
 
     def take_block(self, max_tokens: int, now_ns: int) -> Candidates:
         """Return the next block; it counts as sent."""

@@ -75,7 +75,11 @@ def advise(rounds: Sequence[Round]) -> Advice:
 
     def at(round_trip_s: float) -> Expected:
         return expect(
-            replace(costs, round_trip_s=round_trip_s), _survival(blocks), _survival(runs), block_size
+            replace(costs, round_trip_s=round_trip_s),
+            _survival(blocks),
+            _survival(runs),
+            block_size,
+            realigned=fmean(each.realigned for each in runs),
         )
 
     best, reason = _decide(measured)
@@ -90,20 +94,28 @@ def advise(rounds: Sequence[Round]) -> Advice:
     )
 
 
-def expect(costs: Costs, in_blocks: Sequence[float], in_runs: Sequence[float], block_size: int) -> Expected:
+def expect(
+    costs: Costs,
+    in_blocks: Sequence[float],
+    in_runs: Sequence[float],
+    block_size: int,
+    *,
+    realigned: float = 0.0,
+) -> Expected:
     """Estimate the time of a token in each mode.
 
     Parameters
     ----------
     in_blocks, in_runs : survival after a commit, and after a correction.
     block_size : tokens of a block in ``pipelined``.
+    realigned : how often the first token after a correction is the one that was drafted before.
     """
     gamma = best_gamma(costs, in_blocks, MAX_ADAPTIVE_GAMMA)
     times_s = {
         Mode.TARGET_ONLY: costs.verify_s(0),
         Mode.SYNC: sync_s(costs, in_blocks, gamma),
         Mode.PIPELINED: pipelined_s(costs, in_runs, block_size),
-        Mode.FULL: full_s(costs, in_runs),
+        Mode.FULL: full_s(costs, in_runs, realigned),
     }
     return Expected(costs.round_trip_s, gamma, times_s)
 

@@ -19,7 +19,9 @@ round trip                  ``observe_answer``          lock-step: longer blocks
                                                         ``full`` pauses sooner
 jitter of the round trip    ``observe_answer``          more tokens ahead; lock-step: none
 acceptance by distance      ``observe_tokens``          lock-step: longer blocks; others: more tokens ahead,
-                                                        up to the last one that may be right; pauses later
+                                                        up to the last one that may be of use; pauses later
+realignment                 ``observe_realigned``       ``full``: more tokens ahead; pauses later; stops later
+                                                        where it is not sure; others: none
 promised acceptance         ``observe_tokens``          lock-step: a draft whose probabilities hold gets twice
                                                         the block and stops where it is no longer sure
 tokens committed            ``observe_tokens``          a paused draft probes after :data:`PROBE_TOKENS`
@@ -36,7 +38,7 @@ from specwhisper.speculation.arrivals import Smoothed
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
 from specwhisper.speculation.forward_time import ForwardTime
 from specwhisper.speculation.survival import MEMORY, Survival
-from specwhisper.speculation.theory import Costs, best_gamma, full_s, sync_s, target_only_s
+from specwhisper.speculation.theory import Costs, best_gamma, full_s, sync_s, target_only_s, useful
 from specwhisper.types import Mode
 
 # When a choice is made.
@@ -48,6 +50,7 @@ MESSAGE_SHARE = 0.1  # of the draft's time, at most, for messages
 SHARED_MESSAGE_SHARE = 0.2  # of the target's time, at most, for the messages of all its sessions
 # How far ahead a draft runs, and whether it does at all.
 MIN_SURVIVAL = 0.01  # of the last token that is drafted
+REALIGNED_MEMORY = 0.95  # of a correction's weight, with every later one
 MIN_GAIN = 0.02  # of the target's time, that a draft must save in `full`
 # Where a draft stops by its own confidence that all it drafted is right.
 FIRST_CONFIDENCE = 0.05  # before anything is measured
@@ -70,6 +73,7 @@ class Estimates:
         the committed end in lock-step, else from the last correction.
     calibration : tokens that were right over those that the draft's probabilities promised.
     num_sharing : sessions in a forward pass of the target, this one included.
+    realigned : how often the first token after a correction is the one that was drafted before.
     """
 
     draft_ns: float
@@ -80,6 +84,7 @@ class Estimates:
     survival: tuple[float, ...]
     calibration: float = 1.0
     num_sharing: float = 1.0
+    realigned: float = 0.0
 
     @property
     def costs(self) -> Costs:
@@ -130,8 +135,16 @@ def _min_confidence(length: DraftLength, estimates: Estimates | None) -> float:
     if length.mode.is_lock_step:
         token_s = sync_s(costs, estimates.survival, best_gamma(costs, estimates.survival, MAX_ADAPTIVE_GAMMA))
         return min(MAX_CONFIDENCE, (costs.draft_s + costs.forward_token_s) / max(token_s, 1e-9))
-    saved_s = full_s(costs, estimates.survival) + costs.round_trip_s + costs.verify_s(0)
-    return min(MAX_CONFIDENCE, max(MIN_CONFIDENCE, costs.forward_token_s / max(saved_s, 1e-9)))
+    realigned = _realigned(length, estimates)
+    saved_s = full_s(costs, estimates.survival, realigned) + costs.round_trip_s + costs.verify_s(0)
+    worth = costs.forward_token_s / max(saved_s, 1e-9)
+    # After a realignment a candidate is of use although one before it is wrong.
+    return min(MAX_CONFIDENCE, max(MIN_CONFIDENCE, worth ** (1 / max(1e-9, 1 - realigned))))
+
+
+def _realigned(length: DraftLength, estimates: Estimates) -> float:
+    """Return the share of realignments that the mode makes use of."""
+    return estimates.realigned if length.mode is Mode.FULL else 0.0
 
 
 def _choose_length(length: DraftLength, estimates: Estimates | None) -> Choice:
@@ -140,7 +153,7 @@ def _choose_length(length: DraftLength, estimates: Estimates | None) -> Choice:
     if length.mode.is_lock_step:
         return _choose_block(length, estimates)
     if length.mode is Mode.FULL and length.is_adaptive:
-        with_draft_s = full_s(estimates.costs, estimates.survival)
+        with_draft_s = full_s(estimates.costs, estimates.survival, estimates.realigned)
         if with_draft_s > (1 - MIN_GAIN) * target_only_s(estimates.costs):
             return Choice(length.gamma, 0, "paused: the target alone is as fast")
     gamma = _shortest_block(estimates) if length.is_adaptive else length.gamma
@@ -148,10 +161,13 @@ def _choose_length(length: DraftLength, estimates: Estimates | None) -> Choice:
         return Choice(gamma, gamma * length.depth, "as deep as asked for")
     answer_ns = estimates.round_trip_ns + 2 * estimates.jitter_ns + 2 * estimates.forward_ns
     num_awaited = ceil(answer_ns / max(1.0, estimates.draft_ns))  # drafted before an answer can come
-    num_likely = sum(chance >= MIN_SURVIVAL for chance in estimates.survival[1:])
+    realigned = _realigned(length, estimates)
+    num_likely = 0
+    while useful(estimates.survival, realigned, num_likely + 1) >= MIN_SURVIVAL:
+        num_likely += 1
     if num_awaited <= num_likely:
         return Choice(gamma, num_awaited + gamma, "as far as the draft gets before an answer")
-    return Choice(gamma, max(gamma, num_likely), "as far as tokens are likely to be right")
+    return Choice(gamma, max(gamma, num_likely), "as far as tokens are likely to be of use")
 
 
 def _choose_block(length: DraftLength, estimates: Estimates) -> Choice:
@@ -192,6 +208,7 @@ class Controller:
         self._forward = ForwardTime()
         self._sharing = Smoothed()
         self._survival = Survival()
+        self._realigned = 0.0
         self._num_right = self._num_promised = 0.0
         self._num_judged = self._num_committed = 0  # since the last choice
 
@@ -207,6 +224,10 @@ class Controller:
         """Add a forward pass: this session's tokens in it, and its sessions."""
         self._forward.observe(num_tokens, forward_ns)
         self._sharing.observe(num_sharing)
+
+    def observe_realigned(self, is_realigned: bool) -> None:
+        """Add whether the first token after a correction is the one that was drafted before."""
+        self._realigned = REALIGNED_MEMORY * self._realigned + (1 - REALIGNED_MEMORY) * is_realigned
 
     def observe_tokens(
         self, distances: Sequence[int], probs: Sequence[float], *, num_right: int, num_committed: int
@@ -247,4 +268,5 @@ class Controller:
             survival=self._survival.chances,
             calibration=self._num_right / self._num_promised if self._num_promised else 1.0,
             num_sharing=self._sharing.mean or 1.0,
+            realigned=self._realigned,
         )

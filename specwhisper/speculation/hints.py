@@ -146,8 +146,8 @@ class Hint:
         word = self._word_of(token)
         if word:
             self._recent.append(word)
-            expected = self.continuation(max_tokens=1)
-            self.rate = MEMORY * self.rate + (1 - MEMORY) * (list(expected) == [token])
+            if expected := self.continuation(max_tokens=1):
+                self.rate = MEMORY * self.rate + (1 - MEMORY) * (expected[0] == token)
         if self._is_lost:
             self._search(word)
         elif self._costs is not None:

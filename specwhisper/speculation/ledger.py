@@ -16,17 +16,15 @@ hints              text that may be said, and where it          realigned (:mod:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 from specwhisper.speculation.hints import MAX_REACH, PLAIN, Hint, HintTokens
 
 NUM_SENT = 3  # hints of what the draft had sent, before each of the last corrections
-OWN_RATE, DRAFT_RATE = (
-    0.95,
-    0.8,
-)  # how often the target's own text and a draft's are right, before any was judged
-MEMORY = 0.98  # of a candidate's weight in the draft's rate, with every later one
+OWN_RATE = 0.95  # how often the target's earlier text is right
+DRAFT_MEMORY, SENT_MEMORY = 0.98, 0.9  # of a judgement's weight in the rates, with every later one
 
 
 class Source(Enum):
@@ -53,6 +51,28 @@ class Pending(NamedTuple):
     source: Source
 
 
+@dataclass(slots=True)
+class DraftRates:
+    """How often a session's draft is right, for as long as the session lasts.
+
+    Attributes
+    ----------
+    fresh : of fresh candidates.
+    sent : of the first token after a correction, by what was sent before it.
+    """
+
+    fresh: float = 0.8
+    sent: float = 0.75
+
+    def judge_fresh(self, is_right: bool) -> None:
+        """Add a verified candidate."""
+        self.fresh = DRAFT_MEMORY * self.fresh + (1 - DRAFT_MEMORY) * is_right
+
+    def judge_sent(self, is_right: bool) -> None:
+        """Add the first token after a correction."""
+        self.sent = SENT_MEMORY * self.sent + (1 - SENT_MEMORY) * is_right
+
+
 class Ledger:
     """Committed tokens, and the candidates for the positions after them.
 
@@ -63,7 +83,7 @@ class Ledger:
     given : text from outside, which has been turned to this window.
     texts : how the tokens of hints are compared, and where they may stand.
     keeps_sent : whether what the draft sent before a correction becomes a hint.
-    draft_rate : how often the draft's candidates are right.
+    rates : how often the draft of the session is right.
     max_pending : most fresh candidates.
 
     Attributes
@@ -80,16 +100,17 @@ class Ledger:
         given: Hint | None = None,
         texts: HintTokens = PLAIN,
         keeps_sent: bool = False,
-        draft_rate: float = DRAFT_RATE,
+        rates: DraftRates | None = None,
         max_pending: int = 256,
     ) -> None:
         self.committed = list(committed)
         self.correction = -1
-        self.draft_rate = draft_rate
+        self.rates = rates or DraftRates()
         self._fresh = [Pending(token, Source.OWN) for token in opening][:max_pending]
         self._own = Hint([*opening, *ending], texts.word_of, rate=OWN_RATE) if opening or ending else None
         self._given = given
         self._sent: list[Hint] = []  # the newest first
+        self._is_sent_judged = True  # whether the newest one's first token after the correction was
         self._sent_end = 0  # position of the newest one's end, as the draft counted before the correction
         self._texts = texts
         self._keeps_sent = keeps_sent
@@ -134,7 +155,7 @@ class Ledger:
                 num_added = max(0, hint.reach - num_shared) if is_whole else 0
                 return fresh + [Pending(token, source) for token in text[num_shared:][:num_added]]
             is_drafted = fresh[num_shared].source is Source.DRAFT
-            if hint.rate > (self.draft_rate if is_drafted else OWN_RATE):
+            if hint.rate > (self.rates.fresh if is_drafted else OWN_RATE):
                 return [Pending(token, source) for token in text[: hint.reach]]
         return fresh
 
@@ -186,8 +207,11 @@ class Ledger:
         """Commit the tokens of a forward pass that verified these candidates."""
         for token, candidate in zip(tokens, verified, strict=False):
             if candidate.source is Source.DRAFT:
-                self.draft_rate = MEMORY * self.draft_rate + (1 - MEMORY) * (token == candidate.token)
+                self.rates.judge_fresh(token == candidate.token)
         for token in tokens:
+            if not self._is_sent_judged:
+                self.rates.judge_sent(list(self._sent[0].continuation(max_tokens=1)) == [token])
+                self._is_sent_judged = True
             for _, hint in self._hints():
                 hint.follow(token)
             if self._fresh and self._fresh[0].token == token:
@@ -207,7 +231,10 @@ class Ledger:
         hint = Hint(tokens, self._texts.word_of)
         for token in self.committed[position:]:
             hint.follow(token)
-        self._sent = [hint, *self._sent[: NUM_SENT - 1]]
+        hint.rate = self.rates.sent
+        self._is_sent_judged = False
+        best = sorted(self._sent, key=lambda each: -each.rate)[: NUM_SENT - 1]
+        self._sent = [hint, *best]
         self._sent_end = position + len(tokens)
 
     def _extend_sent(self, base: int, tokens: Sequence[int]) -> None:

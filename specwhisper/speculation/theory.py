@@ -14,6 +14,8 @@ from math import floor
 
 from specwhisper.types import DEFAULT_MAX_WIDTH
 
+MAX_CHAIN = 448  # tokens: a window has no more
+
 
 @dataclass(frozen=True, slots=True)
 class Costs:
@@ -82,21 +84,46 @@ def pipelined_s(costs: Costs, survival: Sequence[float], gamma: int) -> float:
     return total_s / sum(survival)
 
 
-def full_s(costs: Costs, survival: Sequence[float]) -> float:
+def full_s(costs: Costs, survival: Sequence[float], realigned: float = 0.0) -> float:
     """Return the time of a token if the target also decodes by itself.
 
-    A run begins with a correction. When the draft receives it, it sends one candidate after the other. The
-    target continues at once, one forward pass after another, each with the candidates that have arrived and a
-    token of its own.
+    A chain is what a draft sends without waiting. It ends with a correction; but if what the draft had sent
+    before continues the text, which a share ``realigned`` does, only the forward pass ends there. After a
+    chain the target continues at once, one forward pass after another, each with the candidates that have
+    arrived and a token of its own; the next chain arrives a round trip later.
     """
-    time_s, num_tokens, total_s = 0.0, 0, 0.0
-    reached = [*survival, 0.0]
-    while num_tokens < len(survival):
+    time_s, num_tokens, total_s = 0.0, 0.0, 0.0
+    in_pass = [chance**realigned for chance in survival]  # of candidates, while the chain goes on
+    while reached := useful(survival, realigned, num_tokens):
         num_arrived = max(0.0, time_s - costs.round_trip_s) / max(costs.draft_s, 1e-9)
-        num_candidates = min(max(0, floor(num_arrived + 1e-9) - num_tokens), DEFAULT_MAX_WIDTH)
+        num_candidates = min(max(0, floor(num_arrived - num_tokens + 1e-9)), DEFAULT_MAX_WIDTH)
         time_s += costs.verify_s(num_candidates)
-        next_tokens = min(num_tokens + num_candidates + 1, len(survival))
-        ending = reached[num_tokens] - reached[next_tokens]  # share of runs that end with this forward pass
-        total_s += ending * time_s
-        num_tokens = next_tokens
-    return total_s / sum(survival)
+        num_tokens += sum(in_pass[: num_candidates + 1])
+        total_s += (reached - useful(survival, realigned, num_tokens)) * time_s
+    return total_s / _chain_tokens(survival, realigned)
+
+
+def useful(survival: Sequence[float], realigned: float, index: float) -> float:
+    """Return how often the candidate after ``index`` others is of use in ``full``.
+
+    Without realignment it is of use only if all before it are right.
+    """
+    last = len(survival) - 1
+    if index >= MAX_CHAIN or (index > last and not realigned):
+        return 0.0
+    if index > last:  # beyond what was measured, tokens are right as often as before
+        return float(survival[last] ** (index / last * (1 - realigned))) if last else 0.0
+    low = floor(index)
+    chance = survival[low] + (index - low) * (survival[min(low + 1, last)] - survival[low])
+    return float(chance ** (1 - realigned))
+
+
+def _chain_tokens(survival: Sequence[float], realigned: float) -> float:
+    """Return the mean number of tokens of a chain."""
+    num_tokens = sum(chance ** (1 - realigned) for chance in survival)
+    last = len(survival) - 1
+    if realigned and last:
+        rate, num_later = survival[last] ** ((1 - realigned) / last), MAX_CHAIN - 1 - last
+        chance = survival[last] ** (1 - realigned)
+        num_tokens += chance * (num_later if rate == 1 else rate * (1 - rate**num_later) / (1 - rate))
+    return num_tokens

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from specwhisper.transcription.hint_file import read_hint
 from specwhisper.types import Mode
 
 MODES = [mode for mode in Mode if mode is not Mode.ONE_PROCESS]  # one process needs no server
@@ -20,7 +21,20 @@ Server = Annotated[
 Gamma = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Draft tokens per block. Default: the server's.")
 ]
+Hint = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE",
+        help="Text that the audio is believed to say: captions (srt, vtt) or plain text. It saves time and "
+        "never changes the text.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No output but the text.")]
+
+
+def hint_of(file: str) -> str:
+    """Return the text of a hint's file; empty without one."""
+    return read_hint(file) if file else ""
 
 
 def parse_mode(name: str) -> Mode:

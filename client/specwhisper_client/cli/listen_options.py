@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from specwhisper.live import EndpointingOptions, LiveOptions, StabilityPolicy
-from specwhisper.options import Task
+from specwhisper.options import Task, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.types import Mode
 from specwhisper_client.api import DEFAULT_SERVER
-from specwhisper_client.cli.arguments import Gamma, Quiet, Server, parse_mode
+from specwhisper_client.cli.arguments import Gamma, Hint, Quiet, Server, hint_of, parse_mode
 from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
 
 
@@ -32,6 +32,7 @@ class Decoding:
     )
     hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words in the prompt of every window.")] = ""
     initial_prompt: Annotated[str, typer.Option(metavar="TEXT", help="Prompt of every utterance.")] = ""
+    hint: Hint = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +120,7 @@ class ListenOptions:
         """
         return StreamingClient(
             self.server,
-            replace(LIVE_DECODING, **asdict(self.decoding)),
+            options_from(LIVE_DECODING, asdict(self.decoding) | {"hint": hint_of(self.decoding.hint)}),
             live=LiveOptions(**asdict(self.steps)),
             endpointing=EndpointingOptions(**asdict(self.endpointing)),
             **asdict(self.session),

@@ -16,7 +16,7 @@ from specwhisper.rpc.channels import Credentials
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import Mode
 from specwhisper_client.api import DEFAULT_SERVER
-from specwhisper_client.cli.arguments import MODES, Gamma, Quiet, Server, parse_mode
+from specwhisper_client.cli.arguments import MODES, Gamma, Hint, Quiet, Server, hint_of, parse_mode
 from specwhisper_client.cli.grouped_options import takes
 from specwhisper_client.cli.jobs import Job, report, transcribe_files
 from specwhisper_client.cli.output import OutputFormat
@@ -52,6 +52,7 @@ class Decoding:
         ),
     ] = False
     hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words in the prompt of every window.")] = ""
+    hint: Hint = ""
     condition_on_previous_text: Annotated[
         bool, typer.Option("--condition-on-previous-text", help="Previous text as prompt of each window.")
     ] = False
@@ -131,7 +132,7 @@ class Decoding:
 
     def options(self) -> DecodingOptions:
         """Return them, checked."""
-        return options_from(DecodingOptions(), asdict(self))
+        return options_from(DecodingOptions(), asdict(self) | {"hint": hint_of(self.hint)})
 
 
 @dataclass(frozen=True, kw_only=True)

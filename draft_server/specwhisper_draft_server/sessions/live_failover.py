@@ -308,6 +308,7 @@ class LiveFailover:
             language=(language or "en") if vocabulary.languages else None,
             live=replace(self._live, position=self.builder.position, reuses_candidates=False),
             hotwords="",
+            hint="",
             initial_prompt="",
             carry_initial_prompt=False,
             word_timestamps=False,

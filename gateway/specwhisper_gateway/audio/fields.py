@@ -33,6 +33,10 @@ class AudioFields(BaseModel):
         ),
     ] = 0.0
     hotwords: Annotated[str, Field(description="Not OpenAI's: words before every window's prompt.")] = ""
+    hint: Annotated[
+        str,
+        Field(description="Not OpenAI's: text that the audio is believed to say; it is verified."),
+    ] = ""
 
     @classmethod
     def read(cls, form: Iterable[tuple[str, str]]) -> Self:
@@ -70,6 +74,7 @@ class AudioFields(BaseModel):
             task=self.task,
             initial_prompt=self.prompt,
             hotwords=self.hotwords,
+            hint=self.hint,
             temperatures=fallback_temperatures(self.temperature, increment),
             **OPENAI_THRESHOLDS,
         )

@@ -307,7 +307,7 @@ class SpeculationStatistics(_message.Message):
     def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_passes: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ..., num_recalled: _Optional[int] = ..., num_recalled_accepted: _Optional[int] = ..., num_recalled_passes: _Optional[int] = ..., num_align_passes: _Optional[int] = ..., align_ns: _Optional[int] = ..., network_ns: _Optional[int] = ..., num_answers: _Optional[int] = ..., control: _Optional[_Union[DraftControl, _Mapping]] = ...) -> None: ...
 
 class DraftControl(_message.Message):
-    __slots__ = ("gamma", "max_ahead", "reason", "draft_ns", "pass_ns", "pass_token_ns", "round_trip_ns", "jitter_ns", "survival", "calibration", "min_confidence", "num_sharing")
+    __slots__ = ("gamma", "max_ahead", "reason", "draft_ns", "pass_ns", "pass_token_ns", "round_trip_ns", "jitter_ns", "survival", "calibration", "min_confidence", "num_sharing", "realigned")
     GAMMA_FIELD_NUMBER: _ClassVar[int]
     MAX_AHEAD_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -320,6 +320,7 @@ class DraftControl(_message.Message):
     CALIBRATION_FIELD_NUMBER: _ClassVar[int]
     MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     NUM_SHARING_FIELD_NUMBER: _ClassVar[int]
+    REALIGNED_FIELD_NUMBER: _ClassVar[int]
     gamma: int
     max_ahead: int
     reason: str
@@ -332,7 +333,8 @@ class DraftControl(_message.Message):
     calibration: float
     min_confidence: float
     num_sharing: float
-    def __init__(self, gamma: _Optional[int] = ..., max_ahead: _Optional[int] = ..., reason: _Optional[str] = ..., draft_ns: _Optional[float] = ..., pass_ns: _Optional[float] = ..., pass_token_ns: _Optional[float] = ..., round_trip_ns: _Optional[float] = ..., jitter_ns: _Optional[float] = ..., survival: _Optional[_Iterable[float]] = ..., calibration: _Optional[float] = ..., min_confidence: _Optional[float] = ..., num_sharing: _Optional[float] = ...) -> None: ...
+    realigned: float
+    def __init__(self, gamma: _Optional[int] = ..., max_ahead: _Optional[int] = ..., reason: _Optional[str] = ..., draft_ns: _Optional[float] = ..., pass_ns: _Optional[float] = ..., pass_token_ns: _Optional[float] = ..., round_trip_ns: _Optional[float] = ..., jitter_ns: _Optional[float] = ..., survival: _Optional[_Iterable[float]] = ..., calibration: _Optional[float] = ..., min_confidence: _Optional[float] = ..., num_sharing: _Optional[float] = ..., realigned: _Optional[float] = ...) -> None: ...
 
 class GetModelRequest(_message.Message):
     __slots__ = ()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.speculation.hints import PLAIN, Hint
-from specwhisper.speculation.ledger import Ledger, Offer, Source
+from specwhisper.speculation.ledger import DraftRates, Ledger, Offer, Source
 
 
 class TestLedger:
@@ -153,7 +153,7 @@ class TestHints:
         ledger = Ledger(given=Hint(range(10), PLAIN.word_of, rate=0.9))
         ledger.offer(0, 0, [7])
         assert tokens(ledger)[0] == 0
-        ledger = Ledger(given=Hint(range(10), PLAIN.word_of, rate=0.9), draft_rate=0.95)
+        ledger = Ledger(given=Hint(range(10), PLAIN.word_of, rate=0.9), rates=DraftRates(0.95))
         ledger.offer(0, 0, [7])
         assert tokens(ledger) == [7]
 

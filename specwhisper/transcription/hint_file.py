@@ -1,0 +1,33 @@
+"""Read a hint from a file: captions or plain text."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+import pysubs2
+
+from specwhisper.errors import InvalidRequest
+
+CAPTIONS = (".srt", ".vtt", ".ass", ".ssa", ".ttml")
+
+
+def read_hint(path: Path | str) -> str:
+    """Return the text of a file of captions (SRT, WebVTT, ASS, TTML), or of plain text in UTF-8.
+
+    Raises
+    ------
+    InvalidRequest : for a file that cannot be read, or is not what its name says.
+    """
+    path = Path(path)
+    try:
+        content = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"The hint {path} cannot be read as text ({error}).") from error
+    if path.suffix.lower() not in CAPTIONS:
+        return content
+    try:
+        captions = pysubs2.SSAFile.from_string(content, format_=path.suffix.lower().lstrip("."))
+    except Exception as error:  # whatever a parser makes of a broken file
+        raise InvalidRequest(f"The hint {path} does not hold captions ({error}).") from error
+    return html.unescape("\n".join(caption.plaintext for caption in captions if not caption.is_comment))

@@ -1,0 +1,42 @@
+"""Hints are read from captions and from plain text."""
+
+from __future__ import annotations
+
+import pytest
+
+from specwhisper import read_hint
+from specwhisper.errors import InvalidRequest
+
+SRT = (
+    "1\n00:00:00,000 --> 00:00:02,000\n<i>Good</i> morning,\nall.\n\n2\n00:00:02,000 --> 00:00:03,000\nBye.\n"
+)
+VTT = "WEBVTT\n\n00:00.000 --> 00:02.000\n<v Bob>Good <i>morning</i>,\n\n00:02.000 --> 00:04.000\nTom &amp; all.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("a.srt", SRT, "Good morning,\nall.\nBye."),
+        ("a.VTT", VTT, "Good morning,\nTom & all."),
+        ("a.txt", "\ufeffGood morning,\nall.\n", "Good morning,\nall.\n"),
+        ("script", "1 < 2", "1 < 2"),
+    ],
+)
+def test_a_file_has_the_text_of_its_captions(tmp_path, name, content, text):
+    (tmp_path / name).write_text(content, "utf-8")
+    assert read_hint(tmp_path / name) == text
+    assert read_hint(str(tmp_path / name)) == text
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(InvalidRequest, match=r"none\.srt cannot be read"):
+        read_hint(tmp_path / "none.srt")
+    (tmp_path / "a.txt").write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(InvalidRequest, match=r"a\.txt cannot be read as text"):
+        read_hint(tmp_path / "a.txt")
+
+
+def test_a_broken_caption_file_is_named(tmp_path):
+    (tmp_path / "a.ttml").write_text("<tt><body>", "utf-8")
+    with pytest.raises(InvalidRequest, match=r"a\.ttml does not hold captions"):
+        read_hint(tmp_path / "a.ttml")
