@@ -24,7 +24,7 @@ class ScriptedTranscript(ScriptedWindows):
         super().__init__(live, vocabulary, **options)
         self.transcript = LiveTranscript(vocabulary, (live or LiveOptions()).position)
         self.segments: list[Segment] = []
-        self.reused: tuple[int, ...] = ()
+        self.opening: tuple[int, ...] = ()
 
     def append(self, to_s, *marks, is_last=False) -> None:
         super().append(to_s, *marks, is_last=is_last)
@@ -34,14 +34,14 @@ class ScriptedTranscript(ScriptedWindows):
         """Open the window that is ready, and report it to the transcript."""
         num_final = self.windows.num_final
         window = super().open()
-        assert self.transcript.observe(WindowOpened(window, None, self.reused, num_final)) == []
+        assert self.transcript.observe(WindowOpened(window, None, self.opening, num_final)) == []
         return window
 
     def write(self, tokens: Sequence[int], pieces: Sequence[int] = (1000,), **scores) -> list[Segment]:
         """Report tokens in commits of the given sizes; the last closes the window."""
         window, at, number = self.opened, 0, 0
         closed = self.close(tokens, **scores)
-        self.reused = closed.reused
+        self.opening = closed.opening
         fresh: list[Segment] = []
         while True:
             piece = tokens[at : at + pieces[number % len(pieces)]]

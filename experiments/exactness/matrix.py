@@ -23,7 +23,7 @@ class Result:
     Attributes
     ----------
     windows, skipped, attempts : of the reference: kept, skipped as silent, and decodings in all.
-    acceptance_rate, num_reused : of the first pair.
+    acceptance_rate, num_hinted : of the first pair.
     ties : tokens at which the reference itself was undecided; ours continues from its choice.
     split_differences : pairs against target-only; ``oracle_differences`` : both against transformers.
     assisted : "same", "differs", or what transformers' assisted generation raises.
@@ -36,7 +36,7 @@ class Result:
     tokens: int = 0
     ties: int = 0
     acceptance_rate: float = 0.0
-    num_reused: int = 0
+    num_hinted: int = 0
     split_differences: list[str] = field(default_factory=list)
     oracle_differences: list[str] = field(default_factory=list)
     assisted: str = "not run"
@@ -63,7 +63,7 @@ def run_row(name: str, made: Prepared, num_slots: int) -> Result:
         if mode is SPLITS[0][0]:
             verified = sum(text.stats.num_verified for text in texts)
             accepted = sum(text.stats.num_accepted for text in texts)
-            result.num_reused = sum(text.stats.num_reused for text in texts)
+            result.num_hinted = sum(text.stats.num_hinted for text in texts)
     result.acceptance_rate = accepted / verified if verified else 0.0
     if made.assisted:
         result.assisted = run_assisted(made, batch.oracles)

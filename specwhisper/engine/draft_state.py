@@ -158,7 +158,7 @@ class DraftState:
             round_trip_ns = max(0, now_ns - sent_ns - timing.block_age_ns)
             self.report += DraftReport(network_ns=round_trip_ns, num_answers=1)
             self.controller.observe_answer(round_trip_ns)
-        if commit.tokens and not commit.num_reused:
+        if commit.tokens and not commit.num_hinted:
             self.controller.observe_forward(1 + commit.num_verified, timing.forward_ns, timing.batch_size)
 
     def apply(self, commit: Commit) -> int:

@@ -239,10 +239,10 @@ class Drafter:
         if predicted is not None and predicted.predicts(window):
             session.current, session.predicted = predicted, session.current
             predicted.window, predicted.is_predicted = window, False
-            if tuple(predicted.belief.tokens[: len(opened.reused)]) != opened.reused:
-                self._begin(session, predicted, window, opened.reused)
+            if tuple(predicted.belief.tokens[: len(opened.opening)]) != opened.opening:
+                self._begin(session, predicted, window, opened.opening)
         else:
-            self._begin(session, session.current, window, opened.reused)
+            self._begin(session, session.current, window, opened.opening)
         if session.predicted is not None:
             session.predicted.window = None
 
@@ -268,14 +268,14 @@ class Drafter:
             return
         predicted.window = None
         if window.num_frames:
-            self._begin(session, predicted, window, prediction.reused, is_predicted=True)
+            self._begin(session, predicted, window, prediction.opening, is_predicted=True)
 
     def _begin(
         self,
         session: DraftState,
         draft: WindowDraft,
         window: Window,
-        reused: Sequence[int],
+        opening: Sequence[int],
         *,
         is_predicted: bool = False,
     ) -> None:
@@ -283,7 +283,7 @@ class Drafter:
         draft.begin(
             window,
             is_predicted=is_predicted,
-            reused=reused,
+            opening=opening,
             num_blocks=session.num_blocks.get(window.id, 0),
         )
         span = _span(window)

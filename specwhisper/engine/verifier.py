@@ -416,8 +416,8 @@ class Verifier:
         else:
             self._encode(session, span)
         previous = tuple(windows.previous) if session.options.condition_on_previous_text else ()
-        reused = opened.ledger.opening
-        self._reply(session, WindowOpened(opened.window, log_mel_max, reused, windows.num_final, previous))
+        opening = opened.ledger.opening
+        self._reply(session, WindowOpened(opened.window, log_mel_max, opening, windows.num_final, previous))
         for answer in session.offer_early(self._clock()):
             self._reply(session, answer)
 

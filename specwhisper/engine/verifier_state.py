@@ -291,7 +291,7 @@ class VerifierState:
             self.given.open_window(self.closed.num_kept if self.closed else 0)
         ledger = Ledger(
             resumed.committed if resumed else (),
-            opening=last.reused if last else (),
+            opening=last.opening if last else (),
             ending=last.ending if last else (),
             given=self.given,
             texts=self.texts,

@@ -76,17 +76,17 @@ class WindowDraft:
         return exp(sum(self.log_probs.get(position, 0.0) for position in drafted))
 
     def begin(
-        self, window: Window, *, is_predicted: bool, reused: Sequence[int] = (), num_blocks: int = 0
+        self, window: Window, *, is_predicted: bool, opening: Sequence[int] = (), num_blocks: int = 0
     ) -> None:
         """Begin with a window.
 
         Parameters
         ----------
-        reused : the target's own candidates; the belief starts with them.
+        opening : text of the target with which the belief begins (:class:`WindowOpened`).
         num_blocks : blocks about this window that were sent before; none of them counts any more.
         """
         self.window, self.is_predicted = window, is_predicted
-        self.belief = Belief(credit=self.initial_credit, num_blocks=num_blocks, reused=reused)
+        self.belief = Belief(credit=self.initial_credit, num_blocks=num_blocks, opening=opening)
         self.stale = self.expected = None
         self.proposals, self.distances, self.log_probs = {}, {}, {}
         self.has_sent_empty = False

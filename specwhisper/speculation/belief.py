@@ -16,7 +16,7 @@ class Belief:
 
     Parameters
     ----------
-    reused : the target's own candidates; they are never sent.
+    opening : text of the target, which is never sent.
 
     Attributes
     ----------
@@ -29,9 +29,9 @@ class Belief:
     """
 
     def __init__(
-        self, committed: Sequence[int] = (), *, credit: int, num_blocks: int = 0, reused: Sequence[int] = ()
+        self, committed: Sequence[int] = (), *, credit: int, num_blocks: int = 0, opening: Sequence[int] = ()
     ) -> None:
-        self.tokens = [*committed, *reused]
+        self.tokens = [*committed, *opening]
         self.num_committed, self.num_sent = len(committed), len(self.tokens)
         self.credit = credit
         self.num_blocks = self._blocks_answered = num_blocks

@@ -47,9 +47,9 @@ class SpeculationStatistics:
     ----------
     num_drafted : tokens sent as candidates.
     num_verified, num_accepted : candidates that went through a forward pass, and those that were kept. Those
-        after a wrong reused candidate do not count: they say nothing about the draft.
-    num_reused, num_reused_accepted, num_reused_forwards : the same for candidates of the target's own earlier
-        decoding of the same audio, and the forward passes with such candidates.
+        after a wrong candidate of a hint do not count: they say nothing about the draft.
+    num_hinted, num_hinted_accepted, num_hinted_forwards : the same for candidates from hints, and the
+        forward passes with such candidates.
     num_self_decoded : tokens that the target decoded without a candidate.
     num_committed : committed tokens, end-of-text included.
     num_forwards, forward_ns : forward passes of the target for this session, with those that detect the
@@ -64,9 +64,9 @@ class SpeculationStatistics:
     num_drafted: int = 0
     num_verified: int = 0
     num_accepted: int = 0
-    num_reused: int = 0
-    num_reused_accepted: int = 0
-    num_reused_forwards: int = 0
+    num_hinted: int = 0
+    num_hinted_accepted: int = 0
+    num_hinted_forwards: int = 0
     num_self_decoded: int = 0
     num_committed: int = 0
     num_forwards: int = 0
@@ -159,9 +159,9 @@ class SpeculationStatistics:
         self.encode_ns += commit.timing.encode_ns
         self.num_align_forwards += commit.num_align_forwards
         self.align_ns += commit.timing.align_ns
-        self.num_reused += commit.num_reused
-        self.num_reused_accepted += commit.num_accepted - commit.num_drafted_accepted
-        self.num_reused_forwards += commit.num_reused > 0
+        self.num_hinted += commit.num_hinted
+        self.num_hinted_accepted += commit.num_accepted - commit.num_drafted_accepted
+        self.num_hinted_forwards += commit.num_hinted > 0
         num_verified, num_accepted = commit.num_drafted_verified, commit.num_drafted_accepted
         self.num_verified += num_verified
         self.num_accepted += num_accepted

@@ -93,7 +93,7 @@ def full_s(costs: Costs, survival: Sequence[float], realigned: float = 0.0) -> f
     arrived and a token of its own; the next chain arrives a round trip later.
     """
     time_s, num_tokens, total_s = 0.0, 0.0, 0.0
-    in_pass = [chance**realigned for chance in survival]  # of candidates, while the chain goes on
+    in_pass = [chance**realigned for chance in survival]  # of candidates, while the chain continues
     while reached := useful(survival, realigned, num_tokens):
         num_arrived = max(0.0, time_s - costs.round_trip_s) / max(costs.draft_s, 1e-9)
         num_candidates = min(max(0, floor(num_arrived - num_tokens + 1e-9)), DEFAULT_MAX_WIDTH)

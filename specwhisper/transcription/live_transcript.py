@@ -167,8 +167,8 @@ class LiveTranscript:
 
     def _open(self, opened: WindowOpened) -> None:
         self._window, self._step = opened.window, OpenWindow(opened.window)
-        if opened.reused or opened.window.start_sample != self._start_sample:
-            self._last_step = opened.reused
+        if opened.opening or opened.window.start_sample != self._start_sample:
+            self._last_step = opened.opening
         else:  # a target that reuses no candidates sends none; readers see the last step's text all the same
             self._last_step = self._vocabulary.without_ending(self._last_step)
         self._start_sample = opened.window.start_sample

@@ -183,17 +183,17 @@ class LiveWindows(WhisperWindows):
         kept = tokens if outcome is Outcome.KEPT else ()
         final_start, final_end = self._settle(kept, attended_ms, window, settles_all=settles_all)
         step = Step(utterance.number, final_start, final_end, is_last)
-        reused: tuple[int, ...] = ()
+        opening: tuple[int, ...] = ()
         if is_last:
             self._finish(window)
         else:
-            reused = self._cut(window, kept, step)
-        num_kept = len(kept) - len(reused)
+            opening = self._cut(window, kept, step)
+        num_kept = len(kept) - len(opening)
         self.language = self._common_language or self._progress.language  # None: detect it with more audio
         if not self._live.reuses_candidates:
             return ClosedWindow(outcome, (), (), step, num_kept=num_kept)
-        firm = self._vocabulary.without_ending(reused)
-        return ClosedWindow(outcome, (), firm, step, ending=reused[len(firm) :], num_kept=num_kept)
+        firm = self._vocabulary.without_ending(opening)
+        return ClosedWindow(outcome, (), firm, step, ending=opening[len(firm) :], num_kept=num_kept)
 
     @property
     def needed_from(self) -> int:

@@ -23,16 +23,15 @@ class ClosedWindow:
 
     Attributes
     ----------
-    reused : reused candidates: tokens of an earlier decoding of the same audio, with which the next window
-        will likely begin.
+    opening : tokens of this decoding with which the next window will likely begin.
     num_kept : tokens of the window whose audio is not decoded again.
     step : what a window of live audio has made final.
-    ending : reused candidates that follow ``reused`` if the next window holds no more speech.
+    ending : tokens that follow ``opening`` if the next window holds no more speech.
     """
 
     outcome: Outcome
     segments: tuple[Segment, ...]
-    reused: tuple[int, ...]
+    opening: tuple[int, ...]
     step: Step | None = None
     ending: tuple[int, ...] = ()
     num_kept: int = 0
@@ -44,11 +43,11 @@ class PredictedWindow(NamedTuple):
     Attributes
     ----------
     window : it has no frames while its audio is not complete.
-    reused : candidates that the target will reuse from the last window.
+    opening : the text of the last window with which it will begin.
     """
 
     window: Window
-    reused: tuple[int, ...] = ()
+    opening: tuple[int, ...] = ()
 
 
 class Extent(Protocol):

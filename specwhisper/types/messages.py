@@ -152,14 +152,15 @@ class WindowOpened:
 
     Attributes
     ----------
-    reused : reused candidates, which it verifies before any of the draft's.
+    opening : text of its earlier decoding of the same audio, with which the window likely begins; it verifies
+        these tokens first, and the draft continues after them.
     num_final : number of the newest final text tokens whose live audio lies in the window.
     log_mel_max, previous : for :class:`Resume`.
     """
 
     window: Window
     log_mel_max: float | None = None
-    reused: tuple[int, ...] = ()
+    opening: tuple[int, ...] = ()
     num_final: int = 0
     previous: tuple[int, ...] = ()
 
@@ -192,8 +193,8 @@ class Commit:
     log_probs, margins : per token, natural log-probability after the decoding rules and its distance to the
         second best; both of ``len(tokens)``.
     num_verified : candidates that went through the forward pass, of which ``num_accepted`` were kept.
-    num_reused : number of candidates among them that no fresh block of the draft has sent;
-        ``num_reused_first`` come before the draft's, the others after them.
+    num_hinted : number of candidates among them from hints, not from fresh blocks of the draft;
+        ``num_hinted_first`` come before the draft's, the others after them.
     num_self_decoded : 1 when the forward pass had no candidates, else 0.
     candidates_received : number of the newest candidate block of this window that this commit answers.
     held : position up to which (exclusive) tokens are committed or candidates wait for their pass.
@@ -214,8 +215,8 @@ class Commit:
     margins: tuple[float, ...] = ()
     num_verified: int = 0
     num_accepted: int = 0
-    num_reused: int = 0
-    num_reused_first: int = 0
+    num_hinted: int = 0
+    num_hinted_first: int = 0
     num_self_decoded: int = 0
     candidates_received: int = 0
     held: int = 0
@@ -233,14 +234,14 @@ class Commit:
     def num_drafted_verified(self) -> int:
         """Verified candidates of the draft.
 
-        A rejected reused candidate leaves none of them.
+        A rejected candidate of a hint before them leaves none.
         """
-        return self.num_verified - self.num_reused if self.num_accepted >= self.num_reused_first else 0
+        return self.num_verified - self.num_hinted if self.num_accepted >= self.num_hinted_first else 0
 
     @property
     def num_drafted_accepted(self) -> int:
         """Accepted candidates of the draft."""
-        return min(max(0, self.num_accepted - self.num_reused_first), self.num_verified - self.num_reused)
+        return min(max(0, self.num_accepted - self.num_hinted_first), self.num_verified - self.num_hinted)
 
 
 @dataclass(frozen=True, slots=True)

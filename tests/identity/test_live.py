@@ -105,5 +105,5 @@ def test_final_text_and_passes_of_a_pair(mode: Mode):
     assert len({window.start_frame for window, _ in ours.windows}) == 3  # two utterances, one of them cut
     statistics = ours.transcript.statistics
     assert statistics.num_accepted > 0
-    assert statistics.num_reused_accepted > 0.5 * statistics.num_reused > 0
+    assert statistics.num_hinted_accepted > 0.5 * statistics.num_hinted > 0
     assert statistics.num_forwards < 0.5 * alone.transcript.statistics.num_forwards

@@ -199,12 +199,12 @@ def check_statistics(
     assert statistics.num_accepted <= statistics.num_verified <= statistics.num_drafted
     num_decoding = statistics.num_forwards - bool(transcript.language_probs)  # one detected the language
     with_candidates = num_decoding - statistics.num_self_decoded
-    drafted, reused = sum(statistics.acceptance_histogram), statistics.num_reused_forwards
-    assert max(drafted, reused) <= with_candidates <= drafted + reused
+    drafted, hinted = sum(statistics.acceptance_histogram), statistics.num_hinted_forwards
+    assert max(drafted, hinted) <= with_candidates <= drafted + hinted
     accepted = sum(n * passes for n, passes in enumerate(statistics.acceptance_histogram))
     assert accepted == statistics.num_accepted
     # Each forward pass appends accepted tokens and one of its own, unless it ends on a candidate.
-    kept = statistics.num_accepted + statistics.num_reused_accepted
+    kept = statistics.num_accepted + statistics.num_hinted_accepted
     assert statistics.num_committed <= kept + num_decoding
 
 

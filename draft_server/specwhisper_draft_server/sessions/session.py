@@ -289,7 +289,7 @@ class Session:
                 if (commit := self._progress.replay(self.target.limits.max_ahead_tokens)) is not None:
                     self._take_in(commit)
                     self.builder.statistics = SpeculationStatistics()  # the session before has counted it
-                if isinstance(event, WindowOpened) and not event.reused:
+                if isinstance(event, WindowOpened) and not event.opening:
                     self._propose_unverified(stream, event.window)
                 self._changes.notify(urgent=isinstance(event, Commit) and event.is_final)
 

@@ -212,7 +212,7 @@ def window_opened_to_proto(opened: WindowOpened) -> pb.WindowOpened:
     return pb.WindowOpened(
         window=window_to_proto(opened.window),
         log_mel_ceiling=opened.log_mel_max,
-        expected=opened.reused,
+        expected=opened.opening,
         num_final=opened.num_final,
         previous=opened.previous,
     )
@@ -222,9 +222,9 @@ def window_opened_from_proto(message: pb.WindowOpened, *, vocabulary_size: int |
     """Decode the opening of a window."""
     if not message.HasField("window"):
         raise InvalidRequest("WindowOpened names no window.")
-    window, reused, previous = window_from_proto(message.window), message.expected, message.previous
-    _check_tokens("A window", [*window.prompt, *reused, *previous], vocabulary_size)
-    return WindowOpened(window, _log_mel_max(message), tuple(reused), message.num_final, tuple(previous))
+    window, opening, previous = window_from_proto(message.window), message.expected, message.previous
+    _check_tokens("A window", [*window.prompt, *opening, *previous], vocabulary_size)
+    return WindowOpened(window, _log_mel_max(message), tuple(opening), message.num_final, tuple(previous))
 
 
 def commit_to_proto(commit: Commit) -> pb.Commit:
@@ -243,8 +243,8 @@ def commit_to_proto(commit: Commit) -> pb.Commit:
         credit=commit.credit,
         is_final=commit.is_final,
         outcome=OUTCOMES[commit.outcome],
-        num_recalled=commit.num_reused,
-        num_recalled_first=commit.num_reused_first,
+        num_recalled=commit.num_hinted,
+        num_recalled_first=commit.num_hinted_first,
         num_align_passes=commit.num_align_forwards,
         align_ns=commit.timing.align_ns,
         detect_ns=commit.timing.detect_ns,
@@ -291,8 +291,8 @@ def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None)
         credit=message.credit,
         is_final=message.is_final,
         outcome=OUTCOME_OF_NUMBER.get(message.outcome, Outcome.KEPT),
-        num_reused=message.num_recalled,
-        num_reused_first=(
+        num_hinted=message.num_recalled,
+        num_hinted_first=(
             message.num_recalled_first if message.HasField("num_recalled_first") else message.num_recalled
         ),
         num_align_forwards=message.num_align_passes,

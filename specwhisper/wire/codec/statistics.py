@@ -13,9 +13,9 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 WIRE_NAMES = {
     "num_forwards": "num_passes",
     "num_align_forwards": "num_align_passes",
-    "num_reused": "num_recalled",
-    "num_reused_accepted": "num_recalled_accepted",
-    "num_reused_forwards": "num_recalled_passes",
+    "num_hinted": "num_recalled",
+    "num_hinted_accepted": "num_recalled_accepted",
+    "num_hinted_forwards": "num_recalled_passes",
 }
 WIRE_ESTIMATES = {"forward_ns": "pass_ns", "forward_token_ns": "pass_token_ns"}
 TOTALS = tuple(field.name for field in fields(SpeculationStatistics) if field.name not in NOT_TOTALS)

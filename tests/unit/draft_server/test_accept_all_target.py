@@ -57,7 +57,7 @@ def test_silence_opens_no_window_and_ends_at_once():
 def test_a_block_is_committed_unchanged():
     target = new_target()
     (opened,) = append(target, 1.0, mark(BEGIN, 0.0))
-    assert (opened.window.start_frame, opened.window.num_frames, opened.reused) == (0, 100, ())
+    assert (opened.window.start_frame, opened.window.num_frames, opened.opening) == (0, 100, ())
     (commit,) = target.propose(Candidates(opened.window.id, 0, 0, token_ids("ab"), 1))
     assert (commit.base, commit.tokens, commit.is_final) == (0, token_ids("ab"), False)
     assert commit.candidates_received == 1

@@ -223,8 +223,8 @@ def test_a_failed_text_is_reused_as_candidates():
     target, draft = ScriptedModel(seed=3), ScriptedModel(seed=3)
     without_draft = OneProcess(target, draft, mode=Mode.FULL, edit_block=lambda block: ())
     text = without_draft.transcribe([pcm], options)[0]
-    assert text.stats.num_reused > 0
-    assert OneProcess(target).transcribe([pcm], options)[0].stats.num_reused == 0
+    assert text.stats.num_hinted > 0
+    assert OneProcess(target).transcribe([pcm], options)[0].stats.num_hinted == 0
 
 
 def test_a_session_without_a_language_detects_it_once():

@@ -159,7 +159,7 @@ def test_reused_candidates_save_forward_passes_and_change_no_text(mode, reuses_c
     assert final_segments(ours) == final_segments(target_only)
     statistics = ours.transcript.statistics
     assert statistics.num_forwards < target_only.transcript.statistics.num_forwards
-    assert (statistics.num_reused > 0) is reuses_candidates
+    assert (statistics.num_hinted > 0) is reuses_candidates
     assert statistics.num_windows == len(ours.windows) == len(ours.transcript.steps)
     assert sum(step.num_forwards for step in ours.transcript.steps) == statistics.num_forwards
 

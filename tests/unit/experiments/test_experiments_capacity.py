@@ -102,7 +102,7 @@ def test_a_tally_counts_its_period_only():
 def test_reused_candidates_are_not_counted_as_the_drafts():
     log = session_log()
     log.add(1, opened(1, 0))
-    log.add(2, commit(1, 0, 5, 6, verified=1, num_reused=1))
+    log.add(2, commit(1, 0, 5, 6, verified=1, num_hinted=1))
     assert tally(LOAD, [log], 0, 3, 3).num_verifying == 0
 
 

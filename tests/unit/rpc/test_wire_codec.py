@@ -156,7 +156,7 @@ def commits(draw: st.DrawFn) -> Commit:
         margins=draw(per_token),
         candidates_received=draw(uint32),
         is_final=draw(st.booleans()),
-        num_reused=draw(uint32),
+        num_hinted=draw(uint32),
         num_align_forwards=draw(uint32),
         outcome=draw(st.sampled_from(Outcome)),
         words=tuple(draw(st.lists(st.builds(WordAlignment, uint32, uint32, uint64, uint64), max_size=2))),

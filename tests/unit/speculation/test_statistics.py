@@ -79,13 +79,13 @@ def test_sessions_are_summed():
 
 def test_a_forward_pass_may_verify_reused_and_drafted_candidates():
     statistics = observed(
-        replace(commit(6, verified=7, accepted=5), num_reused=4, num_reused_first=4),
+        replace(commit(6, verified=7, accepted=5), num_hinted=4, num_hinted_first=4),
         replace(
-            commit(2, verified=5, accepted=1), num_reused=3, num_reused_first=3
+            commit(2, verified=5, accepted=1), num_hinted=3, num_hinted_first=3
         ),  # what was drafted after was not judged
-        replace(commit(3, verified=2, accepted=2), num_reused=2, num_reused_first=2),
+        replace(commit(3, verified=2, accepted=2), num_hinted=2, num_hinted_first=2),
     )
-    assert (statistics.num_reused, statistics.num_reused_accepted, statistics.num_reused_forwards) == (
+    assert (statistics.num_hinted, statistics.num_hinted_accepted, statistics.num_hinted_forwards) == (
         9,
         7,
         3,

@@ -87,14 +87,14 @@ def test_temperatures_are_tried_in_order_and_the_last_is_kept():
 def test_a_failed_text_becomes_reused_candidates():
     options = DecodingOptions(temperatures=(0.0, 0.4), logprob_threshold=-1.0)
     windows = SequentialWindows(VOCABULARY, options)
-    assert windows.close(windows.open(3000), [TIME, 1, END], [-2.0] * 3).reused == (TIME, 1, END)
+    assert windows.close(windows.open(3000), [TIME, 1, END], [-2.0] * 3).opening == (TIME, 1, END)
 
 
 def test_a_window_of_silence_is_skipped_as_a_whole():
     windows = SequentialWindows(VOCABULARY, DecodingOptions(no_speech_threshold=0.5))
     tokens = [TIME, 1, TIME + 100, TIME + 100, 2]
     closed = windows.close(windows.open(2000), tokens, [-1.0] * 5, 0.9)
-    assert (closed.outcome, closed.segments, closed.reused) == (SKIPPED, (), ())
+    assert (closed.outcome, closed.segments, closed.opening) == (SKIPPED, (), ())
     assert windows.next_frame == 2000
 
 
@@ -102,4 +102,4 @@ def test_discarded_tokens_are_reused_with_the_next_windows_timestamps():
     windows = SequentialWindows(VOCABULARY, DecodingOptions())
     tokens = [TIME, 1, TIME + 100, TIME + 100, 2, 3, TIME + 150, 4]
     closed = windows.close(windows.open(3000), tokens, [-math.log(2)] * len(tokens))
-    assert closed.reused == (TIME, 2, 3, TIME + 50, 4)
+    assert closed.opening == (TIME, 2, 3, TIME + 50, 4)

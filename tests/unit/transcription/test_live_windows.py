@@ -125,7 +125,7 @@ class TestAgreement:
         scripted.append(1.0)
         closed = scripted.step(0.0, "ABC", 0.8, ".")
         assert scripted.text() == "AB"
-        assert closed.reused == token_ids(0.0, "ABC")
+        assert closed.opening == token_ids(0.0, "ABC")
         assert (closed.step.final_start, closed.step.final_end) == (1, 3)
         scripted.append(1.5)
         scripted.step(0.0, "ABCD.")
@@ -155,7 +155,7 @@ class TestAgreement:
         scripted = ScriptedWindows()
         scripted.append(0.5, mark(BEGIN, 0), mark(ENDED, 0.5))
         closed = scripted.step(0.0, "ABC", 0.4, ".")
-        assert (scripted.text(), scripted.windows.num_final, closed.reused) == ("ABC", 0, ())
+        assert (scripted.text(), scripted.windows.num_final, closed.opening) == ("ABC", 0, ())
         assert (closed.step.utterance, closed.step.is_last) == (1, True)
 
     def test_without_reused_candidates_the_text_is_the_same(self):
@@ -163,13 +163,13 @@ class TestAgreement:
             LiveOptions(reuses_candidates=False), temperatures=(0.0, 0.5), **REPETITION_FAILS
         )
         scripted.append(0.5, mark(BEGIN, 0))
-        assert scripted.step("AB.").reused == ()
+        assert scripted.step("AB.").opening == ()
         scripted.append(1.0)
         scripted.step("ABC.")
         assert scripted.text() == "AB"
         scripted.append(5.0, is_last=True)
         closed = scripted.step(LOOP)
-        assert (closed.outcome, closed.reused) == (Outcome.RETRIED, ())
+        assert (closed.outcome, closed.opening) == (Outcome.RETRIED, ())
 
 
 class TestAttention:
@@ -203,7 +203,7 @@ class TestFailures:
         scripted.step("A B C.")
         scripted.append(5.5)
         closed = scripted.step(LOOP)
-        assert (closed.outcome, closed.reused, scripted.text()) == (Outcome.SKIPPED, (), "")
+        assert (closed.outcome, closed.opening, scripted.text()) == (Outcome.SKIPPED, (), "")
         assert scripted.ready is None
         scripted.append(6.0)
         assert scripted.open().attempt == 0
@@ -226,7 +226,7 @@ class TestFailures:
         for _ in range(2):
             windows.append(scripted.open())
             closed = scripted.close(token_ids(LOOP))
-            assert (closed.outcome, closed.step, closed.reused) == (Outcome.RETRIED, None, token_ids(LOOP))
+            assert (closed.outcome, closed.step, closed.opening) == (Outcome.RETRIED, None, token_ids(LOOP))
         windows.append(scripted.open())
         closed = scripted.close(token_ids(LOOP))
         assert (closed.outcome, closed.step.is_last, scripted.text()) == (Outcome.KEPT, True, LOOP)
@@ -266,7 +266,7 @@ class TestLongUtterances:
         scripted.append(3.0)
         closed = scripted.step(0.0, "AB", 1.0, 1.0, "CDE", 2.9, ".")
         assert scripted.text() == "ABCD"
-        assert closed.reused == token_ids(0.0, "CDE")
+        assert closed.opening == token_ids(0.0, "CDE")
         assert scripted.windows.num_final == 2
         scripted.append(3.5)
         assert scripted.extent_s == (1.0, 3.5)
@@ -314,7 +314,7 @@ class TestLongUtterances:
         scripted.append(100)
         assert scripted.extent_s == (1, 31)
         closed = scripted.step(0.0, "ABC", 10.0, 10.0, "DEs.")
-        assert (scripted.text(), scripted.windows.num_final, closed.reused) == ("ABCDEs", 0, ())
+        assert (scripted.text(), scripted.windows.num_final, closed.opening) == ("ABCDEs", 0, ())
         assert not closed.step.is_last
         assert scripted.extent_s == (31, 61)
 

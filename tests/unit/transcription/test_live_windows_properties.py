@@ -164,9 +164,9 @@ def _check_step(
     known = SPOKEN.max_length // 2 - 1
     assert final_text[-len(remembered) :] == remembered or not remembered
     assert len(remembered) >= min(known, len(before) + num_final + len(final))
-    for token in closed.reused:
+    for token in closed.opening:
         assert token < END or token >= TIME
-    assert not closed.reused or closed.reused[-1] < END
+    assert not closed.opening or closed.opening[-1] < END
     assert not step.is_last or windows.num_final == 0
     return step.is_last
 

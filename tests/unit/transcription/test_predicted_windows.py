@@ -191,7 +191,7 @@ def test_predicted_windows_are_those_that_are_opened(
         text = [*text[: data.draw(st.integers(0, len(text)))], *data.draw(hypotheses), END]
         is_exhausted = followed.windows._progress.is_exhausted
         closed = followed.close(text, log_probs=[-0.1])
-        expected = closed.reused
+        expected = closed.opening
         is_done = closed.step is not None and closed.step.is_last
         # A cut stays unknown until the next window is opened; so does it that an utterance begins in one,
         # also after the last window of an utterance that was cut where it ended.

@@ -33,7 +33,7 @@ def test_closing_a_window_returns_its_segments():
     result = made.close(made.open(3000), [TIME, 1, TIME + 100, TIME + 100, 2])
     assert [segment.end_s for segment in result.segments] == [2.0]
     assert result.outcome is Outcome.KEPT
-    assert result.reused == (TIME, 2)
+    assert result.opening == (TIME, 2)
 
 
 def test_a_resumed_window_continues():
