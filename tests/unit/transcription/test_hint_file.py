@@ -10,14 +10,14 @@ from specwhisper.errors import InvalidRequest
 SRT = (
     "1\n00:00:00,000 --> 00:00:02,000\n<i>Good</i> morning,\nall.\n\n2\n00:00:02,000 --> 00:00:03,000\nBye.\n"
 )
-VTT = "WEBVTT\n\n00:00.000 --> 00:02.000\n<v Bob>Good <i>morning</i>,\n\n00:02.000 --> 00:04.000\nTom &amp; all\n"
+VTT = "WEBVTT\n\n00:00.000 --> 00:02.000\n<v Bob>Good <i>day</i>,\n\n00:02.000 --> 00:04.000\nTom &amp; all\n"
 
 
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
         ("a.srt", SRT, "Good morning,\nall.\nBye."),
-        ("a.VTT", VTT, "Good morning,\nTom & all"),
+        ("a.VTT", VTT, "Good day,\nTom & all"),
         ("a.txt", "\ufeffGood morning,\nall.\n", "Good morning,\nall.\n"),
         ("script", "1 < 2", "1 < 2"),
     ],
