@@ -119,6 +119,8 @@ class DecodingOptions:
     hotwords : words that stay in front of every prompt.
     hint : text that the audio is believed to say: captions, a script, an older transcript. The target
         verifies it: it makes a transcription faster and never changes the text. At most 200,000 bytes.
+    realigns : whether what the draft had drafted before a correction is verified after it, in mode "full". It
+        never changes the text; turn it off only to measure what it saves.
     log_mel_max : largest log10 mel power of the whole recording by number of mel bins, when it is known
         beforehand (a file). Features are clamped relative to it, as transformers does; without it the
         loudest moment so far takes its place.
@@ -174,6 +176,7 @@ class DecodingOptions:
             f"it may have {MAX_HINT_BYTES} bytes",
         ),
     )
+    realigns: bool = flag(True)
     log_mel_max: Mapping[int, float] = field(default_factory=dict)
     live: LiveOptions | None = None
 

@@ -141,6 +141,8 @@ class DraftState:
 
     def candidates(self, draft: WindowDraft) -> Sequence[int]:
         """Return the stale tokens that the next draft step may draft again."""
+        if not self.options.realigns:
+            return ()
         room = self._room(draft) - len(draft.belief.tokens) - 1
         return draft.candidates(min(room, MAX_REDRAFTED)) if room > 0 else ()
 

@@ -44,7 +44,6 @@ class Drafter:
     wake : called, from any thread, when an encoding is done and :meth:`step` has work.
     drafts_next_window : whether to draft a window before the target opens it, in a second slot, while one is
         free.
-    redrafts_at_once : whether a step may repeat several tokens that were drafted before a correction.
     """
 
     wake_after_s = 0.0  # no draft step waits for a time
@@ -57,12 +56,10 @@ class Drafter:
         clock: Callable[[], int] = perf_counter_ns,
         wake: Callable[[], None] = lambda: None,
         drafts_next_window: bool = False,
-        redrafts_at_once: bool = True,
     ) -> None:
         self._model = model
         self._clock = clock
         self._drafts_next_window = drafts_next_window
-        self._redrafts_at_once = redrafts_at_once
         self._slots = FreeSlots(model.num_slots, "The draft server")
         self._encodings = Encodings(executor, wake)
         self._sessions: dict[str, DraftState] = {}
@@ -178,7 +175,7 @@ class Drafter:
             raise RuntimeError("A session without a window cannot draft.")
         draft.encoding.result()  # raises the encoding's error
         sequence = [*draft.window.prompt, *draft.belief.tokens]
-        candidates = session.candidates(draft) if self._redrafts_at_once else ()
+        candidates = session.candidates(draft)
         return Row(
             slot=draft.slot,
             tokens=[*sequence[self._model.length(draft.slot) :], *candidates],

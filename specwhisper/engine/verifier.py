@@ -70,7 +70,6 @@ class Verifier:
     latency_budget_ms : sessions are refused while the mean response time would exceed it.
     max_new_tokens : limit of a window's tokens where the options name none.
     plan : returns the windows of a session; by default Whisper's, sequential or live.
-    keeps_sent : whether what a draft sent before a correction is used as a hint, in :attr:`Mode.FULL`.
     """
 
     def __init__(
@@ -88,7 +87,6 @@ class Verifier:
         latency_budget_ms: float | None = None,
         max_new_tokens: int | None = None,
         plan: Callable[[DecodingOptions], Windows] | None = None,
-        keeps_sent: bool = True,
     ) -> None:
         self.limits = limits or Limits()
         self._model = model
@@ -100,7 +98,6 @@ class Verifier:
         self._response_time = ResponseTime(latency_budget_ms)
         self._batching_delay = BatchingDelay() if has_batching_delay else None
         self._last_forward_ns = 0  # when it ended
-        self._keeps_sent = keeps_sent
         self._plan = plan or WhisperPlan(model, max_new_tokens)
         self._slots = FreeSlots(model.num_slots, "The target")
         self._encodings = Encodings(executor, wake)
@@ -218,7 +215,7 @@ class Verifier:
             windows=windows,
             texts=vocabulary,
             given=given,
-            keeps_sent=self._keeps_sent and mode is Mode.FULL,
+            keeps_sent=options.realigns and mode is Mode.FULL,
         )
 
     def close(self, session_id: str) -> None:

@@ -125,8 +125,8 @@ class ScriptedModel:
         return len(self._fed[slot])
 
     def tokenize(self, text: str) -> tuple[int, ...]:
-        """Return no tokens: a simulation has no prompts."""
-        return ()
+        """Return the ids that a hint consists of: a simulation has no other text."""
+        return tuple(map(int, text.split()))
 
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int

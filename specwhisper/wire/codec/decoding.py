@@ -94,6 +94,7 @@ def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
         carry_initial_prompt=options.carry_initial_prompt,
         hotwords=options.hotwords,
         hint=options.hint,
+        without_realignment=not options.realigns,
         log_mel_max=options.log_mel_max,
         live=None if options.live is None else live_options_to_proto(options.live),
     )
@@ -122,6 +123,7 @@ def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
         carry_initial_prompt=message.carry_initial_prompt,
         hotwords=message.hotwords,
         hint=message.hint,
+        realigns=not message.without_realignment,
         **optional,
         log_mel_max=dict(message.log_mel_max),
         live=live_options_from_proto(message.live) if message.HasField("live") else None,

@@ -25,6 +25,7 @@ NAMES = {option.name for option in fields(DecodingOptions)}
 NOT_ON_THE_COMMAND_LINE = {
     "log_mel_max",  # measured by the client
     "live",  # --streaming, and the options of listen
+    "realigns",  # for experiments
 }
 OTHER_PROGRAMS = {"beam_size", "temperature_increment_on_fallback"}  # read by options_from
 # docs/migrating.md lists these with the reason.

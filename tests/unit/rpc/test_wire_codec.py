@@ -103,6 +103,8 @@ options = st.builds(
     initial_prompt=st.text(min_size=1, max_size=8).filter(str.strip),
     carry_initial_prompt=st.booleans(),
     hotwords=text,
+    hint=text,
+    realigns=st.booleans(),
     log_mel_max=st.dictionaries(uint32, finite, max_size=2),
     live=maybe(live_options),
 )
