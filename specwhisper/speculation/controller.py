@@ -139,7 +139,8 @@ def _min_confidence(length: DraftLength, estimates: Estimates | None) -> float:
     saved_s = full_s(costs, estimates.survival, realigned) + costs.round_trip_s + costs.verify_s(0)
     worth = costs.forward_token_s / max(saved_s, 1e-9)
     # After a realignment a candidate is of use although one before it is wrong.
-    return min(MAX_CONFIDENCE, max(MIN_CONFIDENCE, worth ** (1 / max(1e-9, 1 - realigned))))
+    lowest = float(worth ** (1 / max(1e-9, 1 - realigned)))
+    return min(MAX_CONFIDENCE, max(MIN_CONFIDENCE, lowest))
 
 
 def _realigned(length: DraftLength, estimates: Estimates) -> float:

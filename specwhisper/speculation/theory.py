@@ -120,10 +120,10 @@ def useful(survival: Sequence[float], realigned: float, index: float) -> float:
 
 def _chain_tokens(survival: Sequence[float], realigned: float) -> float:
     """Return the mean number of tokens of a chain."""
-    num_tokens = sum(chance ** (1 - realigned) for chance in survival)
+    num_tokens = float(sum(chance ** (1 - realigned) for chance in survival))
     last = len(survival) - 1
     if realigned and last:
-        rate, num_later = survival[last] ** ((1 - realigned) / last), MAX_CHAIN - 1 - last
-        chance = survival[last] ** (1 - realigned)
+        rate, num_later = float(survival[last] ** ((1 - realigned) / last)), MAX_CHAIN - 1 - last
+        chance = float(survival[last] ** (1 - realigned))
         num_tokens += chance * (num_later if rate == 1 else rate * (1 - rate**num_later) / (1 - rate))
     return num_tokens
