@@ -30,7 +30,7 @@ MAX_REACH = 64  # tokens of a hint in a forward pass
 MIN_CHANCE = 0.1  # that the last of them is right: it costs a few hundredths of a forward pass
 MIN_RATE = 0.1  # below it none is worth it, until words match again
 FIRST_RATE = 0.75
-MEMORY = 0.75  # of a word's weight in the rate, with every later word
+LATELY, FOR_LONGER = 0.25, 0.07  # weight of the last word in the rates
 MAX_DELETED = 24  # tokens of the hint that the committed text may leave out
 MAX_REALIGNING = 24  # committed tokens after a difference; then the hint is lost
 NUM_MATCHED = 2  # words in a row that end a realignment
@@ -79,16 +79,13 @@ class Hint:
     tokens : the hint.
     word_of : see :meth:`HintTokens.word_of`.
     rate : how often its tokens are expected to be right, before any was committed.
-
-    Attributes
-    ----------
-    rate : how often the token that it expected was committed, mostly of the last few words.
     """
 
     def __init__(
         self, tokens: Iterable[int], word_of: Callable[[int], str], *, rate: float = FIRST_RATE
     ) -> None:
-        self.rate = rate
+        self._lately = self._for_longer = rate
+        self._num_missed = 0  # words in a row that were not expected
         self._tokens: list[int] = []
         self._words: list[str] = []
         self._word_of = word_of
@@ -116,6 +113,19 @@ class Hint:
         for token in tokens:
             self._tokens.append(token)
             self._words.append(self._word_of(token))
+
+    @property
+    def rate(self) -> float:
+        """How often the token that it expected was committed, lately or for longer.
+
+        A single error says little about the words after it; several in a row say that the text is another.
+        """
+        return self._lately if self._num_missed > 1 else max(self._lately, self._for_longer)
+
+    def _observe(self, is_right: bool) -> None:
+        self._num_missed = 0 if is_right else self._num_missed + 1
+        self._lately += (is_right - self._lately) * LATELY
+        self._for_longer += (is_right - self._for_longer) * FOR_LONGER
 
     @property
     def reach(self) -> int:
@@ -147,7 +157,7 @@ class Hint:
         if word:
             self._recent.append(word)
             if expected := self.continuation(max_tokens=1):
-                self.rate = MEMORY * self.rate + (1 - MEMORY) * (expected[0] == token)
+                self._observe(expected[0] == token)
         if self._is_lost:
             self._search(word)
         elif self._costs is not None:

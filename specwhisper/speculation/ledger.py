@@ -228,10 +228,9 @@ class Ledger:
         """Keep what the draft had sent for the positions from a correction on as a hint."""
         if not self._keeps_sent:
             return
-        hint = Hint(tokens, self._texts.word_of)
+        hint = Hint(tokens, self._texts.word_of, rate=self.rates.sent)
         for token in self.committed[position:]:
             hint.follow(token)
-        hint.rate = self.rates.sent
         self._is_sent_judged = False
         best = sorted(self._sent, key=lambda each: -each.rate)[: NUM_SENT - 1]
         self._sent = [hint, *best]

@@ -48,7 +48,7 @@ class PromptWindow(Windows):
     ) -> ClosedWindow:
         """Keep the window; no other one follows."""
         self.next_frame = window.num_frames
-        return ClosedWindow(Outcome.KEPT, (), ())
+        return ClosedWindow(Outcome.KEPT, (), (), num_kept=len(tokens))
 
     def _prompt(self) -> tuple[int, ...]:
         return self._tokens

@@ -60,7 +60,7 @@ class ScriptedWindows(Windows):
         """Keep the window; after the last one the recording ends."""
         is_last = window.start_frame + 1 == len(self._script)
         self.next_frame = window.start_frame + (window.num_frames if is_last else 1)
-        return ClosedWindow(Outcome.KEPT, (), ())
+        return ClosedWindow(Outcome.KEPT, (), (), num_kept=len(tokens))
 
     def _prompt(self) -> tuple[int, ...]:
         return prompt_of(self._script[self.next_frame])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 
@@ -21,6 +21,7 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Finished, FromTarget, Limits
 
+ENGLISH = DecodingOptions(language="en")
 NOTHING = AudioChunk(0, bytes(2), is_last=True)  # engines start when they have audio
 
 
@@ -135,10 +136,11 @@ class World:
         length: DraftLength,
         script: Sequence[int],
         one_way_s: Callable[[], float] | None = None,
+        options: DecodingOptions = ENGLISH,
     ) -> SessionResult:
         """Start a session over some windows, on its own link or the world's; return its result."""
         result = SessionResult()
-        options = DecodingOptions(language="en", initial_prompt=" ".join(map(str, script)))
+        options = replace(options, initial_prompt=" ".join(map(str, script)))
         verifier, drafter = target.verifier, draft_server.drafter
         handling_s = self.costs.handling_s
 
@@ -215,6 +217,7 @@ def simulate_session(
     jitter_s: float = 0.0,
     script: Sequence[int] | None = None,
     seed: int = 0,
+    options: DecodingOptions = ENGLISH,
     edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
 ) -> SessionResult:
     """Run one session alone on target and draft server; raise if its text differs."""
@@ -223,7 +226,7 @@ def simulate_session(
     world = World(environment, decodings, vocabulary, costs, way, edit_block)
     script = list(range(len(decodings))) if script is None else script
     target, draft_server = Target(world, num_slots=1), DraftServer(world, num_slots=1)
-    result = world.run_session("0", target, draft_server, length, script)
+    result = world.run_session("0", target, draft_server, length, script, options=options)
     environment.run()
     if result.finished_s is None:
         raise RuntimeError(f"Draft and target are in a deadlock ({length}, {round_trip_s:g} s).")

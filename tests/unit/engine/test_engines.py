@@ -100,6 +100,8 @@ options = st.builds(
     condition_on_previous_text=st.booleans(),
     initial_prompt=st.sampled_from(["", "abc", "hello"]),
     hotwords=st.sampled_from(["", "fg"]),
+    hint=st.text("abcdefgh ", max_size=60),
+    realigns=st.booleans(),
 )
 
 

@@ -86,6 +86,7 @@ options = st.builds(
     no_speech_threshold=st.sampled_from([None, 0.7]),
     condition_on_previous_text=st.booleans(),
     word_timestamps=st.booleans(),
+    hint=st.text("abcdefgh ", max_size=60),
 )
 
 

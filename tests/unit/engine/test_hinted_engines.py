@@ -1,0 +1,95 @@
+"""Hints save forward passes on a scripted model, and leave the text the target's own."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.common.models.scripted import VOCABULARY, ScriptedModel, recording
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.options import DecodingOptions
+from specwhisper.transcription.transcription import Transcription
+from specwhisper.types import Mode
+from tests.interference import KINDS, Interference
+from tests.nightly import examples
+
+PCM = recording(75.0, 1)  # several windows
+SEED = 3
+
+
+def transcribe(mode: Mode, hint: str = "", *, edit_block=lambda block: (), **options) -> Transcription:
+    """Transcribe with a draft whose blocks are edited; by default none arrives."""
+    target, draft = ScriptedModel(seed=SEED), ScriptedModel(seed=SEED, error_rate=0.2)
+    engine = OneProcess(target, draft, mode=mode, gamma=4, edit_block=edit_block)
+    return engine.transcribe([PCM], DecodingOptions(language="en", hint=hint, **options))[0]
+
+
+def own_text(**options) -> Transcription:
+    """Return the target's own transcription."""
+    return OneProcess(ScriptedModel(seed=SEED)).transcribe([PCM], DecodingOptions(language="en", **options))[
+        0
+    ]
+
+
+def words_of(text: Transcription) -> list[str]:
+    """Return a word for each text token."""
+    tokens = [token for window in text.window_tokens for token in window]
+    return [VOCABULARY.decode([token]) for token in VOCABULARY.text_tokens(tokens)]
+
+
+def corrupted(words: list[str], share: float, seed: int = 0) -> str:
+    """Replace, leave out or add a share of the words."""
+    random, result = Random(seed), []
+    for word in words:
+        if random.random() >= share:
+            result.append(word)
+            continue
+        result += random.choice([[], [random.choice(words)], [word, random.choice(words)]])
+    return "".join(result)
+
+
+@pytest.mark.parametrize("timestamps", [True, False])
+@pytest.mark.parametrize(("share", "most"), [(0.0, 0.3), (0.1, 0.5)])
+def test_a_good_hint_saves_forward_passes_without_a_draft(timestamps, share, most):
+    expected = own_text(timestamps=timestamps)
+    hint = corrupted(words_of(expected), share)
+    hinted = transcribe(Mode.FULL, hint, timestamps=timestamps)
+    assert hinted.window_tokens == expected.window_tokens
+    assert expected.stats.num_windows > 2
+    assert hinted.stats.num_forwards < most * expected.stats.num_forwards
+    assert hinted.stats.num_hinted_accepted > 0
+
+
+def test_a_hint_of_another_text_costs_little():
+    expected = own_text()
+    hinted = transcribe(Mode.FULL, corrupted(words_of(expected), 1.0))
+    assert hinted.window_tokens == expected.window_tokens
+    assert hinted.stats.num_hinted < 2 * expected.stats.num_committed
+
+
+def test_the_target_alone_uses_no_hint():
+    expected = own_text()
+    engine = OneProcess(ScriptedModel(seed=SEED))
+    hint = "".join(words_of(expected))
+    assert engine.transcribe([PCM], DecodingOptions(language="en", hint=hint))[0].stats.num_hinted == 0
+
+
+@settings(max_examples=examples(40, 400), deadline=None)
+@given(
+    mode=st.sampled_from([Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS]),
+    kind=st.sampled_from(KINDS),
+    share=st.sampled_from([0.0, 0.1, 0.5]),
+    seed=st.integers(0, 100),
+    timestamps=st.booleans(),
+    realigns=st.booleans(),
+)
+def test_with_any_hint_and_any_draft_the_text_is_the_targets(mode, kind, share, seed, timestamps, realigns):
+    expected = own_text(timestamps=timestamps)
+    hint = corrupted(words_of(expected), share, seed)
+    edit_block = Interference(kind, seed, vocabulary_size=len(VOCABULARY))
+    hinted = transcribe(mode, hint, edit_block=edit_block, timestamps=timestamps, realigns=realigns)
+    assert hinted.window_tokens == expected.window_tokens
+    assert hinted.segments == expected.segments

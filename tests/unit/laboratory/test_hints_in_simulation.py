@@ -1,0 +1,135 @@
+"""Hints in simulated time: what a correction costs on a slow link."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from experiments.common.replay.error_process import ErrorProcess
+from experiments.common.replay.trace import Decoding
+from experiments.latency.simulation.scripted import Cost
+from experiments.latency.simulation.world import Costs, simulate_session
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.speculation.theory import Costs as Theory
+from specwhisper.speculation.theory import full_s, geometric
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import Mode
+from tests.nightly import mostly_nightly
+
+STEP_S = 0.05
+COSTS = Costs(target=Cost(0.97 * STEP_S, 0.03 * STEP_S), draft=Cost(0.2 * STEP_S))
+NUM_WORDS = 2_000
+VOCABULARY = Vocabulary(
+    tokens=(*(f"w{n}" for n in range(NUM_WORDS)), "<|endoftext|>", "<|startoftranscript|>", "<|0.00|>"),
+    end_of_text=NUM_WORDS,
+    start_of_transcript=NUM_WORDS + 1,
+    no_timestamps=None,
+    timestamp_begin=NUM_WORDS + 2,
+    max_length=4_000,
+)
+
+
+def windows(acceptance: float, realigns: float, num_windows: int = 4) -> tuple[Decoding, ...]:
+    """Return windows of random words with a draft's errors."""
+    random, made = Random(0), []
+    for number in range(num_windows):
+        tokens = (*(random.randrange(NUM_WORDS) for _ in range(200)), VOCABULARY.end_of_text)
+        zeros = (0.0,) * len(tokens)
+        made.append(Decoding("", 0, str(number), (number,), 0.0, tokens, zeros, zeros))
+    return ErrorProcess(acceptance, realigns).applied(made, seed=1)
+
+
+def time_per_step(decodings, round_trip: float, mode: Mode = Mode.FULL, **options) -> float:
+    """Return the time of a token over that of a forward pass of the target alone."""
+    session = simulate_session(
+        decodings,
+        VOCABULARY,
+        COSTS,
+        DraftLength.of(mode, None),
+        round_trip_s=round_trip * STEP_S,
+        options=DecodingOptions(language="en", **options),
+    )
+    return session.time_per_token_s / STEP_S
+
+
+@pytest.mark.parametrize("round_trip", [0.0, 1.25, 5.0, 10.0])
+def test_realignment_makes_full_faster_at_every_round_trip(round_trip):
+    decodings = windows(0.85, 0.8)
+    kept, dropped = (time_per_step(decodings, round_trip, realigns=realigns) for realigns in (True, False))
+    assert kept < 0.85 * dropped
+
+
+@pytest.mark.parametrize(
+    ("acceptance", "realigns", "round_trip"),
+    mostly_nightly(
+        [(0.85, 0.8, 5.0), (0.92, 0.8, 1.25)]
+        + [(a, b, r) for a in (0.7, 0.85, 0.92) for b in (0.0, 0.5, 0.8) for r in (0.0, 1.25, 5.0, 10.0)],
+        by_day=2,
+    ),
+)
+def test_full_matches_its_closed_form_with_realignment(acceptance, realigns, round_trip):
+    found = time_per_step(windows(acceptance, realigns), round_trip)
+    costs = Theory(0.2 * STEP_S, 0.97 * STEP_S, 0.03 * STEP_S, round_trip * STEP_S)
+    right_after = realigns * acceptance
+    expected = full_s(costs, geometric(acceptance, 65), right_after) / STEP_S
+    assert found == pytest.approx(expected, abs=0.1)
+
+
+def test_the_controller_measures_realignment():
+    sessions = [
+        simulate_session(
+            windows(0.85, realigns),
+            VOCABULARY,
+            COSTS,
+            DraftLength.of(Mode.FULL, None),
+            round_trip_s=STEP_S,
+        )
+        for realigns in (0.0, 0.9)
+    ]
+    never, often = (session.statistics.estimates.realigned for session in sessions)
+    assert never < 0.1 and 0.6 < often < 0.95
+
+
+def hint_of(decodings, share: float) -> str:
+    """Return the text of the windows with a share of wrong, missing and additional words."""
+    random, words = Random(3), []
+    for token in (token for decoding in decodings for token in decoding.tokens[:-1]):
+        kept = [token]
+        if random.random() < share:
+            other = random.randrange(NUM_WORDS)
+            kept = random.choice([[other], [], [token, other]])
+        words += kept
+    return " ".join(map(str, words))
+
+
+def test_a_given_hint_makes_every_round_trip_the_same():
+    decodings = windows(0.7, 0.0)
+    hint = hint_of(decodings, 0.1)
+    times = [time_per_step(decodings, round_trip, hint=hint) for round_trip in (0.0, 1.25, 5.0, 10.0)]
+    assert max(times) < 0.35
+    assert max(times) - min(times) < 0.05
+
+
+def test_a_hint_with_a_foreword_is_found():
+    decodings = windows(0.0, 0.0)
+    foreword = " ".join(str(n * 7 % NUM_WORDS) for n in range(500))
+    hint = f"{foreword} {hint_of(decodings, 0.0)}"
+    assert time_per_step(decodings, 1.0, hint=hint) < 0.5
+
+
+@pytest.mark.parametrize("kind", ["another text", "right, then wrong"])
+@pytest.mark.parametrize("acceptance", [0.0, 0.85])
+def test_a_bad_hint_costs_at_most_a_fiftieth(kind, acceptance):
+    decodings = windows(acceptance, 0.0)
+    hint = hint_of(decodings, 1.0)
+    if kind == "right, then wrong":
+        text = [token for decoding in decodings for token in decoding.tokens[:-1]]
+        hint = " ".join(
+            str(word)
+            for n in range(0, len(text), 3)
+            for word in (*text[n : n + 3], *range(n % 900, n % 900 + 9))
+        )
+    with_hint, without = (time_per_step(decodings, 5.0, hint=text) for text in (hint, ""))
+    assert with_hint <= min(1.0, without) + 0.02
