@@ -12,7 +12,7 @@ import typer
 from experiments.common.audio.samples import BUNDLED, load_samples
 from experiments.common.bench.options import Audio, Check, Draft, JsonFile, Quick, Seed, Target
 from experiments.common.bench.report import open_console
-from experiments.latency.cells import parse_gammas, parse_modes, parse_stall, parse_times
+from experiments.latency.cells import Hints, parse_gammas, parse_hints, parse_modes, parse_stall, parse_times
 from experiments.latency.commands.branches import branches
 from experiments.latency.commands.calibrate import calibrate
 from experiments.latency.commands.expect import STEPS, expect
@@ -56,6 +56,9 @@ def sweep(
         str, typer.Option(help="Draft lengths; 'chosen': each session chooses its own.")
     ] = "1,2,4,8,16,chosen",
     modes: Annotated[str, typer.Option(help="Modes.")] = MODES,
+    hints: Annotated[
+        str, typer.Option(help=f"Hints in mode full: {', '.join(Hints)}.")
+    ] = "realigned,off,given,adversarial",
     models: Annotated[
         str, typer.Option(help="demo, or replay-SHAPE: the cost of that shape, the demo pair's text.")
     ] = "replay-small",
@@ -106,7 +109,14 @@ def sweep(
             round_trips = [ms / 1e3 for ms in parse_times(rtt_ms, "--rtt-ms")]
         stall_s, stall_every_s = parse_stall(stall)
         request = SweepRequest(
-            parse_modes(modes), parse_gammas(gamma), round_trips, in_seconds, repeats, max_cores, seed
+            parse_modes(modes),
+            parse_gammas(gamma),
+            round_trips,
+            in_seconds,
+            repeats,
+            max_cores,
+            seed,
+            parse_hints(hints),
         )
         pair = Models(models, target, draft, dtype, encode, next_window)
         conditions = Conditions(

@@ -1,18 +1,48 @@
-"""A cell of a sweep: mode, draft length and round trip; the order of cells; parsing of the options."""
+"""A cell of a sweep: mode, draft length, hints and round trip; the order of cells; parsing of the options."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from math import inf
 from random import Random
+from typing import NamedTuple
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import Mode
 
 CHOSEN = 0  # draft length: each session chooses its own
 MAX_GAMMA = 64
-Arm = tuple[Mode, int]  # mode, and cores of the target's process
+
+
+class Hints(StrEnum):
+    """The hints that the target has, in mode ``full``."""
+
+    REALIGNED = "realigned"  # what the draft had sent before a correction, as the service does
+    OFF = "off"
+    GIVEN = "given"  # and a text from outside, with a tenth of its words wrong
+    ADVERSARIAL = "adversarial"  # and one that is right for a few words and then wrong, again and again
+
+
+class Arm(NamedTuple):
+    """The settings that a curve stands for: mode, cores of the target's process, and hints."""
+
+    mode: Mode
+    cores: int = 1
+    hints: Hints = Hints.REALIGNED
+
+    def __str__(self) -> str:
+        cores = f", {self.cores} cores" if self.cores > 1 else ""
+        return f"{self.mode}{_HINTS_NAMES[self.hints]}{cores}"
+
+
+_HINTS_NAMES = {
+    Hints.REALIGNED: "",
+    Hints.OFF: " without hints",
+    Hints.GIVEN: " with a given hint",
+    Hints.ADVERSARIAL: " with an adversarial hint",
+}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,36 +61,45 @@ class Cell:
     gamma: int = CHOSEN
     round_trip: int = 0
     cores: int = 1
+    hints: Hints = Hints.REALIGNED
+
+    @property
+    def arm(self) -> Arm:
+        """The cell without draft length and round trip."""
+        return Arm(self.mode, self.cores, self.hints)
 
     @property
     def has_closed_form(self) -> bool:
-        """Whether a closed form exists: none covers waiting drafts that stop at low confidence."""
+        """Whether a closed form exists.
+
+        None covers waiting drafts that stop at low confidence, and none covers adversarial hints.
+        """
+        if self.hints is Hints.ADVERSARIAL:
+            return False
         return self.mode in (Mode.TARGET_ONLY, Mode.FULL) or self.gamma != CHOSEN
 
     def __str__(self) -> str:
-        gamma = f", gamma {self.gamma or 'chosen'}" if self.mode.drafts else ""
-        return f"{self.mode}{gamma}{_suffix(self.cores)}"
-
-
-def arm_name(mode: Mode, cores: int) -> str:
-    """Return a mode's name, with its number of cores above one."""
-    return f"{mode}{_suffix(cores)}"
-
-
-def _suffix(cores: int) -> str:
-    return f", {cores} cores" if cores > 1 else ""
+        return f"{self.arm}, gamma {self.gamma or 'chosen'}" if self.mode.drafts else str(self.arm)
 
 
 def cells_of(
-    modes: Sequence[Mode], gammas: Sequence[int], num_round_trips: int, max_cores: int
+    modes: Sequence[Mode],
+    gammas: Sequence[int],
+    num_round_trips: int,
+    max_cores: int,
+    hints: Sequence[Hints] = (Hints.REALIGNED,),
 ) -> list[Cell]:
-    """Return every combination; only drafts have a length, only ``one-process`` several cores."""
+    """Return every combination.
+
+    Only drafts have a length, only ``one-process`` has several cores, only ``full`` has kinds of hints.
+    """
     found = []
     for mode in modes:
         lengths = gammas if mode.drafts else [CHOSEN]
         num_cores = max_cores if mode is Mode.ONE_PROCESS else 1
         found += [
-            Cell(mode, gamma, place, cores)
+            Cell(mode, gamma, place, cores, kind)
+            for kind in (hints if mode is Mode.FULL else [Hints.REALIGNED])
             for gamma in lengths
             for place in range(num_round_trips)
             for cores in range(1, num_cores + 1)
@@ -86,6 +125,15 @@ def parse_modes(words: str) -> list[Mode]:
     except ValueError:
         names = ", ".join(Mode)
         raise InvalidRequest(f"--modes is '{words}': pass a comma-separated list of {names}.") from None
+
+
+def parse_hints(words: str) -> list[Hints]:
+    """Parse comma-separated kinds of hints, without duplicates."""
+    try:
+        return list(dict.fromkeys(Hints(word.strip()) for word in words.split(",")))
+    except ValueError:
+        names = ", ".join(Hints)
+        raise InvalidRequest(f"--hints is '{words}': pass a comma-separated list of {names}.") from None
 
 
 def parse_gammas(words: str) -> list[int]:

@@ -103,6 +103,17 @@ def full_s(costs: Costs, survival: Sequence[float], realigned: float = 0.0) -> f
     return total_s / _chain_tokens(survival, realigned)
 
 
+def given_hint_s(costs: Costs, survival: Sequence[float], reach: int = DEFAULT_MAX_WIDTH) -> float:
+    """Return the time of a token if all candidates are those of a given hint, which never have to arrive.
+
+    Parameters
+    ----------
+    survival : of the hint's tokens after an error of it.
+    reach : candidates in a forward pass.
+    """
+    return costs.verify_s(reach) / tokens_per_block(survival, reach)
+
+
 def useful(survival: Sequence[float], realigned: float, index: float) -> float:
     """Return how often the candidate after ``index`` others is of use in ``full``.
 

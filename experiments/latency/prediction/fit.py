@@ -12,6 +12,7 @@ from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs
 from experiments.latency.sweep.store import Run, Sweep
 from specwhisper.speculation import theory
+from specwhisper.speculation.hints import PLAIN, Hint
 from specwhisper.types import Mode
 
 MAX_RUN = 128  # tokens; longer runs count as this long
@@ -21,8 +22,8 @@ def fit_costs(sweep: Sweep, runs: Sequence[Run] | None = None) -> Costs:
     """Fit a simulation's costs to the session statistics of some or all runs.
 
     The constant and the per-token part of a forward pass come from all runs by least squares; what a turn
-    takes beside its forward pass, from target-only; the draft step, from sessions that sent all they drafted;
-    the time of a message, from the shortest round trip of ``sync``.
+    takes beside its forward pass, from target-only; the draft step, from the sessions' own estimates; the
+    time of a message, from the shortest round trip of ``sync``.
     """
     runs = [run for run in runs or sweep.runs if run.cell.mode is not Mode.ONE_PROCESS]
     alone = [run for run in runs if run.cell.mode is Mode.TARGET_ONLY]
@@ -36,9 +37,7 @@ def fit_costs(sweep: Sweep, runs: Sequence[Run] | None = None) -> Costs:
     beside_s = _median(
         run.time_per_token_s - run.statistics["forward_ns"] / 1e9 / _passes(run) for run in alone
     )
-    draft_s = _median(
-        run.statistics["draft_ns"] / 1e9 / run.statistics["num_drafted"] for run in waiting or drafting
-    )
+    draft_s = _median(map(_draft_step_s, waiting or drafting))
     return Costs(
         target=Cost(float(pass_s) + beside_s, max(0.0, float(token_s))),
         draft=Cost(draft_s),
@@ -74,6 +73,13 @@ def runs_beside(sweep: Sweep, repeat: int, round_trip: int) -> Sequence[Run]:
     runs = [run for run in sweep.runs if (run.repeat, run.cell.round_trip) == (repeat, round_trip)]
     modes = {run.cell.mode for run in runs}
     return runs if {Mode.TARGET_ONLY, Mode.SYNC} <= modes else sweep.runs
+
+
+def _draft_step_s(run: Run) -> float:
+    """Return a draft step's time; without an estimate, the time of a drafted token."""
+    if estimates := run.statistics["estimates"]:
+        return float(estimates["draft_ns"]) / 1e9
+    return float(run.statistics["draft_ns"] / 1e9 / run.statistics["num_drafted"])
 
 
 def _passes(run: Run) -> int:
@@ -126,6 +132,18 @@ def survival_of(decodings: Iterable[Decoding], gamma: int | None = None, *, firs
         lengths += runs if is_begun else runs[1:]
         begun.add(decoding.recording)
     return [float(np.mean(np.array(lengths) > i)) for i in range(max(lengths))]
+
+
+def realigned_of(decodings: Iterable[Decoding]) -> float:
+    """Return how often what the draft wrote after a wrong token continues the text after its correction."""
+    judged = []
+    for decoding in decodings:
+        for position, continuation in decoding.divergences.items():
+            if position + 1 < len(decoding.tokens):
+                hint = Hint(continuation, PLAIN.word_of)
+                hint.follow(decoding.tokens[position])
+                judged.append(list(hint.continuation(max_tokens=1)) == [decoding.tokens[position + 1]])
+    return float(np.mean(judged)) if judged else 0.0
 
 
 def acceptance_of(decodings: Sequence[Decoding]) -> float:

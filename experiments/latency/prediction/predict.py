@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from experiments.common.replay.trace import Decoding, Trace
-from experiments.latency.cells import CHOSEN, Cell
-from experiments.latency.prediction.fit import fit_costs, runs_beside, survival_of, theory_costs
+from experiments.latency.cells import CHOSEN, Cell, Hints
+from experiments.latency.prediction.fit import fit_costs, realigned_of, runs_beside, survival_of, theory_costs
 from experiments.latency.simulation.world import Costs, simulate_session
+from experiments.latency.sweep.hint_text import WRONG_SHARE, with_hints
 from experiments.latency.sweep.store import Sweep
+from experiments.latency.terms import HINT_SEED, OPTIONS
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.speculation import theory
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
@@ -45,7 +47,9 @@ class CostModel:
             is_measured=True,
         )
 
-    def closed_form_s(self, mode: Mode, gamma: int, round_trip_s: float) -> float:
+    def closed_form_s(
+        self, mode: Mode, gamma: int, round_trip_s: float, hints: Hints = Hints.REALIGNED
+    ) -> float:
         """Return the time per token by closed form."""
         costs = theory_costs(self.costs, round_trip_s)
         if mode is Mode.ONE_PROCESS:
@@ -53,7 +57,12 @@ class CostModel:
         if mode is Mode.TARGET_ONLY:
             return theory.target_only_s(costs)
         if mode is Mode.FULL:
-            return theory.full_s(costs, self._survival(first=1))  # the first forward pass has no candidates
+            if hints is Hints.GIVEN:
+                return theory.given_hint_s(costs, theory.geometric(1 - WRONG_SHARE))
+            realigned = 0.0 if hints is Hints.OFF else realigned_of(self.decodings)
+            return theory.full_s(
+                costs, self._survival(first=1), realigned
+            )  # the first pass has no candidates
         if mode is Mode.PIPELINED:
             gamma = 1 if gamma == CHOSEN else gamma
             return theory.pipelined_s(costs, self._survival(first=gamma + 1), gamma)
@@ -63,9 +72,13 @@ class CostModel:
     def _survival(self, gamma: int | None = None, *, first: int) -> list[float]:
         return survival_of(self.decodings, gamma, first=first if self.is_measured else 0)
 
-    def simulated_s(self, mode: Mode, gamma: int, round_trip_s: float) -> float:
+    def simulated_s(
+        self, mode: Mode, gamma: int, round_trip_s: float, hints: Hints = Hints.REALIGNED
+    ) -> float:
         """Return the time per token by simulation."""
         length = DraftLength.of(mode, gamma or None)
+        text_end = self.vocabulary.end_of_text
+        words = [str(token) for one in self.decodings for token in one.tokens if token < text_end]
         simulated = simulate_session(
             self.decodings,
             self.vocabulary,
@@ -73,6 +86,7 @@ class CostModel:
             length,
             round_trip_s=round_trip_s,
             jitter_s=self.jitter_s,
+            options=with_hints(OPTIONS[0], hints, words, seed=HINT_SEED),
         )
         return simulated.time_per_token_s
 
@@ -111,9 +125,13 @@ def predict(sweep: Sweep, cells: Mapping[Cell, Mapping[int, float]]) -> dict[Cel
             place = (repeat, cell.round_trip)
             if place not in models:
                 models[place] = replace(model, costs=fit_costs(sweep, runs_beside(sweep, *place)))
-            closed_forms_s[repeat] = models[place].closed_form_s(cell.mode, cell.gamma, round_trip_s)
+            closed_forms_s[repeat] = models[place].closed_form_s(
+                cell.mode, cell.gamma, round_trip_s, cell.hints
+            )
             if cell.mode is not Mode.ONE_PROCESS:
-                simulations_s[repeat] = models[place].simulated_s(cell.mode, cell.gamma, round_trip_s)
+                simulations_s[repeat] = models[place].simulated_s(
+                    cell.mode, cell.gamma, round_trip_s, cell.hints
+                )
         found[cell] = Predicted(closed_forms_s, simulations_s)
     return found
 

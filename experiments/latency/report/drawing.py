@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from experiments.latency.cells import Arm, arm_name
+from experiments.latency.cells import Arm, Hints
 from specwhisper.types import Mode
 
 COLOURS = {  # colour-blind safe (Okabe and Ito)
-    (Mode.TARGET_ONLY, 1): "#000000",
-    (Mode.SYNC, 1): "#D55E00",
-    (Mode.PIPELINED, 1): "#E69F00",
-    (Mode.FULL, 1): "#0072B2",
-    (Mode.ONE_PROCESS, 1): "#009E73",
-    (Mode.ONE_PROCESS, 2): "#CC79A7",
+    Arm(Mode.TARGET_ONLY): "#000000",
+    Arm(Mode.SYNC): "#D55E00",
+    Arm(Mode.PIPELINED): "#E69F00",
+    Arm(Mode.FULL): "#0072B2",
+    Arm(Mode.FULL, hints=Hints.OFF): "#56B4E9",
+    Arm(Mode.FULL, hints=Hints.GIVEN): "#B0A000",
+    Arm(Mode.FULL, hints=Hints.ADVERSARIAL): "#888888",
+    Arm(Mode.ONE_PROCESS): "#009E73",
+    Arm(Mode.ONE_PROCESS, 2): "#CC79A7",
 }
 PARTS = {
     "target's forward passes": "#0072B2",
@@ -30,7 +33,6 @@ class Curve:
 
     Attributes
     ----------
-    arm : mode, and cores of the target's process.
     low, high : interval of the resampled repeats; empty for predictions.
     """
 
@@ -42,8 +44,8 @@ class Curve:
 
     @property
     def name(self) -> str:
-        """Mode, with its number of cores above one."""
-        return arm_name(*self.arm)
+        """Mode, with its hints and its number of cores above one."""
+        return str(self.arm)
 
     @property
     def colour(self) -> str:
@@ -53,7 +55,7 @@ class Curve:
     @property
     def is_networked(self) -> bool:
         """Whether its mode uses the network."""
-        return self.arm[0] is not Mode.ONE_PROCESS
+        return self.arm.mode is not Mode.ONE_PROCESS
 
     @property
     def has_band(self) -> bool:

@@ -27,8 +27,8 @@ def draw(summary: Summary, predicted: Mapping[Cell, Predicted], *, seed: int) ->
             "The sweep has no target-only runs to compare with: add target-only to --modes, in another sweep."
         )
     places.sort(key=lambda place: sweep.round_trips_s[place])
-    arms = [arm for arm in COLOURS if any((cell.mode, cell.cores) == arm for cell in summary.times_s)]
-    modes = list(dict.fromkeys(mode for mode, _ in arms))
+    arms = [arm for arm in COLOURS if any(cell.arm == arm for cell in summary.times_s)]
+    modes = list(dict.fromkeys(arm.mode for arm in arms))
     models = sweep.header["models"]
     return Drawing(
         title=f"{models['target']}, {models['draft']}",
@@ -48,8 +48,7 @@ def _closed_forms_s(cell: Cell, one: Predicted) -> Mapping[int, float]:
 
 def _drawn(summary: Summary, arm: Arm, place: int) -> Cell | None:
     """Return the cell that is drawn for a mode at a round trip."""
-    mode, cores = arm
-    return summary.full(place) if mode is Mode.FULL else summary.best(mode, place, cores=cores)
+    return summary.full(place, arm.hints) if arm.mode is Mode.FULL else summary.best(arm, place)
 
 
 def _steps(summary: Summary, place: int) -> float:
@@ -107,7 +106,7 @@ def _prediction(
 
 def _grid(summary: Summary, mode: Mode, places: Sequence[int], seed: int) -> Grid:
     """Return time per token relative to target-only at the same round trip."""
-    gammas = sorted({c.gamma for c in summary.times_s if c.mode is mode and c.gamma != CHOSEN})
+    gammas = sorted({c.gamma for c in summary.times_s if c.arm == Arm(mode) and c.gamma != CHOSEN})
 
     def value(gamma: int, place: int) -> float | None:
         cell, target_only = Cell(mode, gamma, place), summary.target_only(place)
@@ -121,9 +120,9 @@ def _grid(summary: Summary, mode: Mode, places: Sequence[int], seed: int) -> Gri
 
 
 def _best_gammas(summary: Summary, mode: Mode, places: Sequence[int]) -> Curve:
-    found = [(p, cell.gamma) for p in places if (cell := summary.best(mode, p, fixed=True)) is not None]
+    found = [(p, cell.gamma) for p in places if (cell := summary.best(Arm(mode), p, fixed=True)) is not None]
     steps = [_steps(summary, place) for place, _ in found]
-    return Curve((mode, 1), steps, [float(gamma) for _, gamma in found])
+    return Curve(Arm(mode), steps, [float(gamma) for _, gamma in found])
 
 
 def _best_predicted(summary: Summary, modes: Sequence[Mode], places: Sequence[int]) -> list[Curve]:
@@ -137,7 +136,7 @@ def _best_predicted(summary: Summary, modes: Sequence[Mode], places: Sequence[in
             lengths = range(1, MAX_ADAPTIVE_GAMMA + 1) if mode is Mode.SYNC else (1, 2, 3, 4, 6, 8, 12, 16)
             times = {gamma: predict(mode, gamma, round_trip_s) for gamma in lengths}
             gammas.append(float(min(times, key=lambda gamma: times[gamma])))
-        curves.append(Curve((mode, 1), [_steps(summary, place) for place in places], gammas))
+        curves.append(Curve(Arm(mode), [_steps(summary, place) for place in places], gammas))
     return curves
 
 
@@ -152,7 +151,7 @@ def _time_parts(summary: Summary, modes: Sequence[Mode], places: Sequence[int]) 
     chosen = [place for place in places if place in {places[0], places[len(places) // 2], places[-1]}]
     for mode in modes:
         for place in chosen[:1] if mode is Mode.ONE_PROCESS else chosen:
-            cell, target_only = _drawn(summary, (mode, 1), place), summary.target_only(place)
+            cell, target_only = _drawn(summary, Arm(mode), place), summary.target_only(place)
             if cell is None or target_only is None:
                 continue
             runs = [run for run in summary.sweep.runs if run.cell == cell]

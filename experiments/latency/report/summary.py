@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from experiments.common.bench.stats import ratio_of_medians
-from experiments.latency.cells import CHOSEN, Cell
+from experiments.latency.cells import CHOSEN, Arm, Cell, Hints
 from experiments.latency.sweep.store import Run, Sweep
 from specwhisper.speculation.comparison import Ratio
 from specwhisper.types import Mode
@@ -47,32 +47,31 @@ class Summary:
         """Return a cell's median time per token."""
         return median(self.times_s[cell].values())
 
-    def requested(self, mode: Mode, round_trip: int, *, cores: int = 1, fixed: bool = False) -> list[Cell]:
-        """Return the requested cells of a mode; with ``fixed``, those with a set draft length."""
-        here = (mode, round_trip, cores)
-        found = [c for c in self.sweep.requested_cells if (c.mode, c.round_trip, c.cores) == here]
+    def requested(self, arm: Arm, round_trip: int, *, fixed: bool = False) -> list[Cell]:
+        """Return the requested cells of an arm; with ``fixed``, those with a set draft length."""
+        found = [c for c in self.sweep.requested_cells if (c.arm, c.round_trip) == (arm, round_trip)]
         return [cell for cell in found if cell.gamma != CHOSEN] if fixed else found
 
-    def requested_full(self, round_trip: int) -> list[Cell]:
+    def requested_full(self, round_trip: int, hints: Hints = Hints.REALIGNED) -> list[Cell]:
         """Return a user's ``full``: the session's own choice, or else all set draft lengths."""
-        found = self.requested(Mode.FULL, round_trip)
+        found = self.requested(Arm(Mode.FULL, hints=hints), round_trip)
         return [cell for cell in found if cell.gamma == CHOSEN] or found
 
     def fastest(self, cells: Iterable[Cell]) -> Cell | None:
         """Return the fastest measured cell."""
         return min((cell for cell in cells if cell in self.times_s), key=self.median_s, default=None)
 
-    def best(self, mode: Mode, round_trip: int, *, cores: int = 1, fixed: bool = False) -> Cell | None:
-        """Return the fastest cell of a mode; with ``fixed``, of those with a set draft length."""
-        return self.fastest(self.requested(mode, round_trip, cores=cores, fixed=fixed))
+    def best(self, arm: Arm, round_trip: int, *, fixed: bool = False) -> Cell | None:
+        """Return the fastest cell of an arm; with ``fixed``, of those with a set draft length."""
+        return self.fastest(self.requested(arm, round_trip, fixed=fixed))
 
     def target_only(self, round_trip: int) -> Cell | None:
         """Return the target-only cell at a round trip, if it was measured."""
-        return self.best(Mode.TARGET_ONLY, round_trip)
+        return self.best(Arm(Mode.TARGET_ONLY), round_trip)
 
-    def full(self, round_trip: int) -> Cell | None:
+    def full(self, round_trip: int, hints: Hints = Hints.REALIGNED) -> Cell | None:
         """Return a user's ``full`` at a round trip, if it was measured."""
-        return self.fastest(self.requested_full(round_trip))
+        return self.fastest(self.requested_full(round_trip, hints))
 
     def ratio(self, cell: Cell, reference: Cell, *, seed: int) -> Ratio | None:
         """Compare two cells over their common repeats; ``None`` without any."""

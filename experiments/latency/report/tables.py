@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from experiments.latency.cells import CHOSEN, Arm, Cell, arm_name
+from experiments.latency.cells import CHOSEN, Arm, Cell, Hints
 from experiments.latency.prediction.predict import Predicted
 from experiments.latency.report.summary import Summary
 from specwhisper.types import Mode
@@ -18,21 +18,21 @@ def print_tables(
 ) -> None:
     """Print time per token by round trip and mode, for set and for chosen draft lengths."""
     cells = summary.times_s
-    arms = sorted({(cell.mode, cell.cores) for cell in cells if cell.mode.drafts}, key=_order)
+    arms = sorted({cell.arm for cell in cells if cell.mode.drafts}, key=_order)
     if any(cell.mode.drafts and cell.gamma != CHOSEN for cell in cells):
         title = "Time per token relative to target-only at the same round trip; best set draft length"
-        table = _table(title, [arm_name(*arm) for arm in arms])
+        table = _table(title, list(map(str, arms)))
         for place, reference, row in _rows(summary):
-            best = [summary.best(mode, place, cores=cores, fixed=True) for mode, cores in arms]
+            best = [summary.best(arm, place, fixed=True) for arm in arms]
             shown = [f"{_over(summary, c, reference, seed)} ({c.gamma})" if c else "" for c in best]
             table.add_row(*row, *shown)
         console.print(table)
     if any(cell.mode.drafts and cell.gamma == CHOSEN for cell in cells):
         title = "The same, with draft lengths that sessions choose"
         is_simulated = any(cell.mode is Mode.FULL and cell.gamma == CHOSEN for cell in predicted)
-        table = _table(title, [*(arm_name(*arm) for arm in arms), *["full, simulated"] * is_simulated])
+        table = _table(title, [*map(str, arms), *["full, simulated"] * is_simulated])
         for place, reference, row in _rows(summary):
-            chosen = [Cell(mode, CHOSEN, place, cores) for mode, cores in arms]
+            chosen = [Cell(arm.mode, CHOSEN, place, arm.cores, arm.hints) for arm in arms]
             shown = [_over(summary, c, reference, seed) if c in cells else "" for c in chosen]
             if (full := predicted.get(Cell(Mode.FULL, CHOSEN, place))) and full.simulated_s:
                 shown.append(f"{full.simulated_s / summary.median_s(reference):.2f}")
@@ -45,8 +45,8 @@ def _over(summary: Summary, cell: Cell, reference: Cell, seed: int) -> str:
     return "" if ratio is None else str(ratio)
 
 
-def _order(arm: Arm) -> tuple[int, int]:
-    return list(Mode).index(arm[0]), arm[1]
+def _order(arm: Arm) -> tuple[int, int, int]:
+    return list(Mode).index(arm.mode), arm.cores, list(Hints).index(arm.hints)
 
 
 def _table(title: str, names: Sequence[str]) -> Table:

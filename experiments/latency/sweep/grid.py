@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from experiments.common.audio.samples import Sample
 from experiments.common.bench.report import machine_facts, version_facts
 from experiments.common.replay.record import recorded
+from experiments.common.replay.trace import Trace
 from experiments.common.servers.processes import on_cores
 from experiments.latency.cells import CHOSEN, Cell, schedule
 from experiments.latency.networks.backends import open_network
@@ -27,6 +28,7 @@ from experiments.latency.sweep.request import SweepRequest, SweepSetup
 from experiments.latency.sweep.store import Run, Store, Sweep
 from experiments.latency.sweep.timed_client import TimedTokens
 from experiments.latency.terms import OPTIONS
+from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.types import Mode
 
 NUM_CALIBRATING = 3
@@ -49,6 +51,8 @@ def sweep(request: SweepRequest, setup: SweepSetup, store: Store, console: Conso
         console.print(f"Starting {', '.join(pair.describe().values())} ...", highlight=False)
         lab = stack.enter_context(open_lab(pair, network, request.cells()))
         target_only = {sample.name: _target_only(lab, sample) for sample in samples}
+        vocabulary = load_checkpoint(Trace.load(trace).target).vocabulary
+        lab.words = {name: vocabulary.decode(timed.tokens).split() for name, timed in target_only.items()}
         step_s = median(timed.time_per_token_s for timed in target_only.values())
         scale_s = 1.0 if request.in_seconds else step_s
         begun = store.begin(

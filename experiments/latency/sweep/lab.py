@@ -12,8 +12,10 @@ from experiments.common.replay.trace import Trace
 from experiments.common.servers.processes import Worker, first_two_cores, on_cores, running_server
 from experiments.latency.cells import Cell
 from experiments.latency.networks.backends import Network
+from experiments.latency.sweep.hint_text import with_hints
 from experiments.latency.sweep.models import Pair
 from experiments.latency.sweep.timed_client import TimedClient, TimedTokens, TokenTimer
+from experiments.latency.terms import HINT_SEED, OPTIONS
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.options import DecodingOptions
@@ -51,9 +53,15 @@ class OneProcessWorker:
 
 
 class Lab:
-    """Runs cells over the network conditions that were applied last."""
+    """Runs cells over the network conditions that were applied last.
+
+    Attributes
+    ----------
+    words : the words of the target's own text by the name of its recording, of which hints are made.
+    """
 
     def __init__(self, client: TimedClient, workers: dict[int, Worker]) -> None:
+        self.words: dict[str, list[str]] = {}
         self._client = client
         self._workers = workers
 
@@ -66,7 +74,9 @@ class Lab:
         if cell.mode is Mode.ONE_PROCESS:
             timed: TimedTokens = self._workers[cell.cores].call("transcribe", sample, cell.gamma)
             return timed
-        return self._client.transcribe(sample, cell.mode, cell.gamma)
+        (options,) = OPTIONS
+        options = with_hints(options, cell.hints, self.words.get(sample.name, []), seed=HINT_SEED)
+        return self._client.transcribe(sample, cell.mode, cell.gamma, options)
 
 
 @contextmanager

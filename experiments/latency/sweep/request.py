@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from experiments.common.audio.samples import Sample
-from experiments.latency.cells import Cell, cells_of
+from experiments.latency.cells import Cell, Hints, cells_of
 from experiments.latency.networks.conditions import Conditions
 from experiments.latency.sweep.models import Models
 from specwhisper.errors import InvalidRequest
@@ -30,14 +30,16 @@ class SweepRequest:
     repeats: int
     max_cores: int
     seed: int
+    hints: Sequence[Hints] = (Hints.REALIGNED,)
 
     def cells(self) -> list[Cell]:
         """Return every combination of mode, draft length and round trip."""
-        return cells_of(self.modes, self.gammas, len(self.round_trips), self.max_cores)
+        return cells_of(self.modes, self.gammas, len(self.round_trips), self.max_cores, self.hints)
 
     def facts(self) -> dict[str, Any]:
         """Return what identifies the sweep, as JSON values; repeats may be added later."""
         plain = {**asdict(self), "modes": [str(mode) for mode in self.modes]}
+        plain["hints"] = [str(kind) for kind in self.hints]
         del plain["repeats"]
         return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
 

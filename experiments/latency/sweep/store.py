@@ -8,14 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from experiments.latency.cells import Cell, cells_of
+from experiments.latency.cells import Cell, Hints, cells_of
 from experiments.latency.networks.conditions import Conditions
 from experiments.latency.sweep.origin import Origin
 from experiments.latency.terms import MAX_NETWORK_SHARE
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import Mode
 
-FORMAT = 3
+FORMAT = 4
 SAME = ("models", "conditions", "request", "network")  # must match to continue
 SCORES = ("log_probs", "margins", "no_speech_prob", "draft_log_probs", "continuation_log_probs")
 
@@ -91,7 +91,8 @@ class Sweep:
         """The requested cells of each repeat."""
         request = self.header["request"]
         modes = [Mode(name) for name in request["modes"]]
-        return cells_of(modes, request["gammas"], len(self.round_trips_s), request["max_cores"])
+        hints = [Hints(name) for name in request["hints"]]
+        return cells_of(modes, request["gammas"], len(self.round_trips_s), request["max_cores"], hints)
 
     @property
     def counted(self) -> Sweep:
@@ -145,7 +146,7 @@ class Store:
     def append(self, run: Run) -> None:
         """Append a run to the file."""
         cell = {"mode": run.cell.mode, "gamma": run.cell.gamma}
-        cell |= {"round_trip": run.cell.round_trip, "cores": run.cell.cores}
+        cell |= {"round_trip": run.cell.round_trip, "cores": run.cell.cores, "hints": run.cell.hints}
         line = json.dumps({"repeat": run.repeat, **cell, "sample": run.sample, **run.facts})
         with self._path.open("a") as file:
             file.write(line + "\n")
@@ -186,6 +187,6 @@ def _written(trace: str) -> dict[str, Any]:
 
 
 def _run(line: dict[str, Any]) -> Run:
-    names = ("repeat", "mode", "gamma", "round_trip", "cores", "sample")
-    repeat, mode, gamma, round_trip, cores, sample = (line.pop(name) for name in names)
-    return Run(repeat, Cell(Mode(mode), gamma, round_trip, cores), sample, line)
+    names = ("repeat", "mode", "gamma", "round_trip", "cores", "hints", "sample")
+    repeat, mode, gamma, round_trip, cores, hints, sample = (line.pop(name) for name in names)
+    return Run(repeat, Cell(Mode(mode), gamma, round_trip, cores, Hints(hints)), sample, line)

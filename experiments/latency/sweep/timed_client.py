@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiments.common.audio.samples import Sample
 from experiments.latency.cells import CHOSEN
@@ -88,16 +88,18 @@ class TimedClient:
         """Make a few calls over the network."""
         self._runner.run(self._warm_up())
 
-    def transcribe(self, sample: Sample, mode: Mode, gamma: int) -> TimedTokens:
+    def transcribe(self, sample: Sample, mode: Mode, gamma: int, options: DecodingOptions) -> TimedTokens:
         """Transcribe a recording."""
-        return self._runner.run(self._transcribe(sample, mode, gamma))
+        return self._runner.run(self._transcribe(sample, mode, gamma, options))
 
     async def _warm_up(self) -> None:
         for _ in range(WARM_UP_CALLS):
             await TranscriptionStub(self._channel).GetModel(pb.GetModelRequest())
 
-    async def _transcribe(self, sample: Sample, mode: Mode, gamma: int) -> TimedTokens:
-        options = DecodingOptions(language="en", log_mel_max=sample.log_mel_max)
+    async def _transcribe(
+        self, sample: Sample, mode: Mode, gamma: int, options: DecodingOptions
+    ) -> TimedTokens:
+        options = replace(options, log_mel_max=sample.log_mel_max)
         config = config_to_proto(options, mode, None if gamma == CHOSEN else gamma, is_container=False)
         call = TranscriptionStub(self._channel).StreamingRecognize()
         tokens: list[int] = []

@@ -1,0 +1,46 @@
+"""Hints of a sweep: texts that are mostly right, and texts that are made to mislead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from experiments.latency.cells import Hints
+from specwhisper.options import DecodingOptions
+
+WRONG_SHARE = 0.1  # of the words of a given hint
+NUM_RIGHT, NUM_WRONG = 3, 9  # words of an adversarial hint in turn
+
+
+def with_hints(options: DecodingOptions, kind: Hints, words: Sequence[str], *, seed: int) -> DecodingOptions:
+    """Return the options with a kind of hints, made of the words of the target's own text."""
+    random = Random(seed)
+    match kind:
+        case Hints.OFF:
+            return replace(options, realigns=False)
+        case Hints.GIVEN:
+            return replace(options, hint=" ".join(mostly_right(words, random)))
+        case Hints.ADVERSARIAL:
+            return replace(options, hint=" ".join(misleading(words, random)))
+    return options
+
+
+def mostly_right(words: Sequence[str], random: Random) -> list[str]:
+    """Return a text in which a tenth of the words is replaced, left out or followed by another one."""
+    made: list[str] = []
+    for word in words:
+        if random.random() >= WRONG_SHARE:
+            made.append(word)
+        else:
+            made += random.choice([[random.choice(words)], [], [word, random.choice(words)]])
+    return made
+
+
+def misleading(words: Sequence[str], random: Random) -> list[str]:
+    """Return a text that is right for some words, wrong for more, and then continues where it was right."""
+    made: list[str] = []
+    for start in range(0, len(words), NUM_RIGHT):
+        made += words[start : start + NUM_RIGHT]
+        made += random.choices(words, k=NUM_WRONG)
+    return made
