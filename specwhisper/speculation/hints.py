@@ -31,8 +31,8 @@ MIN_CHANCE = 0.1  # that the last of them is right: it costs a few hundredths of
 MIN_RATE = 0.1  # below it none is worth it, until words match again
 FIRST_RATE = 0.75
 LATELY, FOR_LONGER = 0.25, 0.07  # weight of the last word in the rates
-MAX_DELETED = 24  # tokens of the hint that the committed text may leave out
-MAX_REALIGNING = 24  # committed tokens after a difference; then the hint is lost
+MAX_DELETED = 12  # tokens of the hint that the committed text may leave out
+MAX_REALIGNING = 16  # committed tokens after a difference; then the hint is lost
 NUM_MATCHED = 2  # words in a row that end a realignment
 NUM_SEARCHED = 3  # words in a row that find a lost place
 MATCH = -1.0  # cost of a word that both texts have; 1 is that of a word that only one has
@@ -153,23 +153,31 @@ class Hint:
 
     def follow(self, token: int) -> None:
         """Take the next committed token."""
+        position = self._position
+        is_following = self._costs is None and not self._is_lost
+        if is_following and position < len(self._tokens) and self._tokens[position] == token:
+            self._position += 1  # nearly always
+            if self._words[position]:
+                self._observe(True)
+            return
         word = self._word_of(token)
+        if word and not self._is_lost and position < len(self._tokens):
+            self._observe(self._tokens[position] == token)
+        if is_following:
+            following = self._after(word)
+            if following is not None:
+                self._position = following
+                return
+            self._begin_to_realign()
         if word:
             self._recent.append(word)
-            if expected := self.continuation(max_tokens=1):
-                self._observe(expected[0] == token)
         if self._is_lost:
             self._search(word)
-        elif self._costs is not None:
-            self._realign(token, word)
-        elif (position := self._matching(token, word)) is not None:
-            self._position = position
         else:
-            self._begin_to_realign()
             self._realign(token, word)
 
-    def _matching(self, token: int, word: str) -> int | None:
-        """Return the position after the expected token; ``None`` if another word was committed."""
+    def _after(self, word: str) -> int | None:
+        """Return the position after the expected word; ``None`` if another word was committed."""
         position = self._position
         if not word:  # only one text may have it
             is_light = position < len(self._tokens) and not self._words[position]
@@ -179,49 +187,44 @@ class Hint:
                 return index + 1 if self._words[index] == word else None
         return None
 
-    def _cost(self, position: int, token: int, word: str) -> float:
-        """Return the cost of a committed token in place of the hint's."""
-        theirs = self._words[position]
-        if theirs == word:
-            same = 0.0 if self._tokens[position] == token else SAME_WORD
-            return same + (MATCH if word else 0.0)
-        return 1.0 if theirs and word else 1.0 + LIGHT
-
     def _begin_to_realign(self) -> None:
         self._origin = self._position
         self._num_realigning = self._num_matched = 0
-        costs = [0.0]
-        for word in self._words[self._origin : self._origin + MAX_DELETED]:
-            costs.append(costs[-1] + (1.0 if word else LIGHT))
-        self._costs = costs
+        self._recent.clear()
+        self._costs = [0.0]
 
     def _realign(self, token: int, word: str) -> None:
         """Extend the alignment of the committed tokens since the difference by one."""
-        old = self._costs
-        if old is None:
-            raise RuntimeError("The hint is not realigning.")
-        while len(old) <= MAX_DELETED + self._num_realigning and self._origin + len(old) <= len(self._tokens):
-            old.append(old[-1] + (1.0 if self._words[self._origin + len(old) - 1] else LIGHT))
+        old, tokens, words = self._costs or [0.0], self._tokens, self._words
+        last = min(MAX_DELETED + self._num_realigning + 1, len(tokens) - self._origin)
+        for position in range(self._origin + len(old) - 1, self._origin + last):
+            old.append(old[-1] + (1.0 if words[position] else LIGHT))
         added = 1.0 if word else LIGHT
         new = [old[0] + added]
-        best = 0
-        matched = False
-        for index in range(1, len(old)):
-            position = self._origin + index - 1
-            replaced = old[index - 1] + self._cost(position, token, word)
-            deleted = new[-1] + (1.0 if self._words[position] else LIGHT)
-            cost = min(replaced, deleted, old[index] + added)
+        best, best_cost, matched = 0, new[0], False
+        for index, position in enumerate(range(self._origin, self._origin + len(old) - 1), start=1):
+            theirs = words[position]
+            is_match = theirs == word != ""
+            if is_match:
+                replaced = MATCH if tokens[position] == token else MATCH + SAME_WORD
+            elif theirs and word:
+                replaced = 1.0
+            else:
+                replaced = SAME_WORD if theirs == word else 1.0 + LIGHT
+            replaced += old[index - 1]
+            cost = min(replaced, new[-1] + (1.0 if theirs else LIGHT), old[index] + added)
             new.append(cost)
             # Of equal costs, an end at a match wins; then a substitution, which most errors are.
-            if cost < new[best] or (cost == new[best] and replaced == cost and not matched):
-                best = index
-                matched = bool(word) and self._words[position] == word and replaced == cost
+            if cost < best_cost or (cost == best_cost == replaced and not matched):
+                best, best_cost, matched = index, cost, is_match and cost == replaced
         self._costs = new
         self._num_realigning += 1
         follows_on = self._origin + best == self._position + 1
         self._position = self._origin + best
-        if word or not matched:
-            self._num_matched = (self._num_matched if follows_on else 0) + 1 if matched else 0
+        if matched:
+            self._num_matched = (self._num_matched if follows_on else 0) + 1
+        elif word:
+            self._num_matched = 0
         if self._num_matched >= NUM_MATCHED:
             self._costs = None
         elif self._num_realigning >= MAX_REALIGNING:

@@ -146,7 +146,7 @@ class Ledger:
         """
         fresh = self._fresh if max_drafted is None else self._limited(max_drafted)
         is_whole = len(fresh) == len(self._fresh)
-        for source, hint in self._hints():
+        for source, hint in sorted(self._hints(), key=lambda each: -each[1].rate):
             text = self._texts.fit(self.committed, hint.continuation(max_tokens=len(fresh) + MAX_REACH))
             num_shared = _num_shared(fresh, text)
             if num_shared == len(text) or not hint.reach:
@@ -164,11 +164,9 @@ class Ledger:
         return self._fresh[: min(num_own + max_drafted, max(max_drafted, MAX_REACH))]
 
     def _hints(self) -> list[tuple[Source, Hint]]:
-        """Return the hints, the one that was right most often first."""
         hints = [(Source.SENT, hint) for hint in self._sent]
         named = ((Source.OWN, self._own), (Source.GIVEN, self._given))
-        hints += [(source, hint) for source, hint in named if hint is not None]
-        return sorted(hints, key=lambda each: -each[1].rate)
+        return hints + [(source, hint) for source, hint in named if hint is not None]
 
     def offer(self, base: int, known_committed: int, tokens: Sequence[int]) -> Offer:
         """Take candidates for the positions from ``base`` on.
