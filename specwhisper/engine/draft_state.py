@@ -11,11 +11,11 @@ from specwhisper.engine.window_draft import WindowDraft
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.controller import Choice, Controller
-from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
 from specwhisper.speculation.hints import HintTokens
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.windows import Windows
-from specwhisper.types import UNKNOWN_AGE_NS, Believed, Candidates, Commit
+from specwhisper.types import UNKNOWN_AGE_NS, Believed, Candidates, Commit, Mode
 
 NO_REPORT = DraftReport()
 MAX_REDRAFTED = 16  # stale tokens in a draft step
@@ -141,10 +141,17 @@ class DraftState:
 
     def candidates(self, draft: WindowDraft) -> Sequence[int]:
         """Return the stale tokens that the next draft step may draft again."""
-        if not self.options.realigns:
+        if not self.options.realigns or self.length.mode is not Mode.FULL:
             return ()
         room = self._room(draft) - len(draft.belief.tokens) - 1
         return draft.candidates(min(room, MAX_REDRAFTED)) if room > 0 else ()
+
+    def block_tokens(self, draft: WindowDraft) -> int:
+        """Return the size of the next block: tokens that are there already go together."""
+        gamma = self.controller.choice.gamma
+        if not self.length.is_adaptive or self.length.mode is not Mode.FULL:
+            return gamma
+        return max(gamma, min(draft.num_unsent, MAX_ADAPTIVE_GAMMA))
 
     def observe_step(self, forward_ns: int, *, is_plain: bool) -> None:
         """Count a draft step; a plain one drafts one token."""

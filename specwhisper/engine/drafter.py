@@ -162,7 +162,7 @@ class Drafter:
         for session_id, session in self._sessions.items():
             for draft in session.drafts:
                 if session.block_is_due(draft):
-                    block = draft.take_block(session.controller.choice.gamma, self._clock())
+                    block = draft.take_block(session.block_tokens(draft), self._clock())
                     session.num_blocks[block.window_id] = block.number
                     drafted.append((session_id, Drafted(block, session.take_report(), draft.believed)))
             if session.has_paused:

@@ -108,7 +108,10 @@ class WindowDraft:
         return () if stale is None else stale.continuation(max_tokens=min(max_tokens, stale.reach))
 
     def extend(self, scores: Scores, index: int, *, known_from: int) -> None:
-        """Append the token after ``index`` candidates; its distance is counted from ``known_from``."""
+        """Append the token after ``index`` candidates.
+
+        Its distance is counted from ``known_from``.
+        """
         position, token = len(self.belief.tokens), scores.tokens[index]
         self.belief.tokens.append(token)
         self.distances[position] = position - known_from
@@ -119,7 +122,7 @@ class WindowDraft:
             self.stale.follow(token)
 
     def keep_stale(self, old: Sequence[int], agreed: int, texts: HintTokens) -> None:
-        """Keep the tokens after a contradiction, and follow the committed ones in their place.
+        """Keep the tokens after a contradiction as a hint.
 
         Parameters
         ----------
@@ -137,7 +140,10 @@ class WindowDraft:
                 self.stale.follow(token)
 
     def judge_realignment(self) -> bool | None:
-        """Return whether the token after the last contradiction was the expected one; ``None`` if unknown."""
+        """Return whether the token after the last contradiction was the expected one.
+
+        ``None`` if it is unknown.
+        """
         if self.expected is None or self.belief.num_committed <= self.expected[0]:
             return None
         position, token = self.expected

@@ -227,7 +227,7 @@ class Controller:
         self._sharing.observe(num_sharing)
 
     def observe_realigned(self, is_realigned: bool) -> None:
-        """Add whether the first token after a correction is the one that was drafted before."""
+        """Add whether the token after a correction is the one drafted before."""
         self._realigned = REALIGNED_MEMORY * self._realigned + (1 - REALIGNED_MEMORY) * is_realigned
 
     def observe_tokens(

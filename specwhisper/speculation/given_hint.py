@@ -1,4 +1,7 @@
-"""A hint from outside, which runs through all windows of a session: captions, a script, a transcript."""
+"""A hint from outside, which runs through all windows of a session.
+
+It may be captions, a script or an older transcript.
+"""
 
 from __future__ import annotations
 

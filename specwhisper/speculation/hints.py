@@ -1,4 +1,4 @@
-"""Follow a hint: text that the audio is believed to say, beside the text that it does say.
+"""Follow a hint: a text that the audio is believed to say.
 
 A hint is never trusted: the target verifies its tokens as candidates. So it saves forward passes and round
 trips, and cannot change the text. After each committed token, :class:`Hint` says where the hint continues. It
@@ -42,7 +42,7 @@ LIGHT = 0.2  # cost of punctuation or a time that only one text has
 
 
 class HintTokens(Protocol):
-    """How the tokens of a hint are compared with committed ones, and where they may stand."""
+    """How the tokens of a hint are compared, and where they may stand."""
 
     def word_of(self, token: int) -> str:
         """Return the word, or part of one, that a token stands for.
@@ -51,7 +51,7 @@ class HintTokens(Protocol):
         """
 
     def fit(self, committed: Sequence[int], tokens: Sequence[int]) -> Sequence[int]:
-        """Return a hint's continuation with the timestamps that the committed tokens ask for."""
+        """Return a hint's continuation with the timestamps that must be there."""
 
 
 class PlainTokens:
@@ -136,7 +136,10 @@ class Hint:
         return min(MAX_REACH, max(1, ceil(num_likely)))
 
     def continuation(self, after: Sequence[int] = (), max_tokens: int | None = None) -> Sequence[int]:
-        """Return the tokens that continue the committed text, and ``after`` as well if they agree with it."""
+        """Return the tokens that continue the committed text.
+
+        With ``after``, those that continue it too, if the hint has it next.
+        """
         if self._is_lost:
             return ()
         start = self._position + len(after)

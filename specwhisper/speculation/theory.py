@@ -104,7 +104,9 @@ def full_s(costs: Costs, survival: Sequence[float], realigned: float = 0.0) -> f
 
 
 def given_hint_s(costs: Costs, survival: Sequence[float], reach: int = DEFAULT_MAX_WIDTH) -> float:
-    """Return the time of a token if all candidates are those of a given hint, which never have to arrive.
+    """Return the time of a token if all candidates are those of a given hint.
+
+    They never have to arrive.
 
     Parameters
     ----------

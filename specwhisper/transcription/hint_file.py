@@ -13,7 +13,9 @@ CAPTIONS = (".srt", ".vtt", ".ass", ".ssa", ".ttml")
 
 
 def read_hint(path: Path | str) -> str:
-    """Return the text of a file of captions (SRT, WebVTT, ASS, TTML), or of plain text in UTF-8.
+    """Return the text of a file of captions, or of plain text in UTF-8.
+
+    Captions are SRT, WebVTT, ASS or TTML, by the name of the file.
 
     Raises
     ------

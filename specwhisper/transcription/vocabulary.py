@@ -159,7 +159,10 @@ class Vocabulary:
         return not first or (first[0] < 0x80 and not first.isalnum())
 
     def word_of(self, token: int) -> str:
-        """Return the text of a token without case, spaces and punctuation; empty for special tokens."""
+        """Return the text of a token without case, spaces and punctuation.
+
+        It is empty for special tokens.
+        """
         word = self._words.get(token)
         if word is None:
             data = self.token_bytes((token,))

@@ -61,7 +61,9 @@ def test_rows_that_are_accepted_by_equality():
     assert row.accepts_by_equality
     assert replace(row, sampling=sampling).accepts_by_equality
     assert replace(row, acceptance=Acceptance.CLASSICAL).accepts_by_equality
-    assert not replace(row, acceptance=Acceptance.CLASSICAL, sampling=sampling).accepts_by_equality
+    classical = replace(row, acceptance=Acceptance.CLASSICAL, sampling=sampling)
+    assert not replace(classical, proposals={}).accepts_by_equality
+    assert classical.accepts_by_equality  # of a draft, which keeps what it would draft again
     assert not replace(row, acceptance_threshold=0.2).accepts_by_equality
 
 
