@@ -160,12 +160,12 @@ class Hint:
         is_following = self._costs is None and not self._is_lost
         if is_following and position < len(self._tokens) and self._tokens[position] == token:
             self._position += 1  # nearly always
-            if self._words[position]:
-                self._observe(True)
+            self._observe(True)
             return
         word = self._word_of(token)
-        if word and not self._is_lost and position < len(self._tokens):
-            self._observe(self._tokens[position] == token)
+        if not self._is_lost and position < len(self._tokens):
+            if word or not self._words[position]:  # a text without times says nothing about them
+                self._observe(self._tokens[position] == token)
         if is_following:
             following = self._after(word)
             if following is not None:
