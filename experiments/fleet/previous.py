@@ -53,7 +53,7 @@ class PreviousRelease:
         """Run the command line on a recording; return its text, and its error where it failed."""
         asked = ("transcribe", str(recording), "--server", server, "--language", "en", "--quiet")
         process = await asyncio.create_subprocess_exec(
-            *self._command("specwhisper_client.cli.main", *asked),
+            *self._command("client.cli", *asked),  # its name before the packages had names of their own
             env=os.environ | self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
