@@ -19,7 +19,7 @@ round trip                  ``observe_answer``          lock-step: longer blocks
                                                         ``full`` pauses sooner
 jitter of the round trip    ``observe_answer``          more tokens ahead; lock-step: none
 acceptance by distance      ``observe_tokens``          lock-step: longer blocks; others: more tokens ahead,
-                                                        up to the last one that may be of use; pauses later
+                                                        up to the last one that may help; pauses later
 realignment                 ``observe_realigned``       ``full``: more tokens ahead; pauses later; stops later
                                                         where it is not sure; others: none
 promised acceptance         ``observe_tokens``          lock-step: a draft whose probabilities hold gets twice
@@ -138,7 +138,7 @@ def _min_confidence(length: DraftLength, estimates: Estimates | None) -> float:
     realigned = _realigned(length, estimates)
     saved_s = full_s(costs, estimates.survival, realigned) + costs.round_trip_s + costs.verify_s(0)
     worth = costs.forward_token_s / max(saved_s, 1e-9)
-    # After a realignment a candidate is of use although one before it is wrong.
+    # After a realignment a candidate may be accepted although one before it is wrong.
     lowest = float(worth ** (1 / max(1e-9, 1 - realigned)))
     return min(MAX_CONFIDENCE, max(MIN_CONFIDENCE, lowest))
 
@@ -168,7 +168,7 @@ def _choose_length(length: DraftLength, estimates: Estimates | None) -> Choice:
         num_likely += 1
     if num_awaited <= num_likely:
         return Choice(gamma, num_awaited + gamma, "as far as the draft gets before an answer")
-    return Choice(gamma, max(gamma, num_likely), "as far as tokens are likely to be of use")
+    return Choice(gamma, max(gamma, num_likely), "as far as tokens are likely to help")
 
 
 def _choose_block(length: DraftLength, estimates: Estimates) -> Choice:

@@ -61,12 +61,9 @@ def _chunks(text: str) -> Iterator[str]:
     text = " ".join(text.replace("<|", "< |").split())  # no special tokens
     start = 0
     while start < len(text):
-        end = text.find(" ", start + CHUNK_CHARACTERS)
-        if end < 0 or end > start + 2 * CHUNK_CHARACTERS:  # a language without spaces
-            end = (
-                min(len(text), start + CHUNK_CHARACTERS)
-                if len(text) > start + 2 * CHUNK_CHARACTERS
-                else len(text)
-            )
+        most = start + 2 * CHUNK_CHARACTERS
+        end = text.find(" ", start + CHUNK_CHARACTERS, most)
+        if end < 0:  # the last piece, or a language without spaces
+            end = len(text) if len(text) <= most else start + CHUNK_CHARACTERS
         yield text[start:end]
         start = end

@@ -117,9 +117,9 @@ def given_hint_s(costs: Costs, survival: Sequence[float], reach: int = DEFAULT_M
 
 
 def useful(survival: Sequence[float], realigned: float, index: float) -> float:
-    """Return how often the candidate after ``index`` others is of use in ``full``.
+    """Return how often a candidate after ``index`` others can be accepted.
 
-    Without realignment it is of use only if all before it are right.
+    Without realignment it can be only if all before it are right.
     """
     last = len(survival) - 1
     if index >= MAX_CHAIN or (index > last and not realigned):

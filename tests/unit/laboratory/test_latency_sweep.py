@@ -140,7 +140,7 @@ def test_predictions_match_the_simulated_sweep(store, predicted):
     assert named["full against the simulation, largest error"].holds
     near, far = (named[f"full over target-only at {steps} steps"] for steps in (0, 5))
     assert near.value < far.value < 1
-    assert not far.holds  # the draft writes nothing of use after an error: too slow for the goal
+    assert not far.holds  # the draft is never right after an error: too slow for the goal
 
 
 def test_runs_with_a_busy_network_do_not_count(store, header, tmp_path):
