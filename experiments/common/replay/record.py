@@ -26,7 +26,7 @@ MAX_CONTINUATION = 32  # tokens followed after a divergence: the most that a dra
 
 
 @dataclass
-class _Written:
+class WrittenWindow:
     """A window with its commits."""
 
     window: Window
@@ -113,9 +113,9 @@ def record_models(
 ) -> tuple[Decoding, ...]:
     """Record two models on recordings; the draft has the target's vocabulary."""
     jobs = [(s, replace(o, log_mel_max=s.log_mel_max)) for s in samples for o in options]
-    written: list[tuple[str, _Written]] = []
+    written: list[tuple[str, WrittenWindow]] = []
     texts: list[TargetText] = []
-    for (sample, used), windows in zip(jobs, _transcribe(target, jobs, max_new_tokens), strict=True):
+    for (sample, used), windows in zip(jobs, transcribe(target, jobs, max_new_tokens), strict=True):
         recording = Recording(used.log_mel_max)
         recording.append(AudioChunk(0, sample.pcm, is_last=True))
         written += [(sample.name, one) for one in windows]
@@ -140,14 +140,14 @@ def record_models(
     )
 
 
-def _transcribe(
+def transcribe(
     target: Model, jobs: Sequence[tuple[Sample, DecodingOptions]], max_new_tokens: int | None
-) -> list[list[_Written]]:
-    """Transcribe the jobs concurrently with the target alone; return the windows of each."""
+) -> list[list[WrittenWindow]]:
+    """Transcribe the jobs concurrently with one model alone; return the windows of each."""
     longest = max(len(sample.pcm) // BYTES_PER_SAMPLE for sample, _ in jobs)
     limits = Limits(max_ahead_samples=max(longest, Limits().max_ahead_samples))
     verifier = Verifier(target, executor=InlineExecutor(), limits=limits, max_new_tokens=max_new_tokens)
-    written: list[list[_Written]] = [[] for _ in jobs]
+    written: list[list[WrittenWindow]] = [[] for _ in jobs]
     waiting, open_sessions = list(range(len(jobs))), set[int]()
     while waiting or open_sessions:
         while waiting and verifier.num_free_slots:
@@ -160,7 +160,7 @@ def _transcribe(
             windows = written[int(session)]
             match event:
                 case WindowOpened(window=window):
-                    windows.append(_Written(window))
+                    windows.append(WrittenWindow(window))
                 case Commit():
                     _add_commit(event, windows[-1])
                 case Failed(error=error):
@@ -171,7 +171,7 @@ def _transcribe(
     return written
 
 
-def _add_commit(commit: Commit, written: _Written) -> None:
+def _add_commit(commit: Commit, written: WrittenWindow) -> None:
     written.tokens += commit.tokens
     written.log_probs += commit.log_probs
     written.margins += commit.margins

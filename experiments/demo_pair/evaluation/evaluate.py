@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import statistics
-import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,12 +22,9 @@ from experiments.demo_pair.data.windows import WINDOW_SECONDS, WindowMaker
 from experiments.demo_pair.decode import greedy
 from experiments.demo_pair.evaluation.locality import Locality
 from experiments.demo_pair.training.pieces import TARGET_IDS, TINY_IDS, to_tiny
-from specwhisper.api.pairing import draft_ids
-from specwhisper.audio.recording import Recording
+from experiments.pair.measure import Pair
+from experiments.pair.step_cost import step_milliseconds
 from specwhisper.model.checkpoint import load_checkpoint
-from specwhisper.model.choosing import Row
-from specwhisper.model.model import WhisperModel
-from specwhisper.types import AudioChunk
 
 RATE = 16_000
 MODELS = {"target": TARGET_IDS, "draft-tiny": TINY_IDS, "draft-distil": TARGET_IDS}
@@ -130,29 +125,12 @@ class Agreement:
         return shares | ({"after_errors": self._locality.summary()} if self._locality.num_errors else {})
 
 
-def step_milliseconds(models: Path, steps: int = 80, rounds: int = 5) -> dict[str, float]:
-    """Time one decoder step in this project's engine, all models in turn; the medians."""
-    target = load_checkpoint(str(models / "target"))
-    slots: dict[str, WhisperModel] = {}
-    for name in MODELS:
-        checkpoint = load_checkpoint(str(models / name))
-        ids = draft_ids(checkpoint.vocabulary, target.vocabulary, draft_name=name, target_name="target")
-        slots[name] = WhisperModel(checkpoint, 1, vocabulary=target.vocabulary, ids=ids)
-    recording = Recording()
-    recording.append(AudioChunk(0, bytes(2 * RATE), is_last=True))
-    prompt = [TARGET_IDS.start, TARGET_IDS.english, TARGET_IDS.transcribe]
-    timings: dict[str, list[float]] = {name: [] for name in slots}
-    for _ in range(rounds):
-        for name, model in slots.items():
-            model.encode(0, recording, 0)
-            tokens: list[int] = []
-            for step in range(steps + 10):
-                if step == 10:
-                    started_s = time.perf_counter()
-                row = Row(0, tokens[-1:] or prompt, 0, tokens, timestamps=True)
-                tokens.append(model.score([row])[0].tokens[0])
-            timings[name].append((time.perf_counter() - started_s) / steps * 1000)
-    return {name: round(statistics.median(times), 3) for name, times in timings.items()}
+def exported_step_milliseconds(models: Path) -> dict[str, float]:
+    """Time one decoder step of every exported model in this project's engine."""
+    checkpoints = {name: load_checkpoint(str(models / name)) for name in MODELS}
+    pair = Pair(checkpoints["target"], {name: checkpoints[name] for name in DRAFTS})
+    step_ms = step_milliseconds({"target": pair.target, **pair.drafts}, rounds=200)
+    return {name: round(milliseconds, 3) for name, milliseconds in step_ms.items()}
 
 
 def test_windows(
@@ -271,7 +249,7 @@ def evaluate(
     samples = [json.loads(line) for line in lines]
     for name, rates in measure_samples(models, samples, loaded).items():
         metrics[name]["samples"] = rates
-    step_ms = step_milliseconds(models)
+    step_ms = exported_step_milliseconds(models)
     for name, model in loaded.items():
         metrics[name]["decoder_step_ms"] = step_ms[name]
         metrics[name]["parameters"] = model.whisper.num_parameters()

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import product, takewhile
 
 import torch
 from transformers import WhisperForConditionalGeneration
 
-MOST_SKIPPED = 3  # tokens, of the draft's text and of the target's
-LEAST_RUN = 2  # one equal token may be chance
+from experiments.pair.realignment import realigned_run
+
 AHEAD = 24  # tokens that a draft writes after its error
 PER_WINDOW = 12  # errors that are looked at
-
-
-def run_length(own: Sequence[int], right: Sequence[int]) -> int:
-    """Count the equal tokens at the beginning of two texts."""
-    pairs = zip(own, right, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-def realigned_run(own: Sequence[int], right: Sequence[int]) -> int | None:
-    """Return how many tokens hold after a correction, None if the draft does not find back.
-
-    ``own`` is what the draft wrote, its wrong token first, and ``right`` the target's text after the
-    corrected token. Up to three tokens of each may be skipped; the fewest are.
-    """
-    skips = product(range(MOST_SKIPPED + 1), repeat=2)
-    for skipped_own, skipped_right in sorted(skips, key=sum):
-        rest = right[skipped_right:]
-        run = run_length(own[skipped_own:], rest)
-        if rest and run >= min(LEAST_RUN, len(rest)):
-            return run
-    return None
 
 
 @torch.inference_mode()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from experiments.demo_pair import model
-from experiments.demo_pair.evaluation.locality import AHEAD, Locality, go_on, realigned_run
+from experiments.demo_pair.evaluation.locality import AHEAD, Locality, go_on
 from experiments.demo_pair.training import pieces
 from experiments.demo_pair.training.distil import distillation_loss
 from experiments.demo_pair.training.pieces import CANTONESE, TARGET_IDS, TINY_IDS
@@ -75,23 +75,6 @@ def test_the_distillation_loss_counts_selected_tokens_only():
     assert distillation_loss(drafted, wanted, use) == before
     certain = 50 * torch.nn.functional.one_hot(torch.tensor([[1, 2, 3]]), 8).float()
     assert distillation_loss(certain, certain, use) == pytest.approx(0, abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("own", "right", "run"),
-    [
-        ([9, 1, 2, 3, 8], [1, 2, 3, 4], 3),  # one token replaced
-        ([1, 2, 3], [1, 2, 3, 4], 3),  # the draft omitted the corrected token
-        ([9, 0, 1, 2], [1, 2, 3], 2),  # the draft wrote an additional token
-        ([9, 8, 7, 2, 3], [1, 2, 3], 2),  # realigned after three tokens
-        ([9, 8, 7, 6, 1, 2, 3], [1, 2, 3], None),  # too late
-        ([9, 1, 8], [1, 2, 3], None),  # one equal token does not count
-        ([9, 1], [1], 1),  # unless it is the last
-        ([9, 8], [], None),
-    ],
-)
-def test_a_draft_realigns_within_three_tokens(own, right, run):
-    assert realigned_run(own, right) == run
 
 
 def test_continuations_do_not_depend_on_the_batch(target):

@@ -1,0 +1,1 @@
+"""How like real pairs a pair of models errs."""
