@@ -1,4 +1,4 @@
-"""What a demo pair must reach to err like a real one."""
+"""The bars that a demo pair must meet to err like a real one."""
 
 from __future__ import annotations
 
