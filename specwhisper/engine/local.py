@@ -27,6 +27,7 @@ from specwhisper.types import (
     Failed,
     Finished,
     FromTarget,
+    HintText,
     Limits,
     Mode,
     Resume,
@@ -185,6 +186,11 @@ class LocalTargetStream:
         """Send candidates."""
         self._note(block)
         self._engine.thread.post(partial(self._engine.verifier.submit, self._id, block, perf_counter_ns()))
+
+    def hint(self, hint: HintText) -> None:
+        """Send a text that the audio is believed to say."""
+        self._note(hint)
+        self._engine.thread.post(partial(self._engine.verifier.submit, self._id, hint))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Send audio and wait until the engine has it."""

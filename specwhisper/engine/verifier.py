@@ -39,6 +39,7 @@ from specwhisper.types import (
     Failed,
     Finished,
     FromTarget,
+    HintText,
     Limits,
     Mode,
     Resume,
@@ -202,9 +203,6 @@ class Verifier:
                 raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
             if windows.attends:
                 raise UnsupportedOption("This model names no alignment heads: choose another live policy.")
-        vocabulary = self._model.vocabulary
-        has_hint = mode.drafts and options.hint
-        given = GivenHint(options.hint, self._model.tokenize, vocabulary.word_of) if has_hint else None
         self._sessions[session_id] = VerifierState(
             id=session_id,
             slot=self._slots.take(),  # last, so that an error takes no slot
@@ -213,10 +211,13 @@ class Verifier:
             limits=self.limits,
             recording=recording,
             windows=windows,
-            texts=vocabulary,
-            given=given,
+            texts=self._model.vocabulary,
+            given=self._given_hint(options.hint) if mode.drafts and options.hint else None,
             keeps_sent=options.realigns and mode is Mode.FULL,
         )
+
+    def _given_hint(self, text: str) -> GivenHint:
+        return GivenHint(text, self._model.tokenize, self._model.vocabulary.word_of)
 
     def close(self, session_id: str) -> None:
         """End a session and free its slot; without effect if it has ended already.
@@ -251,6 +252,8 @@ class Verifier:
                     now_ns = self._clock()
                     if (answer := session.offer(message, received_ns or now_ns, now_ns)) is not None:
                         self._reply(session, answer)
+                case HintText() if session.mode.drafts:
+                    session.hint(message, self._given_hint, received_ns or self._clock())
                 case Resume():
                     session.resume(message, self._model.vocabulary, self._model.num_mel_bins)
         except Exception as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -27,6 +27,7 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
+    HintText,
     Limits,
     Mode,
     Resume,
@@ -239,6 +240,25 @@ class VerifierState:
             self.ready_ns = received_ns
         return None
 
+    def hint(self, hint: HintText, given_hint: Callable[[str], GivenHint], received_ns: int) -> None:
+        """Take a text for the audio from a time on.
+
+        Parameters
+        ----------
+        given_hint : returns a hint of the session.
+        """
+        was_runnable, opened = self.is_runnable, self.open_window
+        if self.given is None:
+            self.given = given_hint("")
+            if opened is not None:
+                self.given.open_window(0, opened.window.start_sample)
+                for token in opened.ledger.committed:
+                    self.given.follow(token)
+                opened.ledger.give(self.given)
+        self.given.replace(hint.start_sample, hint.text)
+        if self.is_runnable and not was_runnable:
+            self.ready_ns = received_ns
+
     def _keep_early(self, block: Candidates, received_ns: int) -> None:
         """Keep the newest blocks for the next window, wherever the draft predicts it."""
         if block.start_frame is not None and block.window_id == self.next_window_id:
@@ -288,7 +308,7 @@ class VerifierState:
         window = resumed.window if resumed else self.windows.open(num_frames)
         last = self.closed if self.mode.drafts else None  # target-only reuses nothing: it is the baseline
         if self.given is not None:
-            self.given.open_window(self.closed.num_kept if self.closed else 0)
+            self.given.open_window(self.closed.num_kept if self.closed else 0, window.start_sample)
         ledger = Ledger(
             resumed.committed if resumed else (),
             opening=last.opening if last else (),

@@ -1,26 +1,46 @@
 """A hint from outside, which runs through all windows of a session.
 
-It may be captions, a script or an older transcript.
+It may be captions, a script or an older transcript, known from the start; or what another recogniser hears,
+piece by piece, each with the time of its first word.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from specwhisper.speculation.hints import Hint
 
 CHUNK_CHARACTERS = 4_000  # tokenized at once, in a few milliseconds
 GIVEN_RATE = 0.9
 MIN_AHEAD = 512  # tokens after the position: more than a window has
+MAX_BEHIND = 2_048  # tokens of pieces before the window, which are dropped then
+TOLERANCE_SAMPLES = 8_000  # half a second, by which the time of a piece may be late
+
+
+class Piece(NamedTuple):
+    """A part of the text.
+
+    Attributes
+    ----------
+    start_sample : of the audio that says it, about.
+    position : of its first token.
+    """
+
+    start_sample: int
+    position: int
 
 
 class GivenHint(Hint):
-    """A text, tokenized as the windows reach it.
+    """A text, tokenized as the windows reach it, and its position in the open window.
 
     Windows are decoded again, whole or from a time on: the hint goes back to where the next window begins.
+    What the pieces' times say goes before what the last window says.
 
     Parameters
     ----------
+    text : of the whole session, or empty; it has no times.
     tokenize : returns the tokens of a piece of text.
     """
 
@@ -30,35 +50,98 @@ class GivenHint(Hint):
         super().__init__((), word_of, rate=GIVEN_RATE)
         self._tokenize = tokenize
         self._chunks = _chunks(text)
-        self._starts: list[int | None] = [0]  # position after so many tokens of the window
+        self._pieces = [Piece(0, 0)]
+        self._window_start = 0  # sample
+        self._window_rates = self.rates  # at its start
+        self._committed: list[int] = []  # of the open window
+        self._starts: list[int | None] = [0]  # position after so many of them
         self._extend_to(MIN_AHEAD)
 
-    def open_window(self, num_kept: int) -> None:
+    def open_window(self, num_kept: int, start_sample: int = 0) -> None:
         """Turn to the next window.
 
         Parameters
         ----------
         num_kept : tokens of the last window whose audio is not decoded again.
+        start_sample : of the window.
         """
         start = self._starts[min(num_kept, len(self._starts) - 1)]
-        self.seek(start)
-        self._starts = [start]
-        # A lost hint is searched in more and more of the text.
-        self._extend_to(len(self) + 1 if start is None else start + MIN_AHEAD)
+        self._window_start, self._window_rates = start_sample, self.rates
+        self._begin(start)
+        self._drop_old()
+
+    def replace(self, start_sample: int, text: str) -> None:
+        """Replace all text from a time on.
+
+        A recogniser sends each version of an utterance so, with the time at which the utterance begins; the
+        empty text takes it back.
+        """
+        self._chunks = iter(())
+        index = bisect_left(self._pieces, start_sample, key=lambda piece: piece.start_sample)
+        position = self._pieces[index].position if index < len(self._pieces) else len(self)
+        self._pieces[index:] = [Piece(start_sample, position)]
+        tokens = self._tokenize(_plain(text))
+        num_same = self.num_shared(position, tokens)
+        is_settled = self.is_following and (self.position or 0) <= position + num_same
+        self.truncate(position + num_same)
+        self.extend(tokens[num_same:])
+        if not is_settled:
+            self._follow_again()
 
     def follow(self, token: int) -> None:
         """Take the next committed token of the window."""
         super().follow(token)
+        self._committed.append(token)
         self._starts.append(self.position)
+
+    def _begin(self, start: int | None) -> None:
+        start = self._in_time(start)
+        self.seek(start)
+        self._committed, self._starts = [], [self.position]
+        # A lost hint is searched in more and more of the text.
+        self._extend_to(len(self) + 1 if start is None else start + MIN_AHEAD)
+
+    def _follow_again(self) -> None:
+        """Find the position of the window's committed tokens in a text that has changed."""
+        committed = self._committed
+        self.rates = self._window_rates
+        self._begin(self._starts[0])
+        for token in committed:
+            self.follow(token)
+
+    def _in_time(self, start: int | None) -> int | None:
+        """Move a position to the pieces that may be said where the window begins."""
+        if len(self._pieces) == 1:
+            return start
+        latest = self._window_start + TOLERANCE_SAMPLES
+        index = max(1, bisect_right(self._pieces, latest, key=lambda piece: piece.start_sample))
+        first, end = self._pieces[index - 1].position, len(self)
+        if index < len(self._pieces):
+            end = self._pieces[index].position
+        return first if start is None else min(max(first, start), end)
+
+    def _drop_old(self) -> None:
+        """Drop the pieces before the window once they are many tokens."""
+        index = bisect_right(self._pieces, self._window_start, key=lambda piece: piece.start_sample) - 1
+        if index < 1 or (num_old := self._pieces[index].position) < MAX_BEHIND:
+            return
+        self.drop(num_old)
+        self._pieces = [Piece(sample, position - num_old) for sample, position in self._pieces[index:]]
+        self._starts = [self.position]
 
     def _extend_to(self, num_tokens: int) -> None:
         while len(self) < num_tokens and (chunk := next(self._chunks, None)) is not None:
             self.extend(self._tokenize(chunk))
 
 
+def _plain(text: str) -> str:
+    """Return a text with single spaces and without special tokens."""
+    return " ".join(text.replace("<|", "< |").split())
+
+
 def _chunks(text: str) -> Iterator[str]:
     """Split a text between words."""
-    text = " ".join(text.replace("<|", "< |").split())  # no special tokens
+    text = _plain(text)
     start = 0
     while start < len(text):
         most = start + 2 * CHUNK_CHARACTERS

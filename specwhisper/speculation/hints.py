@@ -24,7 +24,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from math import ceil, log
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 MAX_REACH = 64  # tokens of a hint in a forward pass
 MIN_CHANCE = 0.1  # that the last of them is right: it costs a few hundredths of a forward pass
@@ -69,6 +69,20 @@ class PlainTokens:
 PLAIN = PlainTokens()
 
 
+class Rates(NamedTuple):
+    """How often the tokens of a hint were right.
+
+    Attributes
+    ----------
+    lately, for_longer : the share that was, weighted by age.
+    num_missed : words in a row that were not expected.
+    """
+
+    lately: float
+    for_longer: float
+    num_missed: int = 0
+
+
 class Hint:
     """A hint and the position at which it continues the committed text.
 
@@ -108,11 +122,47 @@ class Hint:
         """Index of the token that should come next; ``None`` while the hint is lost."""
         return None if self._is_lost else self._position
 
+    @property
+    def is_following(self) -> bool:
+        """Whether the position is known."""
+        return self._costs is None and not self._is_lost
+
+    def num_shared(self, position: int, tokens: Sequence[int]) -> int:
+        """Count the first tokens that the hint has at a position as well."""
+        end = min(len(tokens), len(self) - position)
+        return next((i for i in range(end) if self._tokens[position + i] != tokens[i]), end)
+
     def extend(self, tokens: Iterable[int]) -> None:
         """Append tokens to the hint."""
         for token in tokens:
             self._tokens.append(token)
             self._words.append(self._word_of(token))
+
+    def truncate(self, num_tokens: int) -> None:
+        """Drop all tokens but the first ones; :meth:`seek` then, if the position is not among them."""
+        del self._tokens[num_tokens:], self._words[num_tokens:]
+        if self._num_indexed > num_tokens:
+            self._forget_places()
+
+    def drop(self, num_tokens: int) -> None:
+        """Drop the first tokens, all of which lie before the position."""
+        del self._tokens[:num_tokens], self._words[:num_tokens]
+        self._position = max(0, self._position - num_tokens)
+        self._forget_places()
+
+    def _forget_places(self) -> None:
+        self._places.clear()
+        self._unindexed.clear()
+        self._num_indexed = 0
+
+    @property
+    def rates(self) -> Rates:
+        """How often its tokens were right."""
+        return Rates(self._lately, self._for_longer, self._num_missed)
+
+    @rates.setter
+    def rates(self, rates: Rates) -> None:
+        self._lately, self._for_longer, self._num_missed = rates
 
     @property
     def rate(self) -> float:
@@ -135,16 +185,11 @@ class Hint:
         num_likely = log(MIN_CHANCE) / log(self.rate) if self.rate < 1 else MAX_REACH
         return min(MAX_REACH, max(1, ceil(num_likely)))
 
-    def continuation(self, after: Sequence[int] = (), max_tokens: int | None = None) -> Sequence[int]:
-        """Return the tokens that continue the committed text.
-
-        With ``after``, those that continue it too, if the hint has it next.
-        """
+    def continuation(self, max_tokens: int | None = None) -> Sequence[int]:
+        """Return the tokens that continue the committed text."""
         if self._is_lost:
             return ()
-        start = self._position + len(after)
-        if after and list(after) != self._tokens[self._position : start]:
-            return ()
+        start = self._position
         return self._tokens[start : None if max_tokens is None else start + max_tokens]
 
     def seek(self, position: int | None) -> None:
@@ -157,7 +202,7 @@ class Hint:
     def follow(self, token: int) -> None:
         """Take the next committed token."""
         position = self._position
-        is_following = self._costs is None and not self._is_lost
+        is_following = self.is_following
         if is_following and position < len(self._tokens) and self._tokens[position] == token:
             self._position += 1  # nearly always
             self._observe(True)

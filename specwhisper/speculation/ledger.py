@@ -168,6 +168,10 @@ class Ledger:
         named = ((Source.OWN, self._own), (Source.GIVEN, self._given))
         return hints + [(source, hint) for source, hint in named if hint is not None]
 
+    def give(self, hint: Hint) -> None:
+        """Take a text from outside, which follows the committed tokens already."""
+        self._given = hint
+
     def offer(self, base: int, known_committed: int, tokens: Sequence[int]) -> Offer:
         """Take candidates for the positions from ``base`` on.
 

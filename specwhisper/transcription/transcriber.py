@@ -13,7 +13,7 @@ from typing import Protocol
 
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Mode, Resume, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, HintText, Limits, Mode, Resume, WindowOpened
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,9 @@ class TargetStream(Protocol):
 
     def propose(self, block: Candidates) -> None:
         """Send candidates; they overtake audio."""
+
+    def hint(self, hint: HintText) -> None:
+        """Send a text that the audio is believed to say; a target that takes none is sent none."""
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Send audio, and wait until the stream accepts more (back-pressure)."""

@@ -76,6 +76,19 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
+class HintText:
+    """A text that the audio is believed to say from a time on, instead of all that was sent for it before.
+
+    Attributes
+    ----------
+    start_sample : at which its first word begins, about.
+    """
+
+    start_sample: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Believed:
     """The tokens that the draft believes a window to have.
 
@@ -270,5 +283,5 @@ class Failed:
     error: Exception
 
 
-ToTarget = AudioChunk | Candidates | Resume
+ToTarget = AudioChunk | Candidates | HintText | Resume
 FromTarget = WindowOpened | Commit | Finished | Failed

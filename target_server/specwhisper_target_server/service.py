@@ -299,6 +299,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                     vocabulary_size=len(self._checkpoint.vocabulary),
                     max_tokens=limits.max_block_tokens,
                 )
+            case "hint":
+                return codec.hint_from_proto(request.hint, max_bytes=limits.max_hint_bytes)
             case "resume":
                 return codec.resume_from_proto(
                     request.resume, vocabulary_size=len(self._checkpoint.vocabulary)

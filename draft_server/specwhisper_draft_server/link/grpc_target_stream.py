@@ -16,7 +16,7 @@ import grpc.aio
 from specwhisper.errors import GONE, ServerDraining, TargetUnavailable
 from specwhisper.observe.metrics.tokens import NS_PER_S
 from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Resume, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, HintText, Limits, Resume, WindowOpened
 from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
@@ -122,6 +122,11 @@ class GrpcTargetStream:
         if len(block.tokens) > most:
             block = replace(block, tokens=block.tokens[:most], proposals=block.proposals[:most])
         self._outbox.put(pb.VerifyRequest(candidates=codec.candidates_to_proto(block)))
+
+    def hint(self, hint: HintText) -> None:
+        """Queue a text that the audio is believed to say, unless the target takes none as long."""
+        if len(hint.text.encode()) <= self.limits.max_hint_bytes:
+            self._outbox.put(pb.VerifyRequest(hint=codec.hint_to_proto(hint)))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Send audio, and wait until it is sent.

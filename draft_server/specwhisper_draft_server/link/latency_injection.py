@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
-from specwhisper.types import AudioChunk, Candidates, Commit, Limits, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, HintText, Limits, WindowOpened
 
 
 class DelayedTargetStream:
@@ -24,7 +24,7 @@ class DelayedTargetStream:
         self._stream = stream
         self._one_way_s = added_latency_ms / 2000
         self._added_ns = added_latency_ms * 1_000_000
-        self._up: asyncio.Queue[tuple[float, AudioChunk | Candidates]] = asyncio.Queue()
+        self._up: asyncio.Queue[tuple[float, AudioChunk | Candidates | HintText]] = asyncio.Queue()
         self._down: asyncio.Queue[tuple[float, WindowOpened | Commit | None]] = asyncio.Queue()
 
     @property
@@ -46,6 +46,10 @@ class DelayedTargetStream:
     def propose(self, block: Candidates) -> None:
         """Queue candidates to be sent after the delay."""
         self._up.put_nowait((self._due_s(), block))
+
+    def hint(self, hint: HintText) -> None:
+        """Queue a text to be sent after the delay."""
+        self._up.put_nowait((self._due_s(), hint))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Queue audio to be sent after the delay."""
@@ -74,10 +78,13 @@ class DelayedTargetStream:
             while True:
                 due_s, message = await self._up.get()
                 await self._until(due_s)
-                if isinstance(message, AudioChunk):
-                    await self._stream.send_audio(message)
-                else:
-                    self._stream.propose(message)
+                match message:
+                    case AudioChunk():
+                        await self._stream.send_audio(message)
+                    case Candidates():
+                        self._stream.propose(message)
+                    case HintText():
+                        self._stream.hint(message)
         finally:
             self._down.put_nowait((0.0, None))
 

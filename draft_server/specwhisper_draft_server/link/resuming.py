@@ -20,7 +20,8 @@ from specwhisper.observe.tracing import note_event
 from specwhisper.rpc.failover import Failover
 from specwhisper.transcription.resume_point import ResumeTracker
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
-from specwhisper.types import AudioChunk, Candidates, Commit, Resume, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, HintText, Resume, WindowOpened
+from specwhisper_draft_server.hint_feed import HintFeed
 from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES
 from specwhisper_draft_server.link.migration import opened_elsewhere
 from specwhisper_draft_server.metrics import DraftMetrics
@@ -104,6 +105,7 @@ class ResumingTargetStream:
         self._open_remote = open_remote
         self._tracker = ResumeTracker(target.limits.max_ahead_tokens, resume)
         self._audio = KeptAudio(self._needed_from)
+        self._hints = HintFeed()
         self._current: RemoteTargetStream | None = None
         self._current_tasks = AsyncExitStack()  # closes the current stream and ends its tasks
         self._next: Opened | None = None  # the stream to continue on, once the current one has ended
@@ -139,6 +141,10 @@ class ResumingTargetStream:
         self._tracker.propose(block)
         if self._current is not None and self._tracker.is_reopened:
             self._current.propose(block)
+
+    def hint(self, hint: HintText) -> None:
+        """Send a text that the audio is believed to say, to the next target too."""
+        self._hints.put(hint)
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Keep audio, for every target that needs it; wait while much of it is not sent."""
@@ -220,6 +226,7 @@ class ResumingTargetStream:
         self._tracker.migrate()
         self._failover.connected()
         self._current_tasks, self._current, self.limits = stack, stream, stream.limits
+        self._hints.connect(stream.hint)
         await stack.enter_async_context(_running(self._feed(stream)))
         await stack.enter_async_context(_running(self._migrate(stream)))
 

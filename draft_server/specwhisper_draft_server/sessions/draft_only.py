@@ -26,6 +26,7 @@ from specwhisper.types import (
     Candidates,
     Commit,
     Finished,
+    HintText,
     Limits,
     Mode,
     Resume,
@@ -190,6 +191,9 @@ class DraftOnlyStream:
     def propose(self, block: Candidates) -> None:
         """Commit candidates."""
         self._put(self._accept_all.propose(block))
+
+    def hint(self, hint: HintText) -> None:
+        """Drop it: there is no target that could verify it."""
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Append audio, of which only the length matters."""

@@ -76,12 +76,22 @@ class RecognizeResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ...) -> None: ...
 
 class StreamingRecognizeRequest(_message.Message):
-    __slots__ = ("streaming_config", "audio_content")
+    __slots__ = ("streaming_config", "audio_content", "hint")
     STREAMING_CONFIG_FIELD_NUMBER: _ClassVar[int]
     AUDIO_CONTENT_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
     streaming_config: StreamingRecognitionConfig
     audio_content: bytes
-    def __init__(self, streaming_config: _Optional[_Union[StreamingRecognitionConfig, _Mapping]] = ..., audio_content: _Optional[bytes] = ...) -> None: ...
+    hint: RecognitionHint
+    def __init__(self, streaming_config: _Optional[_Union[StreamingRecognitionConfig, _Mapping]] = ..., audio_content: _Optional[bytes] = ..., hint: _Optional[_Union[RecognitionHint, _Mapping]] = ...) -> None: ...
+
+class RecognitionHint(_message.Message):
+    __slots__ = ("start", "text")
+    START_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    start: _duration_pb2.Duration
+    text: str
+    def __init__(self, start: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class StreamingRecognitionConfig(_message.Message):
     __slots__ = ("config", "interim_results", "endpointing", "continue_unverified", "added_latency_ms", "with_checkpoints", "checkpoint", "with_heartbeats", "target_weights_digest", "with_statistics")

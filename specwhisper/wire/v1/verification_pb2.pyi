@@ -144,32 +144,36 @@ class Vocabulary(_message.Message):
     def __init__(self, tokens: _Optional[_Iterable[str]] = ..., end_of_text: _Optional[int] = ..., start_of_transcript: _Optional[int] = ..., no_timestamps: _Optional[int] = ..., timestamp_begin: _Optional[int] = ..., languages: _Optional[_Mapping[str, int]] = ..., tasks: _Optional[_Mapping[str, int]] = ..., suppress: _Optional[_Iterable[int]] = ..., begin_suppress: _Optional[_Iterable[int]] = ..., max_initial_timestamp: _Optional[int] = ..., max_length: _Optional[int] = ..., start_of_prev: _Optional[int] = ..., no_speech: _Optional[int] = ..., own_language: _Optional[str] = ...) -> None: ...
 
 class Limits(_message.Message):
-    __slots__ = ("max_block_tokens", "max_ahead_tokens", "max_message_bytes", "max_ahead_samples", "max_sessions")
+    __slots__ = ("max_block_tokens", "max_ahead_tokens", "max_message_bytes", "max_ahead_samples", "max_sessions", "max_hint_bytes")
     MAX_BLOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MAX_AHEAD_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_AHEAD_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     MAX_SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    MAX_HINT_BYTES_FIELD_NUMBER: _ClassVar[int]
     max_block_tokens: int
     max_ahead_tokens: int
     max_message_bytes: int
     max_ahead_samples: int
     max_sessions: int
-    def __init__(self, max_block_tokens: _Optional[int] = ..., max_ahead_tokens: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_ahead_samples: _Optional[int] = ..., max_sessions: _Optional[int] = ...) -> None: ...
+    max_hint_bytes: int
+    def __init__(self, max_block_tokens: _Optional[int] = ..., max_ahead_tokens: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_ahead_samples: _Optional[int] = ..., max_sessions: _Optional[int] = ..., max_hint_bytes: _Optional[int] = ...) -> None: ...
 
 class VerifyRequest(_message.Message):
-    __slots__ = ("hello", "audio", "candidates", "resume", "heartbeat")
+    __slots__ = ("hello", "audio", "candidates", "resume", "heartbeat", "hint")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     AUDIO_FIELD_NUMBER: _ClassVar[int]
     CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     audio: Audio
     candidates: Candidates
     resume: Resume
     heartbeat: Heartbeat
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., candidates: _Optional[_Union[Candidates, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+    hint: Hint
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., candidates: _Optional[_Union[Candidates, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., hint: _Optional[_Union[Hint, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol_version", "software_version", "draft_model", "vocabulary_digest", "weights_digest", "mode", "max_ahead_tokens", "options", "lease", "session", "oldest_protocol_version")
@@ -244,6 +248,14 @@ class Proposal(_message.Message):
     tokens: _containers.RepeatedScalarFieldContainer[int]
     probs: _containers.RepeatedScalarFieldContainer[float]
     def __init__(self, tokens: _Optional[_Iterable[int]] = ..., probs: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class Hint(_message.Message):
+    __slots__ = ("start_sample", "text")
+    START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    start_sample: int
+    text: str
+    def __init__(self, start_sample: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
 
 class Resume(_message.Message):
     __slots__ = ("window", "committed", "log_mel_ceiling", "log_probs", "previous")

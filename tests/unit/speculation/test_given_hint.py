@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from specwhisper.speculation.given_hint import CHUNK_CHARACTERS, MIN_AHEAD, GivenHint
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specwhisper.speculation.given_hint import CHUNK_CHARACTERS, MAX_BEHIND, MIN_AHEAD, GivenHint
 
 
 def numbers(text: str) -> list[int]:
@@ -68,3 +71,95 @@ def test_a_text_has_no_special_tokens_and_one_without_spaces_is_split():
     GivenHint("a <|endoftext|>\nb", tokenize, str)
     GivenHint("字" * 3 * CHUNK_CHARACTERS, tokenize, str)
     assert pieces == ["a < |endoftext|> b", "字" * CHUNK_CHARACTERS, "字" * 2 * CHUNK_CHARACTERS]
+
+
+SECOND = 16_000
+
+
+def test_an_utterance_that_grows_is_followed():
+    hint = hint_of("")
+    hint.open_window(0, 0)
+    hint.replace(0, "0 1")
+    assert hint.continuation() == [0, 1]
+    follow(hint, [0])
+    hint.replace(0, "0 1 2")
+    assert hint.continuation() == [1, 2]
+    follow(hint, [1, 2, 3, 4])  # the target is ahead
+    hint.replace(0, "0 1 2 3 4 5 6")
+    assert hint.continuation() == [5, 6]
+    hint.replace(0, "0 9 2 3 4 5 7")  # other words than before
+    assert hint.continuation() == [5, 7]
+    hint.replace(0, "")
+    assert hint.continuation() == []
+
+
+def test_a_window_begins_at_the_piece_of_its_time():
+    hint = hint_of("")
+    hint.open_window(0, 0)
+    hint.replace(0, "0 1 2")
+    hint.replace(10 * SECOND, "10 11 12")
+    hint.replace(20 * SECOND, "20 21 22")
+    follow(hint, [7, 7])
+    hint.open_window(2, 10 * SECOND)
+    assert hint.continuation()[0] == 10
+    follow(hint, [10, 11, 12])
+    hint.open_window(0, 10 * SECOND)  # the same audio, and more of it
+    assert hint.continuation()[:4] == [10, 11, 12, 20]
+    follow(hint, [10, 11, 12, 20])
+    hint.open_window(2, 12 * SECOND)  # in the middle of a piece
+    assert hint.continuation()[0] == 12
+    hint.open_window(0, 30 * SECOND)
+    assert hint.continuation()[0] == 20
+
+
+def test_text_from_a_time_on_replaces_what_was_there():
+    hint = hint_of("0 1 2 3")
+    hint.open_window(0, 0)
+    follow(hint, [0, 1])
+    hint.replace(5 * SECOND, "50 51")
+    hint.replace(8 * SECOND, "80")
+    hint.replace(6 * SECOND, "60")
+    assert hint.continuation() == [2, 3, 50, 51, 60]
+    hint.open_window(0, 6 * SECOND)
+    assert hint.continuation() == [60]
+
+
+def test_old_pieces_are_dropped():
+    hint = hint_of("")
+    for utterance in range(2_000):
+        start_sample = utterance * 5 * SECOND
+        words = range(10 * utterance, 10 * utterance + 10)
+        hint.open_window(10, start_sample)
+        hint.replace(start_sample, " ".join(map(str, words[:5])))
+        follow(hint, words[:3])
+        hint.replace(start_sample, " ".join(map(str, words)))
+        follow(hint, words[3:])
+        assert hint.position == len(hint)
+    assert len(hint) < MAX_BEHIND + 100
+
+
+@given(st.data())
+def test_any_texts_and_tokens_give_the_same_as_if_they_had_come_at_once(data):
+    tokens = st.integers(0, 6)
+    hint, window = hint_of(""), []
+    hint.open_window(0, 0)
+    for _ in range(data.draw(st.integers(1, 20))):
+        match data.draw(st.sampled_from(["text", "tokens", "window"])):
+            case "text":
+                seconds, words = data.draw(st.integers(0, 9)), data.draw(st.lists(tokens, max_size=9))
+                hint.replace(seconds * SECOND, " ".join(map(str, words)))
+                position, continuation = hint.position, list(hint.continuation())
+                # Following all of the window again changes nothing.
+                hint.replace(10 * SECOND, "0")
+                hint.replace(10 * SECOND, "")
+                assert hint.position == position and list(hint.continuation()) == continuation
+            case "tokens":
+                new = data.draw(st.lists(tokens, min_size=1, max_size=9))
+                follow(hint, new)
+                window += new
+            case _:
+                num_kept = data.draw(st.integers(0, len(window)))
+                hint.open_window(num_kept, data.draw(st.integers(0, 9)) * SECOND)
+                window = []
+        assert hint.position is None or 0 <= hint.position <= len(hint)
+        assert all(0 <= rate <= 1 for rate in hint.rates[:2])
