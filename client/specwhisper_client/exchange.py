@@ -12,7 +12,8 @@ import grpc.aio
 
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.next_item import NextItem
-from specwhisper.wire import SILENCE_S, WELCOME_S
+from specwhisper.types import HintText
+from specwhisper.wire import SILENCE_S, WELCOME_S, codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 NUM_PARTS = 3  # of a time limit
@@ -20,9 +21,9 @@ HEARTBEAT = pb.StreamingRecognizeResponse(heartbeat=True)  # a response with not
 
 
 async def exchange(
-    call: Any, config: pb.StreamingRecognitionConfig, audio: AsyncIterator[bytes]
+    call: Any, config: pb.StreamingRecognitionConfig, audio: AsyncIterator[bytes | HintText]
 ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
-    """Send audio through a ``StreamingRecognize`` call; yield its responses.
+    """Send audio and hints through a ``StreamingRecognize`` call; yield responses.
 
     The call ends with the error of a lost connection if the server sends no response at all, or no heartbeat
     after it has sent one. gRPC's keepalive does not show this: its threads answer even if the server hangs.
@@ -68,11 +69,19 @@ async def _next(
     )
 
 
-async def _send(call: Any, config: pb.StreamingRecognitionConfig, audio: AsyncIterator[bytes]) -> None:
+def _request(piece: bytes | HintText) -> pb.StreamingRecognizeRequest:
+    if isinstance(piece, HintText):
+        return pb.StreamingRecognizeRequest(hint=codec.recognition_hint_to_proto(piece))
+    return pb.StreamingRecognizeRequest(audio_content=piece)
+
+
+async def _send(
+    call: Any, config: pb.StreamingRecognitionConfig, audio: AsyncIterator[bytes | HintText]
+) -> None:
     try:
         await call.write(pb.StreamingRecognizeRequest(streaming_config=config))
-        async for pcm in audio:
-            await call.write(pb.StreamingRecognizeRequest(audio_content=pcm))
+        async for piece in audio:
+            await call.write(_request(piece))
         await call.done_writing()
     except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
         pass  # the server has ended the call: the responses end with its error

@@ -56,6 +56,10 @@ class LiveTranscription:
             elapsed_s=self._elapsed_s,
         )
 
+    def hint(self, text: str, start_s: float) -> None:
+        """Send a text that the audio may say; see :meth:`StreamingClient.hint`."""
+        self._stream.hint(text, start_s)
+
     def stop(self) -> None:
         """Read no more audio; the text until now becomes final."""
         self._is_stopped.set()

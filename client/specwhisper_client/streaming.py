@@ -9,6 +9,7 @@ async with StreamingClient("127.0.0.1:50051") as stream:
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -16,14 +17,15 @@ from typing import Any, Self
 
 from specwhisper.audio.canonical import CanonicalStream, Samples
 from specwhisper.audio.kept import KeptAudio
-from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, SpecWhisperError
+from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, SpecWhisperError, check_between
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.observe import request_id
 from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.hint_feed import HintFeed, check_hint_text
 from specwhisper.transcription.transcription import ModelInfo
-from specwhisper.types import SAMPLE_RATE, Mode
+from specwhisper.types import SAMPLE_RATE, HintText, Mode
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -36,6 +38,7 @@ from specwhisper_client.utterances import in_order
 
 logger = logging.getLogger(__name__)
 
+MAX_START_S = 1e8  # three years
 FIRST_CONNECT_S = 5.0  # limit before any server has answered: the address may be wrong
 # Live audio has more noise than most recordings.
 LIVE_DECODING = DecodingOptions(**OPENAI_THRESHOLDS)
@@ -108,6 +111,7 @@ class StreamingClient:
         self._attempts = Attempts(self._servers, min(FIRST_CONNECT_S, reconnect_s))
         self._canonical = CanonicalStream(sample_rate, num_channels)
         self._audio = KeptAudio(self.position.start_sample)
+        self._hints = HintFeed()
         self._request_id = request_id.current_request_id()  # the same for all calls
         self._call: LiveCall | None = None  # the last one
         self._received = Received(received_s=self.position.start_sample / SAMPLE_RATE)
@@ -165,6 +169,25 @@ class StreamingClient:
         """
         await self._audio.put(self._canonical.push(samples))
 
+    def hint(self, text: str, start_s: float) -> None:
+        """Send a text that the audio may say from a time on.
+
+        The target verifies it, so it saves time and changes no text. It replaces all that was sent for the
+        audio from there on, so another recogniser's text may be sent again as it grows. It goes out with the
+        next samples.
+
+        Parameters
+        ----------
+        start_s : when its first word begins, about, in seconds from the beginning of the stream.
+
+        Raises
+        ------
+        InvalidRequest : for more than 4,000 bytes, or a time before the beginning.
+        """
+        check_hint_text(text)
+        check_between("start_s", start_s, 0, MAX_START_S)
+        self._hints.put(HintText(round(start_s * SAMPLE_RATE), text))
+
     @property
     def position(self) -> LivePosition:
         """Position at which another stream would continue."""
@@ -216,7 +239,7 @@ class StreamingClient:
     async def _updates(self, call: LiveCall) -> AsyncGenerator[Update]:
         """Run one call, from the last position on."""
         self._received.begin_call()
-        audio = self._audio.pieces(self.position.start_sample)
+        audio = self._with_hints(self._audio.pieces(self.position.start_sample))
         async with aclosing(call.responses(self._config, audio)) as responses:
             async for response in responses:
                 if response.HasField("model"):
@@ -229,6 +252,16 @@ class StreamingClient:
                 if response.HasField("position"):
                     self._move_to(response.position)
                 yield self._in_order(update)
+
+    async def _with_hints(self, audio: AsyncGenerator[bytes]) -> AsyncGenerator[bytes | HintText]:
+        """Yield audio, and before each piece the hints that have come since the last one."""
+        waiting: deque[HintText] = deque()
+        self._hints.connect(waiting.append)
+        async with aclosing(audio):
+            async for piece in audio:
+                while waiting:
+                    yield waiting.popleft()
+                yield piece
 
     def _config(self) -> pb.StreamingRecognitionConfig:
         weights_digest = self.model.target_weights_digest if self.model is not None else ""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import MAX_PCM_BYTES_PER_S, decode_bytes
 from specwhisper.errors import InvalidRequest, MessageTooLarge, UnsupportedOption, check_between
+from specwhisper.transcription.hint_feed import HintFeed
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -108,12 +109,15 @@ def canonical_stream(config: pb.RecognitionConfig) -> CanonicalStream:
 
 
 async def read_audio(
-    requests: AsyncIterator[pb.StreamingRecognizeRequest], stream: CanonicalStream
+    requests: AsyncIterator[pb.StreamingRecognizeRequest], stream: CanonicalStream, hints: HintFeed
 ) -> AsyncGenerator[bytes]:
-    """Yield the audio of a stream's further messages as canonical PCM."""
+    """Yield a stream's audio as canonical PCM, and pass on its hints."""
     async for request in requests:
+        if request.WhichOneof("streaming_request") == "hint":
+            hints.put(codec.recognition_hint_from_proto(request.hint))
+            continue
         if request.WhichOneof("streaming_request") != "audio_content":
-            raise InvalidRequest("After its streaming_config a stream takes audio_content only.")
+            raise InvalidRequest("After its streaming_config a stream takes audio_content and hint only.")
         if len(request.audio_content) > MAX_PIECE_BYTES:
             raise MessageTooLarge(
                 f"A piece of audio has {len(request.audio_content)} bytes: a stream takes at most "

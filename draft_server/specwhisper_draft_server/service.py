@@ -199,7 +199,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             measured = SessionMetrics(self.metrics, session, live.position.start_sample if live else 0)
             recording = session if isinstance(session, Session) and not config.checkpoint else None
             with measured.counted(), self._parity.kept(recording, request) as keep:
-                pcm = with_observers(read_audio(requests, audio), measured.on_audio, keep)
+                pcm = with_observers(read_audio(requests, audio, request.hints), measured.on_audio, keep)
                 async with aclosing(session.run(pcm)) as updates:
                     async for update in updates:
                         measured.on_update(update)

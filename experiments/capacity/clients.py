@@ -25,7 +25,16 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.local import LocalTranscriber, TargetEngine
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream, Transcriber
-from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Commit, Limits, Mode, WindowOpened
+from specwhisper.types import (
+    SAMPLE_RATE,
+    AudioChunk,
+    Candidates,
+    Commit,
+    HintText,
+    Limits,
+    Mode,
+    WindowOpened,
+)
 from specwhisper_draft_server.drafts.drafting import Drafting
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
@@ -221,6 +230,10 @@ class LoggedStream:
     def propose(self, block: Candidates) -> None:
         """Send candidates."""
         self._session.propose(block)
+
+    def hint(self, hint: HintText) -> None:
+        """Send a hint."""
+        self._session.hint(hint)
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Send audio."""

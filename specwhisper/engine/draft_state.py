@@ -15,7 +15,7 @@ from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
 from specwhisper.speculation.hints import HintTokens
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.windows import Windows
-from specwhisper.types import UNKNOWN_AGE_NS, Believed, Candidates, Commit, Mode
+from specwhisper.types import UNKNOWN_AGE_NS, Believed, Candidates, Commit, HintText, Mode
 
 NO_REPORT = DraftReport()
 MAX_REDRAFTED = 16  # stale tokens in a draft step
@@ -30,11 +30,13 @@ class Drafted:
     candidates : a block to send, if there is one.
     report : the draft's work since the last report.
     belief : all believed tokens of the block's window.
+    hint : text of a recogniser that has other tokens than the target.
     """
 
     candidates: Candidates | None
     report: DraftReport = NO_REPORT
     belief: Believed | None = None
+    hint: HintText | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -1,6 +1,6 @@
 """A hint from outside, which runs through all windows of a session.
 
-It may be captions, a script or an older transcript, known from the start; or what another recogniser hears,
+It may be captions, a script or an older transcript, known from the start; or the text of another recogniser,
 piece by piece, each with the time of its first word.
 """
 
@@ -15,7 +15,8 @@ from specwhisper.speculation.hints import Hint
 CHUNK_CHARACTERS = 4_000  # tokenized at once, in a few milliseconds
 GIVEN_RATE = 0.9
 MIN_AHEAD = 512  # tokens after the position: more than a window has
-MAX_BEHIND = 2_048  # tokens of pieces before the window, which are dropped then
+MAX_TOKENS = 65_536  # of pieces, in a session; further ones are dropped
+MAX_OLD = 2_048  # tokens of pieces before the window, which are dropped then
 TOLERANCE_SAMPLES = 8_000  # half a second, by which the time of a piece may be late
 
 
@@ -36,7 +37,7 @@ class GivenHint(Hint):
     """A text, tokenized as the windows reach it, and its position in the open window.
 
     Windows are decoded again, whole or from a time on: the hint goes back to where the next window begins.
-    What the pieces' times say goes before what the last window says.
+    Where pieces have times, the position lies among those of the window's time.
 
     Parameters
     ----------
@@ -79,8 +80,12 @@ class GivenHint(Hint):
         self._chunks = iter(())
         index = bisect_left(self._pieces, start_sample, key=lambda piece: piece.start_sample)
         position = self._pieces[index].position if index < len(self._pieces) else len(self)
-        self._pieces[index:] = [Piece(start_sample, position)]
         tokens = self._tokenize(_plain(text))
+        if position + len(tokens) > MAX_TOKENS:
+            tokens = ()
+        self._pieces[index:] = [Piece(start_sample, position)] if tokens else []
+        if not self._pieces:
+            self._pieces = [Piece(0, 0)]
         num_same = self.num_shared(position, tokens)
         is_settled = self.is_following and (self.position or 0) <= position + num_same
         self.truncate(position + num_same)
@@ -123,7 +128,7 @@ class GivenHint(Hint):
     def _drop_old(self) -> None:
         """Drop the pieces before the window once they are many tokens."""
         index = bisect_right(self._pieces, self._window_start, key=lambda piece: piece.start_sample) - 1
-        if index < 1 or (num_old := self._pieces[index].position) < MAX_BEHIND:
+        if index < 1 or (num_old := self._pieces[index].position) < MAX_OLD:
             return
         self.drop(num_old)
         self._pieces = [Piece(sample, position - num_old) for sample, position in self._pieces[index:]]

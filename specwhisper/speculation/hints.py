@@ -139,7 +139,10 @@ class Hint:
             self._words.append(self._word_of(token))
 
     def truncate(self, num_tokens: int) -> None:
-        """Drop all tokens but the first ones; :meth:`seek` then, if the position is not among them."""
+        """Drop all tokens but the first ones.
+
+        If the position is not among them, :meth:`seek` one that is.
+        """
         del self._tokens[num_tokens:], self._words[num_tokens:]
         if self._num_indexed > num_tokens:
             self._forget_places()

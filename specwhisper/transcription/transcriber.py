@@ -46,7 +46,7 @@ class TargetStream(Protocol):
         """Send candidates; they overtake audio."""
 
     def hint(self, hint: HintText) -> None:
-        """Send a text that the audio is believed to say; a target that takes none is sent none."""
+        """Send a hint; a target that takes none is sent none."""
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Send audio, and wait until the stream accepts more (back-pressure)."""

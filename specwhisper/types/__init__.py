@@ -36,7 +36,7 @@ from specwhisper.types.messages import (
     WindowOpened,
     WordAlignment,
 )
-from specwhisper.types.session import DEFAULT_MAX_WIDTH, Limits, Mode
+from specwhisper.types.session import DEFAULT_MAX_WIDTH, MAX_HINT_TEXT_BYTES, Limits, Mode
 from specwhisper.types.transcript import Segment, Word
 from specwhisper.types.weights import CROSS_CACHES, DTYPES
 
@@ -46,6 +46,7 @@ __all__ = [
     "DTYPES",
     "FRAMES_PER_TIMESTAMP",
     "HOP_SAMPLES",
+    "MAX_HINT_TEXT_BYTES",
     "NUM_PROPOSED",
     "SAMPLE_RATE",
     "UNKNOWN_AGE_NS",

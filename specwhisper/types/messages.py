@@ -77,7 +77,9 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class HintText:
-    """A text that the audio is believed to say from a time on, instead of all that was sent for it before.
+    """A text that the audio is believed to say from a time on.
+
+    It replaces all that was sent for that audio before.
 
     Attributes
     ----------

@@ -10,6 +10,7 @@ from specwhisper.types.audio import WINDOW_SAMPLES
 
 # Most candidates of one session in one forward pass: on a server, one session must not slow down the others.
 DEFAULT_MAX_WIDTH = 16
+MAX_HINT_TEXT_BYTES = 4_000  # of a hint with a time: several minutes of speech
 
 
 class Mode(StrEnum):
@@ -60,7 +61,7 @@ class Limits:
     max_message_bytes: int = 262_144
     max_ahead_samples: int = 4 * WINDOW_SAMPLES
     max_sessions: int = 16
-    max_hint_bytes: int = 4_000
+    max_hint_bytes: int = MAX_HINT_TEXT_BYTES
 
     def __post_init__(self) -> None:
         for limit in fields(self):

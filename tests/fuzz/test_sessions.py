@@ -180,6 +180,12 @@ class SessionsAtOneTarget(RuleBasedStateMachine):
         self._speaker(which).send(*sent)
 
     @precondition(lambda self: self.speakers)
+    @rule(which=WHICH, start=st.integers(0, 40 * RATE) | NUMBERS, text=st.text(max_size=40))
+    def hint(self, which, start, text):
+        """Send a text that the audio does not say, at any time."""
+        self._speaker(which).send(pb.VerifyRequest(hint=pb.Hint(start_sample=start, text=text)))
+
+    @precondition(lambda self: self.speakers)
     @rule(which=WHICH)
     def finish(self, which):
         self._take(which).finish()

@@ -148,11 +148,13 @@ class Listener:
         assert starts == sorted(starts)
 
 
-def live_client(address: str, *, trim_ms: int = 2_000, disabled: bool = False, **kwargs) -> StreamingClient:
+def live_client(
+    address: str, *, trim_ms: int = 2_000, step_ms: int = STEP_MS, disabled: bool = False, **kwargs
+) -> StreamingClient:
     return StreamingClient(
         address,
         DecodingOptions(language="en"),
-        live=LiveOptions(trim_ms=trim_ms, step_ms=STEP_MS),
+        live=LiveOptions(trim_ms=trim_ms, step_ms=step_ms),
         endpointing=None if disabled else EndpointingOptions(),
         **kwargs,
     )

@@ -124,7 +124,7 @@ class GrpcTargetStream:
         self._outbox.put(pb.VerifyRequest(candidates=codec.candidates_to_proto(block)))
 
     def hint(self, hint: HintText) -> None:
-        """Queue a text that the audio is believed to say, unless the target takes none as long."""
+        """Queue a hint, unless the target takes none that is so long."""
         if len(hint.text.encode()) <= self.limits.max_hint_bytes:
             self._outbox.put(pb.VerifyRequest(hint=codec.hint_to_proto(hint)))
 

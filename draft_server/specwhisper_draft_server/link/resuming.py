@@ -18,10 +18,10 @@ from specwhisper.audio.recording import CONTEXT_SAMPLES
 from specwhisper.errors import GONE, PairMismatch, ServerFull, SlowReader, SpecWhisperError
 from specwhisper.observe.tracing import note_event
 from specwhisper.rpc.failover import Failover
+from specwhisper.transcription.hint_feed import HintFeed
 from specwhisper.transcription.resume_point import ResumeTracker
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
 from specwhisper.types import AudioChunk, Candidates, Commit, HintText, Resume, WindowOpened
-from specwhisper_draft_server.hint_feed import HintFeed
 from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES
 from specwhisper_draft_server.link.migration import opened_elsewhere
 from specwhisper_draft_server.metrics import DraftMetrics

@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from specwhisper.engine.draft_state import Drafted
@@ -18,6 +18,7 @@ from specwhisper.observe.window_spans import WindowSpans
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.hint_feed import HintFeed
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.live_windows import follow_windows
 from specwhisper.transcription.resume_point import ResumePoint
@@ -54,12 +55,14 @@ class SessionRequest:
     ----------
     endpointing : how utterances are found in live audio; ``None`` treats all audio as speech.
     added_latency_ms : latency injected into the round trip to the target.
+    hints : texts that arrive while it runs.
     """
 
     options: DecodingOptions
     length: DraftLength
     endpointing: EndpointingOptions | None = None
     added_latency_ms: int = 0
+    hints: HintFeed = field(default_factory=HintFeed)
 
 
 class TargetOpener(Protocol):
@@ -195,6 +198,7 @@ class Session:
 
             stream = DelayedTargetStream(stream, self._request.added_latency_ms)
         self._stream = stream
+        self._request.hints.connect(stream.hint)
         return stream
 
     async def close(self) -> None:
@@ -260,11 +264,13 @@ class Session:
         )
 
     def _on_drafted(self, drafted: Drafted) -> None:
-        """Send a block to the target, and count it."""
+        """Send a block or a hint to the target, and count it."""
         if drafted.candidates is not None:
             if self._stream is None:
                 raise RuntimeError("A draft proposes nothing before the target has opened a window.")
             self._propose(self._stream, [drafted.candidates])
+        if drafted.hint is not None:
+            self._request.hints.put(drafted.hint)
         if drafted.belief is not None and self._live is not None:
             self._live.update_belief(drafted.belief.window, drafted.belief.tokens)
         self.builder.statistics.observe(drafted.report)

@@ -12,6 +12,12 @@ from specwhisper.wire.codec.decoding import (
     task_from_proto,
     task_to_proto,
 )
+from specwhisper.wire.codec.hints import (
+    hint_from_proto,
+    hint_to_proto,
+    recognition_hint_from_proto,
+    recognition_hint_to_proto,
+)
 from specwhisper.wire.codec.live import (
     endpointing_from_proto,
     endpointing_to_proto,
@@ -27,8 +33,6 @@ from specwhisper.wire.codec.messages import (
     candidates_to_proto,
     commit_from_proto,
     commit_to_proto,
-    hint_from_proto,
-    hint_to_proto,
     resume_from_proto,
     resume_to_proto,
     window_from_proto,
@@ -70,6 +74,8 @@ __all__ = [
     "live_position_to_proto",
     "mode_from_proto",
     "mode_to_proto",
+    "recognition_hint_from_proto",
+    "recognition_hint_to_proto",
     "resume_from_proto",
     "resume_point_from_bytes",
     "resume_point_to_bytes",

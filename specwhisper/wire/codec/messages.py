@@ -15,7 +15,6 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
-    HintText,
     Outcome,
     Proposal,
     Resume,
@@ -126,24 +125,6 @@ def candidates_from_proto(
         proposals=proposals,
         start_frame=message.start_frame if message.HasField("start_frame") else None,
     )
-
-
-def hint_to_proto(hint: HintText) -> pb.Hint:
-    """Encode a text that the audio is believed to say."""
-    return pb.Hint(start_sample=hint.start_sample, text=hint.text)
-
-
-def hint_from_proto(message: pb.Hint, *, max_bytes: int) -> HintText:
-    """Decode a text that the audio is believed to say.
-
-    Raises
-    ------
-    InvalidRequest : if it is longer than the session's limit.
-    """
-    num_bytes = len(message.text.encode())
-    if num_bytes > max_bytes:
-        raise InvalidRequest(f"A hint has {num_bytes} bytes: at most {max_bytes} are allowed.")
-    return HintText(message.start_sample, message.text)
 
 
 def _proposal(message: pb.Proposal, vocabulary_size: int | None) -> Proposal:

@@ -27,6 +27,7 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
+    HintText,
     Limits,
     Mode,
     Segment,
@@ -92,6 +93,9 @@ class Unsteady:
             raise self._refusals.pop(0) if len(self._refusals) > 1 else self._refusals[0]
         self._refusals, self._afterwards = self._afterwards, []
         yield self
+
+    def hint(self, hint: HintText) -> None:
+        pass
 
     def propose(self, block: Candidates) -> None:
         self.proposed.append(block)

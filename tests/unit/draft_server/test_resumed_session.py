@@ -12,7 +12,7 @@ from experiments.common.models.speech import SPOKEN
 from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc import failover
 from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Resume, Window, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, HintText, Limits, Resume, Window, WindowOpened
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.link.resuming import ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
@@ -59,6 +59,9 @@ class Flapping:
         pass
 
     def leave(self) -> None:
+        pass
+
+    def hint(self, hint: HintText) -> None:
         pass
 
     def propose(self, block: Candidates) -> None:

@@ -26,6 +26,7 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
+    HintText,
     Limits,
     Mode,
     Outcome,
@@ -207,6 +208,7 @@ def statistics(draw):
     return SpeculationStatistics(**counts, acceptance_histogram=histogram, choice=choice, estimates=known)
 
 
+hints = st.builds(HintText, st.integers(0, 2**40), st.text(max_size=100))
 ROUND_TRIPS = {
     "decoding_options": options,
     "live_options": live_options,
@@ -216,6 +218,8 @@ ROUND_TRIPS = {
     "window": windows,
     "audio_chunk": chunks,
     "candidates": candidate_blocks(),
+    "hint": hints,
+    "recognition_hint": hints,
     "resume": resumes,
     "window_opened": openings,
     "commit": commits(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.speculation.given_hint import CHUNK_CHARACTERS, MAX_BEHIND, MIN_AHEAD, GivenHint
+from specwhisper.speculation.given_hint import CHUNK_CHARACTERS, MAX_OLD, MIN_AHEAD, GivenHint
 
 
 def numbers(text: str) -> list[int]:
@@ -135,7 +135,7 @@ def test_old_pieces_are_dropped():
         hint.replace(start_sample, " ".join(map(str, words)))
         follow(hint, words[3:])
         assert hint.position == len(hint)
-    assert len(hint) < MAX_BEHIND + 100
+    assert len(hint) < MAX_OLD + 100
 
 
 @given(st.data())

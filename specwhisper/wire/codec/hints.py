@@ -1,0 +1,48 @@
+"""Texts that the audio is believed to say."""
+
+from __future__ import annotations
+
+from specwhisper.errors import InvalidRequest
+from specwhisper.transcription.hint_feed import check_hint_text
+from specwhisper.types import MAX_HINT_TEXT_BYTES, SAMPLE_RATE, HintText
+from specwhisper.wire.v1 import transcription_pb2
+from specwhisper.wire.v1 import verification_pb2 as pb
+
+NS_PER_SAMPLE = 1_000_000_000 // SAMPLE_RATE
+
+
+def hint_to_proto(hint: HintText) -> pb.Hint:
+    """Encode a text that the audio is believed to say."""
+    return pb.Hint(start_sample=hint.start_sample, text=hint.text)
+
+
+def recognition_hint_to_proto(hint: HintText) -> transcription_pb2.RecognitionHint:
+    """Encode a client's hint."""
+    message = transcription_pb2.RecognitionHint(text=hint.text)
+    message.start.FromNanoseconds(hint.start_sample * NS_PER_SAMPLE)
+    return message
+
+
+def recognition_hint_from_proto(message: transcription_pb2.RecognitionHint) -> HintText:
+    """Decode a client's hint.
+
+    Raises
+    ------
+    InvalidRequest : if it is too long, or its time is negative.
+    """
+    check_hint_text(message.text)
+    start_ns = message.start.ToNanoseconds()
+    if start_ns < 0:
+        raise InvalidRequest("A hint begins at a negative time: it counts from the start of the recording.")
+    return HintText(start_ns // NS_PER_SAMPLE, message.text)
+
+
+def hint_from_proto(message: pb.Hint, *, max_bytes: int = MAX_HINT_TEXT_BYTES) -> HintText:
+    """Decode a text that the audio is believed to say.
+
+    Raises
+    ------
+    InvalidRequest : if it is longer than the session's limit.
+    """
+    check_hint_text(message.text, max_bytes)
+    return HintText(message.start_sample, message.text)

@@ -1,0 +1,136 @@
+"""Text that a client sends beside live audio saves forward passes and changes no text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from experiments.common.models.scripted import END
+from experiments.common.models.speech import (
+    SPANS,
+    WORD_SAMPLES,
+    samples_of,
+    speech,
+    spoken_utterances,
+    talk,
+    words_of,
+)
+from specwhisper.errors import InvalidRequest
+from specwhisper.types import SAMPLE_RATE, HintText, Limits, Mode
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from tests.rpc.services import MAX_SESSIONS, audio_requests, error_of
+from tests.rpc.speaking import Listener, config, live_client, speaking_draft, speaking_pair, speaking_target
+
+SPEECH = speech(6.0)
+SPEECH_SAMPLES = 6 * SAMPLE_RATE
+PIECE = SAMPLE_RATE // 2
+pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
+
+
+def letters(tokens: list[int]) -> str:
+    return "".join(chr(ord("a") + token) for token in tokens)
+
+
+async def transcribed(address: str, hints: dict[float, str], mode: Mode = Mode.FULL):
+    """Return the text of a talk, and its statistics."""
+    pcm = talk()
+    async with live_client(address, mode=mode, step_ms=1_000) as client:
+        listener = Listener(client)
+        for start_s, text in hints.items():
+            client.hint(text, start_s)
+        await client.send(pcm)
+        await client.finish()
+        await listener.whole()
+        listener.check(spoken_utterances(pcm))
+        return client.statistics
+
+
+def script() -> dict[float, str]:
+    """Return what is said in each utterance, by the time at which it begins."""
+    texts = spoken_utterances(talk()).values()
+    return {begin_s: letters(text) for (begin_s, _), text in zip(SPANS, texts, strict=True)}
+
+
+async def test_a_script_with_times_saves_forward_passes():
+    async with speaking_pair(error_rate=1.0) as (_, draft):
+        without = await transcribed(draft.address, {})
+        hinted = await transcribed(draft.address, script())
+        assert hinted.num_forwards < 0.7 * without.num_forwards
+        assert hinted.num_hinted_accepted > without.num_hinted_accepted
+        misled = {start_s: text[::-1] for start_s, text in script().items()}
+        await transcribed(draft.address, misled)
+
+
+def said(end: int) -> str:
+    """Return what a recogniser knows of :func:`speech` until a sample."""
+    return letters(words(SPEECH)[: end // WORD_SAMPLES])
+
+
+def words(pcm: bytes) -> list[int]:
+    return [token for token in words_of(samples_of(pcm)) if token < END]
+
+
+async def test_an_utterance_sent_again_as_it_grows_is_followed():
+    async with speaking_pair(error_rate=1.0) as (_, draft):
+        async with live_client(draft.address, disabled=True) as client:
+            listener = Listener(client)
+            for end in range(PIECE, SPEECH_SAMPLES + 1, PIECE):
+                client.hint(said(end), 0.0)
+                await listener.follow(client, SPEECH, end - PIECE, end)
+            await client.finish()
+            await listener.whole()
+            listener.check({1: words(SPEECH)})
+            assert client.statistics.num_hinted_accepted > 10
+
+
+async def test_a_session_that_loses_its_target_sends_its_hints_to_the_next_one():
+    hints = []
+    async with speaking_target() as first, speaking_target() as second:
+        for target in (first, second):
+            target.service.metrics.engine.on_message = hints.append
+        async with speaking_draft(f"{first.address},{second.address}") as draft:
+            async with live_client(draft.address, disabled=True) as client:
+                listener = Listener(client)
+                client.hint(said(SPEECH_SAMPLES), 0.0)
+                await listener.follow(client, SPEECH, 0, SPEECH_SAMPLES // 2)
+                busy = first if first.service.num_sessions else second
+                await busy.server.stop(drain_timeout_s=0)
+                await listener.follow(client, SPEECH, SPEECH_SAMPLES // 2, SPEECH_SAMPLES)
+                await client.finish()
+                await listener.whole()
+                listener.check({1: words(SPEECH)})
+    assert [hint for hint in hints if isinstance(hint, HintText)] == [HintText(0, said(SPEECH_SAMPLES))] * 2
+
+
+async def test_a_target_that_takes_no_hints_is_sent_none():
+    limits = replace(Limits(max_sessions=MAX_SESSIONS), max_hint_bytes=0)
+    async with speaking_target(limits=limits) as target, speaking_draft(target.address) as draft:
+        await transcribed(draft.address, script())
+
+
+async def test_target_only_ignores_hints():
+    async with speaking_pair() as (_, draft):
+        statistics = await transcribed(draft.address, script(), Mode.TARGET_ONLY)
+        assert not statistics.num_hinted
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        (pb.RecognitionHint(text="a" * 4_001), "A hint has 4001 bytes"),
+        (pb.RecognitionHint(text="a", start={"seconds": -1}), "negative time"),
+    ],
+)
+async def test_a_wrong_hint_is_refused(hint, words):
+    async with speaking_pair() as (_, draft):
+        requests = [
+            config(),
+            pb.StreamingRecognizeRequest(hint=hint),
+            *audio_requests(talk()),
+        ]
+        error = await error_of(draft.stub.StreamingRecognize(iter(requests)))
+        assert words in str(error)
+        async with live_client(draft.address) as client:
+            with pytest.raises(InvalidRequest, match=r"bytes|start_s"):
+                client.hint(hint.text, hint.start.seconds)
