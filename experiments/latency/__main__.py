@@ -22,8 +22,9 @@ from experiments.latency.commands.simulate import simulate
 from experiments.latency.commands.together import together
 from experiments.latency.networks.backends import NETWORKS
 from experiments.latency.networks.conditions import Conditions
+from experiments.latency.report.captions import write_captions
+from experiments.latency.report.figures import write_figures
 from experiments.latency.report.page import write_page
-from experiments.latency.report.png import write_figures
 from experiments.latency.report.report import SweepReport, report
 from experiments.latency.report.series import draw
 from experiments.latency.sweep.grid import sweep as measure
@@ -147,24 +148,24 @@ def plot(
     folder: Annotated[Path, typer.Option(file_okay=False, help="Folder of the plots.")] = Path("latency"),
     seed: Seed = 0,
 ) -> None:
-    """Draw a sweep: four PNG files and one interactive page."""
+    """Draw a sweep: figures as PNG, SVG and PDF, their captions, and one interactive page."""
     try:
         found = SweepReport.of(sweep)
         drawing = draw(found.summary, found.predicted, seed=seed)
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
     header = found.sweep.header
-    num_repeats = len({run.repeat for run in found.summary.sweep.runs})
     facts = [
         f"A forward pass of target-only takes {1e3 * found.sweep.step_s:.1f} ms.",
-        f"Network: {header['network']}; {num_repeats} repeats of {', '.join(header['request']['samples'])}.",
+        f"Network: {header['network']}; {drawing.repeats}; {', '.join(header['request']['samples'])}.",
         *found.facts(),
         f"torch {header['versions']['torch']}.",
     ]
-    page = folder / "latency.html"
+    page, captions = folder / "latency.html", folder / "captions.md"
     written = write_figures(drawing, folder)
+    write_captions(drawing, captions)
     write_page(drawing, facts, [*map(str, found.bars(seed)), *found.notes(seed)], page)
-    for path in (*written, page):
+    for path in (*written, captions, page):
         typer.echo(path)
 
 

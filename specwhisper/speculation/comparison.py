@@ -40,14 +40,22 @@ Round = Mapping[Mode, TimedTranscription]  # one recording in every mode, one ri
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A ratio and its 95 % interval."""
+    """A ratio and its 95 % interval.
+
+    Attributes
+    ----------
+    low, high : equal to the value where a single round leaves the spread unknown.
+    num_rounds : number of paired measurements.
+    """
 
     value: float
     low: float
     high: float
+    num_rounds: int
 
     def __str__(self) -> str:
-        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+        spread = f"{self.low:.2f}, {self.high:.2f}" if self.num_rounds > 1 else "n = 1"
+        return f"{self.value:.2f} [{spread}]"
 
     @classmethod
     def paired(cls, times: Sequence[float], references: Sequence[float]) -> Ratio:
@@ -55,7 +63,7 @@ class Ratio:
         logs = [log(time / reference) for time, reference in zip(times, references, strict=True)]
         mean = fmean(logs)
         off = STUDENT_T[min(len(logs) - 1, len(STUDENT_T)) - 1] * stdev(logs) / sqrt(len(logs))
-        return cls(exp(mean), exp(mean - off), exp(mean + off))
+        return cls(exp(mean), exp(mean - off), exp(mean + off), len(logs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,4 +40,4 @@ def ratio_of_medians(values: Sequence[float], reference: Sequence[float], *, see
     rounds = np.random.default_rng(seed).integers(0, len(a), (RESAMPLES, len(a)))
     resampled = np.median(a[rounds], axis=1) / np.median(b[rounds], axis=1)
     low, high = np.quantile(resampled, (0.025, 0.975))
-    return Ratio(float(np.median(a) / np.median(b)), float(low), float(high))
+    return Ratio(float(np.median(a) / np.median(b)), float(low), float(high), len(a))

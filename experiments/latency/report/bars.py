@@ -16,6 +16,7 @@ from specwhisper.types import Mode
 # Round trips in forward passes, and the time of a token in ``full`` over target-only: goals for draft-tiny.
 FULL_BOUNDS = ((0, 0.42), (0.25, 0.42), (0.5, 0.44), (1.25, 0.48), (2.5, 0.55), (5, 0.65), (10, 0.80))
 GIVEN_BOUND, ADVERSARIAL_BOUND = 0.35, 1.02  # of full with other hints
+SIMULATION_BOUND, CLOSED_FORM_BOUND = 0.10, 0.15  # of the prediction's error
 ALIKE = 1e-6  # tolerance when round trips are compared, in forward passes
 
 
@@ -117,7 +118,8 @@ def _compare(summary: Summary, comparison: Comparison, seed: int) -> tuple[float
 
 def _prediction_bars(summary: Summary, predicted: Mapping[Cell, Predicted]) -> list[Bar]:
     bars = []
-    for mode, bound in ((Mode.FULL, 0.10), (Mode.SYNC, 0.15), (Mode.PIPELINED, 0.15)):
+    for mode in (Mode.FULL, Mode.SYNC, Mode.PIPELINED):
+        bound = SIMULATION_BOUND if mode is Mode.FULL else CLOSED_FORM_BOUND
         cells = [c for c in summary.sweep.requested_cells if c.mode is mode and c.has_closed_form]
         if not cells:
             continue
@@ -135,7 +137,6 @@ def _prediction_bars(summary: Summary, predicted: Mapping[Cell, Predicted]) -> l
 
 
 def _error(summary: Summary, cell: Cell, prediction: Predicted) -> float:
-    """Return a prediction's relative error: the median of the repeats' ratios, minus one."""
-    measured_s = summary.times_s[cell]
+    """Return the relative error of a prediction."""
     expected_s = prediction.simulations_s if cell.mode is Mode.FULL else prediction.closed_forms_s
-    return abs(median(expected_s[repeat] / measured_s[repeat] for repeat in measured_s) - 1)
+    return abs(summary.over_measured(cell, expected_s) - 1)

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import isnan, nan
+from dataclasses import dataclass
+from math import nan
 from statistics import median
 
 from experiments.latency.cells import CHOSEN, Arm, Cell
 from experiments.latency.prediction.predict import CostModel, Predicted
-from experiments.latency.report.drawing import COLOURS, PARTS, Bars, Curve, Drawing, Grid
+from experiments.latency.report.drawing import (
+    PARTS,
+    STYLES,
+    Bars,
+    BestGammas,
+    Curve,
+    Dots,
+    Drawing,
+    Grid,
+    Tie,
+    shown,
+)
 from experiments.latency.report.summary import Summary
 from experiments.latency.sweep.store import Run
 from specwhisper.errors import InvalidRequest
+from specwhisper.speculation.comparison import Ratio
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA
 from specwhisper.types import Mode
 
 DRAFTING = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
+TIE = 1.02  # times within 2 % of the best one are as good
+PREDICTED_GAMMAS = (1, 2, 3, 4, 6, 8, 12, 16)  # lengths that are simulated
 
 
 def draw(summary: Summary, predicted: Mapping[Cell, Predicted], *, seed: int) -> Drawing:
@@ -27,117 +42,119 @@ def draw(summary: Summary, predicted: Mapping[Cell, Predicted], *, seed: int) ->
             "The sweep has no target-only runs to compare with: add target-only to --modes, in another sweep."
         )
     places.sort(key=lambda place: sweep.round_trips_s[place])
-    arms = [arm for arm in COLOURS if any(cell.arm == arm for cell in summary.times_s)]
+    arms = [arm for arm in STYLES if any(cell.arm == arm for cell in summary.times_s)]
     modes = list(dict.fromkeys(arm.mode for arm in arms))
     models = sweep.header["models"]
+    ratios = _Ratios(summary, seed)
     return Drawing(
         title=f"{models['target']}, {models['draft']}",
-        measured=[_measured(summary, arm, places, seed) for arm in arms],
-        simulated=_predicted(summary, arms, places, predicted, lambda cell, one: one.simulations_s),
-        closed_form=_predicted(summary, arms, places, predicted, _closed_forms_s),
-        grids=[grid for mode in DRAFTING if (grid := _grid(summary, mode, places, seed)).gammas],
-        best_measured=[best for mode in DRAFTING if (best := _best_gammas(summary, mode, places)).steps],
+        steps=[sweep.round_trips_s[place] / sweep.step_s for place in places],
+        step_ms=1e3 * sweep.step_s,
+        repeats=summary.repeats,
+        lengths_are_chosen=summary.lengths_are_chosen,
+        curves=[_curve(ratios, arm, places) for arm in arms if arm.mode.drafts],
+        grids=[grid for mode in DRAFTING if (grid := _grid(ratios, Arm(mode), places)).gammas],
+        best_measured=[best for mode in DRAFTING if any((best := _best(ratios, Arm(mode), places)).ties)],
         best_predicted=_best_predicted(summary, modes, places) if predicted else [],
+        simulated=_dots(ratios, arms, predicted, lambda cell, one: one.simulations_s),
+        closed_form=_dots(ratios, arms, predicted, _closed_forms_s),
         time_parts=_time_parts(summary, modes, places),
     )
+
+
+@dataclass(frozen=True)
+class _Ratios:
+    """Times per token relative to target-only at the same round trip."""
+
+    summary: Summary
+    seed: int
+
+    def of(self, cell: Cell | None) -> Ratio | None:
+        """Return a cell's ratio; ``None`` if it or its target-only was not measured."""
+        if cell is None or cell not in self.summary.times_s:
+            return None
+        target_only = self.summary.target_only(cell.round_trip)
+        return None if target_only is None else self.summary.ratio(cell, target_only, seed=self.seed)
+
+
+def _curve(ratios: _Ratios, arm: Arm, places: Sequence[int]) -> Curve:
+    curve = Curve(arm, [], [], [])
+    for place in places:
+        ratio = ratios.of(ratios.summary.drawn(arm, place))
+        has_interval = ratio is not None and ratio.num_rounds > 1
+        curve.values.append(nan if ratio is None else ratio.value)
+        curve.low.append(ratio.low if ratio and has_interval else nan)
+        curve.high.append(ratio.high if ratio and has_interval else nan)
+    return curve
+
+
+def _set_gammas(summary: Summary, arm: Arm) -> list[int]:
+    return sorted({cell.gamma for cell in summary.times_s if cell.arm == arm and cell.gamma != CHOSEN})
+
+
+def _grid(ratios: _Ratios, arm: Arm, places: Sequence[int]) -> Grid:
+    gammas = _set_gammas(ratios.summary, arm)
+    rows = [[ratios.of(Cell(arm.mode, gamma, place)) for place in places] for gamma in gammas]
+    return Grid(arm, gammas, [[nan if ratio is None else ratio.value for ratio in row] for row in rows])
+
+
+def _best(ratios: _Ratios, arm: Arm, places: Sequence[int]) -> BestGammas:
+    """Return the best of the measured lengths, if there are several to choose from."""
+    gammas, ties = _set_gammas(ratios.summary, arm), []
+    for place in places:
+        known = {gamma: ratios.of(Cell(arm.mode, gamma, place)) for gamma in gammas}
+        found = {gamma: ratio for gamma, ratio in known.items() if ratio is not None}
+        ties.append(tie_of(found) if len(found) > 1 else None)
+    return BestGammas(arm, ties)
+
+
+def tie_of(ratios: Mapping[int, Ratio]) -> Tie:
+    """Return the draft length of the lowest ratio, and those whose ratio is as low within noise."""
+    best = min(ratios, key=lambda gamma: ratios[gamma].value)
+    lowest = ratios[best]
+    tied = [g for g, r in ratios.items() if r.value <= TIE * lowest.value or r.low <= lowest.high]
+    return Tie(best, tied)
+
+
+def _best_predicted(summary: Summary, modes: Sequence[Mode], places: Sequence[int]) -> list[BestGammas]:
+    """Return the draft lengths that closed form (``sync``) or simulation find best."""
+    model, found = CostModel.of(summary.sweep), []
+    for mode in (mode for mode in DRAFTING if mode in modes):
+        predict = model.closed_form_s if mode is Mode.SYNC else model.simulated_s
+        gammas = range(1, MAX_ADAPTIVE_GAMMA + 1) if mode is Mode.SYNC else PREDICTED_GAMMAS
+        ties: list[Tie | None] = []
+        for place in places:
+            round_trip_s = summary.sweep.round_trips_s[place]
+            times_s = {gamma: predict(mode, gamma, round_trip_s) for gamma in gammas}
+            ties.append(tie_of({gamma: Ratio(s, s, s, 1) for gamma, s in times_s.items()}))
+        found.append(BestGammas(Arm(mode), ties))
+    return found
 
 
 def _closed_forms_s(cell: Cell, one: Predicted) -> Mapping[int, float]:
     return one.closed_forms_s if cell.has_closed_form else {}
 
 
-def _drawn(summary: Summary, arm: Arm, place: int) -> Cell | None:
-    """Return the cell that is drawn for a mode at a round trip."""
-    return summary.full(place, arm.hints) if arm.mode is Mode.FULL else summary.best(arm, place)
-
-
-def _steps(summary: Summary, place: int) -> float:
-    return summary.sweep.round_trips_s[place] / summary.sweep.step_s
-
-
-def _measured(summary: Summary, arm: Arm, places: Sequence[int], seed: int) -> Curve:
-    curve = Curve(arm, [], [])
-    for place in places:
-        cell, target_only = _drawn(summary, arm, place), summary.target_only(place)
-        if (
-            cell is None
-            or target_only is None
-            or (ratio := summary.ratio(cell, target_only, seed=seed)) is None
-        ):
-            continue
-        curve.steps.append(_steps(summary, place))
-        curve.values.append(ratio.value)
-        curve.low.append(ratio.low)
-        curve.high.append(ratio.high)
-    return curve
-
-
-def _predicted(
-    summary: Summary,
+def _dots(
+    ratios: _Ratios,
     arms: Sequence[Arm],
-    places: Sequence[int],
     predicted: Mapping[Cell, Predicted],
     of: Callable[[Cell, Predicted], Mapping[int, float]],
-) -> list[Curve]:
-    """Return predictions of the drawn cells, relative to target-only of the same repeats."""
-    curves = []
+) -> list[Dots]:
+    """Return measured and predicted ratios of all predicted cells; both are over measured target-only."""
+    summary, found = ratios.summary, []
     for arm in arms:
-        values = [_prediction(summary, arm, place, predicted, of) for place in places]
-        if not all(map(isnan, values)):
-            curves.append(Curve(arm, [_steps(summary, place) for place in places], values))
-    return curves
-
-
-def _prediction(
-    summary: Summary,
-    arm: Arm,
-    place: int,
-    predicted: Mapping[Cell, Predicted],
-    of: Callable[[Cell, Predicted], Mapping[int, float]],
-) -> float:
-    """Return one prediction, or NaN where there is none, so that the line has a gap."""
-    cell, target_only = _drawn(summary, arm, place), summary.target_only(place)
-    if cell is None or cell == target_only or target_only is None or cell not in predicted:
-        return nan
-    target_only_s, times_s = summary.times_s[target_only], of(cell, predicted[cell])
-    shares = [times_s[repeat] / target_only_s[repeat] for repeat in times_s.keys() & target_only_s.keys()]
-    return median(shares) if shares else nan
-
-
-def _grid(summary: Summary, mode: Mode, places: Sequence[int], seed: int) -> Grid:
-    """Return time per token relative to target-only at the same round trip."""
-    gammas = sorted({c.gamma for c in summary.times_s if c.arm == Arm(mode) and c.gamma != CHOSEN})
-
-    def value(gamma: int, place: int) -> float | None:
-        cell, target_only = Cell(mode, gamma, place), summary.target_only(place)
-        if cell not in summary.times_s or target_only is None:
-            return None
-        ratio = summary.ratio(cell, target_only, seed=seed)
-        return None if ratio is None else ratio.value
-
-    steps = [_steps(summary, place) for place in places]
-    return Grid(str(mode), steps, gammas, [[value(gamma, place) for place in places] for gamma in gammas])
-
-
-def _best_gammas(summary: Summary, mode: Mode, places: Sequence[int]) -> Curve:
-    found = [(p, cell.gamma) for p in places if (cell := summary.best(Arm(mode), p, fixed=True)) is not None]
-    steps = [_steps(summary, place) for place, _ in found]
-    return Curve(Arm(mode), steps, [float(gamma) for _, gamma in found])
-
-
-def _best_predicted(summary: Summary, modes: Sequence[Mode], places: Sequence[int]) -> list[Curve]:
-    """Return the draft lengths that closed form (``sync``) or simulation find best."""
-    model, curves = CostModel.of(summary.sweep), []
-    for mode in (mode for mode in DRAFTING if mode in modes):
-        gammas = []
-        for place in places:
-            round_trip_s = summary.sweep.round_trips_s[place]
-            predict = model.closed_form_s if mode is Mode.SYNC else model.simulated_s
-            lengths = range(1, MAX_ADAPTIVE_GAMMA + 1) if mode is Mode.SYNC else (1, 2, 3, 4, 6, 8, 12, 16)
-            times = {gamma: predict(mode, gamma, round_trip_s) for gamma in lengths}
-            gammas.append(float(min(times, key=lambda gamma: times[gamma])))
-        curves.append(Curve(Arm(mode), [_steps(summary, place) for place in places], gammas))
-    return curves
+        dots = Dots(arm, [], [], [])
+        for cell, one in predicted.items():
+            expected_s = of(cell, one)
+            if cell.arm != arm or not expected_s or (ratio := ratios.of(cell)) is None:
+                continue
+            dots.cells.append(f"{cell}, round trip {shown(summary.steps(cell))}")
+            dots.measured.append(ratio.value)
+            dots.predicted.append(ratio.value * summary.over_measured(cell, expected_s))
+        if dots.cells:
+            found.append(dots)
+    return found
 
 
 def _time_parts(summary: Summary, modes: Sequence[Mode], places: Sequence[int]) -> Bars:
@@ -150,12 +167,12 @@ def _time_parts(summary: Summary, modes: Sequence[Mode], places: Sequence[int]) 
     parts: dict[str, list[float]] = {name: [] for name in PARTS}
     chosen = [place for place in places if place in {places[0], places[len(places) // 2], places[-1]}]
     for mode in modes:
-        for place in chosen[:1] if mode is Mode.ONE_PROCESS else chosen:
-            cell, target_only = _drawn(summary, Arm(mode), place), summary.target_only(place)
+        for place in chosen if mode in DRAFTING else chosen[:1]:
+            cell, target_only = summary.drawn(Arm(mode), place), summary.target_only(place)
             if cell is None or target_only is None:
                 continue
             runs = [run for run in summary.sweep.runs if run.cell == cell]
-            steps = "" if mode is Mode.ONE_PROCESS else f", {summary.steps(cell):.2g}"
+            steps = f", {shown(summary.steps(cell))}" if mode in DRAFTING else ""
             labels.append(f"{mode}{steps}")
             for name, value in _parts_of(runs, mode, summary.median_s(cell)).items():
                 parts[name].append(value / summary.median_s(target_only))

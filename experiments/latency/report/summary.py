@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 
 from experiments.common.bench.stats import ratio_of_medians
@@ -39,6 +40,18 @@ class Summary:
         }
         return Summary(sweep.counted, {cell: times for cell, times in times_s.items() if times})
 
+    @property
+    def repeats(self) -> str:
+        """Number of repeats of each cell, as in "n = 5", or in "n = 3 to 5" where some do not count."""
+        counts = [len(times) for times in self.times_s.values()]
+        fewest, most = min(counts), max(counts)
+        return f"n = {fewest}" if fewest == most else f"n = {fewest} to {most}"
+
+    @cached_property
+    def lengths_are_chosen(self) -> bool:
+        """Whether sessions chose their draft length in any cell."""
+        return any(cell.mode.drafts and cell.gamma == CHOSEN for cell in self.times_s)
+
     def steps(self, cell: Cell) -> float:
         """Return a cell's round trip in target-only forward passes."""
         return self.sweep.round_trips_s[cell.round_trip] / self.sweep.step_s
@@ -72,6 +85,21 @@ class Summary:
     def full(self, round_trip: int, hints: Hints = Hints.REALIGNED) -> Cell | None:
         """Return a user's ``full`` at a round trip, if it was measured."""
         return self.fastest(self.requested_full(round_trip, hints))
+
+    def drawn(self, arm: Arm, round_trip: int) -> Cell | None:
+        """Return the cell that stands for an arm at a round trip, if it was measured.
+
+        It has the draft length that sessions choose if any cell has it, for all arms alike; else the fastest
+        of the set lengths.
+        """
+        if not (arm.mode.drafts and self.lengths_are_chosen):
+            return self.best(arm, round_trip)
+        cell = Cell(arm.mode, CHOSEN, round_trip, arm.cores, arm.hints)
+        return cell if cell in self.times_s else None
+
+    def over_measured(self, cell: Cell, expected_s: Mapping[int, float]) -> float:
+        """Return the median over the repeats of a cell's predicted time over its measured time."""
+        return median(expected_s[repeat] / time_s for repeat, time_s in self.times_s[cell].items())
 
     def ratio(self, cell: Cell, reference: Cell, *, seed: int) -> Ratio | None:
         """Compare two cells over their common repeats; ``None`` without any."""

@@ -18,9 +18,12 @@ def print_tables(
 ) -> None:
     """Print time per token by round trip and mode, for set and for chosen draft lengths."""
     cells = summary.times_s
+    spread = summary.repeats if summary.repeats == "n = 1" else f"95 % intervals, {summary.repeats}"
     arms = sorted({cell.arm for cell in cells if cell.mode.drafts}, key=_order)
     if any(cell.mode.drafts and cell.gamma != CHOSEN for cell in cells):
-        title = "Time per token relative to target-only at the same round trip; best set draft length"
+        title = (
+            f"Time per token relative to target-only at the same round trip, {spread}; best set draft length"
+        )
         table = _table(title, list(map(str, arms)))
         for place, reference, row in _rows(summary):
             best = [summary.best(arm, place, fixed=True) for arm in arms]
@@ -28,7 +31,7 @@ def print_tables(
             table.add_row(*row, *shown)
         console.print(table)
     if any(cell.mode.drafts and cell.gamma == CHOSEN for cell in cells):
-        title = "The same, with draft lengths that sessions choose"
+        title = f"Time per token relative to target-only, {spread}; draft lengths that sessions choose"
         is_simulated = any(cell.mode is Mode.FULL and cell.gamma == CHOSEN for cell in predicted)
         table = _table(title, [*map(str, arms), *["full, simulated"] * is_simulated])
         for place, reference, row in _rows(summary):

@@ -110,7 +110,7 @@ class TestComparison:
         assert compared[TARGET_ONLY].time_per_token_s == pytest.approx(0.020)
         assert compared[FULL].over_target_only.value == pytest.approx((0.5 * 0.25) ** 0.5)
         assert compared[FULL].time_per_token_s == pytest.approx(0.020 * (0.5 * 0.25) ** 0.5)
-        assert compared[TARGET_ONLY].over_target_only == Ratio(1, 1, 1)
+        assert compared[TARGET_ONLY].over_target_only == Ratio(1, 1, 1, 2)
 
     @pytest.mark.parametrize("num_rounds", range(2, 12))
     def test_intervals_are_those_of_students_t_distribution(self, num_rounds):

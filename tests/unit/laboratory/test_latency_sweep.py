@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
-from html.parser import HTMLParser
 from itertools import product
 from math import isnan
 
@@ -18,8 +17,7 @@ from experiments.latency.cells import CHOSEN, Arm, Cell, cells_of
 from experiments.latency.prediction.fit import acceptance_of, fit_costs, survival_of
 from experiments.latency.prediction.predict import predict
 from experiments.latency.report.bars import find_bars, find_notes
-from experiments.latency.report.page import write_page
-from experiments.latency.report.png import write_figures
+from experiments.latency.report.figures import write_figures
 from experiments.latency.report.series import draw
 from experiments.latency.report.summary import Summary
 from experiments.latency.report.tables import print_tables
@@ -183,7 +181,7 @@ def test_cells_without_a_repeat_in_common_are_not_compared(store):
     bar = next(bar for bar in find_bars(summary, {}, seed=0) if "target-only at 0" in bar.name)
     assert not bar.holds and "no repeat has both" in bar.shown
     print_tables(summary, {}, Console(), seed=0)
-    assert draw(summary, {}, seed=0).measured[-1].steps == [1.25, 5]
+    assert [isnan(value) for value in draw(summary, {}, seed=0).curves[-1].values] == [True, False, False]
 
 
 def test_bars_of_cells_that_were_not_requested_are_left_out(store, predicted):
@@ -214,7 +212,7 @@ def test_one_process_on_two_cores_is_compared_without_a_bar(store):
     assert one_core.holds
     notes = find_notes(summary, seed=0)
     assert notes[0].startswith("full over one process on two cores, 0 steps (for information): ")
-    assert [curve.name for curve in draw(summary, {}, seed=0).measured][-1] == "one-process, 2 cores"
+    assert str(draw(summary, {}, seed=0).curves[-1].arm) == "one-process, 2 cores"
     assert "n/a" in find_notes(Summary.of(Sweep(summary.sweep.header, sweep.runs)), seed=0)[0]
 
 
@@ -225,9 +223,8 @@ def test_unmodelled_networks_have_no_predictions(store, tmp_path):
     summary = Summary.of(Sweep(header, chosen))
     assert not any("against" in bar.name for bar in find_bars(summary, {}, seed=0))
     drawing = draw(summary, {}, seed=0)
-    assert not (drawing.simulated or drawing.closed_form or drawing.best_predicted or drawing.best_measured)
-    assert len(write_figures(drawing, tmp_path)) == 4
-    write_page(drawing, [], [], tmp_path / "page.html")
+    assert not (drawing.predictions or drawing.best_gammas)
+    assert len(write_figures(drawing, tmp_path)) == 2 * 3  # modes and parts, each in three formats
 
 
 def test_times_are_relative_to_target_only_at_the_same_round_trip(store):
@@ -240,70 +237,9 @@ def test_times_are_relative_to_target_only_at_the_same_round_trip(store):
         for run in sweep.runs
     ]
     usual, slowed = (draw(Summary.of(s), {}, seed=0) for s in (sweep, replace(sweep, runs=tuple(slow))))
-    for before, after in zip(usual.measured, slowed.measured, strict=True):
+    for before, after in zip(usual.curves, slowed.curves, strict=True):
         assert after.values == pytest.approx(before.values)
         assert after.low == pytest.approx(before.low)
-
-
-@pytest.mark.nightly
-def test_drafts_that_choose_their_length_have_no_closed_form(store, predicted):
-    sweep = store.load()
-    chosen = without(sweep, *((r.repeat, r.cell) for r in sweep.runs if r.cell.gamma == 2))
-    drawing = draw(chosen, predicted, seed=0)
-    assert [curve.name for curve in drawing.simulated] == ["sync", "pipelined", "full"]
-    assert [curve.name for curve in drawing.closed_form] == ["full"]
-    nearly = without(sweep, *((repeat, Cell(Mode.SYNC, CHOSEN, 1)) for repeat in range(2)))
-    sync, *_ = draw(nearly, predicted, seed=0).closed_form
-    assert [isnan(value) for value in sync.values] == [
-        nearly.best(Mode.SYNC, p).gamma == CHOSEN for p in range(3)
-    ]
-    assert any(map(isnan, sync.values))
-
-
-class Loads(HTMLParser):
-    """Collects the addresses that a page would load."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag, attributes):
-        self.found += [value for name, value in attributes if name in ("src", "href", "data")]
-
-
-@pytest.mark.nightly
-def test_plots_and_page_are_written(store, predicted, tmp_path):
-    summary = Summary.of(store.load())
-    drawing = draw(summary, predicted, seed=0)
-    assert [curve.name for curve in drawing.measured] == [m for m in Mode if m in MODES]
-    assert all(len(curve.values) == len(STEPS) for curve in drawing.measured)
-    assert [grid.gammas for grid in drawing.grids] == [[2], [2], [2]]
-    for path in write_figures(drawing, tmp_path):
-        assert path.read_bytes().startswith(b"\x89PNG")
-    write_page(drawing, ["a <fact>"], ["a bar"], tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
-    assert "a &lt;fact&gt;" in page and "Plotly.newPlot" in page
-    assert not Loads(page).found  # it is self-contained
-    assert Loads("<script src='https://cdn/plotly.js'></script>").found
-
-
-def test_bands_are_drawn_where_cells_have_repeats(store, tmp_path):
-    sweep = store.load()
-    uneven = tuple(
-        replace(run, facts={**run.facts, "time_per_token_s": run.time_per_token_s * 1.1})
-        if (run.repeat, run.cell.mode) == (1, Mode.FULL)
-        else run
-        for run in sweep.runs
-    )
-    twice = draw(Summary.of(replace(sweep, runs=uneven)), {}, seed=0)
-    once = draw(Summary.of(replace(sweep, runs=tuple(r for r in uneven if not r.repeat))), {}, seed=0)
-    assert twice.has_bands and not once.has_bands
-    for drawing, has_bands in ((twice, True), (once, False)):
-        write_page(drawing, [], [], tmp_path / "page.html")
-        assert (
-            '"fill":"toself"' in (tmp_path / "page.html").read_text().rpartition("</script>")[0]
-        ) is has_bands
 
 
 def test_a_sweep_without_target_only_is_not_drawn(store):
@@ -324,6 +260,7 @@ def test_a_sweep_is_shown(store, path, tmp_path):
     assert "Texts equal to the target's: 42 of 42" in output
     assert "Measured at commit a1b2c3; none, 1 cores." in output
     assert "full over target-only at 0 steps: " in output
+    assert "95 % intervals, n = 2; best set draft length" in output
     content = json.loads(figures.read_text())
     assert content["texts"] == {"runs": 42, "different": []}
     assert content["origins"] == [{"commit": "a1b2c3", "machine": "none, 1 cores"}]
@@ -368,3 +305,11 @@ def test_full_is_the_sessions_choice(store):
     assert summary.best(Arm(Mode.SYNC), 1, fixed=True) == Cell(Mode.SYNC, 2, 1)
     assert summary.best(Arm(Mode.ONE_PROCESS), 0) is None
     assert json.dumps(summary.sweep.header)
+
+
+@pytest.mark.nightly
+def test_a_sweep_is_plotted(store, path, tmp_path):
+    result = CliRunner().invoke(app, ("plot", "--sweep", str(path), "--folder", str(tmp_path)))
+    assert result.exit_code == 0
+    assert len(list(tmp_path.iterdir())) == 5 * 3 + 2  # with predictions
+    assert "n = 2" in (tmp_path / "captions.md").read_text()
