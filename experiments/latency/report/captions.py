@@ -47,7 +47,7 @@ def write_captions(drawing: Drawing, path: Path) -> None:
 
 
 def _lengths(drawing: Drawing) -> str:
-    """Say what gamma means in a figure without an axis of draft lengths."""
+    """Return what gamma means in a figure without an axis of draft lengths."""
     if drawing.lengths_are_chosen:
         return "All sessions choose their draft length (gamma) themselves."
     return "Each mode has the fastest of the set draft lengths (gamma)."

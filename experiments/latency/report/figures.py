@@ -103,7 +103,7 @@ def _ratios(axes: Axes, *, of_x: bool = False) -> None:
 
 
 def _legend_below(figure: Figure, drawing: Drawing) -> None:
-    """Name the arms of all panels once, and how many repeats they have."""
+    """Name what all panels show once, and how many repeats it has."""
     named = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -227,17 +227,17 @@ def _predictions(drawing: Drawing) -> Figure:
 
 def _time_parts(drawing: Drawing) -> Figure:
     bars = drawing.time_parts
-    figure, (axes,) = _panels(1, 0.7 + 0.2 * len(bars.labels))
-    axes.margins(x=0.02)
+    figure, (axes,) = _panels(1, 1 + 0.2 * len(bars.labels))
     left = np.zeros(len(bars.labels))
     for name, values in bars.parts.items():
         axes.barh(bars.labels, values, left=left, color=PARTS[name], label=name)
         left += np.array(values)
     axes.invert_yaxis()
-    axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_ylabel("mode, round trip in\ntarget-only forward passes")
-    axes.set_xlabel(f"{PER_TOKEN}, {drawing.repeats}")
-    axes.legend(loc="lower right")
+    axes.set_xlim(0, 1.02 * max(left))
+    axes.axvline(1, color=STYLES[TARGET_ONLY].colour, linewidth=0.8)
+    axes.set_ylabel("mode, round trip in\nforward passes")
+    axes.set_xlabel(PER_TOKEN)
+    _legend_below(figure, drawing)
     return figure
 
 
