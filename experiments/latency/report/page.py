@@ -223,7 +223,9 @@ def _time_parts(drawing: Drawing) -> go.Figure:
     bars, figure = drawing.time_parts, _panels([""], barmode="stack")
     for name, values in bars.parts.items():
         figure.add_bar(x=values, y=bars.labels, name=name, orientation="h", marker={"color": PARTS[name]})
-    figure.update_xaxes(title=f"{PER_TOKEN}, {drawing.repeats}")
+    figure.add_vline(1, line={"color": STYLES[TARGET_ONLY].colour, "width": 1})
+    figure.update_xaxes(title=PER_TOKEN)
+    figure.update_layout(legend_title_text=drawing.repeats, legend_traceorder="normal")
     figure.update_yaxes(autorange="reversed", title="mode, round trip in target-only forward passes")
     return figure
 

@@ -308,6 +308,19 @@ def test_full_is_the_sessions_choice(store):
 
 
 @pytest.mark.nightly
+def test_every_predicted_cell_is_a_dot(store, predicted):
+    drawing = draw(Summary.of(store.load()), predicted, seed=0)
+    simulated = {cell for dots in drawing.simulated for cell in dots.cells}
+    closed_form = {cell for dots in drawing.closed_form for cell in dots.cells}
+    assert len(simulated) == len(predicted) == 21
+    without = {f"{mode}, gamma chosen, round trip {s:g}" for mode in ("sync", "pipelined") for s in STEPS}
+    assert simulated - closed_form == without  # drafts that wait and choose their length
+    for dots in drawing.simulated:
+        assert dots.predicted == pytest.approx(dots.measured, rel=0.05)
+    assert [best.arm.mode for best in drawing.best_predicted] == [Mode.SYNC, Mode.PIPELINED, Mode.FULL]
+
+
+@pytest.mark.nightly
 def test_a_sweep_is_plotted(store, path, tmp_path):
     result = CliRunner().invoke(app, ("plot", "--sweep", str(path), "--folder", str(tmp_path)))
     assert result.exit_code == 0
