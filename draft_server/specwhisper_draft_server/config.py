@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.observe.failpoints import load_failpoints
 from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
@@ -46,6 +46,14 @@ class DraftConfig(ServingOptions):
             metavar="MODEL",
         ),
     ] = "demo-draft-tiny"
+    draft_recogniser: Annotated[
+        str | None,
+        Setting(
+            MODEL,
+            "Recogniser that drafts in place of a Whisper model; its factory is called with --draft-model.",
+            metavar="MODULE:FACTORY",
+        ),
+    ] = None
     revision: Revision = None
     device: Device = "cpu"
     dtype: Annotated[
@@ -210,6 +218,14 @@ class DraftConfig(ServingOptions):
                 "--mode is one-process: a draft server offers target-only, sync, pipelined and full."
             )
         self.length(self.mode, None)
+        self.check_mode(self.mode)
+
+    def check_mode(self, mode: Mode) -> None:
+        """Raise :class:`UnsupportedOption` for a mode that a recogniser cannot draft in."""
+        if self.draft_recogniser is not None and mode not in (Mode.FULL, Mode.TARGET_ONLY):
+            raise UnsupportedOption(
+                f"A recogniser drafts in mode full: mode {mode} needs a Whisper model as the draft."
+            )
 
     @property
     def targets(self) -> tuple[str, ...]:

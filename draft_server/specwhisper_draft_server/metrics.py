@@ -20,9 +20,11 @@ RECORDING, LIVE = "recording", "live"
 
 
 class Engine(Protocol):
-    """An engine that is watched; ``hangs`` while it does not answer in time."""
+    """An engine that is watched."""
 
-    hangs: bool
+    @property
+    def hangs(self) -> bool:
+        """Whether it does not answer in time."""
 
 
 class DraftMetrics(ServerMetrics):

@@ -36,6 +36,7 @@ def read_request(
         raise UnsupportedOption(
             f"This server runs without a draft model (--mode target-only): mode {mode} is not offered."
         )
+    server.check_mode(mode)
     options = codec.decoding_options_from_proto(config.decoding)
     options = replace(
         options,

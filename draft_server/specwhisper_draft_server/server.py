@@ -21,9 +21,12 @@ from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.drafting import Drafting
 from specwhisper_draft_server.drafts.placement import PlaceDraft, pair_ids, place_draft
+from specwhisper_draft_server.drafts.source import DraftSource
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
+from specwhisper_draft_server.recognisers.drafting import RecogniserDrafting
+from specwhisper_draft_server.recognisers.protocol import Recogniser, load_recogniser
 from specwhisper_draft_server.riva import riva_services
 from specwhisper_draft_server.service import TranscriptionService
 from specwhisper_draft_server.voice_activity import load_voice_activity
@@ -33,7 +36,10 @@ SERVICE_NAME = "specwhisper.wire.v1.Transcription"
 
 @asynccontextmanager
 async def running_service(
-    config: DraftConfig, checkpoint: Checkpoint | None, place: PlaceDraft | None = None
+    config: DraftConfig,
+    checkpoint: Checkpoint | None,
+    place: PlaceDraft | None = None,
+    recogniser: Recogniser | None = None,
 ) -> AsyncIterator[TranscriptionService]:
     """Run the draft model and the link to targets.
 
@@ -43,15 +49,17 @@ async def running_service(
     ----------
     checkpoint : the draft model; ``None`` for a server without one.
     place : places the draft for a target's vocabulary; by default the checkpoint.
+    recogniser : drafts in place of a Whisper model.
     """
     await load_voice_activity()
     target = _load_target(config)
     if checkpoint is not None and target is not None:
         checkpoint, target = share_encoder(checkpoint, target, config.max_sessions)
-    metrics = DraftMetrics(config, model=checkpoint.name if checkpoint is not None else "")
+    draft = checkpoint or recogniser
+    metrics = DraftMetrics(config, model=draft.name if draft is not None else "")
     transcriber = _transcriber(config, target, metrics)
     failpoints = config.failpoints
-    drafting = None
+    drafting: DraftSource | None = None
     if checkpoint is not None:
         check_pair = partial(pair_ids, checkpoint) if place is None else lambda _: None
         place = place or partial(_place, checkpoint, config.num_slots)
@@ -63,6 +71,11 @@ async def running_service(
             on_failure=metrics.fallbacks.inc,
             check_pair=check_pair,
         )
+    elif recogniser is not None:
+        drafting = RecogniserDrafting(
+            recogniser, timeout_s=config.draft_timeout_s, on_failure=metrics.fallbacks.inc
+        )
+    if drafting is not None:
         metrics.watch_engine(drafting)
     parity = ParityChecker(config.parity_check_every, transcriber, metrics)
     try:
@@ -134,15 +147,17 @@ async def loaded_service(config: DraftConfig) -> AsyncIterator[TranscriptionServ
     prepare_process(config.device, config.threads, config.cores)
     if config.target_model is not None:
         check_device(config.target_device, "--target-device")
-    checkpoint = None
-    if config.mode is not Mode.TARGET_ONLY:
+    checkpoint = recogniser = None
+    if config.mode is not Mode.TARGET_ONLY and config.draft_recogniser is not None:
+        recogniser = load_recogniser(config.draft_recogniser, config.draft_model)
+    elif config.mode is not Mode.TARGET_ONLY:
         checkpoint = load_checkpoint(
             config.draft_model,
             revision=config.revision,
             dtype=config.dtype,
             device=config.device,
         )
-    async with running_service(config, checkpoint) as service:
+    async with running_service(config, checkpoint, recogniser=recogniser) as service:
         yield service
 
 

@@ -24,7 +24,7 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper.wire.versions import CLIENT
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.drafts.drafting import Drafting
+from specwhisper_draft_server.drafts.source import DraftSource
 from specwhisper_draft_server.heartbeats import with_heartbeats
 from specwhisper_draft_server.idle_timeout import IdleTimeout
 from specwhisper_draft_server.link.descriptions import Descriptions
@@ -56,7 +56,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self,
         config: DraftConfig,
         transcriber: Transcriber,
-        drafting: Drafting | None,
+        drafting: DraftSource | None,
         metrics: DraftMetrics,
         parity: ParityChecker,
     ) -> None:
@@ -273,5 +273,5 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     def _mel_bins(self, target: TargetDescription) -> set[int]:
         """Return the numbers of mel bins of all models that a session may use."""
-        draft = {self._drafting.num_mel_bins} if self._drafting else set()
-        return {*MEL_BINS, target.num_mel_bins} | draft
+        of_draft = self._drafting.num_mel_bins if self._drafting else None
+        return {*MEL_BINS, target.num_mel_bins} | ({of_draft} if of_draft else set())

@@ -23,7 +23,7 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE, Mode, VoiceMark
-from specwhisper_draft_server.drafts.drafting import Drafting
+from specwhisper_draft_server.drafts.source import DraftSource
 from specwhisper_draft_server.link.migration import opened_elsewhere
 from specwhisper_draft_server.link.resuming import LOST, REFUSED
 from specwhisper_draft_server.metrics import DraftMetrics
@@ -99,7 +99,7 @@ class LiveFailover:
         request: SessionRequest,
         transcriber: Transcriber,
         target: TargetDescription,
-        drafting: Drafting | None,
+        drafting: DraftSource | None,
         metrics: DraftMetrics,
         *,
         resume_timeout_s: float,
@@ -274,7 +274,8 @@ class LiveFailover:
 
     async def _run_outage(self, outage: Outage, reading: asyncio.Task[None]) -> AsyncGenerator[SessionUpdate]:
         """Open the next part as soon as a target takes it; meanwhile yield draft-only updates if asked to."""
-        if not self._continue_unverified or self._drafting is None or not self._request.length.mode.drafts:
+        drafting = self._drafting if self._request.length.mode.drafts else None
+        if not self._continue_unverified or drafting is None or not drafting.drafts_alone:
             await self._reopen(outage)
             return
         self._metrics.draft_only.inc()

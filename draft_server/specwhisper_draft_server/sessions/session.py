@@ -35,8 +35,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper_draft_server.debounce import Debouncer
-from specwhisper_draft_server.drafts.drafting import Drafting
-from specwhisper_draft_server.drafts.stream import DraftStream
+from specwhisper_draft_server.drafts.source import DraftSource, SessionDraft
 from specwhisper_draft_server.link.resuming import RemoteTargetStream, audio_needed_from
 from specwhisper_draft_server.sessions.audio_feed import AudioFeed
 from specwhisper_draft_server.sessions.draft_only import UnverifiedText
@@ -111,7 +110,7 @@ class Session:
         request: SessionRequest,
         opener: TargetOpener,
         target: TargetDescription,
-        drafting: Drafting | None,
+        drafting: DraftSource | None,
         *,
         unverified: UnverifiedText | None = None,
         resume_point: ResumePoint | None = None,
@@ -143,7 +142,7 @@ class Session:
             self.builder = self._live = LiveTranscript(target.vocabulary, live.position)
             voice = VoiceActivity(request.endpointing, live.position.start_sample)
         self._audio = AudioFeed(self.builder, voice, windows, self._changes, self._send_draft)
-        self._draft: DraftStream | None = None
+        self._draft: SessionDraft | None = None
         self._stream: TargetStream | None = None
         self._open_stream = AsyncExitStack()
         self._final: list[Segment] = []  # not yielded yet
@@ -251,7 +250,7 @@ class Session:
         """
         return self._progress.resume_point()
 
-    def _open_draft(self) -> AbstractAsyncContextManager[DraftStream | None]:
+    def _open_draft(self) -> AbstractAsyncContextManager[SessionDraft | None]:
         if self._drafting is None:
             return nullcontext()
         request, limits = self._request, self.target.limits

@@ -1,0 +1,90 @@
+"""What drafts on a server: a Whisper model, or another recogniser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from specwhisper.engine.draft_state import Drafted
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.speculation.statistics import DraftReport
+from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.types import AudioChunk, Commit, WindowOpened
+from specwhisper_draft_server.link.needs import Needs
+
+
+class SessionDraft(Protocol):
+    """The draft of one session, which may fail without ending the session."""
+
+    has_failed: bool
+
+    def send(self, message: AudioChunk | WindowOpened | Commit) -> None:
+        """Send audio, or an event of the target."""
+
+    async def last_report(self) -> DraftReport:
+        """Return the figures since the last block."""
+
+
+class Pairing(Protocol):
+    """Which targets it drafts for; see :class:`Placement`."""
+
+    def choose(self, target: TargetDescription) -> bool:
+        """Return whether it uses a target's vocabulary."""
+
+    def needs(self, weights_digest: str = "") -> Needs:
+        """Return what a session with drafts requires of a target."""
+
+    def why_not(self, target: TargetDescription) -> str:
+        """Return why it cannot be used with a target."""
+
+
+class DraftSource(Protocol):
+    """Drafts for all sessions of a server.
+
+    Attributes
+    ----------
+    num_mel_bins : of its features, if it takes Whisper's.
+    num_free_slots : sessions that can still be opened; ``None`` if that is not limited or not known.
+    drafts_alone : whether it drafts tokens, which can be shown while there is no target.
+    """
+
+    name: str
+
+    @property
+    def num_mel_bins(self) -> int | None:
+        """See above."""
+
+    @property
+    def num_free_slots(self) -> int | None:
+        """See above."""
+
+    @property
+    def drafts_alone(self) -> bool:
+        """See above."""
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it exceeds its time limit at the moment."""
+
+    @property
+    def placement(self) -> Pairing:
+        """Which targets it drafts for."""
+
+    def check_health(self) -> None:
+        """Raise :class:`TimeoutError` while it hangs."""
+
+    def session(
+        self,
+        session_id: str,
+        target: TargetDescription,
+        length: DraftLength,
+        options: DecodingOptions,
+        *,
+        receive: Callable[[Drafted], None],
+    ) -> AbstractAsyncContextManager[SessionDraft]:
+        """Open a session; ``receive`` is called with its output, in the event loop."""
+
+    async def stop(self) -> None:
+        """End its threads."""

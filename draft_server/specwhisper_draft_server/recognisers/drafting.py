@@ -1,0 +1,125 @@
+"""Run a recogniser in its own thread, for all sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from specwhisper.engine.draft_state import Drafted
+from specwhisper.engine.watchdog import ENDS_WITHIN_S, TimedExecutor, watch
+from specwhisper.errors import DeviceFault
+from specwhisper.model.faults import leave_process
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper_draft_server.link.needs import Needs
+from specwhisper_draft_server.recognisers.protocol import Recogniser
+from specwhisper_draft_server.recognisers.stream import RecognisedStream
+
+logger = logging.getLogger(__name__)
+
+
+class AnyTarget:
+    """The targets that a recogniser drafts for: all of them; see :class:`Pairing`."""
+
+    def choose(self, target: TargetDescription) -> bool:
+        """Return whether it can be used with a target: always."""
+        return True
+
+    def needs(self, weights_digest: str = "") -> Needs:
+        """Return what a session requires of a target."""
+        return Needs("", weights_digest)
+
+    def why_not(self, target: TargetDescription) -> str:
+        """Return nothing: it can be used with every target."""
+        return ""
+
+
+class RecogniserDrafting:
+    """A recogniser that drafts for all sessions; see :class:`Drafting`.
+
+    Parameters
+    ----------
+    timeout_s : how long a call of the recogniser may take. After that it hangs: sessions run without drafts
+        until it answers.
+    on_failure : called when a session's draft fails.
+    """
+
+    num_mel_bins = None
+    num_free_slots = None  # it has no limit of sessions
+    drafts_alone = False
+
+    def __init__(
+        self,
+        recogniser: Recogniser,
+        *,
+        timeout_s: float = 15.0,
+        on_failure: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.name = recogniser.name
+        self.hangs = False
+        self.placement = AnyTarget()
+        self._recogniser = recogniser
+        self._timeout_s = timeout_s
+        self._on_failure = on_failure
+        self._executor = TimedExecutor("recogniser")
+        self._sessions: set[RecognisedStream] = set()
+        self._watching: asyncio.Task[None] | None = None
+
+    def check_health(self) -> None:
+        """Raise :class:`TimeoutError` while the recogniser hangs."""
+        if self.hangs:
+            raise self._timeout()
+
+    @asynccontextmanager
+    async def session(
+        self,
+        session_id: str,
+        target: TargetDescription,
+        length: DraftLength,
+        options: DecodingOptions,
+        *,
+        receive: Callable[[Drafted], None],
+    ) -> AsyncIterator[RecognisedStream]:
+        """Open a session; ``receive`` is called with its hints, in the event loop."""
+        self._watching = self._watching or asyncio.create_task(
+            watch(lambda: self._executor.busy.seconds, self._timeout_s, self._note_hanging, self._note_return)
+        )
+        stream = RecognisedStream(
+            session_id, self._recogniser, options.language, self._executor, receive, self._on_failure
+        )
+        self._sessions.add(stream)
+        running = asyncio.create_task(stream.run())
+        try:
+            if self.hangs:
+                stream.fail(self._timeout())
+            yield stream
+        finally:
+            self._sessions.discard(stream)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """End the thread."""
+        if self._watching is not None:
+            self._watching.cancel()
+        try:
+            async with asyncio.timeout(ENDS_WITHIN_S):
+                await asyncio.to_thread(self._executor.shutdown, cancel_futures=True)
+        except TimeoutError:
+            leave_process(DeviceFault(f"The recogniser has not ended within {ENDS_WITHIN_S:g} s."))
+
+    def _timeout(self) -> TimeoutError:
+        return TimeoutError(f"The recogniser has not answered within {self._timeout_s:g} s.")
+
+    def _note_hanging(self) -> None:
+        self.hangs = True
+        logger.error("draft engine hangs", extra={"error": str(self._timeout())})
+        for session in self._sessions:
+            session.fail(self._timeout())
+
+    def _note_return(self) -> None:
+        self.hangs = False
+        logger.info("draft engine answers again")

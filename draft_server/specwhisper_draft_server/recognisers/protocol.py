@@ -1,0 +1,83 @@
+"""The protocol of recognisers that draft, and how one is loaded.
+
+A recogniser needs neither Whisper's tokens nor its windows. It takes audio, and returns text with rough
+times. ``--draft-recogniser MODULE:FACTORY`` names a function that returns one::
+
+    def create(model: str) -> Recogniser:  # model: what --draft-model says
+        ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import NamedTuple, Protocol, cast
+
+from specwhisper.errors import InvalidRequest
+
+
+class Recognised(NamedTuple):
+    """The text from a time on, as far as it is recognised.
+
+    Attributes
+    ----------
+    start_s : when its first word begins, about, in seconds from the first sample that the stream took.
+    text : all of it until now, not only what is new.
+    """
+
+    start_s: float
+    text: str
+
+
+class RecogniserStream(Protocol):
+    """Recognises one stretch of audio."""
+
+    def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool) -> Sequence[Recognised]:
+        """Take the next audio; return the text that has changed, the oldest first.
+
+        Each text replaces all that was returned from its time on. An incremental recogniser returns an
+        utterance again as it grows; one that is not returns it once, for example when speech pauses.
+
+        Parameters
+        ----------
+        pcm : s16le, 16 kHz, mono; may be empty in the last call.
+        is_pause : whether speech pauses or ends in it, as far as that is known: it is for live audio only.
+        is_last : whether no more audio follows.
+        """
+
+
+class Recogniser(Protocol):
+    """A recogniser that serves many sessions, one call at a time.
+
+    Attributes
+    ----------
+    name : for messages, logs and clients.
+    """
+
+    name: str
+
+    def open(self, language: str | None, start_s: float) -> RecogniserStream:
+        """Begin a stream.
+
+        Parameters
+        ----------
+        language : Whisper's code, or ``None`` if it is not known.
+        start_s : time of the stream's first sample in the recording.
+        """
+
+
+def load_recogniser(factory: str, model: str) -> Recogniser:
+    """Call a factory, named as MODULE:FACTORY.
+
+    Raises
+    ------
+    InvalidRequest : if there is no such factory.
+    """
+    module_name, separator, function_name = factory.partition(":")
+    if not (module_name and separator and function_name):
+        raise InvalidRequest(f"--draft-recogniser is '{factory}': name it as MODULE:FACTORY.")
+    try:
+        function = getattr(import_module(module_name), function_name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidRequest(f"--draft-recogniser {factory} cannot be loaded ({error}).") from error
+    return cast(Callable[[str], Recogniser], function)(model)

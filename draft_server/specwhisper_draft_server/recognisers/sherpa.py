@@ -1,0 +1,118 @@
+"""Streaming models of sherpa-onnx as drafts.
+
+``--draft-recogniser specwhisper_draft_server.recognisers.sherpa:create --draft-model FOLDER``, where the
+folder holds ``tokens.txt`` and a streaming transducer (``encoder*.onnx``, ``decoder*.onnx``,
+``joiner*.onnx``) or a streaming CTC model (``*.onnx``, of Zipformer2 or NeMo), as sherpa-onnx publishes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.types import SAMPLE_RATE
+from specwhisper_draft_server.recognisers.protocol import Recognised
+
+TRANSDUCER = ("encoder", "decoder", "joiner")
+END_PADDING = np.zeros(SAMPLE_RATE // 2, np.float32)  # so that the last words leave the encoder
+
+
+def create(model: str) -> SherpaRecogniser:
+    """Load a folder's model.
+
+    Raises
+    ------
+    UnsupportedOption : if sherpa-onnx is not installed.
+    InvalidRequest : if the folder holds no streaming model.
+    """
+    folder = Path(model)
+    try:
+        import sherpa_onnx
+    except ImportError as error:
+        raise UnsupportedOption(
+            f"This recogniser needs sherpa-onnx ({error}): pip install 'specwhisper[sherpa]'."
+        ) from error
+    tokens = folder / "tokens.txt"
+    if not tokens.is_file():
+        raise InvalidRequest(
+            f"--draft-model {model} is no model of sherpa-onnx: name a folder that holds tokens.txt."
+        )
+    common = {"tokens": str(tokens), "num_threads": 1, "enable_endpoint_detection": True}
+    recognizer = sherpa_onnx.OnlineRecognizer
+    parts = {name: _file(folder, f"{name}*.onnx") for name in TRANSDUCER}
+    if all(parts.values()):
+        return SherpaRecogniser(folder.name, recognizer.from_transducer(**parts, **common))
+    whole = _file(folder, "*.onnx")
+    metadata = _metadata(whole) if whole else {}
+    if metadata.get("model_type") == "zipformer2":
+        return SherpaRecogniser(folder.name, recognizer.from_zipformer2_ctc(model=whole, **common))
+    if "cache_last_channel_dim1" in metadata:
+        return SherpaRecogniser(folder.name, recognizer.from_nemo_ctc(model=whole, **common))
+    raise InvalidRequest(
+        f"--draft-model {model} holds no streaming model that is known here: no transducer, nor CTC of "
+        "Zipformer2 or NeMo."
+    )
+
+
+class SherpaRecogniser:
+    """A streaming model, which serves many sessions; see :class:`Recogniser`."""
+
+    def __init__(self, name: str, recognizer: Any) -> None:
+        self.name = name
+        self._recognizer = recognizer
+
+    def open(self, language: str | None, start_s: float) -> SherpaStream:
+        """Begin a stream; the model has its own language."""
+        return SherpaStream(self._recognizer)
+
+
+class SherpaStream:
+    """A stream of a streaming model; see :class:`RecogniserStream`."""
+
+    def __init__(self, recognizer: Any) -> None:
+        self._recognizer = recognizer
+        self._stream = recognizer.create_stream()
+        self._text = ""
+
+    def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool) -> Sequence[Recognised]:
+        """Take audio; return the utterance as far as it is recognised, if it has changed."""
+        recognizer, stream = self._recognizer, self._stream
+        stream.accept_waveform(SAMPLE_RATE, np.frombuffer(pcm, "<i2").astype(np.float32) / 32_768)
+        if is_last:
+            stream.accept_waveform(SAMPLE_RATE, END_PADDING)
+            stream.input_finished()
+        while recognizer.is_ready(stream):
+            recognizer.decode_stream(stream)
+        text = recognizer.get_result(stream).strip()
+        changed = []
+        if text != self._text:
+            first_s = next(iter(recognizer.timestamps(stream)), 0.0)
+            changed = [Recognised(recognizer.start_time(stream) + first_s, _cased(text))]
+        self._text = text
+        if recognizer.is_endpoint(stream):
+            recognizer.reset(stream)
+            self._text = ""
+        return changed
+
+
+def _cased(text: str) -> str:
+    """Return the text of a model without lower case as Whisper would write most of it."""
+    return text.capitalize() if text.isupper() else text
+
+
+def _file(folder: Path, pattern: str) -> str:
+    """Return the file of a pattern, the quantized one if there are several; empty if there is none."""
+    found = sorted(folder.glob(pattern), key=lambda path: (".int8" not in path.name, path.name))
+    return str(found[0]) if found else ""
+
+
+def _metadata(model: str) -> dict[str, str]:
+    """Return what a model says about itself: sherpa-onnx ends the process if it is another one."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    return dict(session.get_modelmeta().custom_metadata_map)

@@ -1,0 +1,147 @@
+"""Any recogniser drafts: its text becomes hints, whatever it does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from examples import live_captions
+from experiments.common.models.speech import SPANS, spoken_utterances, talk
+from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.types import SAMPLE_RATE, Mode
+from specwhisper.wire import codec
+from specwhisper_draft_server.config import DraftConfig
+from specwhisper_draft_server.recognisers.protocol import Recognised, Recogniser, load_recogniser
+from specwhisper_draft_server.server import SERVICE_NAME as TRANSCRIPTION
+from tests.rpc.health import NOT_SERVING, SERVING, until
+from tests.rpc.services import all_free, draft_server, error_of
+from tests.rpc.speaking import config, final_results, listen, speaking_target, texts_of
+
+pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
+STEP = {"step_ms": 1_000}
+
+
+def letters(tokens: Sequence[int]) -> str:
+    return "".join(chr(ord("a") + token) for token in tokens)
+
+
+class Scripted:
+    """Recognises :func:`talk` as far as it was accepted, or does what a test asks for."""
+
+    name = "scripted"
+
+    def __init__(self, edit: Callable[[str], str] = lambda text: text) -> None:
+        self.edit = edit
+        self.starts_s: list[float] = []
+
+    def open(self, language: str | None, start_s: float) -> ScriptedStream:
+        self.starts_s.append(start_s)
+        return ScriptedStream(self.edit, start_s)
+
+
+class ScriptedStream:
+    def __init__(self, edit: Callable[[str], str], start_s: float) -> None:
+        self._edit = edit
+        self._start_s = self._now_s = start_s
+
+    def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool) -> list[Recognised]:
+        before_s = self._now_s
+        self._now_s += len(pcm) / 2 / SAMPLE_RATE
+        recognised = []
+        for (begin_s, end_s), text in zip(SPANS, spoken_utterances(talk()).values(), strict=True):
+            if begin_s < self._now_s and before_s < end_s + 0.2:
+                said = min(1.0, (self._now_s - begin_s) / (end_s - begin_s))
+                text = self._edit(letters(text[: round(said * len(text))]))
+                recognised.append(Recognised(begin_s - self._start_s, text))
+        return recognised
+
+
+async def talked(recogniser: Recogniser, **settings):
+    """Return the statistics of a live talk, whose text is checked."""
+    async with (
+        speaking_target() as target,
+        draft_server(target.address, recogniser=recogniser, **settings) as draft,
+    ):
+        responses = await listen(draft, talk(), live=STEP)
+        assert texts_of(final_results(responses)) == spoken_utterances(talk())
+        assert responses[0].model.draft_model == recogniser.name
+        await all_free(target, draft)
+        return codec.statistics_from_proto(responses[-1].statistics)
+
+
+async def test_text_of_a_recogniser_is_verified_as_hints():
+    statistics = await talked(Scripted())
+    assert statistics.num_hinted_accepted > 20
+    assert statistics.num_drafted == 0
+
+
+async def test_captions_are_a_recogniser(tmp_path):
+    path = tmp_path / "talk.srt"
+    path.write_text(
+        "".join(
+            f"{number}\n00:00:0{begin_s:.3f} --> 00:00:{end_s:06.3f}\n{letters(text)}\n\n".replace(".", ",")
+            for (number, text), (begin_s, end_s) in zip(spoken_utterances(talk()).items(), SPANS, strict=True)
+        )
+    )
+    statistics = await talked(live_captions.create(str(path)))
+    assert statistics.num_hinted_accepted > 20
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [lambda text: text[::-1], lambda text: "", lambda text: "字" * 3_000, lambda text: "<|endoftext|>"],
+)
+async def test_wrong_text_of_a_recogniser_changes_nothing(edit):
+    await talked(Scripted(edit))
+
+
+async def test_a_recogniser_that_fails_ends_no_session():
+    def fail(text: str) -> str:
+        raise RuntimeError("no such file")
+
+    statistics = await talked(Scripted(fail))
+    assert statistics.num_windows > 3
+
+
+async def test_a_recogniser_that_hangs_ends_no_session():
+    gate = threading.Event()
+
+    def hang(text: str) -> str:
+        gate.wait()
+        return text
+
+    async with (
+        speaking_target() as target,
+        draft_server(
+            target.address, recogniser=Scripted(hang), draft_timeout_s=0.2, reports_engine_health=True
+        ) as draft,
+    ):
+        try:
+            responses = await listen(draft, talk(), live=STEP)
+            assert texts_of(final_results(responses)) == spoken_utterances(talk())
+            await until(draft.address, NOT_SERVING, TRANSCRIPTION)
+        finally:
+            gate.set()
+        await until(draft.address, SERVING, TRANSCRIPTION)
+        await all_free(target, draft)
+
+
+async def test_a_recogniser_drafts_in_mode_full_only():
+    async with (
+        speaking_target() as target,
+        draft_server(target.address, recogniser=Scripted(), draft_recogniser="a:b") as draft,
+    ):
+        error = await error_of(draft.stub.StreamingRecognize(iter([config(mode="MODE_SYNC")])))
+        assert isinstance(error, UnsupportedOption) and "mode full" in str(error)
+        responses = await listen(draft, talk(), live=STEP, mode="MODE_TARGET_ONLY")
+        assert codec.statistics_from_proto(responses[-1].statistics).num_hinted == 0
+    with pytest.raises(UnsupportedOption, match="mode full"):
+        DraftConfig(draft_recogniser="a:b", mode=Mode.PIPELINED)
+
+
+@pytest.mark.parametrize("factory", ["", "examples", ":create", "no_such_module:create", "examples:no"])
+def test_a_factory_that_does_not_exist_is_named(factory):
+    with pytest.raises(InvalidRequest, match=r"--draft-recogniser"):
+        load_recogniser(factory, "")
