@@ -1,4 +1,4 @@
-"""What drafts on a server: a Whisper model, or another recogniser."""
+"""Protocols of a draft on a server: a Whisper model, or another recogniser."""
 
 from __future__ import annotations
 
