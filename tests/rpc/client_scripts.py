@@ -95,6 +95,7 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
         self.config: pb.StreamingRecognitionConfig | None = None
         self.recognized: pb.RecognizeRequest | None = None
         self.audio = b""
+        self.hints: list[pb.RecognitionHint] = []
         self.message_sizes: list[int] = []
         self.has_read_everything = asyncio.Event()
         self.left = asyncio.get_running_loop().create_future()
@@ -104,6 +105,8 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
             async for request in request_iterator:
                 if request.HasField("streaming_config"):
                     self.config = request.streaming_config
+                elif request.HasField("hint"):
+                    self.hints.append(request.hint)
                 else:
                     self.audio += request.audio_content
                     self.message_sizes.append(len(request.audio_content))

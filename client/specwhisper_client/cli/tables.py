@@ -26,6 +26,7 @@ def transcript_table(transcript: Transcription) -> Table:
         "tokens": f"{counts.num_committed} in {counts.num_forwards} passes of the target, "
         f"{counts.tokens_per_forward:.2f} tokens per pass",
         "acceptance": f"{counts.acceptance_rate:.1%} of {counts.num_verified} verified candidates",
+        "hints": f"{counts.num_hinted_accepted} of {counts.num_hinted} tokens accepted",
         "self-decoded": f"{counts.num_self_decoded} of {counts.num_committed} tokens",
         "wasted": f"{counts.num_wasted} of {counts.num_drafted} drafted tokens",
         "round trips": round_trips,

@@ -7,10 +7,13 @@ import binascii
 from dataclasses import dataclass
 from typing import Any
 
+from specwhisper.errors import InvalidRequest
+from specwhisper.transcription.hint_feed import check_hint_text
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.transport.messages import SHOWN_CHARS, read_object
 
 BYTES_PER_SAMPLE = 2
+MAX_AUDIO_MS = 1e11  # three years
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +41,22 @@ class Clear:
     """Discard the audio since the last commit."""
 
 
-Command = Update | Append | Commit | Clear
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """Take a text that the audio may say from a time on; not in OpenAI's API."""
+
+    text: str
+    audio_start_ms: float
+
+
+Command = Update | Append | Commit | Clear | Hint
 KNOWN = (
     "session.update",
     "transcription_session.update",
     "input_audio_buffer.append",
     "input_audio_buffer.commit",
     "input_audio_buffer.clear",
+    "input_audio_buffer.hint",
 )
 
 
@@ -80,9 +92,28 @@ def command_of(event: dict[str, Any]) -> Command:
             return Commit()
         case "input_audio_buffer.clear":
             return Clear()
+        case "input_audio_buffer.hint":
+            return _hint(event.get("text"), event.get("audio_start_ms"))
     raise InvalidEvent(
         f"Invalid value: {str(kind)[:SHOWN_CHARS]!r}. Supported events are: {', '.join(KNOWN)}.", "type"
     )
+
+
+def _hint(text: Any, audio_start_ms: Any) -> Hint:
+    if not isinstance(text, str):
+        raise InvalidEvent("input_audio_buffer.hint needs 'text': what the audio may say.", "text")
+    is_number = isinstance(audio_start_ms, int | float) and not isinstance(audio_start_ms, bool)
+    if not is_number or not 0 <= audio_start_ms <= MAX_AUDIO_MS:
+        raise InvalidEvent(
+            "input_audio_buffer.hint needs 'audio_start_ms', milliseconds from the session's start, at most "
+            f"{MAX_AUDIO_MS:g}.",
+            "audio_start_ms",
+        )
+    try:
+        check_hint_text(text)
+    except InvalidRequest as error:
+        raise InvalidEvent(str(error), "text") from error
+    return Hint(text, audio_start_ms)
 
 
 def _pcm(audio: Any) -> bytes:

@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from openai.types.realtime import InputAudioBufferClearedEvent, RealtimeError, RealtimeErrorEvent
 from pydantic import BaseModel
 
 from specwhisper.errors import InvalidRequest
+from specwhisper.transcription.hint_feed import HintFeed
+from specwhisper.types import SAMPLE_RATE, HintText
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.realtime.commands import (
@@ -20,6 +23,7 @@ from specwhisper_gateway.realtime.commands import (
     Clear,
     Command,
     Commit,
+    Hint,
     Update,
     command_of,
     event_id_of,
@@ -32,6 +36,7 @@ from specwhisper_gateway.state import Gateway
 from specwhisper_gateway.status import body_of
 from specwhisper_gateway.transport.sockets import Peer, stall_timeout
 
+SAMPLES_PER_MS = SAMPLE_RATE // 1000
 MAX_TURNS = 4  # waiting for their transcription; a client that commits more often has to wait
 
 
@@ -78,6 +83,7 @@ class RealtimeConnection:
         self._id = new_id("sess")
         self._items = Items(is_beta)
         self._previous_s = 0.0  # audio of the turns before the open one
+        self._hints = HintFeed()
         self._open: _Running | None = None  # the turn that receives audio
         self._waiting: asyncio.Queue[_Running] = asyncio.Queue(MAX_TURNS)
 
@@ -124,6 +130,8 @@ class RealtimeConnection:
                 await self._send(
                     InputAudioBufferClearedEvent(type="input_audio_buffer.cleared", event_id=new_id("event"))
                 )
+            case Hint(text, audio_start_ms):
+                self._hints.put(HintText(round(audio_start_ms * SAMPLES_PER_MS), text))
             case Update(session, is_flat):
                 await self._update(session, is_flat=is_flat)
 
@@ -153,6 +161,7 @@ class RealtimeConnection:
         async with stall_timeout():
             await self._waiting.put(running)
         self._open = running
+        self._hints.connect(partial(_give_hint, stream, self._previous_s))
         return running
 
     async def _end_turn(self) -> None:
@@ -232,6 +241,11 @@ class RealtimeConnection:
 
     async def _send(self, *events: BaseModel) -> None:
         await self._peer.send(*(event.model_dump(exclude_unset=True) for event in events))
+
+
+def _give_hint(stream: StreamingClient, previous_s: float, hint: HintText) -> None:
+    """Give a turn a hint of the session, whose time counts the audio before the turn too."""
+    stream.hint(hint.text, max(0.0, hint.start_sample / SAMPLE_RATE - previous_s))
 
 
 def _pieces(pcm: bytes, num_bytes: int) -> Iterator[bytes]:

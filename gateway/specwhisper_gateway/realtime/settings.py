@@ -34,6 +34,7 @@ class _Transcription(StrictModel):
     languages: _Words | None = None
     prompt: str | None = None
     keywords: _Words | None = None
+    hint: Annotated[str | None, Field(description="Not OpenAI's: text that the audio may say.")] = None
     delay: Annotated[None, Field(description="Text is sent as soon as it is final.")] = None
 
 
@@ -81,6 +82,7 @@ class RealtimeSettings:
     language: str | None = None
     prompt: str = ""
     keywords: tuple[str, ...] = ()
+    hint: str = ""
     endpointing: EndpointingOptions | None = EndpointingOptions()  # noqa: RUF009 (it is frozen)
 
     def options(self) -> DecodingOptions:
@@ -90,6 +92,7 @@ class RealtimeSettings:
             language=self.language,
             initial_prompt=self.prompt,
             hotwords=", ".join(self.keywords),
+            hint=self.hint,
         )
 
     def updated(self, session: Mapping[str, Any]) -> RealtimeSettings:
@@ -122,6 +125,8 @@ class RealtimeSettings:
         }
         if self.keywords:
             transcription |= {"keywords": list(self.keywords)}
+        if self.hint:
+            transcription |= {"hint": self.hint}
         return {
             "type": "transcription",
             "audio": {
@@ -154,7 +159,7 @@ class RealtimeSettings:
             named["language"] = next(iter(changes.languages), None)
         if named.get("language"):
             named["language"] = named["language"].partition("-")[0].lower()  # without the region
-        defaults = {"model": WHISPER_1, "prompt": ""}
+        defaults = {"model": WHISPER_1, "prompt": "", "hint": ""}
         named = {name: value or defaults.get(name) for name, value in named.items()}
         return replace(self, **named | {"keywords": tuple(changes.keywords or self.keywords)})
 

@@ -86,6 +86,7 @@ async def test_settings_reach_the_draft_server():
             "language": "de",
             "prompt": "Bienen",
             "keywords": ["Imker", "Wabe"],
+            "hint": "Die Imkerin",
         },
         "turn_detection": {"type": "server_vad", "threshold": 0.7, "silence_duration_ms": 150},
     }
@@ -107,9 +108,26 @@ async def test_settings_reach_the_draft_server():
     assert server.audio == PCM
     decoding = server.config.config.decoding
     assert (decoding.language, decoding.initial_prompt, decoding.hotwords) == ("de", "Bienen", "Imker, Wabe")
+    assert decoding.hint == "Die Imkerin"
     endpointing = server.config.endpointing
     assert endpointing.threshold == pytest.approx(0.7)
     assert (endpointing.silence_duration_ms, endpointing.pause_ms) == (150, 150)
+
+
+async def test_a_hint_reaches_the_turn_of_its_time():
+    server = ScriptedTranscription(EVERYTHING)
+    async with serving(server) as address, running_gateway(address) as gateway:
+        async with session(gateway) as connection:
+            await connection.send_raw(
+                '{"type": "input_audio_buffer.hint", "text": "Hello", "audio_start_ms": 1200}'
+            )
+            for _ in range(2):
+                await connection.input_audio_buffer.append(audio=base64_of(PCM))
+                await connection.input_audio_buffer.commit()
+                await up_to(connection, COMPLETED)
+    assert [hint.text for hint in server.hints] == ["Hello", "Hello"]
+    starts = [hint.start.ToNanoseconds() / 1e9 for hint in server.hints]
+    assert starts == pytest.approx([1.2, max(0, 1.2 - SECONDS)], abs=0.001)
 
 
 async def test_an_update_changes_only_what_it_names():
