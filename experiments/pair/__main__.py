@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -42,6 +43,9 @@ def pair(
         ),
     ] = None,
     language: Annotated[str, typer.Option(help="Language code of the recordings.")] = "en",
+    threads: Annotated[
+        int, typer.Option(min=1, help="Threads of the forward passes; timed steps have one.")
+    ] = 1,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -53,6 +57,7 @@ def pair(
     followed where it is wrong.
     """
     console = open_console()
+    torch.set_num_threads(threads)
     drafts = tuple(draft or BUNDLED_DRAFTS)
     models = Pair.load(target, drafts)
     results: dict[str, SetErrors] = {}
