@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp
 
@@ -12,7 +12,6 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.controller import Choice, Controller
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
-from specwhisper.speculation.hints import HintTokens
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import UNKNOWN_AGE_NS, Believed, Candidates, Commit, HintText, Mode
@@ -47,7 +46,7 @@ class DraftState:
     ----------
     ends, max_positions : of the model: tokens that end a window, and most tokens with the prompt.
     current, predicted : the open window, and the one that the target will open next, if it has a slot.
-    texts : how stale tokens are compared with committed ones.
+    word_of : returns the word of a token, by which stale tokens are compared with committed ones.
     report, reported_choice : what was not reported yet, and the last reported choice.
     num_blocks : blocks sent, by window id, of the open and the predicted window.
     """
@@ -59,7 +58,7 @@ class DraftState:
     windows: Windows
     ends: Collection[int]
     max_positions: int
-    texts: HintTokens
+    word_of: Callable[[int], str]
     current: WindowDraft
     predicted: WindowDraft | None = None
     report: DraftReport = NO_REPORT
@@ -190,7 +189,7 @@ class DraftState:
             credit=commit.credit,
             lost_all=not self.length.mode.self_decodes and _has_waited_in_vain(commit),
         )
-        draft.keep_stale(old, agreed, self.texts)
+        draft.keep_stale(old, agreed, self.word_of)
         if (is_realigned := draft.judge_realignment()) is not None:
             self.controller.observe_realigned(is_realigned)
         draft.has_sent_empty = False

@@ -92,7 +92,7 @@ class Drafter:
             follow_windows(self._model.vocabulary, options),
             self._model.vocabulary.ends,
             self._model.max_positions,
-            self._model.vocabulary,
+            self._model.vocabulary.word_of,
             WindowDraft(self._slots.take(), max_ahead_tokens),
         )
 

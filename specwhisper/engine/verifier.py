@@ -31,6 +31,7 @@ from specwhisper.speculation.admission import ResponseTime
 from specwhisper.speculation.batching_delay import BatchingDelay
 from specwhisper.speculation.given_hint import GivenHint
 from specwhisper.speculation.scheduling import next_batch
+from specwhisper.transcription.hint_tokens import WhisperTokens
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import (
     DEFAULT_MAX_WIDTH,
@@ -211,7 +212,7 @@ class Verifier:
             limits=self.limits,
             recording=recording,
             windows=windows,
-            texts=self._model.vocabulary,
+            texts=WhisperTokens(self._model.vocabulary, options.timestamps),
             given=self._given_hint(options.hint) if mode.drafts and options.hint else None,
             keeps_sent=options.realigns and mode is Mode.FULL,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from math import exp
@@ -11,7 +11,7 @@ from math import exp
 from specwhisper.engine.encodings import AudioSpan
 from specwhisper.model.choosing import Scores
 from specwhisper.speculation.belief import Belief
-from specwhisper.speculation.hints import Hint, HintTokens
+from specwhisper.speculation.hints import Hint
 from specwhisper.types import Believed, Candidates, Commit, Proposal, Window
 
 
@@ -121,7 +121,7 @@ class WindowDraft:
         if self.stale is not None:
             self.stale.follow(token)
 
-    def keep_stale(self, old: Sequence[int], agreed: int, texts: HintTokens) -> None:
+    def keep_stale(self, old: Sequence[int], agreed: int, word_of: Callable[[int], str]) -> None:
         """Keep the tokens after a contradiction as a hint.
 
         Parameters
@@ -130,7 +130,7 @@ class WindowDraft:
         """
         later = () if self.stale is None else self.stale.continuation()
         if agreed < len(old):
-            self.stale = Hint([*old[agreed:], *later], texts.word_of)
+            self.stale = Hint([*old[agreed:], *later], word_of)
             self.stale.follow(self.belief.tokens[agreed])
             next_token = self.stale.continuation(max_tokens=1)
             self.expected = (agreed + 1, next_token[0] if next_token else -1)

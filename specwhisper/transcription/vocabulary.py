@@ -178,18 +178,6 @@ class Vocabulary:
     def _words(self) -> dict[int, str]:
         return {}
 
-    def fit(self, committed: Sequence[int], tokens: Sequence[int]) -> Sequence[int]:
-        """Return the continuation of a hint with the times that committed tokens ask for.
-
-        A time that ends a segment is mostly repeated as the next one's start.
-        """
-        if not committed or not self.is_timestamp(committed[-1]):
-            return tokens
-        time = committed[-1]
-        if len(committed) == 1 or self.is_timestamp(committed[-2]):  # text follows
-            return tokens
-        return [time, *(tokens[1:] if tokens and self.is_timestamp(tokens[0]) else tokens)]
-
     def without_ending(self, tokens: Sequence[int]) -> tuple[int, ...]:
         """Return tokens without an ending that only the end of the audio caused.
 

@@ -161,7 +161,7 @@ class RealtimeConnection:
         async with stall_timeout():
             await self._waiting.put(running)
         self._open = running
-        self._hints.connect(partial(_give_hint, stream, self._previous_s))
+        self._hints.connect(partial(_send_hint, stream, self._previous_s))
         return running
 
     async def _end_turn(self) -> None:
@@ -243,8 +243,8 @@ class RealtimeConnection:
         await self._peer.send(*(event.model_dump(exclude_unset=True) for event in events))
 
 
-def _give_hint(stream: StreamingClient, previous_s: float, hint: HintText) -> None:
-    """Give a turn a hint of the session, whose time counts the audio before the turn too."""
+def _send_hint(stream: StreamingClient, previous_s: float, hint: HintText) -> None:
+    """Send a turn a hint, whose time counts the audio before the turn too."""
     stream.hint(hint.text, max(0.0, hint.start_sample / SAMPLE_RATE - previous_s))
 
 
