@@ -1,4 +1,4 @@
-"""How the tokens of a hint fit into a window: its words, and the times between them."""
+"""The words of a hint, and the times that a window has between them."""
 
 from __future__ import annotations
 
