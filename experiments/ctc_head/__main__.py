@@ -25,6 +25,7 @@ from experiments.ctc_head.summary import Result, as_figures, bars, print_needed,
 from experiments.ctc_head.target import Target
 from experiments.ctc_head.timing import measure
 from experiments.ctc_head.training import text_tokens, train
+from experiments.demo_pair.data.corpus import Corpus
 
 ERROR_RATES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
 PEAK = {Block.NONE: 1e-2, Block.CONV: 3e-3, Block.TRANSFORMER: 2e-3}  # learning rates
@@ -55,8 +56,9 @@ def ctc_head(
     block: Annotated[Block, typer.Option(help="Layer before the linear one.")] = Block.NONE,
     windows: Annotated[int, typer.Option(min=1, help="Most windows of 30 s to train on.")] = 600,
     evaluated: Annotated[int, typer.Option(min=1, help="Most windows of each held-out set.")] = 40,
+    timed: Annotated[int, typer.Option(min=1, help="Of these, most windows that are timed.")] = 10,
     epochs: Annotated[int, typer.Option(min=1, help="Of the training.")] = 20,
-    rounds: Annotated[int, typer.Option(min=1, help="How often every window is timed in each arm.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="How often these are timed in each arm.")] = 2,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -94,7 +96,9 @@ def ctc_head(
     del examples
     results = []
     for name, pieces in sets.items():
-        results.append(evaluate(whisper, head, name, pieces, held[name], rounds=rounds, seed=seed))
+        results.append(
+            evaluate(whisper, head, name, pieces, held[name], num_timed=timed, rounds=rounds, seed=seed)
+        )
         print_result(results[-1], console)
     if json is not None:
         facts = {
@@ -122,9 +126,10 @@ def choose_pieces(
     """Return the pieces to train on, and the held-out sets by name."""
     sets: dict[str, list[Piece]] = {}
     if corpus is not None:
-        training = from_corpus(corpus, "train", windows, seed)
+        clips = Corpus.load(corpus)
+        training = from_corpus(clips, "train", windows, seed)
         for name, (part, is_clean) in CORPUS_SETS.items():
-            sets[name] = from_corpus(corpus, part, evaluated, seed, clean=is_clean)
+            sets[name] = from_corpus(clips, part, evaluated, seed, clean=is_clean)
     else:
         recordings, unseen = split(recordings_of(audio, seed))
         training = from_files(recordings, windows)
@@ -157,6 +162,7 @@ def evaluate(
     pieces: Sequence[Piece],
     examples: Sequence[Example],
     *,
+    num_timed: int,
     rounds: int,
     seed: int,
 ) -> Result:
@@ -171,9 +177,9 @@ def evaluate(
         measure(
             target,
             head,
-            pieces,
+            pieces[:num_timed],
             [example.encoded for example in examples],
-            own_texts,
+            own,
             rounds=rounds,
             seed=seed,
         ),

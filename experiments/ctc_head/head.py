@@ -7,9 +7,11 @@ from enum import StrEnum
 from itertools import groupby
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 KERNEL = 9  # positions of 20 ms
+STRIDE = 2
 HEAD_WIDTH = 64  # of an attention head
 
 
@@ -17,8 +19,8 @@ class Block(StrEnum):
     """What is between the encoder and the linear layer."""
 
     NONE = "none"
-    CONV = "conv"
-    TRANSFORMER = "transformer"
+    CONV = "conv"  # a convolution, which halves the rate to 25 positions per second
+    TRANSFORMER = "transformer"  # a transformer layer after that convolution
 
 
 def collapse(choices: Iterable[int], blank: int) -> list[int]:
@@ -39,10 +41,10 @@ class CtcHead(nn.Module):
         super().__init__()
         self.blank = num_tokens
         self._conv = self._attention = None
-        if block is Block.CONV:
-            self._conv = nn.Conv1d(width, width, KERNEL, padding=KERNEL // 2)
+        if block is not Block.NONE:
+            self._conv = nn.Conv1d(width, width, KERNEL, stride=STRIDE, padding=KERNEL // 2)
             self._norm = nn.LayerNorm(width)
-        elif block is Block.TRANSFORMER:
+        if block is Block.TRANSFORMER:
             self._attention = nn.TransformerEncoderLayer(
                 width,
                 max(1, width // HEAD_WIDTH),
@@ -53,19 +55,22 @@ class CtcHead(nn.Module):
             )
         self._linear = nn.Linear(width, num_tokens + 1)
 
+    def lengths(self, lengths: Tensor) -> Tensor:
+        """Return the positions of each row's logits, for those of what was encoded."""
+        return lengths if self._conv is None else -(-lengths // STRIDE)
+
     def forward(self, encoded: Tensor, lengths: Tensor) -> Tensor:
         """Return the logits, batch x positions x (word pieces + 1).
 
         Parameters
         ----------
-        encoded : batch x positions x width, padded at the end.
+        encoded : batch x positions x width, padded with zeros at the end.
         lengths : positions of each row.
         """
         if self._conv is not None:
-            mixed = nn.functional.gelu(self._conv(encoded.transpose(1, 2))).transpose(1, 2)
-            encoded = self._norm(encoded + mixed)
+            encoded = self._norm(F.gelu(self._conv(encoded.transpose(1, 2))).transpose(1, 2))
         if self._attention is not None:
-            is_padding = torch.arange(encoded.shape[1]) >= lengths[:, None]
+            is_padding = torch.arange(encoded.shape[1]) >= self.lengths(lengths)[:, None]
             encoded = self._attention(encoded, src_key_padding_mask=is_padding)
         logits: Tensor = self._linear(encoded)
         return logits

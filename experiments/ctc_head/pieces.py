@@ -18,7 +18,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
 SUFFIXES = {".flac", ".m4a", ".mp3", ".oga", ".ogg", ".opus", ".wav"}
-MIN_SAMPLES = SAMPLE_RATE // 2  # a shorter rest of a recording is left out
+MIN_SAMPLES = SAMPLE_RATE // 5  # a shorter rest of a recording is left out
 HELD_OUT_SHARE = 10  # one in so many recordings is for evaluation
 # Sets of the demo pair's corpus: its split, and whether noise, rooms and telephones are left out.
 CORPUS_SETS = {
@@ -83,9 +83,9 @@ def split(recordings: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     return list(recordings[num_held_out:]), list(recordings[:num_held_out])
 
 
-def from_corpus(folder: Path, name: str, num_pieces: int, seed: int, *, clean: bool = False) -> list[Piece]:
+def from_corpus(corpus: Corpus, name: str, num_pieces: int, seed: int, *, clean: bool = False) -> list[Piece]:
     """Lay out full windows of a split of the demo pair's corpus; each has a seed of its own."""
-    maker = WindowMaker(Corpus.load(folder), name)
+    maker = WindowMaker(corpus, name)
     pieces = []
     for index in range(num_pieces):
         rng = np.random.default_rng([seed, *name.encode(), index])

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from experiments.ctc_head.head import CtcHead
 from experiments.ctc_head.store import Example
 
-BATCH = 8
+BATCH = 4
 WEIGHT_DECAY = 0.01
 DROPOUT = 0.1  # of the encoder's features
 
@@ -84,7 +84,7 @@ def ctc_loss(head: CtcHead, batch: Sequence[Example]) -> tuple[Tensor, int]:
     loss = F.ctc_loss(
         log_probs,
         torch.tensor([token for label in labels for token in label]),
-        lengths,
+        head.lengths(lengths),
         num_tokens,
         blank=head.blank,
         reduction="sum",
