@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,11 +12,13 @@ from rich.progress import track
 from rich.table import Table
 
 from experiments.common.audio.samples import load_samples
-from experiments.common.bench.options import Audio, Draft, JsonFile, Quick, Target
+from experiments.common.bench.options import Audio, Draft, JsonFile, Quick, Seed, Target
 from experiments.common.bench.report import open_console, write_json
 from experiments.common.replay.record import record
-from experiments.latency.cells import CHOSEN, parse_times
-from experiments.latency.prediction.fit import acceptance_of
+from experiments.common.replay.trace import Trace
+from experiments.latency.cells import CHOSEN, Arm, Hints, parse_times
+from experiments.latency.commands.errors import Acceptance, Realigns, with_errors
+from experiments.latency.prediction.fit import acceptance_of, realigned_of
 from experiments.latency.prediction.predict import CostModel, costs_facts
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs
@@ -37,13 +39,16 @@ class Expected:
     ----------
     sync : by fixed draft length.
     chosen : by mode, with the draft length that the session chooses.
-    full : closed form of mode ``full``.
+    hints : of ``full`` by kind of hints.
+    full, given : closed forms of mode ``full``, and with a given hint.
     """
 
     round_trip: float
     sync: dict[int, float]
     chosen: dict[Mode, float]
+    hints: dict[Hints, float]
     full: float
+    given: float
 
     @property
     def best_gamma(self) -> int:
@@ -55,12 +60,17 @@ def expected(model: CostModel, round_trip: float, pass_s: float) -> Expected:
     """Simulate one round trip, given in forward passes of target-only."""
     way_s = round_trip * pass_s
     target_only_s = model.simulated_s(Mode.TARGET_ONLY, CHOSEN, way_s)
-    drafting = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
+
+    def relative(mode: Mode, hints: Hints = Hints.REALIGNED) -> float:
+        return model.simulated_s(mode, CHOSEN, way_s, hints) / target_only_s
+
     return Expected(
         round_trip,
         {gamma: model.simulated_s(Mode.SYNC, gamma, way_s) / target_only_s for gamma in LENGTHS},
-        {mode: model.simulated_s(mode, CHOSEN, way_s) / target_only_s for mode in drafting},
+        {mode: relative(mode) for mode in (Mode.SYNC, Mode.PIPELINED, Mode.FULL)},
+        {kind: relative(Mode.FULL, kind) for kind in (Hints.OFF, Hints.GIVEN, Hints.ADVERSARIAL)},
         model.closed_form_s(Mode.FULL, CHOSEN, way_s) / target_only_s,
+        model.closed_form_s(Mode.FULL, CHOSEN, way_s, Hints.GIVEN) / target_only_s,
     )
 
 
@@ -74,14 +84,16 @@ def print_expected(found: list[Expected], console: Console, *, title: str) -> No
         "pipelined, chosen",
         "full, chosen",
     )
-    for name in (*names, "full, closed form"):
+    of_hints = map(str, (Arm(Mode.FULL, hints=kind) for kind in found[0].hints))
+    for name in (*names, *of_hints, "full, closed form", "given hint, closed form"):
         table.add_column(name, justify="right")
     for one in found:
         table.add_row(
             f"{one.round_trip:g}",
             f"{one.sync[one.best_gamma]:.2f} ({one.best_gamma})",
-            *(f"{share:.2f}" for share in one.chosen.values()),
+            *(f"{share:.2f}" for share in (*one.chosen.values(), *one.hints.values())),
             f"{one.full:.2f}",
+            f"{one.given:.2f}",
         )
     console.print(table)
 
@@ -102,43 +114,60 @@ def expect(
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     audio: Audio = None,
+    acceptance: Acceptance = None,
+    realigns: Realigns = "0.8",
     quick: Quick = False,
+    seed: Seed = 0,
     json: JsonFile = None,
 ) -> None:
     """Simulate one session by round trip and mode, with the service's own engines.
 
-    Times are given in forward passes of target-only; the models write what the demo pair writes. Every
-    simulated text is compared with the target's.
+    Times are given in forward passes of target-only. The models write what the demo pair writes; the
+    draft's errors are its own, or those of chosen rates, with a table for each. Every simulated text is
+    compared with the target's.
     """
     console = open_console()
     try:
         round_trips = parse_times("0,1.25" if quick else rtt, "--rtt")
         trace = record(load_samples(audio), target=target, draft=draft, options=OPTIONS)
+        traces = list(with_errors(trace, acceptance, realigns, seed))
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
     pass_s = pass_ms / 1e3
     target_cost = Cost(pass_s * (1 - token), pass_s * token)
     costs = Costs(target=target_cost, draft=Cost(pass_s * draft_step), message_s=pass_s * message)
-    model = CostModel(costs, trace.decodings, load_checkpoint(target).vocabulary)
-    found = [
-        expected(model, round_trip, pass_s)
-        for round_trip in track(round_trips, "simulating", console=console, transient=True)
-    ]
-    acceptance = acceptance_of(trace.decodings)
-    title = (
-        f"Simulated time per token relative to target-only; {acceptance:.0%} accepted, "
-        f"draft step {draft_step:g}"
-    )
-    print_expected(found, console, title=title)
+    vocabulary = load_checkpoint(target).vocabulary
+    tables = []
+    for name, errors in traces:
+        model = CostModel(costs, errors.decodings, vocabulary)
+        found = [
+            expected(model, round_trip, pass_s)
+            for round_trip in track(round_trips, "simulating", console=console, transient=True)
+        ]
+        accepted = f"{acceptance_of(errors.decodings):.0%} accepted"
+        title = (
+            f"Simulated time per token relative to target-only; {name}: {accepted}; draft step {draft_step:g}"
+        )
+        print_expected(found, console, title=title)
+        tables.append({"errors": name, **_facts(errors, found)})
     if json is not None:
-        rows = [
+        figures = {"costs": costs_facts(costs), "expected": tables}
+        write_json(json, models=simulated_models(target, draft), figures=figures)
+
+
+def _facts(trace: Trace, found: list[Expected]) -> dict[str, Any]:
+    return {
+        "acceptance": acceptance_of(trace.decodings),
+        "realigned": realigned_of(trace.decodings),
+        "rows": [
             {
                 "round_trip": one.round_trip,
                 "sync": one.sync,
                 "chosen": {str(mode): share for mode, share in one.chosen.items()},
-                "full": one.full,
+                "full_by_hints": {str(kind): share for kind, share in one.hints.items()},
+                "full_closed_form": one.full,
+                "given_closed_form": one.given,
             }
             for one in found
-        ]
-        figures = {"costs": costs_facts(costs), "acceptance": acceptance, "expected": rows}
-        write_json(json, models=simulated_models(target, draft), figures=figures)
+        ],
+    }

@@ -17,7 +17,8 @@ from experiments.common.bench.options import Audio, Draft, JsonFile, Quick, Seed
 from experiments.common.bench.report import open_console, write_json
 from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
-from experiments.latency.cells import CHOSEN, parse_gammas, parse_modes, parse_times
+from experiments.latency.cells import CHOSEN, Arm, Hints, parse_gammas, parse_hints, parse_modes, parse_times
+from experiments.latency.commands.errors import Acceptance, Realigns, with_errors
 from experiments.latency.commands.together import HANDLING_US
 from experiments.latency.prediction.fit import acceptance_of
 from experiments.latency.simulation.population import Outcome, Population, simulate_population
@@ -40,6 +41,7 @@ class Scenario:
     population: Population
     costs: Costs
     length: DraftLength
+    hints: Hints
     duration_s: float
     seed: int
 
@@ -66,20 +68,24 @@ def run_scenario(scenario: Scenario, trace: Trace) -> Simulated:
         load_checkpoint(trace.target).vocabulary,
         scenario.costs,
         scenario.length,
+        hints=scenario.hints,
         duration_s=scenario.duration_s,
         seed=scenario.seed,
     )
     gamma = None if scenario.length.is_adaptive else scenario.length.gamma
-    return Simulated(str(scenario.length.mode), gamma, scenario.population.num_clients, outcome)
+    arm = Arm(scenario.length.mode, hints=scenario.hints)
+    return Simulated(str(arm), gamma, scenario.population.num_clients, outcome)
 
 
-def print_simulated(found: Sequence[Simulated], console: Console, *, trace: Trace, max_lag_s: float) -> None:
+def print_simulated(
+    found: Sequence[Simulated], console: Console, *, errors: str, trace: Trace, max_lag_s: float
+) -> None:
     """Print a table with a row per scenario."""
     acceptance = acceptance_of(trace.decodings)
     has_links = any(len(one.outcome.p95_by_round_trip_s) > 1 for one in found)
     by_link = ["p95 s by round trip"] if has_links else []
     table = Table(
-        title=f"Simulated; acceptance of the trace {acceptance:.0%}; lag of a window's last token",
+        title=f"Simulated; {errors}: {acceptance:.0%} accepted; lag of a window's last token",
         title_justify="left",
     )
     for name in ("clients", "mode", "gamma", "p50 s", "p95 s", "p99 s", f"p95 <= {max_lag_s:g} s", *by_link):
@@ -91,7 +97,7 @@ def print_simulated(found: Sequence[Simulated], console: Console, *, trace: Trac
         table.add_row(
             f"{one.num_clients:,}",
             one.mode,
-            "" if one.mode == Mode.TARGET_ONLY else str(one.gamma or "chosen"),
+            "" if one.mode == str(Mode.TARGET_ONLY) else str(one.gamma or "chosen"),
             *(f"{lag_s:.2f}" for lag_s in outcome.lag_s),
             "yes" if outcome.lag_s[1] <= max_lag_s else "no",
             *([" / ".join(f"{lag_s:.2f}" for lag_s in outcome.p95_by_round_trip_s)] if by_link else []),
@@ -117,6 +123,9 @@ def simulate(
     gamma: Annotated[
         str, typer.Option(help="Draft lengths; 'chosen': each session chooses its own.")
     ] = "chosen",
+    hints: Annotated[str, typer.Option(help=f"Hints in mode full: {', '.join(Hints)}.")] = str(
+        Hints.REALIGNED
+    ),
     rtt_ms: Annotated[str, typer.Option(help="Round trips in ms; clients get them in turn.")] = "40",
     jitter_ms: Annotated[float, typer.Option(min=0.0, help="Mean queueing delay each way, in ms.")] = 2.0,
     pass_ms: Annotated[float, typer.Option(min=0.001, help="Constant part of a forward pass, in ms.")] = 1.0,
@@ -148,6 +157,8 @@ def simulate(
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     audio: Audio = None,
+    acceptance: Acceptance = None,
+    realigns: Realigns = "0.8",
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -163,7 +174,8 @@ def simulate(
             clients, duration_s, search = "40", 60.0, False
         levels = parse_levels(clients)
         round_trips_s = tuple(ms / 1e3 for ms in parse_times(rtt_ms, "--rtt-ms"))
-        trace = record(load_samples(audio), target=target, draft=draft, options=OPTIONS)
+        recorded = record(load_samples(audio), target=target, draft=draft, options=OPTIONS)
+        kinds = parse_hints(hints)
         costs = Costs(
             target=Cost(pass_ms / 1e3, token_us / 1e6, session_us / 1e6),
             draft=Cost(draft_ms / 1e3, 0.0, draft_session_us / 1e6),
@@ -173,7 +185,7 @@ def simulate(
             handling_s=message_us / 1e6,
         )
 
-        def outcome(mode: Mode, length: int, num_clients: int) -> Simulated:
+        def outcome(trace: Trace, mode: Mode, length: int, kind: Hints, num_clients: int) -> Simulated:
             population = Population(
                 num_clients=num_clients,
                 num_draft_servers=draft_servers or max(1, num_clients // 8),
@@ -184,24 +196,30 @@ def simulate(
                 jitter_s=jitter_ms / 1e3,
             )
             drafted = DraftLength.of(mode, length or None)
-            with console.status(f"{num_clients:,} clients, {mode} ..."):
-                return run_scenario(Scenario(population, costs, drafted, duration_s, seed), trace)
+            with console.status(f"{num_clients:,} clients, {Arm(mode, hints=kind)} ..."):
+                return run_scenario(Scenario(population, costs, drafted, kind, duration_s, seed), trace)
 
-        found = []
-        for mode in parse_modes(modes):
-            for length in parse_gammas(gamma) if mode.drafts else [CHOSEN]:
-                run = partial(outcome, mode, length)
-                found += most_clients(run, levels[-1], max_lag_s) if search else map(run, levels)
+        tables = []
+        for name, trace in with_errors(recorded, acceptance, realigns, seed):
+            found: list[Simulated] = []
+            for mode in parse_modes(modes):
+                for length in parse_gammas(gamma) if mode.drafts else [CHOSEN]:
+                    for kind in kinds if mode is Mode.FULL else [Hints.REALIGNED]:
+                        run = partial(outcome, trace, mode, length, kind)
+                        found += most_clients(run, levels[-1], max_lag_s) if search else map(run, levels)
+            print_simulated(found, console, errors=name, trace=trace, max_lag_s=max_lag_s)
+            tables.append(
+                {
+                    "errors": name,
+                    "acceptance": acceptance_of(trace.decodings),
+                    "simulated": [one.facts() for one in found],
+                }
+            )
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
-    print_simulated(found, console, trace=trace, max_lag_s=max_lag_s)
     if json is not None:
-        figures = {"costs": asdict(costs), "acceptance": acceptance_of(trace.decodings)}
-        write_json(
-            json,
-            models=simulated_models(target, draft),
-            figures={**figures, "simulated": [one.facts() for one in found]},
-        )
+        figures = {"costs": asdict(costs), "tables": tables}
+        write_json(json, models=simulated_models(target, draft), figures=figures)
 
 
 def most_clients(run: Callable[[int], Simulated], limit: int, max_lag_s: float) -> list[Simulated]:

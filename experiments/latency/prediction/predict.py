@@ -8,12 +8,20 @@ from statistics import median
 
 from experiments.common.replay.trace import Decoding, Trace
 from experiments.latency.cells import CHOSEN, Cell, Hints
-from experiments.latency.prediction.fit import fit_costs, realigned_of, runs_beside, survival_of, theory_costs
+from experiments.latency.prediction.fit import (
+    fit_costs,
+    hint_survival,
+    realigned_of,
+    runs_beside,
+    survival_of,
+    theory_costs,
+)
 from experiments.latency.simulation.world import Costs, simulate_session
-from experiments.latency.sweep.hint_text import WRONG_SHARE, with_hints
+from experiments.latency.sweep.hint_text import simulated_words, with_hints
 from experiments.latency.sweep.store import Sweep
 from experiments.latency.terms import HINT_SEED, OPTIONS
 from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.options import DecodingOptions
 from specwhisper.speculation import theory
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -58,7 +66,8 @@ class CostModel:
             return theory.target_only_s(costs)
         if mode is Mode.FULL:
             if hints is Hints.GIVEN:
-                return theory.given_hint_s(costs, theory.geometric(1 - WRONG_SHARE))
+                hint = self._options(hints).hint
+                return theory.given_hint_s(costs, hint_survival(self.decodings, self.vocabulary, hint))
             realigned = 0.0 if hints is Hints.OFF else realigned_of(self.decodings)
             return theory.full_s(
                 costs, self._survival(first=1), realigned
@@ -77,8 +86,6 @@ class CostModel:
     ) -> float:
         """Return the time per token by simulation."""
         length = DraftLength.of(mode, gamma or None)
-        text_end = self.vocabulary.end_of_text
-        words = [str(token) for one in self.decodings for token in one.tokens if token < text_end]
         simulated = simulate_session(
             self.decodings,
             self.vocabulary,
@@ -86,9 +93,13 @@ class CostModel:
             length,
             round_trip_s=round_trip_s,
             jitter_s=self.jitter_s,
-            options=with_hints(OPTIONS[0], hints, words, seed=HINT_SEED),
+            options=self._options(hints),
         )
         return simulated.time_per_token_s
+
+    def _options(self, hints: Hints) -> DecodingOptions:
+        words = [word for one in self.decodings for word in simulated_words(one.tokens, self.vocabulary)]
+        return with_hints(OPTIONS[0], hints, words, seed=HINT_SEED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from random import Random
 
 from experiments.latency.cells import Hints
 from specwhisper.options import DecodingOptions
+from specwhisper.transcription.vocabulary import Vocabulary
 
 WRONG_SHARE = 0.1  # of the words of a given hint
 NUM_RIGHT, NUM_WRONG = 3, 9  # words of an adversarial hint in turn
@@ -24,6 +25,19 @@ def with_hints(options: DecodingOptions, kind: Hints, words: Sequence[str], *, s
         case Hints.ADVERSARIAL:
             return replace(options, hint=" ".join(misleading(words, random)))
     return options
+
+
+def simulated_words(tokens: Sequence[int], vocabulary: Vocabulary) -> list[str]:
+    """Return the words of a simulated text, each as the ids of its tokens."""
+    words: list[list[int]] = []
+    for token in tokens:
+        if token >= vocabulary.end_of_text:
+            continue
+        if words and not vocabulary.may_begin_word(token):
+            words[-1].append(token)
+        else:
+            words.append([token])
+    return [" ".join(map(str, word)) for word in words]
 
 
 def mostly_right(words: Sequence[str], random: Random) -> list[str]:
