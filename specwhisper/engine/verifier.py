@@ -15,11 +15,11 @@ from time import perf_counter_ns
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.alignments import Alignments, Waiting
-from specwhisper.engine.encodings import AudioSpan, Encodings
+from specwhisper.engine.encodings import Encodings
 from specwhisper.engine.forward import run_forward
-from specwhisper.engine.plans import WhisperPlan
 from specwhisper.engine.slots import FreeSlots
-from specwhisper.engine.verifier_state import Phase, VerifierState
+from specwhisper.engine.verifier_state import VerifierState
+from specwhisper.engine.window_opener import WhisperPlan, WindowOpener
 from specwhisper.errors import DeviceFault, InvalidRequest, OutOfMemory, ServerFull, UnsupportedOption
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.faults import is_device_fault, is_out_of_memory
@@ -38,7 +38,6 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Failed,
-    Finished,
     FromTarget,
     HintText,
     Limits,
@@ -46,7 +45,6 @@ from specwhisper.types import (
     Resume,
     Timing,
     ToTarget,
-    WindowOpened,
 )
 
 logger = logging.getLogger(__name__)
@@ -102,7 +100,9 @@ class Verifier:
         self._last_forward_ns = 0  # when it ended
         self._plan = plan or WhisperPlan(model, max_new_tokens)
         self._slots = FreeSlots(model.num_slots, "The target")
-        self._encodings = Encodings(executor, wake)
+        self._opener = WindowOpener(
+            model, Encodings(executor, wake), clock, is_open=self._is_open, reply=self._reply
+        )
         self._sessions: dict[str, VerifierState] = {}
         self._outbox: list[tuple[str, FromTarget]] = []
         self._last_step_only_answered = False
@@ -132,7 +132,7 @@ class Verifier:
     def has_work(self) -> bool:
         """Whether :meth:`step` would do anything now."""
         sessions = self._sessions.values()
-        if self._outbox or any(self._can_advance(session) for session in sessions):
+        if self._outbox or any(self._opener.can_advance(session) for session in sessions):
             return True
         if any(session.is_runnable for session in sessions) and not self._remaining_delay_ns():
             return True
@@ -269,7 +269,8 @@ class Verifier:
         # The session that has waited longest since its last window is encoded first.
         for session in sorted(self._sessions.values(), key=lambda session: session.opened_ns):
             try:
-                self._advance(session)
+                if self._opener.can_advance(session):
+                    self._advance(session)
             except Exception as error:
                 self._fail(session, error)
             if self._has_timed_out(session):
@@ -370,73 +371,15 @@ class Verifier:
             self._model.rollback(session.slot, 0)  # the language may be detected in the slot next
         self._reply(session, commit)
 
-    def _can_advance(self, session: VerifierState) -> bool:
-        """Return whether a session can advance without a forward pass.
-
-        A live window is opened only when it can be encoded at once: later it reaches further.
-        """
-        if not session.can_advance:
-            return False
-        if session.phase is not Phase.AWAIT_WINDOW or not session.windows.is_live:
-            return True
-        return self._encodings.num_unfinished < self._model.max_windows
-
     def _advance(self, session: VerifierState) -> None:
-        """Take the result of an alignment or encoding, open the next window, or finish."""
-        if not self._can_advance(session):
-            return
+        """Let a session leave its phase: it was aligned or encoded, or its audio has arrived."""
         if session.aligning is not None:
             self._continue_commit(session)
-        elif session.encoding is not None:
-            session.encode_ns = session.encoding.result()
-            session.encoding = None
-            session.ready_ns = self._clock()
         else:
-            self._open_next(session)
+            self._opener.advance(session)
 
-    def _open_next(self, session: VerifierState) -> None:
-        """Open the next window, begin to detect its language, or finish."""
-        num_frames = session.ready_frames
-        if not num_frames:
-            session.is_finished = True
-            self._reply(session, Finished())
-            return
-        windows = session.windows
-        span = AudioSpan(windows.next_frame, num_frames)
-        if windows.language is None:
-            session.detection_span = span
-            self._encode(session, span)
-            return
-        opened = session.begin_window(num_frames, self._clock())
-        # Another replica cannot compute the log-mel maximum: it depends on earlier audio.
-        log_mel_max = session.recording.log_mel_max(opened.window.start_frame, self._model.num_mel_bins)
-        # The slot may hold this audio: from the detection, a failed attempt, or a pause that was the end.
-        if session.encoded == span:
-            self._model.rollback(session.slot, 0)
-            session.ready_ns = self._clock()
-        else:
-            self._encode(session, span)
-        previous = tuple(windows.previous) if session.options.condition_on_previous_text else ()
-        opening = opened.ledger.opening
-        self._reply(session, WindowOpened(opened.window, log_mel_max, opening, windows.num_final, previous))
-        for answer in session.offer_early(self._clock()):
-            self._reply(session, answer)
-
-    def _encode(self, session: VerifierState, span: AudioSpan) -> None:
-        """Queue the encoding of a window into the session's slot."""
-
-        def encode() -> int:
-            if self._sessions.get(session.id) is not session:
-                return 0
-            started_ns = self._clock()
-            if session.windows.is_live:
-                self._model.encode(session.slot, session.recording.clip(*span), 0)
-            else:
-                self._model.encode(session.slot, session.recording, span.start_frame)
-            return self._clock() - started_ns
-
-        session.encoded = span
-        session.encoding = self._encodings.submit(session.slot, encode)
+    def _is_open(self, session: VerifierState) -> bool:
+        return self._sessions.get(session.id) is session
 
     def _fail(self, session: VerifierState, error: Exception) -> None:
         """End a session by an error; raise :class:`DeviceFault` if it ends all sessions."""
