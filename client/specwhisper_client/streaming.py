@@ -9,7 +9,6 @@ async with StreamingClient("127.0.0.1:50051") as stream:
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -17,13 +16,13 @@ from typing import Any, Self
 
 from specwhisper.audio.canonical import CanonicalStream, Samples
 from specwhisper.audio.kept import KeptAudio
-from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, SpecWhisperError, check_between
+from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, SpecWhisperError
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.observe import request_id
 from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.hint_feed import HintFeed, check_hint_text
+from specwhisper.transcription.hint_feed import HintFeed, hint_at
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import SAMPLE_RATE, HintText, Mode
 from specwhisper.wire import codec
@@ -38,7 +37,6 @@ from specwhisper_client.utterances import in_order
 
 logger = logging.getLogger(__name__)
 
-MAX_START_S = 1e8  # three years
 FIRST_CONNECT_S = 5.0  # limit before any server has answered: the address may be wrong
 # Live audio has more noise than most recordings.
 LIVE_DECODING = DecodingOptions(**OPENAI_THRESHOLDS)
@@ -184,9 +182,7 @@ class StreamingClient:
         ------
         InvalidRequest : for more than 4,000 bytes, or a time before the beginning.
         """
-        check_hint_text(text)
-        check_between("start_s", start_s, 0, MAX_START_S)
-        self._hints.put(HintText(round(start_s * SAMPLE_RATE), text))
+        self._hints.put(hint_at(start_s, text))
 
     @property
     def position(self) -> LivePosition:
@@ -255,12 +251,11 @@ class StreamingClient:
 
     async def _with_hints(self, audio: AsyncGenerator[bytes]) -> AsyncGenerator[bytes | HintText]:
         """Yield audio, and before each piece the hints that have come since the last one."""
-        waiting: deque[HintText] = deque()
-        self._hints.connect(waiting.append)
+        self._hints.restart()
         async with aclosing(audio):
             async for piece in audio:
-                while waiting:
-                    yield waiting.popleft()
+                for hint in self._hints.take():
+                    yield hint
                 yield piece
 
     def _config(self) -> pb.StreamingRecognitionConfig:

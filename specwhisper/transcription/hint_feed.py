@@ -3,45 +3,68 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
 
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, check_between
 from specwhisper.options import MAX_HINT_BYTES
-from specwhisper.types import MAX_HINT_TEXT_BYTES, HintText
+from specwhisper.types import MAX_HINT_TEXT_BYTES, SAMPLE_RATE, HintText
+
+MAX_START_S = 1e8  # three years
 
 
 class HintFeed:
-    """Passes hints on, and repeats them for each server that the session continues on.
+    """Keeps hints until a server takes them, and repeats them for the next one.
 
-    It keeps :data:`specwhisper.options.MAX_HINT_BYTES`, of the latest audio.
+    It keeps :data:`specwhisper.options.MAX_HINT_BYTES`, of the latest audio. A hint that another one has
+    replaced before it was taken is never sent.
     """
 
     def __init__(self) -> None:
         self._kept: list[HintText] = []  # in order of their times
+        self._num_taken = 0  # of the first ones
         self._num_bytes = 0
-        self._receive: Callable[[HintText], None] = lambda _: None
 
     def put(self, hint: HintText) -> None:
-        """Pass on a hint, which replaces all text from its time on."""
+        """Add a hint, which replaces all text from its time on."""
         index = bisect_left(self._kept, hint.start_sample, key=lambda kept: kept.start_sample)
         self._num_bytes += _size(hint) - sum(map(_size, self._kept[index:]))
         self._kept[index:] = [hint]
+        self._num_taken = min(self._num_taken, index)
         while self._num_bytes > MAX_HINT_BYTES:
             self._num_bytes -= _size(self._kept.pop(0))
-        self._receive(hint)
+            self._num_taken = max(0, self._num_taken - 1)
 
-    def connect(self, receive: Callable[[HintText], None]) -> None:
-        """Pass the hints that were kept, and all that follow, to another server."""
-        self._receive = receive
-        for hint in self._kept:
-            receive(hint)
+    def take(self, most: int = MAX_HINT_BYTES) -> list[HintText]:
+        """Return hints that were not taken yet, those of the earliest audio first."""
+        new = self._kept[self._num_taken : self._num_taken + most]
+        self._num_taken += len(new)
+        return new
+
+    def restart(self) -> None:
+        """Begin again with all that were kept, for another server."""
+        self._num_taken = 0
 
 
 def _size(hint: HintText) -> int:
     return len(hint.text.encode()) + 16  # of its time
 
 
+def hint_at(start_s: float, text: str) -> HintText:
+    """Return a hint for the audio from a time on, in seconds.
+
+    Raises
+    ------
+    InvalidRequest : for a text that is too long for one hint or no Unicode, or a time before the audio.
+    """
+    check_hint_text(text)
+    check_between("start_s", start_s, 0, MAX_START_S)
+    return HintText(round(start_s * SAMPLE_RATE), text)
+
+
 def check_hint_text(text: str, max_bytes: int = MAX_HINT_TEXT_BYTES) -> None:
-    """Raise :class:`InvalidRequest` for a text that is too long for one hint."""
-    if (num_bytes := len(text.encode())) > max_bytes:
+    """Raise :class:`InvalidRequest` for a text that is too long for one hint, or no Unicode."""
+    try:
+        num_bytes = len(text.encode())
+    except UnicodeEncodeError as error:  # half of a surrogate pair
+        raise InvalidRequest(f"A hint is no valid Unicode: {error}.") from error
+    if num_bytes > max_bytes:
         raise InvalidRequest(f"A hint has {num_bytes} bytes: send at most {max_bytes} at once.")

@@ -124,8 +124,8 @@ class GrpcTargetStream:
         self._outbox.put(pb.VerifyRequest(candidates=codec.candidates_to_proto(block)))
 
     def hint(self, hint: HintText) -> None:
-        """Queue a hint, unless the target takes none that is so long."""
-        if len(hint.text.encode()) <= self.limits.max_hint_bytes:
+        """Queue a hint, unless the target takes none, or none that is so long."""
+        if 0 < self.limits.max_hint_bytes and len(hint.text.encode()) <= self.limits.max_hint_bytes:
             self._outbox.put(pb.VerifyRequest(hint=codec.hint_to_proto(hint)))
 
     async def send_audio(self, chunk: AudioChunk) -> None:

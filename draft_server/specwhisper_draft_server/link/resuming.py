@@ -145,6 +145,12 @@ class ResumingTargetStream:
     def hint(self, hint: HintText) -> None:
         """Send a text that the audio is believed to say, to the next target too."""
         self._hints.put(hint)
+        self._send_hints()
+
+    def _send_hints(self) -> None:
+        if self._current is not None:
+            for hint in self._hints.take():
+                self._current.hint(hint)
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Keep audio, for every target that needs it; wait while much of it is not sent."""
@@ -226,7 +232,8 @@ class ResumingTargetStream:
         self._tracker.migrate()
         self._failover.connected()
         self._current_tasks, self._current, self.limits = stack, stream, stream.limits
-        self._hints.connect(stream.hint)
+        self._hints.restart()
+        self._send_hints()
         await stack.enter_async_context(_running(self._feed(stream)))
         await stack.enter_async_context(_running(self._migrate(stream)))
 

@@ -22,7 +22,7 @@ class Recognised(NamedTuple):
     Attributes
     ----------
     start_s : when its first word begins, about, in seconds from the first sample that the stream took.
-    text : all of it until now, not only what is new.
+    text : all of it until now, not only what is new; at most 4,000 bytes in UTF-8.
     """
 
     start_s: float

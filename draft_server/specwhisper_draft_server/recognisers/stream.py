@@ -14,6 +14,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.draft_state import Drafted
 from specwhisper.speculation.controller import Choice
 from specwhisper.speculation.statistics import DraftReport
+from specwhisper.transcription.hint_feed import hint_at
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Commit, HintText, VoiceEvent, WindowOpened
 from specwhisper_draft_server.recognisers.protocol import Recognised, Recogniser, RecogniserStream
 
@@ -108,14 +109,12 @@ class RecognisedStream:
                 self._has_pieces.clear()
                 continue
             try:
-                recognised = await loop.run_in_executor(self._executor, self._recognise, piece)
-            except Exception as error:  # whatever a recogniser raises
+                hints = await loop.run_in_executor(self._executor, self._hints_of, piece)
+            except Exception as error:
                 self.fail(error)
                 return
-            if not self.has_failed:
-                for start_s, text in recognised:
-                    start_sample = self._first_sample + round(max(0.0, start_s) * SAMPLE_RATE)
-                    self._on_drafted(Drafted(None, hint=HintText(start_sample, text)))
+            for hint in () if self.has_failed else hints:
+                self._on_drafted(Drafted(None, hint=hint))
 
     def _next_piece(self) -> Piece | None:
         """Return the audio of the next call: all that has arrived, up to a second."""
@@ -131,6 +130,21 @@ class RecognisedStream:
             pcm += last.pcm
             is_pause = last.is_pause
         return Piece(first.start_sample, bytes(pcm), is_pause, last.is_last)
+
+    def _hints_of(self, piece: Piece) -> list[HintText]:
+        """Return what the recogniser makes of audio.
+
+        Raises
+        ------
+        RuntimeError : whatever it raises, and if it returns something else than texts with times.
+        """
+        try:
+            return [
+                hint_at(max(start_s, 0.0) + self._first_sample / SAMPLE_RATE, text)
+                for start_s, text in self._recognise(piece)
+            ]
+        except Exception as error:  # also StopIteration, with which a future would never be done
+            raise RuntimeError(f"The recogniser has failed ({error!r}).") from error
 
     def _recognise(self, piece: Piece) -> Sequence[Recognised]:
         """Run the recogniser; another stream begins where audio was skipped."""

@@ -18,7 +18,6 @@ from specwhisper.observe.window_spans import WindowSpans
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.hint_feed import HintFeed
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.live_windows import follow_windows
 from specwhisper.transcription.resume_point import ResumePoint
@@ -40,6 +39,7 @@ from specwhisper_draft_server.link.resuming import RemoteTargetStream, audio_nee
 from specwhisper_draft_server.sessions.audio_feed import AudioFeed
 from specwhisper_draft_server.sessions.draft_only import UnverifiedText
 from specwhisper_draft_server.sessions.recording_progress import RecordingProgress
+from specwhisper_draft_server.sessions.session_hints import SessionHints
 from specwhisper_draft_server.sessions.update import SessionUpdate
 from specwhisper_draft_server.voice_activity import VoiceActivity
 
@@ -61,7 +61,7 @@ class SessionRequest:
     length: DraftLength
     endpointing: EndpointingOptions | None = None
     added_latency_ms: int = 0
-    hints: HintFeed = field(default_factory=HintFeed)
+    hints: SessionHints = field(default_factory=SessionHints)
 
 
 class TargetOpener(Protocol):
@@ -197,7 +197,6 @@ class Session:
 
             stream = DelayedTargetStream(stream, self._request.added_latency_ms)
         self._stream = stream
-        self._request.hints.connect(stream.hint)
         return stream
 
     async def close(self) -> None:
@@ -214,6 +213,7 @@ class Session:
             stream = self._stream or await self.open()
             logger.info("session opened", extra=log)
             note_event("session opened", **log)
+            hinting = asyncio.create_task(self._request.hints.send(stream.hint))
             following = asyncio.create_task(self._follow(stream))
             sending = asyncio.create_task(self._audio.send(stream, audio))
             for task in (following, sending):
@@ -238,9 +238,10 @@ class Session:
                         f"Target {self._opener.address} ended the session before its audio."
                     )
             finally:
-                following.cancel()
-                sending.cancel()
-                await asyncio.gather(following, sending, return_exceptions=True)
+                tasks = (following, sending, hinting)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
                 logger.info("session closed", extra=log)
 
     def resume_point(self) -> ResumePoint | None:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.transcription.hint_feed import check_hint_text
+from specwhisper.transcription.hint_feed import MAX_START_S, hint_at
+from specwhisper.types import HintText
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.transport.messages import SHOWN_CHARS, read_object
 
 BYTES_PER_SAMPLE = 2
-MAX_AUDIO_MS = 1e11  # three years
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,7 @@ class Clear:
     """Discard the audio since the last commit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hint:
-    """Take a text that the audio may say from a time on; not in OpenAI's API."""
-
-    text: str
-    audio_start_ms: float
-
-
-Command = Update | Append | Commit | Clear | Hint
+Command = Update | Append | Commit | Clear | HintText  # hints are not in OpenAI's API
 KNOWN = (
     "session.update",
     "transcription_session.update",
@@ -99,21 +91,20 @@ def command_of(event: dict[str, Any]) -> Command:
     )
 
 
-def _hint(text: Any, audio_start_ms: Any) -> Hint:
+def _hint(text: Any, audio_start_ms: Any) -> HintText:
     if not isinstance(text, str):
         raise InvalidEvent("input_audio_buffer.hint needs 'text': what the audio may say.", "text")
     is_number = isinstance(audio_start_ms, int | float) and not isinstance(audio_start_ms, bool)
-    if not is_number or not 0 <= audio_start_ms <= MAX_AUDIO_MS:
+    if not is_number or not 0 <= audio_start_ms <= 1000 * MAX_START_S:
         raise InvalidEvent(
             "input_audio_buffer.hint needs 'audio_start_ms', milliseconds from the session's start, at most "
-            f"{MAX_AUDIO_MS:g}.",
+            f"{1000 * MAX_START_S:g}.",
             "audio_start_ms",
         )
     try:
-        check_hint_text(text)
+        return hint_at(audio_start_ms / 1000, text)
     except InvalidRequest as error:
         raise InvalidEvent(str(error), "text") from error
-    return Hint(text, audio_start_ms)
 
 
 def _pcm(audio: Any) -> bytes:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from openai.types.realtime import InputAudioBufferClearedEvent, RealtimeError, RealtimeErrorEvent
@@ -23,7 +22,6 @@ from specwhisper_gateway.realtime.commands import (
     Clear,
     Command,
     Commit,
-    Hint,
     Update,
     command_of,
     event_id_of,
@@ -36,7 +34,6 @@ from specwhisper_gateway.state import Gateway
 from specwhisper_gateway.status import body_of
 from specwhisper_gateway.transport.sockets import Peer, stall_timeout
 
-SAMPLES_PER_MS = SAMPLE_RATE // 1000
 MAX_TURNS = 4  # waiting for their transcription; a client that commits more often has to wait
 
 
@@ -130,8 +127,9 @@ class RealtimeConnection:
                 await self._send(
                     InputAudioBufferClearedEvent(type="input_audio_buffer.cleared", event_id=new_id("event"))
                 )
-            case Hint(text, audio_start_ms):
-                self._hints.put(HintText(round(audio_start_ms * SAMPLES_PER_MS), text))
+            case HintText():
+                self._hints.put(command)
+                self._send_hints()
             case Update(session, is_flat):
                 await self._update(session, is_flat=is_flat)
 
@@ -161,8 +159,16 @@ class RealtimeConnection:
         async with stall_timeout():
             await self._waiting.put(running)
         self._open = running
-        self._hints.connect(partial(_send_hint, stream, self._previous_s))
+        self._hints.restart()
+        self._send_hints()
         return running
+
+    def _send_hints(self) -> None:
+        """Send the open turn new hints, whose times count the audio before the turn too."""
+        if self._open is not None:
+            for hint in self._hints.take():
+                start_s = hint.start_sample / SAMPLE_RATE - self._previous_s
+                self._open.stream.hint(hint.text, max(0.0, start_s))
 
     async def _end_turn(self) -> None:
         """Complete the open turn; further audio begins another one."""
@@ -241,11 +247,6 @@ class RealtimeConnection:
 
     async def _send(self, *events: BaseModel) -> None:
         await self._peer.send(*(event.model_dump(exclude_unset=True) for event in events))
-
-
-def _send_hint(stream: StreamingClient, previous_s: float, hint: HintText) -> None:
-    """Send a turn a hint, whose time counts the audio before the turn too."""
-    stream.hint(hint.text, max(0.0, hint.start_sample / SAMPLE_RATE - previous_s))
 
 
 def _pieces(pcm: bytes, num_bytes: int) -> Iterator[bytes]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from specwhisper.errors import InvalidRequest
-from specwhisper.transcription.hint_feed import check_hint_text
+from specwhisper.transcription.hint_feed import check_hint_text, hint_at
 from specwhisper.types import MAX_HINT_TEXT_BYTES, SAMPLE_RATE, HintText
 from specwhisper.wire.v1 import transcription_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb
@@ -28,13 +27,9 @@ def recognition_hint_from_proto(message: transcription_pb2.RecognitionHint) -> H
 
     Raises
     ------
-    InvalidRequest : if it is too long, or its time is negative.
+    InvalidRequest : see :func:`hint_at`.
     """
-    check_hint_text(message.text)
-    start_ns = message.start.ToNanoseconds()
-    if start_ns < 0:
-        raise InvalidRequest("A hint begins at a negative time: it counts from the start of the recording.")
-    return HintText(start_ns // NS_PER_SAMPLE, message.text)
+    return hint_at(message.start.ToNanoseconds() / 1e9, message.text)
 
 
 def hint_from_proto(message: pb.Hint, *, max_bytes: int = MAX_HINT_TEXT_BYTES) -> HintText:

@@ -106,7 +106,7 @@ async def test_a_session_that_loses_its_target_sends_its_hints_to_the_next_one()
 async def test_a_target_that_takes_no_hints_is_sent_none():
     limits = replace(Limits(max_sessions=MAX_SESSIONS), max_hint_bytes=0)
     async with speaking_target(limits=limits) as target, speaking_draft(target.address) as draft:
-        await transcribed(draft.address, script())
+        await transcribed(draft.address, script() | {9.0: ""})
 
 
 async def test_target_only_ignores_hints():
@@ -119,7 +119,8 @@ async def test_target_only_ignores_hints():
     ("hint", "words"),
     [
         (pb.RecognitionHint(text="a" * 4_001), "A hint has 4001 bytes"),
-        (pb.RecognitionHint(text="a", start={"seconds": -1}), "negative time"),
+        (pb.RecognitionHint(text="a", start={"seconds": -1}), "start_s is -1"),
+        (pb.RecognitionHint(text="a", start={"seconds": 2**62}), "start_s is 4.6"),
     ],
 )
 async def test_a_wrong_hint_is_refused(hint, words):

@@ -6,6 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from math import inf, nan
+
+import numpy as np
+import pytest
 
 from specwhisper.engine.draft_state import Drafted
 from specwhisper.types import SAMPLE_RATE, AudioChunk, HintText, VoiceEvent, VoiceMark, Window, WindowOpened
@@ -85,6 +89,42 @@ async def test_audio_before_the_targets_window_is_skipped():
             stream.send(chunk(start_s, 1.0))
         assert (await drafted.get()).hint == HintText(5 * SAMPLE_RATE + 8_000, "4")
     assert ("open", "en", 5.0) in recogniser.calls
+
+
+def stop() -> list[Recognised]:
+    return [next(iter(()))]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        stop,
+        lambda: None,
+        lambda: ["text"],
+        lambda: [(None, "a")],
+        lambda: [(0.0, None)],
+        lambda: [(0.0, b"a")],
+        lambda: [(nan, "a")],
+        lambda: [(inf, "a")],
+        lambda: [(1e300, "a")],
+        lambda: [(0.0, "\ud800")],
+        lambda: [(0.0, "a" * 4_001)],
+    ],
+)
+async def test_anything_but_texts_with_times_is_a_failure(result):
+    recogniser = Recording()
+    recogniser.accept = lambda pcm, **_: result()
+    async with opened(recogniser, chunk(0, 1.0)) as (stream, drafted):
+        assert (await drafted.get()).report.choice.reason == "the recogniser has failed"
+        assert stream.has_failed
+
+
+async def test_an_iterator_a_numpy_number_and_a_negative_time_are_taken():
+    recogniser = Recording()
+    recogniser.accept = lambda pcm, **_: iter([(np.float32(-1.0), "a"), (1, "b")])
+    async with opened(recogniser, chunk(2.0, 1.0)) as (_, drafted):
+        hints = [(await drafted.get()).hint for _ in range(2)]
+    assert hints == [HintText(2 * SAMPLE_RATE, "a"), HintText(3 * SAMPLE_RATE, "b")]
 
 
 async def test_a_failure_is_reported_once_and_nothing_follows():

@@ -3,32 +3,66 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.transcription.hint_feed import HintFeed, check_hint_text
+from specwhisper.transcription.hint_feed import HintFeed, check_hint_text, hint_at
 from specwhisper.types import HintText
 
 
 def test_the_next_server_gets_what_was_not_replaced():
-    feed, first, second = HintFeed(), [], []
-    feed.put(HintText(0, "a"))
-    feed.connect(first.append)
-    feed.put(HintText(20, "c"))
-    feed.put(HintText(10, "b"))
-    feed.put(HintText(30, "d"))
-    feed.connect(second.append)
-    feed.put(HintText(40, "e"))
+    feed = HintFeed()
+    first = []
+    for start_sample, text in ((0, "a"), (20, "c"), (10, "b"), (30, "d")):
+        feed.put(HintText(start_sample, text))
+        first += feed.take()
     assert first == [HintText(0, "a"), HintText(20, "c"), HintText(10, "b"), HintText(30, "d")]
-    assert second == [HintText(0, "a"), HintText(10, "b"), HintText(30, "d"), HintText(40, "e")]
+    feed.restart()
+    assert feed.take(2) == [HintText(0, "a"), HintText(10, "b")]
+    feed.put(HintText(40, "e"))
+    assert feed.take() == [HintText(30, "d"), HintText(40, "e")]
+
+
+def test_what_was_replaced_before_it_was_taken_is_never_sent():
+    feed = HintFeed()
+    for length in range(1, 1_000):
+        feed.put(HintText(5, "a" * length))
+    assert feed.take() == [HintText(5, "a" * 999)]
+    assert feed.take() == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=30))
+def test_taken_at_any_time_a_server_has_the_same_text(puts):
+    feed, server = HintFeed(), []
+    for number, (start_sample, most) in enumerate(puts):
+        feed.put(HintText(start_sample, str(number)))
+        for hint in feed.take(most):
+            server = [kept for kept in server if kept.start_sample < hint.start_sample] + [hint]
+    for hint in feed.take():
+        server = [kept for kept in server if kept.start_sample < hint.start_sample] + [hint]
+    feed.restart()
+    assert server == feed.take()
 
 
 def test_the_oldest_are_forgotten_beyond_the_limit():
-    feed, kept = HintFeed(), []
+    feed = HintFeed()
     for sample in range(1_000):
         feed.put(HintText(sample, "x" * 4_000))
-    feed.connect(kept.append)
-    assert [hint.start_sample for hint in kept] == list(range(1_000 - len(kept), 1_000))
-    assert 40 < len(kept) <= 50
+        if sample == 980:
+            assert len(feed.take(10)) == 10
+    kept = [hint.start_sample for hint in feed.take()]
+    assert kept == list(range(1_000 - len(kept), 1_000))
+    assert 30 < len(kept) <= 50
+    feed.restart()
+    assert feed.take()[-1].start_sample == 999
+
+
+def test_text_that_is_no_unicode_and_times_before_the_audio_are_refused():
+    assert hint_at(0.5, "a") == HintText(8_000, "a")
+    for start_s, text in ((0, "\ud800"), (-1, "a"), (float("nan"), "a"), (float("inf"), "a"), (1e9, "a")):
+        with pytest.raises(InvalidRequest, match=r"Unicode|start_s"):
+            hint_at(start_s, text)
 
 
 def test_a_long_text_is_refused_by_its_bytes():
