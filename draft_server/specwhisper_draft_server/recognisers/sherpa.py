@@ -7,6 +7,9 @@ folder holds ``tokens.txt`` and a streaming transducer (``encoder*.onnx``, ``dec
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,9 @@ from specwhisper.types import SAMPLE_RATE
 from specwhisper_draft_server.recognisers.protocol import Recognised
 
 TRANSDUCER = ("encoder", "decoder", "joiner")
+TRIAL = """import json, sys, sherpa_onnx
+kind, arguments = json.loads(sys.argv[1])
+getattr(sherpa_onnx.OnlineRecognizer, kind)(**arguments)"""
 END_PADDING = np.zeros(SAMPLE_RATE // 2, np.float32)  # so that the last words leave the encoder
 
 
@@ -27,7 +33,7 @@ def create(model: str) -> SherpaRecogniser:
     Raises
     ------
     UnsupportedOption : if sherpa-onnx is not installed.
-    InvalidRequest : if the folder holds no streaming model.
+    InvalidRequest : if the folder holds no streaming model, or one that sherpa-onnx cannot use.
     """
     folder = Path(model)
     try:
@@ -36,26 +42,20 @@ def create(model: str) -> SherpaRecogniser:
         raise UnsupportedOption(
             f"This recogniser needs sherpa-onnx ({error}): pip install 'specwhisper[sherpa]'."
         ) from error
-    tokens = folder / "tokens.txt"
-    if not tokens.is_file():
-        raise InvalidRequest(
-            f"--draft-model {model} is no model of sherpa-onnx: name a folder that holds tokens.txt."
-        )
-    common = {"tokens": str(tokens), "num_threads": 1, "enable_endpoint_detection": True}
-    recognizer = sherpa_onnx.OnlineRecognizer
-    parts = {name: _file(folder, f"{name}*.onnx") for name in TRANSDUCER}
-    if all(parts.values()):
-        return SherpaRecogniser(folder.name, recognizer.from_transducer(**parts, **common))
-    whole = _file(folder, "*.onnx")
-    metadata = _metadata(whole) if whole else {}
-    if metadata.get("model_type") == "zipformer2":
-        return SherpaRecogniser(folder.name, recognizer.from_zipformer2_ctc(model=whole, **common))
-    if "cache_last_channel_dim1" in metadata:
-        return SherpaRecogniser(folder.name, recognizer.from_nemo_ctc(model=whole, **common))
-    raise InvalidRequest(
-        f"--draft-model {model} holds no streaming model that is known here: no transducer, nor CTC of "
-        "Zipformer2 or NeMo."
+    kind, files = _files(folder)
+    arguments = files | {"num_threads": 1, "enable_endpoint_detection": True}
+    # sherpa-onnx ends the process if it cannot use a model, so another process tries it first.
+    tried = subprocess.run(
+        [sys.executable, "-c", TRIAL, json.dumps([kind, arguments])],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
     )
+    if tried.returncode:
+        reason = tried.stderr.strip().rpartition("\n")[2] or f"exit status {tried.returncode}"
+        raise InvalidRequest(f"--draft-model {model} cannot be used by sherpa-onnx ({reason}).")
+    return SherpaRecogniser(folder.name, getattr(sherpa_onnx.OnlineRecognizer, kind)(**arguments))
 
 
 class SherpaRecogniser:
@@ -104,6 +104,28 @@ def _cased(text: str) -> str:
     return text.capitalize() if text.isupper() else text
 
 
+def _files(folder: Path) -> tuple[str, dict[str, str]]:
+    """Return the constructor of a folder's model, and its files by the names of its parameters."""
+    tokens = folder / "tokens.txt"
+    if not tokens.is_file():
+        raise InvalidRequest(
+            f"--draft-model {folder} is no model of sherpa-onnx: name a folder that holds tokens.txt."
+        )
+    parts = {name: _file(folder, f"{name}*.onnx") for name in TRANSDUCER}
+    if all(parts.values()):
+        return "from_transducer", {"tokens": str(tokens), **parts}
+    whole = _file(folder, "*.onnx")
+    metadata = _metadata(whole) if whole else {}
+    if metadata.get("model_type") == "zipformer2":
+        return "from_zipformer2_ctc", {"tokens": str(tokens), "model": whole}
+    if "cache_last_channel_dim1" in metadata:
+        return "from_nemo_ctc", {"tokens": str(tokens), "model": whole}
+    raise InvalidRequest(
+        f"--draft-model {folder} holds no streaming model that is known here: no transducer, nor CTC of "
+        "Zipformer2 or NeMo."
+    )
+
+
 def _file(folder: Path, pattern: str) -> str:
     """Return the file of a pattern, the quantized one if there are several; empty if there is none."""
     found = sorted(folder.glob(pattern), key=lambda path: (".int8" not in path.name, path.name))
@@ -111,8 +133,11 @@ def _file(folder: Path, pattern: str) -> str:
 
 
 def _metadata(model: str) -> dict[str, str]:
-    """Return what a model says about itself: sherpa-onnx ends the process if it is another one."""
+    """Return what a model says about itself."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    try:
+        session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has many
+        raise InvalidRequest(f"{model} is no model that onnxruntime can read ({error}).") from error
     return dict(session.get_modelmeta().custom_metadata_map)

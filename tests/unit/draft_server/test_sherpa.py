@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
@@ -57,6 +59,26 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
     folder = write_model(tmp_path / "half")
     (folder / "joiner.onnx").unlink()
     with pytest.raises(InvalidRequest, match="no streaming model"):
+        load_recogniser(FACTORY, str(folder))
+
+
+def without_metadata(encoder: Path) -> None:
+    model = onnx.load(encoder)
+    del model.metadata_props[:]
+    onnx.save(model, encoder)
+
+
+@pytest.mark.parametrize(
+    "spoil", [without_metadata, lambda encoder: encoder.write_bytes(b"no model")], ids=["offline", "corrupt"]
+)
+@pytest.mark.parametrize("is_whole", [False, True], ids=["transducer", "whole"])
+def test_a_model_that_sherpa_onnx_cannot_use_is_refused_and_ends_no_process(tmp_path, spoil, is_whole):
+    folder = write_model(tmp_path)
+    spoil(folder / "encoder.onnx")
+    if is_whole:
+        (folder / "joiner.onnx").unlink()
+        (folder / "decoder.onnx").unlink()
+    with pytest.raises(InvalidRequest, match=r"sherpa-onnx \(|can read|no streaming model"):
         load_recogniser(FACTORY, str(folder))
 
 
