@@ -61,7 +61,7 @@ def hint_at(start_s: float, text: str) -> HintText:
 
 
 def check_hint_text(text: str, max_bytes: int = MAX_HINT_TEXT_BYTES) -> None:
-    """Raise :class:`InvalidRequest` for a text that is too long for one hint, or no Unicode."""
+    """Raise :class:`InvalidRequest` for a text that is too long, or no Unicode."""
     try:
         num_bytes = len(text.encode())
     except UnicodeEncodeError as error:  # half of a surrogate pair
