@@ -26,6 +26,7 @@ from experiments.ctc_head.target import Target
 from experiments.ctc_head.timing import measure
 from experiments.ctc_head.training import text_tokens, train
 from experiments.demo_pair.data.corpus import Corpus
+from specwhisper.transcription.hint_tokens import WhisperTokens
 
 ERROR_RATES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
 PEAK = {Block.NONE: 1e-2, Block.CONV: 3e-3, Block.TRANSFORMER: 2e-3}  # learning rates
@@ -188,9 +189,9 @@ def evaluate(
 
 def passes_with(target: Target, examples: Sequence[Example], hints: Sequence[str]) -> Passes:
     """Count the forward passes of windows with a hint for each."""
-    passes, vocabulary = Passes(), target.vocabulary
+    passes, texts = Passes(), WhisperTokens(target.vocabulary, timestamps=True)
     for example, hint in zip(examples, hints, strict=True):
-        count_passes(passes, example.tokens, hint, target.model.tokenize, vocabulary)
+        count_passes(passes, example.tokens, hint, target.model.tokenize, texts)
     return passes
 
 

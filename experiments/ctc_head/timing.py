@@ -118,4 +118,4 @@ def ratio(times: Sequence[float], references: Sequence[float], seed: int = 0) ->
     chosen = np.random.default_rng(seed).integers(0, len(ours), (RESAMPLES, len(ours)))
     resampled = ours[chosen].sum(axis=1) / theirs[chosen].sum(axis=1)
     low, high = np.quantile(resampled, (0.025, 0.975))
-    return Ratio(float(ours.sum() / theirs.sum()), float(low), float(high))
+    return Ratio(float(ours.sum() / theirs.sum()), float(low), float(high), len(ours))

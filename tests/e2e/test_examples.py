@@ -36,7 +36,8 @@ def short_samples(tmp_path) -> Path:
     return tmp_path
 
 
-NAMES = sorted({path.name for path in EXAMPLES.glob("*.py")} - {"distil.py"})  # the next test runs it
+ELSEWHERE = {"distil.py", "live_captions.py"}  # other tests run these
+NAMES = sorted({path.name for path in EXAMPLES.glob("*.py")} - ELSEWHERE)
 
 
 LONG = ("compare.py", "evaluate.py", "low_level.py", "transcribe.py")  # other tests cover their results

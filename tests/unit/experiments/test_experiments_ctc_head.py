@@ -181,7 +181,7 @@ def test_arms_are_compared_by_their_sums():
     found = ratio([1.0, 6.0], [1.0, 10.0])
     assert found.value == pytest.approx(7 / 11)
     assert (found.low, found.high) == pytest.approx((0.6, 1.0))
-    assert str(ratio([3.0], [6.0])) == "0.50 [0.50, 0.50]"
+    assert str(ratio([3.0], [6.0])) == "0.50 [n = 1]"
 
 
 def test_a_set_meets_its_bar_by_processor_time():

@@ -1,1 +1,0 @@
-"""Programs to copy from."""
