@@ -218,7 +218,14 @@ class Verifier:
         )
 
     def _given_hint(self, text: str) -> GivenHint:
-        return GivenHint(text, self._model.tokenize, self._model.vocabulary.word_of)
+        return GivenHint(text, self._hint_tokens, self._model.vocabulary.word_of)
+
+    def _hint_tokens(self, text: str) -> tuple[int, ...]:
+        """Return the tokens of a hint; none of a text with special tokens, or without a tokenizer."""
+        try:
+            return self._model.tokenize(text)
+        except UnsupportedOption:  # no reason to end a session
+            return ()
 
     def close(self, session_id: str) -> None:
         """End a session and free its slot; without effect if it has ended already.

@@ -110,6 +110,7 @@ class Hint:
         self._is_lost = False
         self._recent: deque[str] = deque(maxlen=NUM_SEARCHED)  # committed words
         self._places: dict[tuple[str, ...], list[int]] = {}  # positions after a run of words
+        self._runs: list[tuple[tuple[str, ...], int]] = []  # the same, in order
         self._num_indexed = 0  # tokens
         self._unindexed: deque[str] = deque(maxlen=NUM_SEARCHED)  # the last words before those
         self.extend(tokens)
@@ -144,17 +145,23 @@ class Hint:
         If the position is not among them, :meth:`seek` one that is.
         """
         del self._tokens[num_tokens:], self._words[num_tokens:]
-        if self._num_indexed > num_tokens:
-            self._forget_places()
+        if self._num_indexed <= num_tokens:
+            return
+        while self._runs and self._runs[-1][1] > num_tokens:
+            run, _ = self._runs.pop()
+            self._places[run].pop()
+            if not self._places[run]:
+                del self._places[run]
+        last = self._runs[-1][0] if self._runs else [word for word in self._words if word]
+        self._unindexed = deque(last, maxlen=NUM_SEARCHED)
+        self._num_indexed = num_tokens
 
     def drop(self, num_tokens: int) -> None:
         """Drop the first tokens, all of which lie before the position."""
         del self._tokens[:num_tokens], self._words[:num_tokens]
         self._position = max(0, self._position - num_tokens)
-        self._forget_places()
-
-    def _forget_places(self) -> None:
         self._places.clear()
+        self._runs.clear()
         self._unindexed.clear()
         self._num_indexed = 0
 
@@ -302,5 +309,7 @@ class Hint:
                 continue
             self._unindexed.append(word)
             if len(self._unindexed) == NUM_SEARCHED:
-                self._places.setdefault(tuple(self._unindexed), []).append(position + 1)
+                run = tuple(self._unindexed)
+                self._places.setdefault(run, []).append(position + 1)
+                self._runs.append((run, position + 1))
         self._num_indexed = len(self._tokens)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from experiments.common.models.scripted import VOCABULARY, ScriptedModel, recording
 from specwhisper.engine.one_process import OneProcess
+from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Mode
@@ -75,6 +76,18 @@ def test_the_target_alone_uses_no_hint():
     engine = OneProcess(ScriptedModel(seed=SEED))
     hint = "".join(words_of(expected))
     assert engine.transcribe([PCM], DecodingOptions(language="en", hint=hint))[0].stats.num_hinted == 0
+
+
+def test_a_hint_that_the_target_cannot_tokenize_is_ignored(monkeypatch):
+    def refuse(model: ScriptedModel, text: str) -> tuple[int, ...]:
+        if text:
+            raise UnsupportedOption("no tokenizer")
+        return ()
+
+    monkeypatch.setattr(ScriptedModel, "tokenize", refuse)
+    hinted = transcribe(Mode.FULL, "any text")
+    assert hinted.window_tokens == own_text().window_tokens
+    assert hinted.stats.num_hinted == 0
 
 
 @settings(max_examples=examples(40, 400), deadline=None)

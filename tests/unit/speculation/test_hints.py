@@ -167,3 +167,44 @@ def test_following_takes_constant_time():
     for token in range(10_000, 20_000, 2):  # lost, found, and every second word is missing
         hint.follow(token)
     assert len(steps) == 5_000  # once for each committed token
+
+
+@given(tokens, st.lists(st.tuples(st.integers(0, 60), tokens), max_size=4), tokens)
+def test_a_hint_that_was_cut_and_has_grown_is_found_as_a_new_one_is(text, edits, committed):
+    def found(hint: Hint) -> int | None:
+        hint.seek(0)
+        hint.seek(None)
+        for token in committed:
+            hint.follow(token)
+        return hint.position
+
+    old = Hint(text, lambda token: str(token) if token else "")
+    for num_kept, added in edits:
+        found(old)
+        old.truncate(num_kept)
+        old.extend(added)
+        text = text[:num_kept] + added
+    assert found(old) == found(Hint(text, lambda token: str(token) if token else ""))
+
+
+def test_a_change_at_the_end_of_a_long_hint_that_is_lost_indexes_only_the_change():
+    class Words(list):
+        """Counts how often a word is read."""
+
+        num_read = 0
+
+        def __getitem__(self, index):
+            self.num_read += 1
+            return super().__getitem__(index)
+
+    hint = Hint(range(20_000), PLAIN.word_of)
+    hint.seek(None)
+    for token in (-1, -2, -3):
+        hint.follow(token)
+    read = hint._words = Words(hint._words)
+    hint.truncate(19_990)
+    hint.extend([1, 2])
+    for token in (19_989, 1, 2):
+        hint.follow(token)
+    assert hint.position == len(hint)
+    assert read.num_read < 10
