@@ -173,7 +173,7 @@ class DecodingOptions:
         to_text,
         Rule(
             lambda value: len(value.encode("utf-8", "replace")) <= MAX_HINT_BYTES,
-            f"it may have {MAX_HINT_BYTES} bytes",
+            f"it may have at most {MAX_HINT_BYTES} bytes",
         ),
     )
     realigns: bool = flag(True)

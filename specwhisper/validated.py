@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 from specwhisper.errors import InvalidRequest, within_floats
 
 ABOVE_0, LARGEST = math.ulp(0.0), sys.float_info.max  # bounds that leave out 0 and infinity
+MAX_SHOWN = 200  # characters of a value in an error
 
 
 class Rule(NamedTuple):
@@ -93,15 +94,20 @@ def to_floats(value: Any) -> tuple[float, ...]:
     return tuple(float(within_floats(one)) for one in values)
 
 
+def _shortened(text: str) -> str:
+    """Return the first characters: an error crosses the wire in a header."""
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
+
+
 def _checked(name: str, value: Any, read: Callable[[Any], Any], rules: Iterable[Rule]) -> Any:
     value = within_floats(value) if is_number(value) else value
     try:
         value = read(value)
     except ValueError as error:
-        raise InvalidRequest(f"{name} is {value!r}: {error}.") from None
+        raise InvalidRequest(f"{name} is {_shortened(repr(value))}: {error}.") from None
     for rule in rules:
         if not rule.allows(value):
-            raise InvalidRequest(f"{name} is {value}: {rule.message}.")
+            raise InvalidRequest(f"{name} is {_shortened(str(value))}: {rule.message}.")
     return value
 
 

@@ -32,4 +32,6 @@ def read_hint(path: Path | str) -> str:
         captions = pysubs2.SSAFile.from_string(content, format_=path.suffix.lower().lstrip("."))
     except Exception as error:  # whatever a parser makes of a broken file
         raise InvalidRequest(f"The hint {path} does not hold captions ({error}).") from error
+    if content.strip() and not captions:
+        raise InvalidRequest(f"The hint {path} holds no captions: call a file of plain text .txt.")
     return html.unescape("\n".join(caption.plaintext for caption in captions if not caption.is_comment))

@@ -71,7 +71,7 @@ def load_recogniser(factory: str, model: str) -> Recogniser:
 
     Raises
     ------
-    InvalidRequest : if there is no such factory.
+    InvalidRequest : if there is no such factory, or it cannot use the model.
     """
     module_name, separator, function_name = factory.partition(":")
     if not (module_name and separator and function_name):
@@ -80,4 +80,9 @@ def load_recogniser(factory: str, model: str) -> Recogniser:
         function = getattr(import_module(module_name), function_name)
     except (ImportError, AttributeError) as error:
         raise InvalidRequest(f"--draft-recogniser {factory} cannot be loaded ({error}).") from error
-    return cast(Callable[[str], Recogniser], function)(model)
+    try:
+        return cast(Callable[[str], Recogniser], function)(model)
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(
+            f"--draft-recogniser {factory} cannot use --draft-model '{model}' ({error})."
+        ) from error

@@ -143,7 +143,8 @@ class RecognisedStream:
                 hint_at(max(start_s, 0.0) + self._first_sample / SAMPLE_RATE, text)
                 for start_s, text in self._recognise(piece)
             ]
-        except Exception as error:  # also StopIteration, with which a future would never be done
+        # A future would never be done with StopIteration, and SystemExit would end the server.
+        except (Exception, SystemExit) as error:
             raise RuntimeError(f"The recogniser has failed ({error!r}).") from error
 
     def _recognise(self, piece: Piece) -> Sequence[Recognised]:

@@ -145,3 +145,12 @@ async def test_a_recogniser_drafts_in_mode_full_only():
 def test_a_factory_that_does_not_exist_is_named(factory):
     with pytest.raises(InvalidRequest, match=r"--draft-recogniser"):
         load_recogniser(factory, "")
+
+
+def test_a_model_that_a_factory_cannot_read_is_named(tmp_path):
+    path = tmp_path / "talk.srt"
+    with pytest.raises(InvalidRequest, match=r"talk\.srt"):
+        load_recogniser("examples.live_captions:create", str(path))
+    path.write_bytes(b"\xd0\xd0")
+    with pytest.raises(InvalidRequest, match=r"talk\.srt"):
+        load_recogniser("examples.live_captions:create", str(path))

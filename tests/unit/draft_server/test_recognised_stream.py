@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -99,6 +100,7 @@ def stop() -> list[Recognised]:
     "result",
     [
         stop,
+        sys.exit,
         lambda: None,
         lambda: ["text"],
         lambda: [(None, "a")],

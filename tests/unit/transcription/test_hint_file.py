@@ -40,3 +40,6 @@ def test_a_broken_caption_file_is_named(tmp_path):
     (tmp_path / "a.ttml").write_text("<tt><body>", "utf-8")
     with pytest.raises(InvalidRequest, match=r"a\.ttml does not hold captions"):
         read_hint(tmp_path / "a.ttml")
+    (tmp_path / "a.srt").write_text("A script, and no captions.", "utf-8")
+    with pytest.raises(InvalidRequest, match=r"a\.srt holds no captions"):
+        read_hint(tmp_path / "a.srt")

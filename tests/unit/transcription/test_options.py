@@ -189,3 +189,9 @@ def test_choices_may_be_plain_strings():
     assert options.compression_ratio_of is CompressionRatio.TEXT
     with pytest.raises(InvalidRequest, match="acceptance is 'rubbish': choose from exact, classical"):
         DecodingOptions(acceptance="rubbish")
+
+
+def test_an_error_shows_the_beginning_of_a_long_value():
+    with pytest.raises(InvalidRequest, match=r"hint is aaaa.*at most 200000 bytes") as refused:
+        DecodingOptions(hint="a" * 200_001)
+    assert len(str(refused.value)) < 400
