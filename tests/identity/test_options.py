@@ -67,6 +67,27 @@ def test_every_option_equals_transformers(case: Case, mode: Mode, gamma: int, dr
     oracle.assert_equal(texts, batch.oracles, made.tokenizer)
 
 
+def hint_of(made: Prepared, expected: oracle.OracleText) -> str:
+    """Return most of a text's words, and others in place of every fifth one."""
+    tokens = [token for window in expected.window_tokens for token in window]
+    tokens = [token if place % 5 else len(tokens) for place, token in enumerate(tokens)]
+    return made.tokenizer.decode(tokens, skip_special_tokens=True)
+
+
+@pytest.mark.parametrize("name", by_day_if_chosen(CASES))
+def test_a_given_hint_changes_no_option(name: str):
+    made = prepared(CASES[name])
+    batch = made.batch
+    options = [
+        replace(each, hint=hint_of(made, expected))
+        for each, expected in zip(batch.options, batch.oracles, strict=True)
+    ]
+    texts = split(made, Mode.FULL, 4, "noisy", "normal").transcribe(batch.pcms, options)
+    oracle.assert_equal(texts, batch.oracles, made.tokenizer)
+    without = split(made, Mode.FULL, 4, "noisy", "normal").transcribe(batch.pcms, batch.options)
+    assert sum(each.stats.num_hinted for each in texts) > sum(each.stats.num_hinted for each in without)
+
+
 def shared_encoder_runs() -> Iterator[Any]:
     """Yield the distilled pairs with every mode; by day the first pair with one mode."""
     for (num_slots, case), (place, run) in product(enumerate(DISTIL, 1), enumerate(RUNS)):

@@ -15,12 +15,21 @@ from specwhisper.engine.draft_state import Drafted
 from specwhisper.speculation.controller import Choice
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.hint_feed import hint_at
-from specwhisper.types import SAMPLE_RATE, AudioChunk, Commit, HintText, VoiceEvent, WindowOpened
+from specwhisper.types import (
+    SAMPLE_RATE,
+    WINDOW_SAMPLES,
+    AudioChunk,
+    Commit,
+    HintText,
+    VoiceEvent,
+    WindowOpened,
+)
 from specwhisper_draft_server.recognisers.protocol import Recognised, Recogniser, RecogniserStream
 
 logger = logging.getLogger(__name__)
 
 MAX_CALL_SAMPLES = SAMPLE_RATE  # of a call, so that sessions take turns
+MAX_WAITING_SAMPLES = 4 * WINDOW_SAMPLES  # a target has no more audio ahead of its window
 
 
 class Piece(NamedTuple):
@@ -40,8 +49,8 @@ class Piece(NamedTuple):
 class RecognisedStream:
     """The draft of one session; see :class:`DraftStream`.
 
-    Audio goes to the recogniser as it arrives. Where the target is ahead, the audio before its window is
-    skipped: a hint for it would come too late.
+    Audio goes to the recogniser as it arrives. Where the target is ahead, or may be, the audio before its
+    window is skipped: a hint for it would come too late.
 
     Parameters
     ----------
@@ -71,7 +80,7 @@ class RecognisedStream:
         self._on_failure = on_failure
         self._stream: RecogniserStream | None = None
         self._first_sample = self._next_sample = 0  # of the stream
-        self._needed_from = 0  # first sample of the target's window
+        self._needed_from = 0  # first sample of the target's window, or one before it
         self._pieces: deque[Piece] = deque()
         self._has_pieces = asyncio.Event()
 
@@ -80,7 +89,9 @@ class RecognisedStream:
         match message:
             case AudioChunk() if not self.has_failed:
                 is_pause = any(mark.event in (VoiceEvent.PAUSE, VoiceEvent.END) for mark in message.marks)
-                self._pieces.append(Piece(message.start_sample, message.pcm, is_pause, message.is_last))
+                piece = Piece(message.start_sample, message.pcm, is_pause, message.is_last)
+                self._pieces.append(piece)
+                self._needed_from = max(self._needed_from, piece.end_sample - MAX_WAITING_SAMPLES)
                 self._has_pieces.set()
             case WindowOpened(window=window):
                 self._needed_from = window.start_sample

@@ -129,6 +129,12 @@ async def test_an_iterator_a_numpy_number_and_a_negative_time_are_taken():
     assert hints == [HintText(2 * SAMPLE_RATE, "a"), HintText(3 * SAMPLE_RATE, "b")]
 
 
+async def test_audio_of_a_long_silence_does_not_pile_up_for_a_slow_recogniser():
+    recogniser = Recording()
+    async with opened(recogniser, *(chunk(start_s, 1.0) for start_s in range(300))) as (_, drafted):
+        assert (await drafted.get()).hint == HintText(180 * SAMPLE_RATE + 8_000, "2")
+
+
 async def test_a_failure_is_reported_once_and_nothing_follows():
     async with opened(Recording(), chunk(0, 1.0)) as (stream, drafted):
         await drafted.get()
