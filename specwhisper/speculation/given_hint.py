@@ -52,6 +52,7 @@ class GivenHint(Hint):
         self._tokenize = tokenize
         self._chunks = _chunks(text)
         self._pieces = [Piece(0, 0)]
+        self._has_times = False
         self._window_start = 0  # sample
         self._window_rates = self.rates  # at its start
         self._committed: list[int] = []  # of the open window
@@ -77,7 +78,7 @@ class GivenHint(Hint):
         A recogniser sends each version of an utterance so, with the time at which the utterance begins; the
         empty text takes it back.
         """
-        self._chunks = iter(())
+        self._chunks, self._has_times = iter(()), True
         index = bisect_left(self._pieces, start_sample, key=lambda piece: piece.start_sample)
         position = self._pieces[index].position if index < len(self._pieces) else len(self)
         tokens = self._tokenize(_plain(text))
@@ -116,7 +117,7 @@ class GivenHint(Hint):
 
     def _in_time(self, start: int | None) -> int | None:
         """Move a position to the pieces that may be said where the window begins."""
-        if len(self._pieces) == 1:
+        if not self._has_times:
             return start
         latest = self._window_start + TOLERANCE_SAMPLES
         index = max(1, bisect_right(self._pieces, latest, key=lambda piece: piece.start_sample))

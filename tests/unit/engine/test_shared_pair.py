@@ -301,8 +301,9 @@ def test_a_process_forked_while_another_thread_transcribes_is_refused():
 
 def test_results_of_a_call_before_the_fork_stay_with_the_parent():
     model = Encoding(1)
+    long = recording(1_800.0, 1)  # so that it is not done when the process forks
     results = SharedPair(model).transcribe(
-        (Prepared(pcm, ENGLISH) for pcm in PCMS[:2]), DraftLength(Mode.TARGET_ONLY), max_sessions=1
+        (Prepared(pcm, ENGLISH) for pcm in (PCMS[0], long)), DraftLength(Mode.TARGET_ONLY), max_sessions=1
     )
     with ThreadPoolExecutor(1) as threads:
         threads.submit(lambda: model.has_begun.wait(WAIT_S) and model.may_end.set())
