@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task
     from specwhisper.speculation.statistics import SpeculationStatistics
     from specwhisper.text.speculative import Completion, SpeculativeLM
-    from specwhisper.transcription.hint_file import read_hint
+    from specwhisper.transcription.hints.file import read_hint
     from specwhisper.transcription.subtitles import Layout
     from specwhisper.transcription.transcription import ModelInfo, Transcription
     from specwhisper.types import Segment, Word
@@ -43,7 +43,7 @@ _HOMES = {
     "specwhisper.options": ("Acceptance", "CompressionRatio", "DecodingOptions", "Task"),
     "specwhisper.text.speculative": ("Completion", "SpeculativeLM"),
     "specwhisper.speculation.statistics": ("SpeculationStatistics",),
-    "specwhisper.transcription.hint_file": ("read_hint",),
+    "specwhisper.transcription.hints.file": ("read_hint",),
     "specwhisper.transcription.subtitles": ("Layout",),
     "specwhisper.transcription.transcription": ("ModelInfo", "Transcription"),
     "specwhisper.types": ("Segment", "Word"),

@@ -22,7 +22,7 @@ from specwhisper.observe import request_id
 from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.hint_feed import HintFeed, hint_at
+from specwhisper.transcription.hints.feed import HintFeed, hint_at
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import SAMPLE_RATE, HintText, Mode
 from specwhisper.wire import codec
@@ -286,7 +286,7 @@ class StreamingClient:
         self._audio.forget_before(position.start_sample)
 
     async def _has_more_audio(self) -> bool:
-        """Wait for audio after what the last call received; return whether text is missing."""
+        """Return whether text is missing, once more audio has come or it has ended."""
         received_to = round(self.received_s * SAMPLE_RATE)
         return not self._received.is_complete or await self._audio.continues_after(received_to)
 

@@ -155,7 +155,7 @@ def addresses(schema: ServeDeploySchema) -> dict[str, str]:
 
 @contextmanager
 def cluster(address: str | None) -> Iterator[None]:
-    """Connect to a Ray cluster; without an address, run one on this machine meanwhile."""
+    """Connect to a Ray cluster; without an address, run one here meanwhile."""
     where = f"the Ray cluster at '{address}'" if address else "Ray on this machine"
     settings: dict[str, Any] = {"address": address or "local"}
     if address:

@@ -132,6 +132,6 @@ def ask_draft_servers(
 
 
 def _retrieve_exception(task: asyncio.Task[None]) -> None:
-    """Mark a failed update as seen, also where no client waits for it; the next client starts another."""
+    """Mark the error of an update as seen; the next client starts another update."""
     if not task.cancelled():
         task.exception()

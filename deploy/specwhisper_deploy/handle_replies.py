@@ -47,7 +47,7 @@ def parse_reply(reply: HandleReply, kind: type[Reply]) -> Reply:
 
 
 def _as_handle_reply(method: Callable[..., Awaitable[Message]]) -> Callable[..., Awaitable[HandleReply]]:
-    """Serialize the message that a method returns, and return the error that it raises.
+    """Wrap a method: serialize its message, and return the error that it raises.
 
     Serve logs every exception that crosses a handle as a failure, with its traceback.
     """

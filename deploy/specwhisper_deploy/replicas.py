@@ -96,7 +96,7 @@ class TargetReplica(GrpcReplica):
 
 
 class _LocatorReplica(GrpcReplica):
-    """One address for many replicas, and an HTTP page that lists where their metrics are."""
+    """One address for many replicas, and an HTTP page with those of their metrics."""
 
     async def _serve_locator(
         self, name: str, add: AddServicer, serving: ServingOptions, replicas: DeploymentHandle

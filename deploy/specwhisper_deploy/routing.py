@@ -158,12 +158,12 @@ def _locate_request(pending: PendingRequest | None) -> pb.LocateRequest:
 
 
 def _wants_known_first(pending: PendingRequest | None) -> bool:
-    """Return whether the locator's last attempt met a mismatch; see ``TargetReplica.locate``."""
+    """Return whether the last attempt met a mismatch; see ``TargetReplica.locate``."""
     return pending is not None and len(pending.args) > 2 and bool(pending.args[2])
 
 
 def _match(needs: pb.LocateRequest, stats: Mapping[str, Any]) -> Match:
-    """Return whether a target has all that a session needs, as far as it has reported."""
+    """Return whether a target has what a session needs, as far as it has reported."""
     needed = {WEIGHTS: needs.weights_digest, VOCABULARY: needs.vocabulary_digest}
     matches = {
         stats.get(name) == digest if name in stats else None for name, digest in needed.items() if digest

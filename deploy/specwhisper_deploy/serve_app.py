@@ -147,7 +147,7 @@ def gateway(args: dict[str, Any]) -> Application:
 
 
 def _locator_flags(replicas: Flags, locator: Flags, server: str) -> Flags:
-    """Return all flags of a locator: those that it shares with its replicas, and its own."""
+    """Return the flags of a locator: those shared with its replicas, and its own."""
     flags = {flag: value for flag, value in replicas.items() if flag in SHARED_WITH_LOCATOR} | locator
     if unknown := flags.keys() - {"port", "metrics-port", *SHARED_WITH_LOCATOR}:
         raise InvalidRequest(

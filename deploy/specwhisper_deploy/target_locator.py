@@ -61,7 +61,7 @@ class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
         )
 
     async def _call_with_retries(self, kind: type[Reply], method: Any, *args: Any) -> Reply:
-        """Call one target after another; a slow one may still answer while the next is asked."""
+        """Call one target after another; a slow one may still answer meanwhile."""
         refusal: SpecWhisperError
         refusal = no_answer = TargetUnavailable(
             f"No target has answered the locator within {self._timeout_s:g} s; try again."

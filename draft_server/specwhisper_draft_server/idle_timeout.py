@@ -1,4 +1,4 @@
-"""End the streams of clients that send nothing, to free their sessions for others."""
+"""End the streams of clients that send nothing, to free their sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decode some recordings once more in mode ``target-only``, and compare the texts.
+"""Decode some recordings again in mode ``target-only``, and compare the texts.
 
 They must be equal, token for token: anything else is a bug, of the software or of the hardware.
 """

@@ -8,7 +8,7 @@ from dataclasses import replace
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import MAX_PCM_BYTES_PER_S, decode_bytes
 from specwhisper.errors import InvalidRequest, MessageTooLarge, UnsupportedOption, check_between
-from specwhisper.transcription.hint_feed import HintFeed
+from specwhisper.transcription.hints.feed import HintFeed
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb

@@ -112,7 +112,7 @@ def _load_target(config: DraftConfig) -> Checkpoint | None:
 
 
 def _transcriber(config: DraftConfig, target: Checkpoint | None, metrics: DraftMetrics) -> Transcriber:
-    """Return the link to the targets, not connected yet, or the target in this process."""
+    """Return the link to the targets, not connected yet, or the local target."""
     if target is None:
         return TargetLink(
             *config.targets,

@@ -109,8 +109,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             allows_latency_injection=self._config.allow_latency_injection,
         )
 
-    def place(self) -> AbstractContextManager[None]:
-        """Count a session of the call that is answered.
+    def admit(self) -> AbstractContextManager[None]:
+        """Count a session, of the caller of this call, while the context lasts.
 
         Raise :class:`ServerFull` if there are too many.
         """
@@ -129,7 +129,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             self.metrics.count_session(self._config.mode, error)
             raise
 
-    @admitted_by(place)
+    @admitted_by(admit)
     async def Recognize(self, request: pb.RecognizeRequest, context: Any) -> pb.RecognizeResponse:
         """Transcribe a whole recording."""
         return await self.recognize(request.config, request.audio)
@@ -231,7 +231,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     async def _target_for(
         self, request: SessionRequest, weights_digest: str = "", *, in_outages: bool = False
     ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
-        """Return the description of a target for a session; in an outage, with the reason for it.
+        """Return a target for a session, and the reason of an outage.
 
         Parameters
         ----------

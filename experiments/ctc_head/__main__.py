@@ -26,7 +26,7 @@ from experiments.ctc_head.target import Target
 from experiments.ctc_head.timing import measure
 from experiments.ctc_head.training import text_tokens, train
 from experiments.demo_pair.data.corpus import Corpus
-from specwhisper.transcription.hint_tokens import WhisperTokens
+from specwhisper.transcription.hints.tokens import WhisperTokens
 
 ERROR_RATES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
 PEAK = {Block.NONE: 1e-2, Block.CONV: 3e-3, Block.TRANSFORMER: 2e-3}  # learning rates

@@ -47,6 +47,11 @@ class Recording:
         return self._first_sample
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes of audio in memory."""
+        return len(self._pcm)
+
+    @property
     def received_samples(self) -> int:
         """Position one past the newest sample."""
         return self._first_sample + len(self._pcm) // BYTES_PER_SAMPLE

@@ -12,7 +12,6 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from time import perf_counter_ns
 
-from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.alignments import Alignments, Waiting
 from specwhisper.engine.encodings import Encodings
@@ -31,7 +30,7 @@ from specwhisper.speculation.admission import ResponseTime
 from specwhisper.speculation.batching_delay import BatchingDelay
 from specwhisper.speculation.given_hint import GivenHint
 from specwhisper.speculation.scheduling import next_batch
-from specwhisper.transcription.hint_tokens import WhisperTokens
+from specwhisper.transcription.hints.tokens import WhisperTokens
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import (
     DEFAULT_MAX_WIDTH,
@@ -120,8 +119,7 @@ class Verifier:
     @property
     def held_audio_bytes(self) -> int:
         """Audio of all sessions in memory; thread-safe."""
-        recordings = [session.recording for session in list(self._sessions.values())]
-        return sum(BYTES_PER_SAMPLE * (each.received_samples - each.first_sample) for each in recordings)
+        return sum(session.recording.held_bytes for session in list(self._sessions.values()))
 
     @property
     def answer_ms(self) -> float:
@@ -221,7 +219,7 @@ class Verifier:
         return GivenHint(text, self._hint_tokens, self._model.vocabulary.word_of)
 
     def _hint_tokens(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of a hint; none of a text with special tokens, or without a tokenizer."""
+        """Return the tokens of a hint; none if the model cannot tokenize it."""
         try:
             return self._model.tokenize(text)
         except UnsupportedOption:  # no reason to end a session
@@ -379,7 +377,7 @@ class Verifier:
         self._reply(session, commit)
 
     def _advance(self, session: VerifierState) -> None:
-        """Let a session leave its phase: it was aligned or encoded, or its audio has arrived."""
+        """Let a session leave its phase: the executor is done, or audio has arrived."""
         if session.aligning is not None:
             self._continue_commit(session)
         else:

@@ -20,6 +20,7 @@ from specwhisper.speculation.given_hint import GivenHint
 from specwhisper.speculation.hints import PLAIN, HintTokens
 from specwhisper.speculation.ledger import DraftRates, Ledger
 from specwhisper.speculation.scheduling import Request
+from specwhisper.transcription.resume_point import check_resume
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Windows
 from specwhisper.types import (
@@ -254,7 +255,7 @@ class VerifierState:
                 self.given.open_window(0, opened.window.start_sample)
                 for token in opened.ledger.committed:
                     self.given.follow(token)
-                opened.ledger.give(self.given)
+                opened.ledger.set_given(self.given)
         self.given.replace(hint.start_sample, hint.text)
         if self.is_runnable and not was_runnable:
             self.ready_ns = received_ns
@@ -391,25 +392,3 @@ class VerifierState:
             commit = replace(commit, outcome=self.closed.outcome, step=self.closed.step)
             self.open_window = None
         return commit
-
-
-def check_resume(resume: Resume, vocabulary: Vocabulary, options: DecodingOptions) -> None:
-    """Refuse a window that is complete or does not fit this target or these options."""
-    window, committed = resume.window, resume.committed
-    room = vocabulary.max_length - len(window.prompt)
-    if not (vocabulary.start_of_transcript in window.prompt and 1 <= window.max_new_tokens <= room):
-        raise InvalidRequest(
-            f"A resumed window with a prompt of {len(window.prompt)} tokens and {window.max_new_tokens} "
-            f"to generate does not fit this target's {vocabulary.max_length}."
-        )
-    if len(resume.log_probs) != len(committed):
-        raise InvalidRequest(
-            f"Resume has {len(committed)} committed tokens but {len(resume.log_probs)} log-probabilities."
-        )
-    if window.attempt >= len(options.temperatures):
-        raise InvalidRequest(
-            f"Window {window.id} is attempt {window.attempt}, but the options name "
-            f"{len(options.temperatures)} temperatures: resume it with the options it was opened with."
-        )
-    if len(committed) == window.max_new_tokens or not vocabulary.ends.isdisjoint(committed):
-        raise InvalidRequest(f"Window {window.id} is complete: resume a session with a window that is open.")

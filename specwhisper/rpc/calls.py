@@ -168,7 +168,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc
 
 @asynccontextmanager
 async def _enter_grpc_service(context: Any) -> AsyncIterator[Evictor]:
-    """Run a call of health or reflection; a request that cannot be read is the caller's error here too."""
+    """Run a call of health or reflection; refuse a request that cannot be read."""
     try:
         yield Evictor(context)
     except InvalidRequest as error:
@@ -222,7 +222,7 @@ def _responses(behavior: Callable[..., Any]) -> Respond:
 
 
 def _parser(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """Return a parser of messages that raises :class:`InvalidRequest` for other bytes."""
+    """Return a parser that raises :class:`InvalidRequest` for bytes of no message."""
 
     def checked(data: bytes) -> Any:
         try:

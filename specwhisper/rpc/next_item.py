@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 
 
 class NextItem(Generic[Item]):
-    """The next item of an iterator; a context manager that cancels the request for it.
+    """A context manager that waits for the next item of an iterator, or cancels that.
 
     After the block, the iterator can be closed: closing it while ``anext()`` is pending is an error.
     """

@@ -79,7 +79,7 @@ class ListenOptions(Settings):
 
     @property
     def may_describe(self) -> bool:
-        """Whether the API may be listed: to this machine only, or to callers with a token."""
+        """Whether the API may be listed: on this machine only, or to callers with tokens."""
         return is_loopback(self.host) or self.tokens is not None
 
 

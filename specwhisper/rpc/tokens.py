@@ -91,7 +91,7 @@ class TokensFile(Tokens):
         return super().name_of(authorization)
 
     def _current_stamp(self) -> tuple[int, int, int] | None:
-        """Return what changes with the file, also if it is a link that now leads elsewhere."""
+        """Return values that change with the file, or with the file that a link names."""
         try:
             file = self._path.stat()
         except OSError:

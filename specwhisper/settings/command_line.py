@@ -104,7 +104,7 @@ def _configured(settings: type[Config], values: Mapping[str, Any]) -> Config:
 
 
 def _parameter(option: Option) -> inspect.Parameter:
-    """Return a flag as typer reads it; a switch that is off by default has no --no- form."""
+    """Return a flag as typer reads it; a switch that is off has no --no- form."""
     setting, annotation = option.setting, option.annotation
     value_type = annotation.__origin__ if get_origin(annotation) is Annotated else annotation
     info = OptionInfo(

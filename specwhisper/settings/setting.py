@@ -169,7 +169,7 @@ def make_settings(settings: type[Config], values: Mapping[str, Any]) -> Config:
 
 
 def _fields(settings: type[Settings]) -> dict[str, tuple[Option | None, Made | None]]:
-    """Return for each field its flag, or the function that makes its value from flags."""
+    """Return each field's flag, or the function that makes its value from flags."""
     return _read_fields(settings)  # type: ignore[arg-type]  # mypy mistakes the hash of a dataclass's class
 
 

@@ -235,7 +235,7 @@ class Hint:
             self._realign(token, word)
 
     def _after(self, word: str) -> int | None:
-        """Return the position after the expected word; ``None`` if another word was committed."""
+        """Return the position after the expected word; ``None`` after another word."""
         position = self._position
         if not word:  # only one text may have it
             is_light = position < len(self._tokens) and not self._words[position]

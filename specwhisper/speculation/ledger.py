@@ -168,8 +168,8 @@ class Ledger:
         named = ((Source.OWN, self._own), (Source.GIVEN, self._given))
         return hints + [(source, hint) for source, hint in named if hint is not None]
 
-    def give(self, hint: Hint) -> None:
-        """Take a text from outside, which follows the committed tokens already."""
+    def set_given(self, hint: Hint) -> None:
+        """Set the text from outside, which has followed the committed tokens already."""
         self._given = hint
 
     def offer(self, base: int, known_committed: int, tokens: Sequence[int]) -> Offer:

@@ -38,11 +38,6 @@ class Costs:
         return self.forward_s + (1 + num_candidates) * self.forward_token_s
 
 
-def geometric(acceptance: float, length: int = 256) -> list[float]:
-    """Return the survival of candidates with the same probability each."""
-    return [acceptance**i for i in range(length)]
-
-
 def tokens_per_block(survival: Sequence[float], gamma: int) -> float:
     """Return the tokens of a verified block: accepted candidates and one more."""
     return sum(survival[: gamma + 1])

@@ -22,8 +22,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from specwhisper.errors import InvalidCandidates
+from specwhisper.errors import InvalidCandidates, InvalidRequest
+from specwhisper.options import DecodingOptions
 from specwhisper.transcription.open_window import OpenWindow
+from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import UNKNOWN_AGE_NS, Candidates, Commit, Resume, Timing, WindowOpened
 
 SentEvents = list[WindowOpened | Commit]
@@ -211,3 +213,30 @@ class ResumeTracker:
                 timing=Timing(block_age_ns=UNKNOWN_AGE_NS),
             )
         ]
+
+
+def check_resume(resume: Resume, vocabulary: Vocabulary, options: DecodingOptions) -> None:
+    """Raise :class:`InvalidRequest` for a window that is complete or does not fit.
+
+    Parameters
+    ----------
+    vocabulary, options : of the target and the session that would continue it.
+    """
+    window, committed = resume.window, resume.committed
+    room = vocabulary.max_length - len(window.prompt)
+    if not (vocabulary.start_of_transcript in window.prompt and 1 <= window.max_new_tokens <= room):
+        raise InvalidRequest(
+            f"A resumed window with a prompt of {len(window.prompt)} tokens and {window.max_new_tokens} "
+            f"to generate does not fit this target's {vocabulary.max_length}."
+        )
+    if len(resume.log_probs) != len(committed):
+        raise InvalidRequest(
+            f"Resume has {len(committed)} committed tokens but {len(resume.log_probs)} log-probabilities."
+        )
+    if window.attempt >= len(options.temperatures):
+        raise InvalidRequest(
+            f"Window {window.id} is attempt {window.attempt}, but the options name "
+            f"{len(options.temperatures)} temperatures: resume it with the options it was opened with."
+        )
+    if len(committed) == window.max_new_tokens or not vocabulary.ends.isdisjoint(committed):
+        raise InvalidRequest(f"Window {window.id} is complete: resume a session with a window that is open.")

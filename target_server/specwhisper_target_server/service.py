@@ -98,7 +98,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         return self._verifier.answer_ms
 
     async def check_health(self) -> None:
-        """Return once the engine has finished its earlier work; see :class:`TargetEngine`."""
+        """Return once the engine has done its earlier work; see :class:`TargetEngine`."""
         await self._engine.check_health()
 
     async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
@@ -197,7 +197,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         self._drains.set()
 
     def _agree(self, hello: pb.Hello) -> tuple[Mode, DecodingOptions]:
-        """Check protocol, lease, vocabulary and weights; return the session's mode and options."""
+        """Check what a session needs, and its lease; return its mode and options."""
         protocols = Protocols(hello.protocol_version, hello.oldest_protocol_version)
         self._check_protocol(protocols, hello.software_version)
         if self._leases is not None:
@@ -213,7 +213,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         check_protocol("The draft server", protocols, software, here="this target", own=LINK)
 
     def _check_weights(self, vocabulary_digest: str, weights_digest: str, draft: str = "") -> None:
-        """Raise :class:`PairMismatch` for another vocabulary or other weights; empty needs none."""
+        """Raise :class:`PairMismatch` for other digests; an empty one is not compared."""
         checkpoint = self._checkpoint
         if vocabulary_digest not in ("", checkpoint.vocabulary.digest):
             name = f"Draft '{draft}'" if draft else "The draft"
@@ -276,7 +276,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
     async def _with_idle_timeout(
         self, requests: AsyncIterator[pb.VerifyRequest]
     ) -> AsyncIterator[pb.VerifyRequest]:
-        """Yield the draft's messages; raise :class:`SessionExpired` if it is silent for too long."""
+        """Yield the draft's messages; raise :class:`SessionExpired` after a long silence."""
         messages, idle_timeout_s = aiter(requests), self._serving.idle_timeout_s
         while True:
             try:
@@ -315,7 +315,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
 
 
 async def _send_heartbeats(events: EventQueue) -> None:
-    """Send heartbeats unasked: on a slow link, the draft's own may wait long after its audio."""
+    """Send heartbeats unasked: the draft's own may wait long on a slow link."""
     while True:
         await asyncio.sleep(HEARTBEAT_S)
         if events.empty():  # else other responses do the same

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from specwhisper.transcription.hint_file import read_hint
+from specwhisper.transcription.hints.file import read_hint
 from specwhisper.types import Mode
 
 MODES = [mode for mode in Mode if mode is not Mode.ONE_PROCESS]  # one process needs no server

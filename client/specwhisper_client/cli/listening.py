@@ -6,8 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from rich.console import Console
 from rich.live import Live
@@ -46,19 +45,6 @@ async def listen(
         report(error, errors)
         return False
     return True
-
-
-class UtteranceDisplay(Protocol):
-    """Shows a live transcription; a context manager around it."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def show(self, update: Update) -> None:
-        """Show an update."""
 
 
 class LiveUtterances:

@@ -42,7 +42,7 @@ class Drafting:
     Attributes
     ----------
     name, num_mel_bins : of the draft model.
-    drafts_alone : see :class:`DraftSource`.
+    can_run_draft_only : see :class:`DraftSource`.
     hangs : whether the engine exceeds ``timeout_s`` at the moment.
     """
 
@@ -60,7 +60,7 @@ class Drafting:
         self.name = checkpoint.name
         self.num_mel_bins = checkpoint.num_mel_bins
         self.hangs = False
-        self.drafts_alone = True
+        self.can_run_draft_only = True
         self._drafts_next_window = drafts_next_window
         self._timeout_s = timeout_s
         self._thread = EngineThread[Drafted | Failed]("drafter", leave_process)

@@ -26,7 +26,7 @@ CheckPair = Callable[[TargetDescription], object]
 
 
 class Placement:
-    """The draft model's way to a vocabulary: that of the first target that it can use.
+    """The loading of a draft model, for the vocabulary of the first usable target.
 
     ========  ================================================  =================================
     State     It holds                                          A session that opens
@@ -128,7 +128,7 @@ class Placement:
         self._on_placed(model, target)
 
     async def _attempt(self, target: TargetDescription) -> Model | None:
-        """Place the model in the executor, which is watched; return ``None`` if that fails."""
+        """Place the model in the watched executor; return ``None`` if that fails."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._executor, self._place, target)
         except PairMismatch:

@@ -45,24 +45,22 @@ class DraftSource(Protocol):
 
     Attributes
     ----------
-    num_mel_bins : of its features, if it takes Whisper's.
-    num_free_slots : sessions that can still be opened; ``None`` if that is not limited or not known.
-    drafts_alone : whether it drafts tokens, which can be shown while there is no target.
+    name : of its model, in messages and metrics.
     """
 
     name: str
 
     @property
     def num_mel_bins(self) -> int | None:
-        """See above."""
+        """Mel bins of its features; ``None`` if it does not take Whisper's."""
 
     @property
     def num_free_slots(self) -> int | None:
-        """See above."""
+        """Sessions that can still be opened; ``None`` if unlimited or unknown."""
 
     @property
-    def drafts_alone(self) -> bool:
-        """See above."""
+    def can_run_draft_only(self) -> bool:
+        """Whether it drafts tokens, which can be shown while there is no target."""
 
     @property
     def hangs(self) -> bool:

@@ -159,7 +159,7 @@ class TargetLink:
     async def _handshake_failure(
         self, stub: verification_pb2_grpc.VerificationStub, address: str
     ) -> str | None:
-        """Return why a handshake failed; only a call reports it, not the channel that waits to connect."""
+        """Return why a handshake failed, which a call reports and a channel does not."""
         try:
             await stub.Describe(pb.DescribeRequest(), timeout=REASON_S)
         except grpc.aio.AioRpcError as error:
@@ -197,7 +197,7 @@ class TargetLink:
         return link
 
     def _only_target(self, avoid: str) -> TargetOffer | None:
-        """Return the only configured target, if it is connected and needs no lease: it need not be asked."""
+        """Return the only target, if it is connected and need not be asked for a lease."""
         address, *others = self._targets.configured
         if others or address == avoid or not self._known.at(address).needs_no_lease:
             return None
@@ -205,7 +205,7 @@ class TargetLink:
 
     @asynccontextmanager
     async def _asking(self, address: str) -> AsyncIterator[verification_pb2_grpc.VerificationStub]:
-        """Yield the stub of a target; restore the errors of its calls, and forget a target that is gone."""
+        """Yield a target's stub; restore its calls' errors, and forget a lost target."""
         try:
             if not self._channels.is_connected(address):
                 self._known.forget(address)
@@ -270,7 +270,7 @@ class TargetLink:
     async def _open_once(
         self, hello: pb.Hello, target: TargetDescription, *, same_weights: bool, avoid: str
     ) -> AsyncIterator[GrpcTargetStream]:
-        """Open a session on one target, which has accepted it and waits for audio, or a resume point."""
+        """Open a session on one target; it has accepted and waits for the first message."""
         needs = Needs.of(target, same_weights=same_weights)
         opened = opened_at_one(
             partial(self._find, needs),
@@ -323,7 +323,7 @@ class TargetLink:
         expected: TargetDescription,
         options: decoding_pb2.DecodingOptions,
     ) -> TargetDescription:
-        """Return the description of the target that accepted a session; usually the expected one."""
+        """Return the description of the target that accepted, usually the expected one."""
         is_expected = weights == expected.weights_digest
         described = expected if is_expected else self._descriptions.get(weights)
         if described is None:

@@ -18,7 +18,7 @@ from specwhisper.audio.recording import CONTEXT_SAMPLES
 from specwhisper.errors import GONE, PairMismatch, ServerFull, SlowReader, SpecWhisperError
 from specwhisper.observe.tracing import note_event
 from specwhisper.rpc.failover import Failover
-from specwhisper.transcription.hint_feed import HintFeed
+from specwhisper.transcription.hints.feed import HintFeed
 from specwhisper.transcription.resume_point import ResumeTracker
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
 from specwhisper.types import AudioChunk, Candidates, Commit, HintText, Resume, WindowOpened
@@ -238,7 +238,7 @@ class ResumingTargetStream:
         await stack.enter_async_context(_running(self._migrate(stream)))
 
     async def _migrate(self, stream: RemoteTargetStream) -> None:
-        """When the target is stopping, open a stream on another one, then leave this one."""
+        """Move to another target once this one announces that it stops."""
         await stream.going_away.wait()
         self._next = await opened_elsewhere(
             partial(self._open, stream.address), session_id=self._id, target=stream.address

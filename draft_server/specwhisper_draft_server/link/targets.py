@@ -156,7 +156,7 @@ class Targets:
 
 
 def _answers_of(asked: dict[str, asyncio.Future[Answer]]) -> dict[str, Answer | SpecWhisperError]:
-    """Return the results and expected errors of finished tasks; raise any other error."""
+    """Return results and expected errors of finished tasks; raise any other error."""
     answers: dict[str, Answer | SpecWhisperError] = {}
     for address, task in asked.items():
         if task.cancelled():

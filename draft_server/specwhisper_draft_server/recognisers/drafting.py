@@ -49,7 +49,7 @@ class RecogniserDrafting:
 
     num_mel_bins = None
     num_free_slots = None  # it has no limit of sessions
-    drafts_alone = False
+    can_run_draft_only = False
 
     def __init__(
         self,

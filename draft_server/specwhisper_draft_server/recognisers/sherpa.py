@@ -100,12 +100,12 @@ class SherpaStream:
 
 
 def _cased(text: str) -> str:
-    """Return the text of a model without lower case as Whisper would write most of it."""
+    """Return upper-case text as Whisper would write most of it."""
     return text.capitalize() if text.isupper() else text
 
 
 def _files(folder: Path) -> tuple[str, dict[str, str]]:
-    """Return the constructor of a folder's model, and its files by the names of its parameters."""
+    """Return a model's constructor, and its files by the constructor's parameters."""
     tokens = folder / "tokens.txt"
     if not tokens.is_file():
         raise InvalidRequest(
@@ -127,7 +127,7 @@ def _files(folder: Path) -> tuple[str, dict[str, str]]:
 
 
 def _file(folder: Path, pattern: str) -> str:
-    """Return the file of a pattern, the quantized one if there are several; empty if there is none."""
+    """Return the file of a pattern, preferably quantized; empty if there is none."""
     found = sorted(folder.glob(pattern), key=lambda path: (".int8" not in path.name, path.name))
     return str(found[0]) if found else ""
 

@@ -14,7 +14,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.draft_state import Drafted
 from specwhisper.speculation.controller import Choice
 from specwhisper.speculation.statistics import DraftReport
-from specwhisper.transcription.hint_feed import hint_at
+from specwhisper.transcription.hints.feed import hint_at
 from specwhisper.types import (
     SAMPLE_RATE,
     WINDOW_SAMPLES,

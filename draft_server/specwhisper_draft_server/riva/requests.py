@@ -60,7 +60,7 @@ def set_samples(message: pb.RecognitionConfig, samples: Samples) -> None:
 
 
 def whole_config(request: riva_asr_pb2.RecognizeRequest) -> pb.RecognitionConfig:
-    """Return the settings of a whole recording; :func:`whole_audio` returns its audio."""
+    """Return the settings of a whole recording; its audio: :func:`whole_audio`."""
     config = request.config
     ours = recognition_config(config)
     if _has_header(request):

@@ -40,7 +40,7 @@ class RivaService:
         await self._check_model(request.model_name, context)
         return config_response(await self._service.GetModel(pb.GetModelRequest(), context))
 
-    @admitted_by(lambda self: self._service.place())
+    @admitted_by(lambda self: self._service.admit())
     async def Recognize(
         self, request: riva_asr_pb2.RecognizeRequest, context: Any
     ) -> riva_asr_pb2.RecognizeResponse:
@@ -102,7 +102,7 @@ async def _our_requests(
     config: riva_asr_pb2.StreamingRecognitionConfig,
     requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest],
 ) -> AsyncGenerator[pb.StreamingRecognizeRequest]:
-    """Yield the requests of our own stream: settings once the format is known, then samples."""
+    """Yield requests of our own API: settings once the format is known, then samples."""
     ours = pb.StreamingRecognitionConfig(
         config=recognition_config(config.config, LiveOptions()),
         interim_results=config.interim_results,

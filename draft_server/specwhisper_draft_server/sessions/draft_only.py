@@ -1,4 +1,4 @@
-"""Continue a live session without a target, and have its text verified afterwards.
+"""Continue a live session without a target, and verify its text afterwards.
 
 While no target takes the session, :class:`AcceptAllTarget` commits whatever the draft proposes, so that the
 draft works as usual. Its text is shown as unverified and is never final. :class:`UnverifiedText` caches it:
@@ -301,7 +301,7 @@ class MergedTranscript:
         return replace(update, segments=[self._in_order(segment) for segment in update.segments])
 
     def _in_order(self, segment: Segment) -> Segment:
-        """Move a segment's times after the last one's: each target estimates times for itself."""
+        """Move a segment's times after the last one's, which another target estimated."""
         start_s = max(segment.start_s, self._end_s)
         self._end_s = max(segment.end_s, start_s)
         words = tuple(

@@ -74,10 +74,20 @@ class SpeechEvents:
 
 
 class LiveFailover:
-    """Runs a live transcription as :class:`Session` does, on one target after another.
+    """A live transcription on one target after another; each runs one part of it.
 
-    Each part continues after the last verified word. All targets have the weights of the first one, which
-    wrote the final text.
+    It is run as :class:`Session` is. Each part continues after the last verified word. All targets have the
+    weights of the first one, which wrote the final text.
+
+    ==================  ==========================================  =======================================
+    State               Fields                                      Ended by
+    ==================  ==========================================  =======================================
+    on a target         ``_current`` runs, ``_outage`` is unset     the end of the audio; the target's loss
+    migration           the same, and ``_next`` is being opened     another target, which has opened it
+    outage, draft-only  ``_outage`` is set, ``_current`` drafts     a target, which has opened ``_next``
+    outage, waiting     ``_outage`` is set, no part runs            the same, or ``resume_timeout_s``
+    after an outage     ``_outage`` is set, ``_current`` runs       the target's first update
+    ==================  ==========================================  =======================================
 
     Parameters
     ----------
@@ -129,7 +139,7 @@ class LiveFailover:
 
     @property
     def has_lost_draft(self) -> bool:
-        """As :class:`Session` has it."""
+        """Whether the draft of the current part has failed; see :class:`Session`."""
         return self._current is not None and self._current.has_lost_draft
 
     async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[SessionUpdate]:
@@ -188,7 +198,7 @@ class LiveFailover:
             self._failover.progressed()
 
     async def _run_on_target(self, reading: asyncio.Task[None]) -> AsyncGenerator[SessionUpdate]:
-        """Run the part that is open, until its target is lost or another one has taken the session."""
+        """Run the open part until the target is lost or another one has taken over."""
         session, self._next = self._next, None
         if session is None:
             raise RuntimeError("A part runs once it is open on a target.")
@@ -247,7 +257,7 @@ class LiveFailover:
         return session
 
     async def _migrate(self, session: Session) -> None:
-        """When the target is stopping, open the next part on another one, then leave this one."""
+        """Move the session to another target once its own announces that it stops."""
         if session.remote is None:
             return
         await session.remote.going_away.wait()
@@ -273,9 +283,12 @@ class LiveFailover:
     # Outages
 
     async def _run_outage(self, outage: Outage, reading: asyncio.Task[None]) -> AsyncGenerator[SessionUpdate]:
-        """Open the next part as soon as a target takes it; meanwhile yield draft-only updates if asked to."""
+        """Open the next part on any target; yield draft-only updates meanwhile.
+
+        It only waits if the client or the draft cannot go without a target.
+        """
         drafting = self._drafting if self._request.length.mode.drafts else None
-        if not self._continue_unverified or drafting is None or not drafting.drafts_alone:
+        if not self._continue_unverified or drafting is None or not drafting.can_run_draft_only:
             await self._reopen(outage)
             return
         self._metrics.draft_only.inc()
@@ -318,7 +331,7 @@ class LiveFailover:
         return replace(self._request, options=options, length=length)
 
     async def _reopen(self, outage: Outage) -> None:
-        """Open the next part, on another target than the last one if possible; retry until one takes it."""
+        """Open the next part; retry until a target takes it, preferably another one."""
         while True:
             await self._wait_to_retry(outage)
             try:
@@ -328,7 +341,7 @@ class LiveFailover:
                 outage.error = error
 
     async def _wait_to_retry(self, outage: Outage) -> None:
-        """Wait for the next attempt; raise the error that the session ends with if there is to be none."""
+        """Wait for the next attempt; raise the session's last error if it is too late."""
         is_draft_enough = self._continue_unverified and not self._audio.is_complete
         try:
             await self._failover.wait(outage.error, is_limited=not is_draft_enough)
@@ -358,6 +371,6 @@ async def _until(
     async with aclosing(updates):
         while not task.done():
             async with NextItem(updates) as pending:
-                if not await pending.wait(task) or (segments := pending.item) is None:
+                if not await pending.wait(task) or (update := pending.item) is None:
                     return
-            yield segments
+            yield update

@@ -309,7 +309,7 @@ class Session:
             self._final += segments
 
     def _propose_unverified(self, stream: TargetStream, window: Window) -> None:
-        """Propose the draft-only text of a window: the draft's own candidates for it come later."""
+        """Propose a window's draft-only text, until the draft has candidates for it."""
         if self._unverified is not None:
             blocks = self._unverified.candidates(window, self.target.vocabulary, stream.limits)
             self._propose(stream, blocks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from specwhisper.transcription.hint_feed import HintFeed
+from specwhisper.transcription.hints.feed import HintFeed
 from specwhisper.types import HintText
 
 MAX_AT_ONCE = 16

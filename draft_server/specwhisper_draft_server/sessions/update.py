@@ -26,5 +26,5 @@ class SessionUpdate:
     steps: Sequence[DecodedStep] = ()
 
     def __bool__(self) -> bool:
-        """Whether something would be lost if it was not reported."""
+        """Return whether it has news that must be reported."""
         return bool(self.segments or self.speech_events or self.steps)

@@ -14,7 +14,7 @@ from experiments.latency.sweep.store import Run, Sweep
 from specwhisper.speculation import theory
 from specwhisper.speculation.given_hint import GivenHint
 from specwhisper.speculation.hints import PLAIN, Hint
-from specwhisper.transcription.hint_tokens import WhisperTokens
+from specwhisper.transcription.hints.tokens import WhisperTokens
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
 

@@ -12,7 +12,7 @@ from openai.types.realtime import InputAudioBufferClearedEvent, RealtimeError, R
 from pydantic import BaseModel
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.transcription.hint_feed import HintFeed
+from specwhisper.transcription.hints.feed import HintFeed
 from specwhisper.types import SAMPLE_RATE, HintText
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_gateway.errors import InvalidEvent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specwhisper.transcription.hint_feed import check_hint_text, hint_at
+from specwhisper.transcription.hints.feed import check_hint_text, hint_at
 from specwhisper.types import MAX_HINT_TEXT_BYTES, SAMPLE_RATE, HintText
 from specwhisper.wire.v1 import transcription_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb

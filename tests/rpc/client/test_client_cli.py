@@ -25,7 +25,7 @@ TEXT = "Hello there.\nBye.\n"
 STATISTICS = [
     "large, drafted by tiny in blocks of 5 (full)",
     "real-time factor",
-    "10 in 4 passes of the target, 2.50 tokens per pass",
+    "10 in 4 forward passes, 2.50 tokens per pass",
     "75.0% of 8 verified candidates",
     "1 of 10 tokens",
     "3 blocks, the fastest took 0.16 ms",

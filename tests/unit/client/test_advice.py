@@ -18,7 +18,7 @@ from specwhisper.speculation.comparison import COMPARED, Ratio, TimedTranscripti
 from specwhisper.speculation.controller import Choice, Estimates
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.speculation.theory import geometric
+from tests.survival import geometric
 
 MS = 1_000_000
 TARGET_ONLY, SYNC, PIPELINED, FULL = COMPARED

@@ -13,10 +13,11 @@ from experiments.latency.simulation.world import Costs, simulate_session
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.theory import Costs as Theory
-from specwhisper.speculation.theory import full_s, geometric
+from specwhisper.speculation.theory import full_s
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
 from tests.nightly import mostly_nightly
+from tests.survival import geometric
 
 STEP_S = 0.05
 COSTS = Costs(target=Cost(0.97 * STEP_S, 0.03 * STEP_S), draft=Cost(0.2 * STEP_S))

@@ -14,8 +14,9 @@ from experiments.latency.prediction.fit import realigned_of
 from experiments.latency.sweep.hint_text import misleading, mostly_right, with_hints
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.theory import Costs, geometric, given_hint_s
+from specwhisper.speculation.theory import Costs, given_hint_s
 from specwhisper.types import Mode
+from tests.survival import geometric
 
 WORDS = [f"w{n}" for n in range(2_000)]
 

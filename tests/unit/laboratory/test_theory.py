@@ -12,12 +12,12 @@ from specwhisper.speculation.theory import (
     Costs,
     best_gamma,
     full_s,
-    geometric,
     pipelined_s,
     sync_s,
     target_only_s,
     tokens_per_block,
 )
+from tests.survival import geometric
 
 TOY = Costs(draft_s=0.004, forward_s=0.020)  # the table of published formulas
 costs = st.builds(

@@ -20,8 +20,9 @@ from specwhisper.speculation.controller import (
 )
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
 from specwhisper.speculation.survival import MAX_DISTANCE, Survival
-from specwhisper.speculation.theory import geometric, sync_s
+from specwhisper.speculation.theory import sync_s
 from specwhisper.types import Mode
+from tests.survival import geometric
 
 MS = 1_000_000
 PIPELINING = [Mode.PIPELINED, Mode.FULL]

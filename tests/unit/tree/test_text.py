@@ -1,8 +1,9 @@
-"""Form of pages and docstrings: wrapped lines, a short README, docstrings with a short first line."""
+"""Form of pages, docstrings and folders: all of them are short."""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,9 @@ PAGES = sorted(
 )
 MAX_WIDTH = 100
 MAX_README_LINES = 200
-MAX_FIRST_LINE = 80
+MAX_FIRST_LINE = 79
+MAX_MODULES = 20
+MAX_LINES = 400
 
 
 def prose(page: str) -> Iterator[tuple[int, str]]:
@@ -41,6 +44,23 @@ def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= MAX_README_LINES
 
 
+def modules(package: str) -> list[Path]:
+    """Return the modules of a package that are not generated."""
+    found = [path for path in sorted((ROOT / package).rglob("*.py")) if GENERATED not in path.parents]
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_folders_are_not_flat_and_modules_are_short(package):
+    found = modules(package)
+    num_modules = Counter(path.parent for path in found if path.name != "__init__.py")
+    too_flat = [f"{folder}: {number}" for folder, number in num_modules.items() if number > MAX_MODULES]
+    num_lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in found}
+    too_long = [f"{path}: {number}" for path, number in num_lines.items() if number > MAX_LINES]
+    assert too_flat + too_long == []
+
+
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line number and text of the docstrings of a module and of its public classes and functions."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -54,11 +74,9 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_first_line_of_a_docstring_is_short(package):
-    modules = [path for path in sorted((ROOT / package).rglob("*.py")) if GENERATED not in path.parents]
-    assert modules
     too_long = [
         f"{path.relative_to(ROOT)}:{number}: {line}"
-        for path in modules
+        for path in modules(package)
         for number, text in docstrings(path)
         if len(line := text.splitlines()[0]) > MAX_FIRST_LINE
     ]

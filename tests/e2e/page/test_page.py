@@ -18,7 +18,7 @@ import soundfile
 from specwhisper.model.checkpoint import DEMO_FOLDER
 from specwhisper_gateway.config import API_KEY
 from specwhisper_gateway.page_files import replay_page
-from tests.e2e.pages import browser, opened, playwright
+from tests.e2e.page.pages import browser, opened, playwright
 from tests.e2e.processes import Server
 from tests.nightly import mostly_nightly
 

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 import soundfile
 
-from tests.e2e.pages import Opened, browser, opened, playwright
+from tests.e2e.page.pages import Opened, browser, opened, playwright
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
 

@@ -10,7 +10,7 @@ import soundfile
 
 from experiments.common.models.speech import SPOKEN, EnergyVad, samples_of, spoken_utterances, talk
 from specwhisper.types import SAMPLE_RATE
-from tests.e2e.pages import Opened, browser, opened, playwright
+from tests.e2e.page.pages import Opened, browser, opened, playwright
 from tests.rpc.gateways import running_gateway
 from tests.rpc.speaking import speaking_pair
 

@@ -1,0 +1,1 @@
+"""The gateway's page in a browser."""

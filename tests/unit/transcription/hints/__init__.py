@@ -1,0 +1,1 @@
+"""Hints: files, the way to servers."""
