@@ -230,7 +230,8 @@ def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[s
     # Other Whispers' options may be passed as None: they are left out.
     wanted = {name: value for name, value in wanted.items() if value is not None or name in known}
     if unknown := wanted.keys() - known:
-        raise InvalidRequest(f"There is no option '{min(unknown)}'; there are {', '.join(sorted(known))}.")
+        names = ", ".join(sorted({*known, *OTHER_NAMES, "temperature_increment_on_fallback"}))
+        raise InvalidRequest(f"There is no option '{min(unknown)}'; there are {names}.")
     options = DecodingOptions(**{**defaults, **wanted})
     thresholds = (options.compression_ratio_threshold, options.logprob_threshold)
     if increment is not None and thresholds == (None, None):

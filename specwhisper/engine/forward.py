@@ -36,7 +36,7 @@ def run_forward(
         if len(rows) == 1 or is_device_fault(error):
             on_error(rows[0], error)
             return
-        logger.warning("pass repeated", extra={"sessions": len(rows), "error": str(error)})
+        logger.warning("forward pass repeated", extra={"sessions": len(rows), "error": str(error)})
     if scores is not None:
         on_scores(rows, scores, started_ns, clock() - started_ns)
         return

@@ -65,7 +65,7 @@ class Endpointing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Session:
+class Drafting:
     """How draft and target work together."""
 
     mode: Annotated[
@@ -108,7 +108,7 @@ class ListenOptions:
     decoding: Decoding = Decoding()
     steps: Steps = Steps()
     endpointing: Endpointing = Endpointing()
-    session: Session = Session()
+    drafting: Drafting = Drafting()
     quiet: Quiet = False
 
     def stream(self, credentials: Credentials) -> StreamingClient:
@@ -123,7 +123,7 @@ class ListenOptions:
             options_from(LIVE_DECODING, asdict(self.decoding) | {"hint": hint_of(self.decoding.hint)}),
             live=LiveOptions(**asdict(self.steps)),
             endpointing=EndpointingOptions(**asdict(self.endpointing)),
-            **asdict(self.session),
+            **asdict(self.drafting),
             with_statistics=True,  # so that the table at the end also counts calls that were lost
             credentials=credentials,
         )

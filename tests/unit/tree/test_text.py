@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,9 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
 )
 MAX_WIDTH = 100
+ITEM = re.compile(r"\s*(?:[-*]|\d+\.) ")
 MAX_README_LINES = 200
+MAX_PARAGRAPH_LINES = 5
 MAX_FIRST_LINE = 79
 MAX_MODULES = 20
 MAX_LINES = 400
@@ -26,9 +29,9 @@ MAX_LINES = 400
 
 def prose(page: str) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line outside of code, tables, headings, images and link definitions."""
-    is_code = False
+    is_code = False  # or the fields at the head of a model card
     for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
-        if line.lstrip().startswith("```"):
+        if line.lstrip().startswith("```") or line == "---":
             is_code = not is_code
         elif not is_code and not line.startswith(("|", "    ", "![", "#", "[", "<")):
             yield number, line
@@ -37,6 +40,17 @@ def prose(page: str) -> Iterator[tuple[int, str]]:
 @pytest.mark.parametrize("page", PAGES)
 def test_lines_of_a_page_are_wrapped(page):
     too_long = [f"{page}:{number}: {line}" for number, line in prose(page) if len(line) > MAX_WIDTH]
+    assert not too_long, "\n" + "\n".join(too_long)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_paragraphs_of_a_page_are_short(page):
+    too_long, lines, last = [], 0, 0
+    for number, line in prose(page):
+        is_first = number != last + 1 or ITEM.match(line)
+        lines, last = (0 if not line.strip() else 1 if is_first else lines + 1), number
+        if lines == MAX_PARAGRAPH_LINES + 1:
+            too_long.append(f"{page}:{number}: {line}")
     assert not too_long, "\n" + "\n".join(too_long)
 
 
