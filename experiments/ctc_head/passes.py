@@ -9,7 +9,7 @@ import numpy as np
 
 from specwhisper.speculation.given_hint import GivenHint
 from specwhisper.speculation.hints import HintTokens
-from specwhisper.speculation.ledger import Ledger
+from specwhisper.speculation.ledger import Ledger, SharedHints
 
 REALIGNED_WITHIN = 3  # tokens after a correction
 
@@ -67,7 +67,7 @@ def count_passes(
     """Count the forward passes in which the target, with a hint, writes these tokens of a window."""
     given = GivenHint(hint, tokenize, texts.word_of)
     given.open_window(0)
-    ledger = Ledger(given=given, texts=texts)
+    ledger = Ledger(shared=SharedHints(texts, given))
     is_accepted: list[bool] = []
     corrections: list[int] = []
     while len(ledger.committed) < len(tokens):

@@ -29,6 +29,7 @@ from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.admission import ResponseTime
 from specwhisper.speculation.batching_delay import BatchingDelay
 from specwhisper.speculation.given_hint import GivenHint
+from specwhisper.speculation.ledger import SharedHints
 from specwhisper.speculation.scheduling import next_batch
 from specwhisper.transcription.hints.tokens import WhisperTokens
 from specwhisper.transcription.windows import Windows
@@ -210,9 +211,11 @@ class Verifier:
             limits=self.limits,
             recording=recording,
             windows=windows,
-            texts=WhisperTokens(self._model.vocabulary, options.timestamps),
-            given=self._given_hint(options.hint) if mode.drafts and options.hint else None,
-            keeps_sent=options.realigns and mode is Mode.FULL,
+            hints=SharedHints(
+                WhisperTokens(self._model.vocabulary, options.timestamps),
+                self._given_hint(options.hint) if mode.drafts and options.hint else None,
+                keeps_sent=options.realigns and mode is Mode.FULL,
+            ),
         )
 
     def _given_hint(self, text: str) -> GivenHint:
@@ -289,15 +292,11 @@ class Verifier:
 
     def _choose(self, runnable: list[VerifierState]) -> dict[VerifierState, int]:
         """Return the next forward pass's sessions with their number of candidates."""
-        requests = [
-            session.request(self._model.length(session.slot), self._max_width) for session in runnable
-        ]
+        requests = [each.request(self._model.length(each.slot), self._max_width) for each in runnable]
         parts = next_batch(requests, self._max_num_batched_tokens)
-        for session in runnable:
-            session.num_missed += 1
         chosen = {runnable[part.index]: part.num_candidates for part in parts}
-        for session in chosen:
-            session.num_missed = 0
+        for session in runnable:
+            session.num_missed = 0 if session in chosen else session.num_missed + 1
         return chosen
 
     def _run_forward(self, batch: Mapping[VerifierState, int]) -> None:

@@ -17,8 +17,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.arrivals import Arrival, Arrivals
 from specwhisper.speculation.given_hint import GivenHint
-from specwhisper.speculation.hints import PLAIN, HintTokens
-from specwhisper.speculation.ledger import DraftRates, Ledger
+from specwhisper.speculation.ledger import Ledger, SharedHints
 from specwhisper.speculation.scheduling import Request
 from specwhisper.transcription.resume_point import check_resume
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -87,10 +86,7 @@ class VerifierState:
     detection : the result, until it is reported.
     commit, aligning : a commit that waits for an alignment on the executor.
     ready_ns : since when the session is runnable, or waits for candidates.
-    texts : how tokens of hints are compared with committed ones.
-    given : text from outside that the audio is believed to say.
-    keeps_sent : whether what the draft sent before a correction is used as a hint.
-    rates : how often the draft is right.
+    hints : those that all windows share, and how often the draft is right.
     num_missed : forward passes in which it was runnable and took no part, since its last one.
     """
 
@@ -101,6 +97,7 @@ class VerifierState:
     limits: Limits
     recording: Recording
     windows: Windows
+    hints: SharedHints = field(default_factory=SharedHints)
     # Messages that wait for the next window.
     resumed: Resume | None = None
     early_blocks: list[tuple[Candidates, int]] = field(default_factory=list)
@@ -122,11 +119,6 @@ class VerifierState:
     # Scheduling.
     ready_ns: int = 0
     num_missed: int = 0
-    # Hints.
-    texts: HintTokens = PLAIN
-    given: GivenHint | None = None
-    keeps_sent: bool = False
-    rates: DraftRates = field(default_factory=DraftRates)
     is_finished: bool = False
 
     @property
@@ -249,14 +241,14 @@ class VerifierState:
         given_hint : returns a hint of the session.
         """
         was_runnable, opened = self.is_runnable, self.open_window
-        if self.given is None:
-            self.given = given_hint("")
+        given = self.hints.given
+        if given is None:
+            given = self.hints.given = given_hint("")
             if opened is not None:
-                self.given.open_window(0, opened.window.start_sample)
+                given.open_window(0, opened.window.start_sample)
                 for token in opened.ledger.committed:
-                    self.given.follow(token)
-                opened.ledger.set_given(self.given)
-        self.given.replace(hint.start_sample, hint.text)
+                    given.follow(token)
+        given.replace(hint.start_sample, hint.text)
         if self.is_runnable and not was_runnable:
             self.ready_ns = received_ns
 
@@ -308,16 +300,13 @@ class VerifierState:
         resumed, self.resumed = self.resumed, None
         window = resumed.window if resumed else self.windows.open(num_frames)
         last = self.closed if self.mode.drafts else None  # target-only reuses nothing: it is the baseline
-        if self.given is not None:
-            self.given.open_window(self.closed.num_kept if self.closed else 0, window.start_sample)
+        if self.hints.given is not None:
+            self.hints.given.open_window(self.closed.num_kept if self.closed else 0, window.start_sample)
         ledger = Ledger(
             resumed.committed if resumed else (),
             opening=last.opening if last else (),
             ending=last.ending if last else (),
-            given=self.given,
-            texts=self.texts,
-            keeps_sent=self.keeps_sent,
-            rates=self.rates,
+            shared=self.hints,
             max_pending=self.limits.max_ahead_tokens,
         )
         self.open_window = TargetWindow(

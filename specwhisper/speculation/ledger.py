@@ -16,10 +16,11 @@ hints              text that may be said, and where it          realigned (:mod:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from specwhisper.speculation.given_hint import GivenHint
 from specwhisper.speculation.hints import MAX_REACH, PLAIN, Hint, HintTokens
 
 NUM_SENT = 3  # hints of what the draft had sent, before each of the last corrections
@@ -73,6 +74,24 @@ class DraftRates:
         self.sent = SENT_MEMORY * self.sent + (1 - SENT_MEMORY) * is_right
 
 
+@dataclass(slots=True)
+class SharedHints:
+    """Hints and rates that all windows of a session share.
+
+    Attributes
+    ----------
+    texts : how the tokens of hints are compared, and where they may stand.
+    given : text from outside, turned to the open window; it has followed the committed tokens.
+    keeps_sent : whether what the draft sent before a correction becomes a hint.
+    rates : how often the draft is right.
+    """
+
+    texts: HintTokens = PLAIN
+    given: GivenHint | None = None
+    keeps_sent: bool = False
+    rates: DraftRates = field(default_factory=DraftRates)
+
+
 class Ledger:
     """Committed tokens, and the candidates for the positions after them.
 
@@ -80,10 +99,7 @@ class Ledger:
     ----------
     opening : tokens of an earlier decoding by the target, with which the draft begins as well.
     ending : tokens after them that follow only if no more speech does; the draft does not know them.
-    given : text from outside, which has been turned to this window.
-    texts : how the tokens of hints are compared, and where they may stand.
-    keeps_sent : whether what the draft sent before a correction becomes a hint.
-    rates : how often the draft of the session is right.
+    shared : hints and rates of the session; by default this window has its own.
     max_pending : most fresh candidates.
 
     Attributes
@@ -97,23 +113,18 @@ class Ledger:
         *,
         opening: Sequence[int] = (),
         ending: Sequence[int] = (),
-        given: Hint | None = None,
-        texts: HintTokens = PLAIN,
-        keeps_sent: bool = False,
-        rates: DraftRates | None = None,
+        shared: SharedHints | None = None,
         max_pending: int = 256,
     ) -> None:
         self.committed = list(committed)
         self.correction = -1
-        self.rates = rates or DraftRates()
+        self._shared = shared or SharedHints()
+        self._texts = texts = self._shared.texts
         self._fresh = [Pending(token, Source.OWN) for token in opening][:max_pending]
         self._own = Hint([*opening, *ending], texts.word_of, rate=OWN_RATE) if opening or ending else None
-        self._given = given
         self._sent: list[Hint] = []  # the newest first
         self._is_sent_judged = True  # whether the newest one's first token after the correction was
         self._sent_end = 0  # position of the newest one's end, as the draft counted before the correction
-        self._texts = texts
-        self._keeps_sent = keeps_sent
         self._max_pending = max_pending
         for token in committed:  # of a window that is resumed
             for _, hint in self._hints():
@@ -155,7 +166,7 @@ class Ledger:
                 num_added = max(0, hint.reach - num_shared) if is_whole else 0
                 return fresh + [Pending(token, source) for token in text[num_shared:][:num_added]]
             is_drafted = fresh[num_shared].source is Source.DRAFT
-            if hint.rate > (self.rates.fresh if is_drafted else OWN_RATE):
+            if hint.rate > (self._shared.rates.fresh if is_drafted else OWN_RATE):
                 return [Pending(token, source) for token in text[: hint.reach]]
         return fresh
 
@@ -165,12 +176,8 @@ class Ledger:
 
     def _hints(self) -> list[tuple[Source, Hint]]:
         hints = [(Source.SENT, hint) for hint in self._sent]
-        named = ((Source.OWN, self._own), (Source.GIVEN, self._given))
+        named = ((Source.OWN, self._own), (Source.GIVEN, self._shared.given))
         return hints + [(source, hint) for source, hint in named if hint is not None]
-
-    def set_given(self, hint: Hint) -> None:
-        """Set the text from outside, which has followed the committed tokens already."""
-        self._given = hint
 
     def offer(self, base: int, known_committed: int, tokens: Sequence[int]) -> Offer:
         """Take candidates for the positions from ``base`` on.
@@ -209,10 +216,10 @@ class Ledger:
         """Commit the tokens of a forward pass that verified these candidates."""
         for token, candidate in zip(tokens, verified, strict=False):
             if candidate.source is Source.DRAFT:
-                self.rates.judge_fresh(token == candidate.token)
+                self._shared.rates.judge_fresh(token == candidate.token)
         for token in tokens:
             if not self._is_sent_judged:
-                self.rates.judge_sent(list(self._sent[0].continuation(max_tokens=1)) == [token])
+                self._shared.rates.judge_sent(list(self._sent[0].continuation(max_tokens=1)) == [token])
                 self._is_sent_judged = True
             for _, hint in self._hints():
                 hint.follow(token)
@@ -228,9 +235,9 @@ class Ledger:
 
     def _keep_sent(self, tokens: Sequence[int], position: int) -> None:
         """Keep what the draft had sent for the positions from a correction on as a hint."""
-        if not self._keeps_sent:
+        if not self._shared.keeps_sent:
             return
-        hint = Hint(tokens, self._texts.word_of, rate=self.rates.sent)
+        hint = Hint(tokens, self._texts.word_of, rate=self._shared.rates.sent)
         for token in self.committed[position:]:
             hint.follow(token)
         self._is_sent_judged = False

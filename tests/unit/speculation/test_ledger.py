@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.speculation.hints import PLAIN, Hint
-from specwhisper.speculation.ledger import DraftRates, Ledger, Offer, Source
+from specwhisper.speculation.ledger import DraftRates, Ledger, Offer, SharedHints, Source
 
 
 class TestLedger:
@@ -144,22 +144,24 @@ class TestHints:
         assert (tokens(ledger), ledger.held) == ([1, 2, 8, 9], 3)
 
     def test_a_text_from_outside_follows(self):
-        ledger = Ledger([1], given=Hint([1, 2, 3, 4], PLAIN.word_of))
+        ledger = Ledger([1], shared=SharedHints(given=Hint([1, 2, 3, 4], PLAIN.word_of)))
         assert (tokens(ledger), ledger.held, set(sources(ledger))) == ([2, 3, 4], 1, {Source.GIVEN})
         ledger.offer(1, 1, [2])
         assert sources(ledger) == [Source.DRAFT, Source.GIVEN, Source.GIVEN]
 
     def test_where_both_differ_the_source_that_was_right_more_often_goes_first(self):
-        ledger = Ledger(given=Hint(range(10), PLAIN.word_of, rate=0.9))
+        ledger = Ledger(shared=SharedHints(given=Hint(range(10), PLAIN.word_of, rate=0.9)))
         ledger.offer(0, 0, [7])
         assert tokens(ledger)[0] == 0
-        ledger = Ledger(given=Hint(range(10), PLAIN.word_of, rate=0.9), rates=DraftRates(0.95))
+        ledger = Ledger(
+            shared=SharedHints(given=Hint(range(10), PLAIN.word_of, rate=0.9), rates=DraftRates(0.95))
+        )
         ledger.offer(0, 0, [7])
         assert tokens(ledger) == [7]
 
     def test_a_hint_that_is_always_wrong_is_not_tried(self):
         hint, num_offered = Hint(range(1000), PLAIN.word_of), 0
-        ledger = Ledger(given=hint)
+        ledger = Ledger(shared=SharedHints(given=hint))
         for position in range(500):
             candidates = ledger.candidates()
             num_offered += len(candidates)
@@ -168,7 +170,7 @@ class TestHints:
         assert num_offered < 50
 
     def test_what_the_draft_had_sent_becomes_a_hint(self):
-        ledger = Ledger(keeps_sent=True)
+        ledger = Ledger(shared=SharedHints(keeps_sent=True))
         ledger.offer(0, 0, [1, 2, 3, 4])
         ledger.append([1, 9])
         assert (tokens(ledger), sources(ledger), ledger.held) == ([3, 4], [Source.SENT] * 2, 2)
@@ -178,14 +180,14 @@ class TestHints:
         assert tokens(ledger) == [3, 4, 5, 6]
 
     def test_a_late_block_becomes_a_hint_too(self):
-        ledger = Ledger([1, 2], keeps_sent=True)
+        ledger = Ledger([1, 2], shared=SharedHints(keeps_sent=True))
         assert ledger.offer(1, 1, [7, 3, 4]) is Offer.VOID
         assert tokens(ledger) == [3, 4]
         assert ledger.offer(4, 1, [5]) is Offer.VOID
         assert tokens(ledger) == [3, 4, 5]
 
     def test_a_fresh_block_replaces_what_was_sent_before(self):
-        ledger = Ledger(keeps_sent=True)
+        ledger = Ledger(shared=SharedHints(keeps_sent=True))
         ledger.offer(0, 0, [1, 2, 3, 4])
         ledger.append([1, 9])
         assert ledger.offer(2, 2, [3, 8]) is Offer.FRESH
@@ -194,7 +196,7 @@ class TestHints:
         assert tokens(ledger) == []
 
     def test_a_fresh_block_that_agrees_is_continued_by_what_was_sent_before(self):
-        ledger = Ledger(keeps_sent=True)
+        ledger = Ledger(shared=SharedHints(keeps_sent=True))
         ledger.offer(0, 0, [1, 2, 3, 4])
         ledger.append([1, 9])
         ledger.offer(2, 2, [3])
@@ -213,8 +215,9 @@ class TestHints:
         ledger = Ledger(
             opening=data.draw(text),
             ending=data.draw(text),
-            given=Hint(data.draw(text), PLAIN.word_of),
-            keeps_sent=data.draw(st.booleans()),
+            shared=SharedHints(
+                given=Hint(data.draw(text), PLAIN.word_of), keeps_sent=data.draw(st.booleans())
+            ),
             max_pending=8,
         )
         committed = []
