@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from pathlib import Path
 
 import pysubs2
@@ -10,6 +11,8 @@ import pysubs2
 from specwhisper.errors import InvalidRequest
 
 CAPTIONS = (".srt", ".vtt", ".ass", ".ssa", ".ttml")
+# Its parser takes the comments of WebVTT for lines of the caption before.
+COMMENT = re.compile(r"^NOTE(?:[ \t].*)?(?:\n(?:.+(?:\n|\Z))*|\Z)", re.MULTILINE)
 
 
 def read_hint(path: Path | str) -> str:
@@ -28,6 +31,8 @@ def read_hint(path: Path | str) -> str:
         raise InvalidRequest(f"The hint {path} cannot be read as text ({error}).") from error
     if path.suffix.lower() not in CAPTIONS:
         return content
+    if path.suffix.lower() == ".vtt":
+        content = COMMENT.sub("", content)
     try:
         captions = pysubs2.SSAFile.from_string(content, format_=path.suffix.lower().lstrip("."))
     except Exception as error:  # whatever a parser makes of a broken file

@@ -11,6 +11,10 @@ SRT = (
     "1\n00:00:00,000 --> 00:00:02,000\n<i>Good</i> morning,\nall.\n\n2\n00:00:02,000 --> 00:00:03,000\nBye.\n"
 )
 VTT = "WEBVTT\n\n00:00.000 --> 00:02.000\n<v Bob>Good <i>day</i>,\n\n00:02.000 --> 00:04.000\nTom &amp; all\n"
+NOTES = (
+    "WEBVTT\n\nNOTE by Ann\nin a hurry\n\n00:00.000 --> 00:02.000\nNOTES are no\n\nNOTE\n\n"
+    "00:02.000 --> 00:04.000\ncomments.\n\nNOTE the end"
+)
 
 
 @pytest.mark.parametrize(
@@ -18,6 +22,7 @@ VTT = "WEBVTT\n\n00:00.000 --> 00:02.000\n<v Bob>Good <i>day</i>,\n\n00:02.000 -
     [
         ("a.srt", SRT, "Good morning,\nall.\nBye."),
         ("a.VTT", VTT, "Good day,\nTom & all"),
+        ("a.vtt", NOTES, "NOTES are no\ncomments."),
         ("a.txt", "\ufeffGood morning,\nall.\n", "Good morning,\nall.\n"),
         ("script", "1 < 2", "1 < 2"),
     ],
