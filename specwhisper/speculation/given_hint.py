@@ -76,7 +76,7 @@ class GivenHint(Hint):
         """Replace all text from a time on.
 
         A recogniser sends each version of an utterance so, with the time at which the utterance begins; the
-        empty text takes it back.
+        empty text takes it back. What was not yet tokenized of a text without times is dropped.
         """
         self._chunks, self._has_times = iter(()), True
         index = bisect_left(self._pieces, start_sample, key=lambda piece: piece.start_sample)
