@@ -26,7 +26,7 @@ class WindowDraft:
     encoding : of this window, or of the last one in the slot.
     encoded : the audio in the slot.
     proposals : the distributions that tokens were drawn from, by position.
-    stale : what was drafted before the last contradictions; most of it is drafted again.
+    stale : what was drafted before the last contradictions; it may be drafted again.
     expected : position after the last contradiction and the token drafted for it, until it is judged.
     distances : how many positions after the committed end, or after the last contradiction, tokens were
         drafted, by position.

@@ -41,3 +41,9 @@ def test_pages_name_tests_that_exist():
     named = {name for page in PAGES for name in TEST.findall(page.read_text(encoding="utf-8"))}
     assert named, "CONTRIBUTING names a pattern to follow"
     assert [name for name in named if f"def {name}(" not in code] == []
+
+
+def test_every_experiment_is_listed():
+    programs = {path.parent.name for path in (ROOT / "experiments").glob("*/__main__.py")}
+    listed = set(re.findall(r"`([\w.]+)`", (ROOT / "experiments" / "README.md").read_text(encoding="utf-8")))
+    assert programs and programs <= listed

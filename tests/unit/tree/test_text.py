@@ -15,7 +15,7 @@ PACKAGES = ("specwhisper", "client", "draft_server", "target_server", "gateway",
 GENERATED = ROOT / "specwhisper" / "wire" / "v1"
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "docs/*.md", "[a-z]*/*/README.md")
+    for pattern in ("*.md", "docs/*.md", "[a-z]*/README.md", "[a-z]*/*/README.md")
     for path in ROOT.glob(pattern)
 )
 MAX_WIDTH = 100
