@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from specwhisper.rpc.tls import ClientTls
     from specwhisper.transcription.transcription import ModelInfo, Transcription
     from specwhisper.types import DecodedStep, Mode, VoiceEvent
-    from specwhisper_client.api import DEFAULT_SERVER, TranscriptionClient
+    from specwhisper_client.api import TranscriptionClient
     from specwhisper_client.blocking import listen
     from specwhisper_client.file_transcription import FileTranscription
     from specwhisper_client.live_transcription import LiveTranscription
-    from specwhisper_client.servers import Servers
+    from specwhisper_client.servers import DEFAULT_SERVER, Servers
     from specwhisper_client.sources import microphone
     from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
     from specwhisper_client.updates import ServerInfo, Update
@@ -97,12 +97,12 @@ _MODULES = {
     "specwhisper.rpc.tls": ("ClientTls",),
     "specwhisper.transcription.transcription": ("ModelInfo", "Transcription"),
     "specwhisper.types": ("DecodedStep", "Mode", "VoiceEvent"),
-    "specwhisper_client.api": ("DEFAULT_SERVER", "TranscriptionClient"),
+    "specwhisper_client.api": ("TranscriptionClient",),
     "specwhisper_client.blocking": ("listen",),
     "specwhisper_client.file_transcription": ("FileTranscription",),
     "specwhisper_client.live_transcription": ("LiveTranscription",),
     "specwhisper_client.updates": ("ServerInfo", "Update"),
-    "specwhisper_client.servers": ("Servers",),
+    "specwhisper_client.servers": ("DEFAULT_SERVER", "Servers"),
     "specwhisper_client.sources": ("microphone",),
     "specwhisper_client.streaming": ("LIVE_DECODING", "StreamingClient"),
 }

@@ -30,10 +30,9 @@ from specwhisper_client.codec import (
     server_from_proto,
 )
 from specwhisper_client.file_transcription import RESUME_TIMEOUT_S, FileTranscription
-from specwhisper_client.servers import Servers
+from specwhisper_client.servers import DEFAULT_SERVER, Servers
 from specwhisper_client.updates import PathLike, ServerInfo
 
-DEFAULT_SERVER = "127.0.0.1:50051"
 GET_MODEL_DEADLINE_S = 10.0
 
 

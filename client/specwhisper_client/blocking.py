@@ -15,6 +15,7 @@ from typing import Any
 
 from specwhisper.audio.canonical import Samples
 from specwhisper_client.live_transcription import LiveTranscription
+from specwhisper_client.servers import DEFAULT_SERVER
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
 
@@ -22,7 +23,7 @@ MAX_UNREAD_UPDATES = 256  # beyond them the stream waits for the reader
 
 
 def listen(
-    audio: Iterable[bytes | Samples], server: str = "127.0.0.1:50051", **options: Any
+    audio: Iterable[bytes | Samples], server: str = DEFAULT_SERVER, **options: Any
 ) -> Iterator[Update]:
     """Transcribe live audio; iterate over the updates.
 

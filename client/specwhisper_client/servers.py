@@ -14,6 +14,7 @@ from specwhisper.errors import ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.rpc.channels import OPEN, Credentials, check_credentials, open_channel
 from specwhisper_client.resolving import Name, Resolution, Resolve, read_names, resolver
 
+DEFAULT_SERVER = "127.0.0.1:50051"
 CONNECTIONS = 4  # to a name's only address: a load balancer may spread them over several servers
 FULL_S = 1.0  # time to avoid a full server, unless it names one
 GONE_S = 5.0  # time to avoid a lost server; then until it is connected again

@@ -31,7 +31,7 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.attempts import Attempts
 from specwhisper_client.live_call import CallState, LiveCall, LiveSettings
 from specwhisper_client.received import Received
-from specwhisper_client.servers import Servers
+from specwhisper_client.servers import DEFAULT_SERVER, Servers
 from specwhisper_client.updates import Update
 from specwhisper_client.utterances import in_order
 
@@ -75,7 +75,7 @@ class StreamingClient:
 
     def __init__(
         self,
-        server: str = "127.0.0.1:50051",
+        server: str = DEFAULT_SERVER,
         options: DecodingOptions | None = None,
         *,
         live: LiveOptions | None = None,

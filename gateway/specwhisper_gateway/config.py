@@ -14,8 +14,8 @@ from specwhisper.rpc.tls import ServerTls, server_tls
 from specwhisper.rpc.tokens import Tokens, TokensFlag, read_token, read_tokens
 from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Made, Setting
 from specwhisper.settings.shared import Port
-from specwhisper_client.api import DEFAULT_SERVER
 from specwhisper_client.resolving import read_names
+from specwhisper_client.servers import DEFAULT_SERVER
 
 DEFAULT_PORT = 8000
 MAX_UPLOAD_BYTES = 25 * 1024 * 1024  # OpenAI's own limit

@@ -23,7 +23,7 @@ import typer
 from specwhisper.audio.decode import decode_file
 from specwhisper.errors import SpecWhisperError
 from specwhisper.types import SAMPLE_RATE
-from specwhisper_client.api import DEFAULT_SERVER
+from specwhisper_client.servers import DEFAULT_SERVER
 from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
 from specwhisper_gateway.live import reports
 from specwhisper_gateway.page_files import replay_page

@@ -34,6 +34,7 @@ from collections.abc import Mapping, Sequence
 from specwhisper.live import LivePosition
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.open_window import OpenWindow
+from specwhisper.transcription.segments import FRAME_S
 from specwhisper.transcription.stability import continuation
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
@@ -50,8 +51,6 @@ from specwhisper.types import (
     Window,
     WindowOpened,
 )
-
-FRAME_S = HOP_SAMPLES / SAMPLE_RATE
 
 
 class LiveTranscript:

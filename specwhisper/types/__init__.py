@@ -36,7 +36,7 @@ from specwhisper.types.messages import (
     WindowOpened,
     WordAlignment,
 )
-from specwhisper.types.session import DEFAULT_MAX_WIDTH, MAX_HINT_TEXT_BYTES, Limits, Mode
+from specwhisper.types.session import DEFAULT_MAX_WIDTH, MAX_HINT_TEXT_BYTES, SERVER_MODES, Limits, Mode
 from specwhisper.types.transcript import Segment, Word
 from specwhisper.types.weights import CROSS_CACHES, DTYPES
 
@@ -49,6 +49,7 @@ __all__ = [
     "MAX_HINT_TEXT_BYTES",
     "NUM_PROPOSED",
     "SAMPLE_RATE",
+    "SERVER_MODES",
     "UNKNOWN_AGE_NS",
     "WINDOW_FRAMES",
     "WINDOW_SAMPLES",

@@ -38,6 +38,9 @@ class Mode(StrEnum):
         return self in (Mode.SYNC, Mode.ONE_PROCESS)
 
 
+SERVER_MODES = tuple(mode for mode in Mode if mode is not Mode.ONE_PROCESS)
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of one session.

@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from specwhisper.transcription.hints.file import read_hint
-from specwhisper.types import Mode
+from specwhisper.types import SERVER_MODES, Mode
 
-MODES = [mode for mode in Mode if mode is not Mode.ONE_PROCESS]  # one process needs no server
 TOKEN_VARIABLE = "SPECWHISPER_TOKEN"
 Server = Annotated[
     str,
@@ -39,7 +38,7 @@ def hint_of(file: str) -> str:
 
 def parse_mode(name: str) -> Mode:
     """Read the name of a mode that servers have."""
-    for mode in MODES:
+    for mode in SERVER_MODES:
         if mode == name:
             return mode
-    raise typer.BadParameter(f"'{name}' is none of {', '.join(MODES)}.")
+    raise typer.BadParameter(f"'{name}' is none of {', '.join(SERVER_MODES)}.")

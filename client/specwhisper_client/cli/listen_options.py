@@ -12,8 +12,8 @@ from specwhisper.live import EndpointingOptions, LiveOptions, StabilityPolicy
 from specwhisper.options import Task, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.types import Mode
-from specwhisper_client.api import DEFAULT_SERVER
 from specwhisper_client.cli.arguments import Gamma, Hint, Quiet, Server, hint_of, parse_mode
+from specwhisper_client.servers import DEFAULT_SERVER
 from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
 
 

@@ -15,7 +15,6 @@ from specwhisper.errors import SpecWhisperError
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.channels import client_credentials
 from specwhisper.settings.command_line import Version
-from specwhisper_client.api import DEFAULT_SERVER
 from specwhisper_client.cli.arguments import TOKEN_VARIABLE, Server
 from specwhisper_client.cli.health import show_health
 from specwhisper_client.cli.jobs import report, show_server
@@ -23,6 +22,7 @@ from specwhisper_client.cli.listen_command import listen
 from specwhisper_client.cli.openai_flags import OpenAICommand
 from specwhisper_client.cli.transcribe_command import transcribe
 from specwhisper_client.cli.tune_command import tune
+from specwhisper_client.servers import DEFAULT_SERVER
 from specwhisper_client.top.command import top
 
 app = typer.Typer(

@@ -14,12 +14,12 @@ from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.transcription.subtitles import Layout
-from specwhisper.types import Mode
-from specwhisper_client.api import DEFAULT_SERVER
-from specwhisper_client.cli.arguments import MODES, Gamma, Hint, Quiet, Server, hint_of, parse_mode
+from specwhisper.types import SERVER_MODES, Mode
+from specwhisper_client.cli.arguments import Gamma, Hint, Quiet, Server, hint_of, parse_mode
 from specwhisper_client.cli.grouped_options import takes
 from specwhisper_client.cli.jobs import Job, report, transcribe_files
 from specwhisper_client.cli.output import OutputFormat
+from specwhisper_client.servers import DEFAULT_SERVER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +170,7 @@ class TranscribeOptions:
         typer.Option(
             parser=parse_mode,
             metavar="MODE",
-            help=f"{', '.join(MODES[:-1])} or {MODES[-1]}. Default: the server's.",
+            help=f"{', '.join(SERVER_MODES[:-1])} or {SERVER_MODES[-1]}. Default: the server's.",
         ),
     ] = None
     gamma: Gamma = None

@@ -7,13 +7,12 @@ import binascii
 from dataclasses import dataclass
 from typing import Any
 
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidRequest
 from specwhisper.transcription.hints.feed import MAX_START_S, hint_at
 from specwhisper.types import HintText
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.transport.messages import SHOWN_CHARS, read_object
-
-BYTES_PER_SAMPLE = 2
 
 
 @dataclass(frozen=True, slots=True)

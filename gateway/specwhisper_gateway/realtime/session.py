@@ -11,13 +11,13 @@ from typing import Any
 from openai.types.realtime import InputAudioBufferClearedEvent, RealtimeError, RealtimeErrorEvent
 from pydantic import BaseModel
 
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidRequest
 from specwhisper.transcription.hints.feed import HintFeed
 from specwhisper.types import SAMPLE_RATE, HintText
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.realtime.commands import (
-    BYTES_PER_SAMPLE,
     Append,
     Clear,
     Command,

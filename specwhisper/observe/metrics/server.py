@@ -9,10 +9,9 @@ from prometheus_client import ProcessCollector
 
 from specwhisper.errors import SpecWhisperError
 from specwhisper.observe.metrics.registry import Registry
-from specwhisper.types import Mode
+from specwhisper.types import SERVER_MODES, Mode
 from specwhisper.wire.outcomes import COMPLETE, OUTCOMES, outcome_of
 
-MODES = [mode for mode in Mode if mode is not Mode.ONE_PROCESS]
 INTERNAL = "Internal"  # unexpected errors, which callers see without a reason
 
 
@@ -36,7 +35,7 @@ class ServerMetrics(Registry):
             "mode",
             "outcome",
         )
-        for mode in MODES:  # 0 rather than missing, so that rates see the first one
+        for mode in SERVER_MODES:  # 0 rather than missing, so that rates see the first one
             for outcome in OUTCOMES:
                 self._sessions.labels(mode, outcome)
         self._errors = self.counter("errors", "Calls that ended with an error, by class of error.", "kind")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidAudio, InvalidCandidates, InvalidRequest
 from specwhisper.types import (
     HOP_SAMPLES,
@@ -30,7 +31,6 @@ from specwhisper.wire import flac
 from specwhisper.wire.codec.checks import check_finite
 from specwhisper.wire.v1 import verification_pb2 as pb
 
-BYTES_PER_SAMPLE = 2
 MAX_WINDOW_ID = 2**31  # a session that resumes there can count on
 MAX_START_FRAME = 2**63 // HOP_SAMPLES  # samples after it can still be counted
 MAX_MARKS = 256  # of a message; speech does not begin and end more often in the longest one
