@@ -8,7 +8,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-import atheris
+try:
+    import atheris
+except ImportError:
+    sys.exit('atheris is not installed; run: pip install ".[fuzz]"')
 
 INSTRUMENTED = [
     "specwhisper.audio",
