@@ -138,6 +138,7 @@ def evaluate(
 def table_of(comparison: Comparison, final_model: str, draft_model: str) -> Table:
     """Draw both arms."""
     count = len(comparison.references)
+    recordings = f"{count} recording{'s' * (count != 1)}, {comparison.duration_s:.0f} s"
     table = Table(
         "",
         "WER",
@@ -146,7 +147,7 @@ def table_of(comparison: Comparison, final_model: str, draft_model: str) -> Tabl
         "real-time factor",
         "accepted",
         "tokens per pass",
-        title=f"{final_model} with {draft_model}: {count} recording{'s' * (count != 1)}, {comparison.duration_s:.0f} s",
+        title=f"{final_model} with {draft_model}: {recordings}",
         caption=f"{comparison.speed_up:.2f} times as fast; {comparison.num_identical} of {count} identical",
     )
     for arm in (comparison.standard, comparison.speculative):
