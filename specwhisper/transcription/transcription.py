@@ -14,6 +14,7 @@ from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import Mode, Segment, Word
 
 KEYS = ("text", "segments", "language", "stats")
+MAX_SHOWN_CHARACTERS = 60  # in a ``repr``
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +63,10 @@ class Transcription(Mapping[str, Any]):
     duration_s: float = 0.0
     stats: SpeculationStatistics | None = None
     model: ModelInfo = ModelInfo()
-    options: DecodingOptions = field(default_factory=DecodingOptions, repr=False)
+    options: DecodingOptions = field(default_factory=DecodingOptions)
     elapsed_s: float = field(default=0.0, compare=False)
-    window_tokens: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
-    _values: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    window_tokens: tuple[tuple[int, ...], ...] = ()
+    _values: dict[str, Any] = field(default_factory=dict, init=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -89,6 +90,16 @@ class Transcription(Mapping[str, Any]):
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        """Return one line: the beginning of the text and what it was made of."""
+        text = self.text
+        if len(text) > MAX_SHOWN_CHARACTERS:
+            text = text[:MAX_SHOWN_CHARACTERS] + "…"
+        return (
+            f"Transcription({text!r}, language={self.language!r}, duration_s={self.duration_s:.1f}, "
+            f"{len(self.segments)} segments)"
+        )
 
     def __getitem__(self, key: str) -> Any:
         if not self._values:

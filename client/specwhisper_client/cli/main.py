@@ -107,7 +107,7 @@ def health(
     server: Annotated[
         str,
         typer.Argument(metavar="HOST:PORT", help="Address of a draft or target server, or URL of a gateway."),
-    ],
+    ] = DEFAULT_SERVER,
     timeout: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="Longest wait for the answer.")
     ] = 5.0,

@@ -34,6 +34,13 @@ RESULT = Transcription(
 )
 
 
+def test_a_repr_is_one_line():
+    assert repr(RESULT) == "Transcription('Hello there. Bye.', language='en', duration_s=4.0, 2 segments)"
+    long = replace(RESULT, segments=(replace(SEGMENTS[0], text="字" * 500),))
+    assert "字…'" in repr(long)
+    assert len(repr(long)) < 150
+
+
 def whispers_utils():
     """Load one file of openai/whisper, without the libraries of its package."""
     path = next(file.locate() for file in files("openai-whisper") or () if file.match("whisper/utils.py"))

@@ -18,7 +18,7 @@ from experiments.demo_pair.training.optimizer import Optimizer
 from experiments.demo_pair.training.schedule import COURSES, Schedule, Stage
 from experiments.demo_pair.training.train import misread
 
-DEMO = Path(__file__).parents[3] / "specwhisper" / "demo"
+DEMO = Path(__file__).parents[4] / "specwhisper" / "demo"
 VOCABULARY = Vocabulary.of(with_cantonese=True)
 SMALL = {"width": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 3, "mels": 80}
 
