@@ -12,7 +12,7 @@ from transformers import WhisperConfig, WhisperForConditionalGeneration
 from experiments.demo_pair.data.tokenizer import Vocabulary
 
 TARGET = {"width": 192, "heads": 3, "encoder_layers": 4, "decoder_layers": 8, "mels": 128}
-TINY = {"width": 192, "heads": 3, "encoder_layers": 2, "decoder_layers": 1, "mels": 80, "decoder_ffn": 128}
+TINY = {"width": 192, "heads": 3, "encoder_layers": 4, "decoder_layers": 1, "mels": 80, "decoder_ffn": 128}
 
 
 def sinusoids(length: int, channels: int) -> torch.Tensor:
