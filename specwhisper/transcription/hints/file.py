@@ -12,7 +12,7 @@ from specwhisper.errors import InvalidRequest
 
 CAPTIONS = (".srt", ".vtt", ".ass", ".ssa", ".ttml")
 # Its parser takes the comments of WebVTT for lines of the caption before.
-COMMENT = re.compile(r"^NOTE(?:[ \t].*)?(?:\n(?:.+(?:\n|\Z))*|\Z)", re.MULTILINE)
+COMMENT = re.compile(r"(?<=\n\n)NOTE(?:[ \t].*)?(?:\n(?:.+(?:\n|\Z))*|\Z)")
 
 
 def read_hint(path: Path | str) -> str:

@@ -1,1 +1,1 @@
-"""The benchmarks and the training of the demo pair."""
+"""The benchmarks."""

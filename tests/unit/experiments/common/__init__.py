@@ -1,1 +1,1 @@
-"""The benchmarks and the training of the demo pair."""
+"""What all benchmarks share: load, processes, statistics, reports."""

@@ -12,7 +12,7 @@ SRT = (
 )
 VTT = "WEBVTT\n\n00:00.000 --> 00:02.000\n<v Bob>Good <i>day</i>,\n\n00:02.000 --> 00:04.000\nTom &amp; all\n"
 NOTES = (
-    "WEBVTT\n\nNOTE by Ann\nin a hurry\n\n00:00.000 --> 00:02.000\nNOTES are no\n\nNOTE\n\n"
+    "WEBVTT\n\nNOTE by Ann\nin a hurry\n\n00:00.000 --> 00:02.000\nNOTES are no\nNOTE or\n\nNOTE\n\n"
     "00:02.000 --> 00:04.000\ncomments.\n\nNOTE the end"
 )
 
@@ -22,7 +22,7 @@ NOTES = (
     [
         ("a.srt", SRT, "Good morning,\nall.\nBye."),
         ("a.VTT", VTT, "Good day,\nTom & all"),
-        ("a.vtt", NOTES, "NOTES are no\ncomments."),
+        ("a.vtt", NOTES, "NOTES are no\nNOTE or\ncomments."),
         ("a.txt", "\ufeffGood morning,\nall.\n", "Good morning,\nall.\n"),
         ("script", "1 < 2", "1 < 2"),
     ],

@@ -1,0 +1,159 @@
+"""Malformed messages are refused in one sentence."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from specwhisper.errors import (
+    InvalidAudio,
+    InvalidCandidates,
+    InvalidRequest,
+    PairMismatch,
+    SpecWhisperError,
+)
+from specwhisper.types import (
+    Limits,
+)
+from specwhisper.wire import codec
+from specwhisper.wire.codec.messages import MAX_WINDOW_ID
+from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1.decoding_pb2 import DecodingOptions as OptionsProto
+
+
+@pytest.mark.parametrize("number", [0, 99])
+def test_an_unset_or_unknown_mode_is_refused(number):
+    with pytest.raises(InvalidRequest, match=f"Mode {number} is unset or unknown"):
+        codec.mode_from_proto(number)
+
+
+def some_window(**changes):
+    return pb.Window(id=1, num_frames=100, max_new_tokens=2, **changes)
+
+
+def limits_of(**changes):
+    limits = codec.limits_to_proto(Limits())
+    for name, value in changes.items():
+        setattr(limits, name, value)
+    return limits
+
+
+REFUSED = [
+    ("task", 99, InvalidRequest, "Task 99"),
+    (
+        "decoding_options",
+        OptionsProto(max_new_tokens=0),
+        InvalidRequest,
+        "max_new_tokens is 0",
+    ),
+    (
+        "decoding_options",
+        OptionsProto(log_mel_max={80: math.nan}),
+        InvalidRequest,
+        "log_mel_max",
+    ),
+    (
+        "decoding_options",
+        OptionsProto(log_mel_max={80: math.inf}),
+        InvalidRequest,
+        "log_mel_max",
+    ),
+    ("limits", pb.Limits(max_block_tokens=1), InvalidRequest, "max_ahead_tokens is 0"),
+    ("limits", limits_of(max_ahead_samples=960_000), InvalidRequest, "at least 1440000"),
+    ("audio_chunk", pb.Audio(data=b"ab"), InvalidAudio, "codec 0"),
+    ("audio_chunk", pb.Audio(codec=99, data=b"ab"), InvalidAudio, "codec 99"),
+    ("audio_chunk", pb.Audio(codec=pb.AUDIO_CODEC_PCM_S16LE, data=b"abc"), InvalidAudio, "3 bytes"),
+    (
+        "audio_chunk",
+        pb.Audio(codec=pb.AUDIO_CODEC_PCM_S16LE, data=bytes(960_002)),
+        InvalidAudio,
+        "more than 480000",
+    ),
+    (
+        "candidates",
+        pb.Candidates(tokens=[1], proposals=[pb.Proposal(tokens=range(17), probs=[0.0] * 17)]),
+        InvalidCandidates,
+        "names 17 tokens: send the 16",
+    ),
+    ("window", pb.Window(num_frames=3001), InvalidRequest, "3001 mel frames"),
+    ("window", some_window(temperature=math.nan), InvalidRequest, "temperature nan"),
+    ("window", some_window(temperature=-0.5), InvalidRequest, r"temperature -0\.5"),
+    ("window", some_window(start_frame=2**56), InvalidRequest, "begins at mel frame 72057594037927936"),
+    ("resume", pb.Resume(), InvalidRequest, "no window"),
+    ("resume", pb.Resume(window=some_window(), committed=[1, 2, 3]), InvalidRequest, "3 committed"),
+    ("resume", pb.Resume(window=some_window(), log_mel_ceiling=math.nan), InvalidRequest, "log_mel_ceiling"),
+    ("resume", pb.Resume(window=some_window(), log_probs=[math.nan]), InvalidRequest, "no log-probability"),
+    ("resume", pb.Resume(window=some_window(), log_probs=[1000.0]), InvalidRequest, "no log-probability"),
+    ("window_opened", pb.WindowOpened(), InvalidRequest, "no window"),
+    ("commit", pb.Commit(tokens=[1, 2], margins=[0.5]), InvalidRequest, "2 tokens but 1 margins"),
+    ("commit", pb.Commit(tokens=[1], log_probs=[math.nan]), InvalidRequest, "log_probs that are not numbers"),
+    ("vocabulary", pb.Vocabulary(), PairMismatch, "has 0 tokens"),
+    ("vocabulary", pb.Vocabulary(tokens=["a", "b"], suppress=[2]), PairMismatch, "names token 2"),
+]
+
+
+@pytest.mark.parametrize(("name", "message", "error", "sentence"), REFUSED)
+def test_a_malformed_message_is_refused_in_one_sentence(name, message, error, sentence):
+    with pytest.raises(SpecWhisperError, match=sentence) as refusal:
+        getattr(codec, f"{name}_from_proto")(message)
+    assert type(refusal.value) is error
+    assert str(refusal.value).endswith(".")
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("limit", "sentence"),
+    [({"vocabulary_size": 7}, "token 7 is out of range"), ({"max_tokens": 1}, "at most 1")],
+)
+def test_candidates_beyond_the_sessions_limits_are_refused(limit, sentence):
+    message = pb.Candidates(tokens=[6, 7])
+    with pytest.raises(InvalidCandidates, match=sentence):
+        codec.candidates_from_proto(message, **limit)
+
+
+def test_candidates_at_the_sessions_limits_pass():
+    message = pb.Candidates(tokens=[6, 7])
+    assert codec.candidates_from_proto(message, vocabulary_size=8, max_tokens=2).tokens == (6, 7)
+
+
+@pytest.mark.parametrize("where", [{"committed": [8]}, {"window": some_window(prompt=[8])}])
+def test_resume_with_a_token_out_of_range_is_refused(where):
+    message = pb.Resume(**({"window": some_window()} | where))
+    with pytest.raises(InvalidRequest, match="out of range"):
+        codec.resume_from_proto(message, vocabulary_size=8)
+
+
+TOKENS = [3, 4]
+BAD_TOKENS = [[5], [2**31], [2**32 - 1], [0, 5]]
+WITH_TOKENS = {
+    "candidates": lambda tokens: pb.Candidates(tokens=tokens),
+    "proposed candidates": lambda tokens: pb.Candidates(
+        tokens=[0], proposals=[pb.Proposal(tokens=tokens, probs=[0.1] * len(tokens))]
+    ),
+    "resume: prompt": lambda tokens: pb.Resume(window=some_window(prompt=tokens)),
+    "resume: committed": lambda tokens: pb.Resume(window=some_window(), committed=tokens),
+    "resume: previous": lambda tokens: pb.Resume(window=some_window(), previous=tokens),
+    "window_opened: prompt": lambda tokens: pb.WindowOpened(window=some_window(prompt=tokens)),
+    "window_opened: expected": lambda tokens: pb.WindowOpened(window=some_window(), expected=tokens),
+    "window_opened: previous": lambda tokens: pb.WindowOpened(window=some_window(), previous=tokens),
+    "commit": lambda tokens: pb.Commit(tokens=tokens),
+}
+
+
+@pytest.mark.parametrize("tokens", BAD_TOKENS)
+@pytest.mark.parametrize("what", WITH_TOKENS)
+def test_no_token_outside_the_vocabulary_reaches_a_model(what, tokens):
+    make, kind = WITH_TOKENS[what], what.partition(":")[0].rpartition(" ")[2]
+    read = getattr(codec, f"{kind}_from_proto")
+    assert read(make(TOKENS), vocabulary_size=5)
+    with pytest.raises(InvalidRequest, match="out of range"):
+        read(make(tokens), vocabulary_size=5)
+    for impossible in ([-1], [2**32]):
+        with pytest.raises(ValueError, match="out of range"):
+            make(impossible)
+
+
+def test_a_window_beyond_the_countable_range_is_refused():
+    with pytest.raises(InvalidRequest, match="counted up to"):
+        codec.resume_from_proto(pb.Resume(window=pb.Window(id=MAX_WINDOW_ID + 1)))
