@@ -1,1 +1,1 @@
-"""What all benchmarks share: load, processes, statistics, reports."""
+"""Load, processes, statistics and reports, which all benchmarks share."""
