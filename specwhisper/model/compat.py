@@ -12,7 +12,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from transformers import WhisperTokenizer
-from transformers.models.whisper.tokenization_whisper import _combine_tokens_into_words
 from transformers.utils.hub import cached_file
 
 # The last releases that were tried.
@@ -65,12 +64,6 @@ def find_file(source: str, name: str, revision: str | None) -> str | None:
     A file of the hub is downloaded if it is not cached.
     """
     return cached_file(source, name, revision=revision, _raise_exceptions_for_missing_entries=False)
-
-
-def split_into_words(tokenizer: WhisperTokenizer, tokens: Sequence[int], language: str) -> list[list[int]]:
-    """Split tokens into words: by spaces, or by characters in some languages."""
-    _, words, _ = _combine_tokens_into_words(tokenizer, list(tokens), language)
-    return cast(list[list[int]], words)
 
 
 def join_chunks(

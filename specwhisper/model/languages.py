@@ -1,17 +1,135 @@
-"""Languages by code and by name."""
+"""Whisper's languages, by code and by English name."""
 
 from __future__ import annotations
 
-from transformers.models.whisper.tokenization_whisper import LANGUAGES, TO_LANGUAGE_CODE
+# Codes as the tokens have them, and names in lower case; "jw" is what Whisper calls Javanese.
+NAMES = {
+    "af": "afrikaans",
+    "am": "amharic",
+    "ar": "arabic",
+    "as": "assamese",
+    "az": "azerbaijani",
+    "ba": "bashkir",
+    "be": "belarusian",
+    "bg": "bulgarian",
+    "bn": "bengali",
+    "bo": "tibetan",
+    "br": "breton",
+    "bs": "bosnian",
+    "ca": "catalan",
+    "cs": "czech",
+    "cy": "welsh",
+    "da": "danish",
+    "de": "german",
+    "el": "greek",
+    "en": "english",
+    "es": "spanish",
+    "et": "estonian",
+    "eu": "basque",
+    "fa": "persian",
+    "fi": "finnish",
+    "fo": "faroese",
+    "fr": "french",
+    "gl": "galician",
+    "gu": "gujarati",
+    "ha": "hausa",
+    "haw": "hawaiian",
+    "he": "hebrew",
+    "hi": "hindi",
+    "hr": "croatian",
+    "ht": "haitian creole",
+    "hu": "hungarian",
+    "hy": "armenian",
+    "id": "indonesian",
+    "is": "icelandic",
+    "it": "italian",
+    "ja": "japanese",
+    "jw": "javanese",
+    "ka": "georgian",
+    "kk": "kazakh",
+    "km": "khmer",
+    "kn": "kannada",
+    "ko": "korean",
+    "la": "latin",
+    "lb": "luxembourgish",
+    "ln": "lingala",
+    "lo": "lao",
+    "lt": "lithuanian",
+    "lv": "latvian",
+    "mg": "malagasy",
+    "mi": "maori",
+    "mk": "macedonian",
+    "ml": "malayalam",
+    "mn": "mongolian",
+    "mr": "marathi",
+    "ms": "malay",
+    "mt": "maltese",
+    "my": "myanmar",
+    "ne": "nepali",
+    "nl": "dutch",
+    "nn": "nynorsk",
+    "no": "norwegian",
+    "oc": "occitan",
+    "pa": "punjabi",
+    "pl": "polish",
+    "ps": "pashto",
+    "pt": "portuguese",
+    "ro": "romanian",
+    "ru": "russian",
+    "sa": "sanskrit",
+    "sd": "sindhi",
+    "si": "sinhala",
+    "sk": "slovak",
+    "sl": "slovenian",
+    "sn": "shona",
+    "so": "somali",
+    "sq": "albanian",
+    "sr": "serbian",
+    "su": "sundanese",
+    "sv": "swedish",
+    "sw": "swahili",
+    "ta": "tamil",
+    "te": "telugu",
+    "tg": "tajik",
+    "th": "thai",
+    "tk": "turkmen",
+    "tl": "tagalog",
+    "tr": "turkish",
+    "tt": "tatar",
+    "uk": "ukrainian",
+    "ur": "urdu",
+    "uz": "uzbek",
+    "vi": "vietnamese",
+    "yi": "yiddish",
+    "yo": "yoruba",
+    "yue": "cantonese",
+    "zh": "chinese",
+}
+# Other names of the same languages.
+ALIASES = {
+    "burmese": "my",
+    "castilian": "es",
+    "flemish": "nl",
+    "haitian": "ht",
+    "letzeburgesch": "lb",
+    "mandarin": "zh",
+    "moldavian": "ro",
+    "moldovan": "ro",
+    "panjabi": "pa",
+    "pushto": "ps",
+    "sinhalese": "si",
+    "valencian": "ca",
+}
+CODES = {name: code for code, name in NAMES.items()} | ALIASES
 
 
 def language_code(language: str | None) -> str | None:
     """Return the code of a name such as "German"; others are only lowercased."""
     if language is None:
         return None
-    return TO_LANGUAGE_CODE.get(language.lower(), language.lower())
+    return CODES.get(language.lower(), language.lower())
 
 
 def language_name(code: str) -> str:
     """Return a code's English name in lower case, or the code if it has none."""
-    return str(LANGUAGES.get(code, code))
+    return NAMES.get(code, code)

@@ -122,7 +122,7 @@ class WhisperModel:
         self._device, self._dtype = parameter.device, parameter.dtype
         self._tokenizer = checkpoint.tokenizer
         self._alignment_heads = checkpoint.alignment_heads
-        self.has_word_times = bool(self._alignment_heads) and self._tokenizer is not None
+        self.has_word_times = bool(self._alignment_heads)
         self._median_width = checkpoint.config.median_filter_width
         is_gpu = self._device.type == "cuda"
         if has_static_shapes is None:
@@ -251,12 +251,12 @@ class WhisperModel:
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[WordAlignment, ...]]:
         """Begin to find the words of the window in a slot; see :class:`Model`."""
-        tokenizer, vocabulary, tokens = self._tokenizer, self.vocabulary, tuple(tokens)
-        if not self.has_word_times or tokenizer is None:
+        vocabulary, tokens = self.vocabulary, tuple(tokens)
+        if not self.has_word_times:
             raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
         weights = self._attention(slot, window, tokens)
         finish = begin_alignment(weights, num_frames=num_frames, median_width=self._median_width)
-        return lambda: align_words(finish(), window, tokens, tokenizer, vocabulary)
+        return lambda: align_words(finish(), window, tokens, vocabulary)
 
     @torch.inference_mode()
     def attended_ms(

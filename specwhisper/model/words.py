@@ -1,4 +1,4 @@
-"""Split tokens into words and find when each word is spoken."""
+"""Find when each word is spoken, from cross-attention."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import WhisperTokenizer
-from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
-from specwhisper.model.compat import split_into_words
 from specwhisper.model.transfer import to_host
 from specwhisper.transcription.alignment import token_positions
 from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.transcription.words import split_into_words
 from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE, Window, WordAlignment
 
 SAMPLES_PER_POSITION = FRAMES_PER_TIMESTAMP * HOP_SAMPLES
@@ -44,11 +42,7 @@ def begin_alignment(weights: Tensor, *, num_frames: int, median_width: int) -> C
 
 
 def align_words(
-    alignment: Tensor,
-    window: Window,
-    tokens: Sequence[int],
-    tokenizer: WhisperTokenizer,
-    vocabulary: Vocabulary,
+    alignment: Tensor, window: Window, tokens: Sequence[int], vocabulary: Vocabulary
 ) -> tuple[WordAlignment, ...]:
     """Return the words of a window with their times.
 
@@ -67,9 +61,9 @@ def align_words(
     language = next((c for c, i in vocabulary.languages.items() if i in window.prompt), "en")
     words = []
     for start, end in _runs(tokens, vocabulary.end_of_text):
-        for word in split_into_words(tokenizer, tokens[start:end], LANGUAGES.get(language, language)):
-            words.append(WordAlignment(start, len(word), sample(start - 1), sample(start + len(word) - 1)))
-            start += len(word)
+        for length in split_into_words(vocabulary, tokens[start:end], language):
+            words.append(WordAlignment(start, length, sample(start - 1), sample(start + length - 1)))
+            start += length
     return tuple(words)
 
 

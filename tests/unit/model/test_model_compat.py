@@ -54,13 +54,6 @@ def test_a_missing_file_is_none(tmp_path):
     assert compat.find_file(str(tmp_path), "missing.json", None) is None
 
 
-def test_tokens_are_split_into_words():
-    tokens = TOKENIZER(" one two", add_special_tokens=False).input_ids
-    words = compat.split_into_words(TOKENIZER, tokens, "english")
-    assert [token for word in words for token in word] == tokens
-    assert [TOKENIZER.decode(word) for word in words] == [" one", " two"]
-
-
 def test_chunks_are_joined():
     chunks = [
         (TOKENIZER(text, add_special_tokens=False).input_ids, (2.0, 0.0, 0.0)) for text in (" one", " two")

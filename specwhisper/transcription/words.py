@@ -1,0 +1,87 @@
+"""Split text tokens into words, as openai/whisper and transformers do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from string import punctuation
+
+from specwhisper.transcription.vocabulary import UNSPACED, Vocabulary
+
+OPENING = "\"'“¡¿([{-"  # joins the word after it, if a space is before it
+CLOSING = "\"'.。,，!！?？:：”)]}、"  # joins the word before it  # noqa: RUF001
+REPLACEMENT = "\ufffd"  # stands for broken UTF-8
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of the text and the number of its tokens."""
+
+    text: str
+    num_tokens: int
+
+    def __add__(self, other: _Part) -> _Part:
+        return _Part(self.text + other.text, self.num_tokens + other.num_tokens)
+
+
+def split_into_words(vocabulary: Vocabulary, tokens: Sequence[int], language: str) -> list[int]:
+    """Return the number of tokens of each word, in order.
+
+    Words begin at spaces or, in languages that are written without spaces, with every token that begins a
+    character. Punctuation belongs to the word beside it.
+
+    Parameters
+    ----------
+    tokens : text tokens only.
+    language : a code such as "en".
+    """
+    parts = _characters(vocabulary, tokens)
+    words = parts if language in UNSPACED else _spaced(parts)
+    return [word.num_tokens for word in _join_closing(_join_opening(words))]
+
+
+def _characters(vocabulary: Vocabulary, tokens: Sequence[int]) -> list[_Part]:
+    """Split tokens where they end with whole characters; broken ones count as whole."""
+    whole = vocabulary.decode(tokens)
+    parts: list[_Part] = []
+    position = start = 0  # in the text, in the tokens
+    for end in range(1, len(tokens) + 1):
+        text = vocabulary.decode(tokens[start:end])
+        broken = text.find(REPLACEMENT)
+        if broken >= 0 and whole[position + broken : position + broken + 1] not in ("", REPLACEMENT):
+            continue  # the next tokens complete the character
+        parts.append(_Part(text, end - start))
+        position += len(text)
+        start = end
+    return parts
+
+
+def _spaced(parts: Iterable[_Part]) -> list[_Part]:
+    """Join parts to words, which begin with a space or are punctuation."""
+    words: list[_Part] = []
+    for part in parts:
+        if not words or part.text.startswith(" ") or part.text.strip() in punctuation:
+            words.append(part)
+        else:
+            words[-1] += part
+    return words
+
+
+def _join_opening(words: Sequence[_Part]) -> list[_Part]:
+    joined: list[_Part] = []
+    for word in reversed(words):
+        if joined and word.text.startswith(" ") and word.text.strip() in OPENING:
+            joined[-1] = word + joined[-1]
+        else:
+            joined.append(word)
+    return joined[::-1]
+
+
+def _join_closing(words: Iterable[_Part]) -> list[_Part]:
+    joined: list[_Part] = []
+    for word in words:
+        if joined and not joined[-1].text.endswith(" ") and word.text in CLOSING:
+            joined[-1] += word
+        else:
+            joined.append(word)
+    return joined

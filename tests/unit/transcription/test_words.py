@@ -1,0 +1,70 @@
+"""Tokens are split into the words that transformers finds, whatever the tokens are."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from transformers import WhisperTokenizer
+from transformers.models.whisper.tokenization_whisper import _combine_tokens_into_words
+
+from experiments.common.models.checkpoints import Shape, Words, build_checkpoint, build_tokenizer
+from specwhisper.model.languages import language_name
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.transcription.words import CLOSING, OPENING, split_into_words
+
+LANGUAGES = ("en", "de", "zh", "ja", "th", "lo", "my", "yue", "ko")
+# Spaces, punctuation of both kinds, characters of one to four bytes.
+CHARACTERS = st.sampled_from([" ", " ", *OPENING, *CLOSING, *"ab'#~ 1\n\téß東京にไทย가👩🚀\u200d\ufffd"])
+TEXTS = st.text(st.one_of(CHARACTERS, st.characters(codec="utf-8")), max_size=40)
+
+
+@cache
+def tokenizer_of(words: Words) -> tuple[WhisperTokenizer, Vocabulary]:
+    shape = Shape(words=words, d_model=8, heads=1, decoder_layers=1)
+    return build_tokenizer(shape), build_checkpoint(shape)[1].vocabulary
+
+
+def check(words: Words, tokens: list[int], language: str) -> None:
+    tokenizer, vocabulary = tokenizer_of(words)
+    _, theirs, _ = _combine_tokens_into_words(tokenizer, list(tokens), language_name(language))
+    assert split_into_words(vocabulary, tokens, language) == [len(word) for word in theirs]
+
+
+@settings(deadline=None, max_examples=500)
+@given(st.lists(st.integers(0, 299), max_size=24), st.sampled_from(LANGUAGES))
+@example([], "en")
+def test_words_of_any_tokens_equal_transformers(tokens: list[int], language: str):
+    """Most of these tokens are single bytes, so that few characters are whole."""
+    _, vocabulary = tokenizer_of("few")
+    check("few", [token for token in tokens if token < vocabulary.end_of_text], language)
+
+
+@pytest.mark.parametrize("words", ["few", "multilingual"])
+@settings(deadline=None, max_examples=300)
+@given(text=TEXTS, language=st.sampled_from(LANGUAGES))
+def test_words_of_any_text_equal_transformers(words: Words, text: str, language: str):
+    tokenizer, _ = tokenizer_of(words)
+    check(words, tokenizer(text, add_special_tokens=False).input_ids, language)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.integers(0, 50_256), max_size=12), st.sampled_from(LANGUAGES))
+def test_words_of_whispers_tokens_in_any_order_equal_transformers(tokens: list[int], language: str):
+    check("multilingual", tokens, language)
+
+
+def test_words_begin_at_spaces_or_with_every_token_of_whole_characters():
+    tokenizer, vocabulary = tokenizer_of("multilingual")
+    for language, text, expected in (
+        ("en", ' Say "hello there", friend.', [" Say", ' "hello', ' there",', " friend."]),
+        ("zh", "今天好。", ["今天", "好。"]),
+    ):
+        tokens = tokenizer(text, add_special_tokens=False).input_ids
+        words, start = [], 0
+        for length in split_into_words(vocabulary, tokens, language):
+            words.append(vocabulary.decode(tokens[start : start + length]))
+            start += length
+        assert words == expected
