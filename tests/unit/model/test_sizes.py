@@ -1,0 +1,52 @@
+"""Sizes are read from a config.json as transformers reads them."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, asdict, fields
+from typing import Any
+
+import pytest
+from transformers import WhisperConfig
+
+from specwhisper.errors import CheckpointError
+from specwhisper.model.sizes import ModelSizes, read_sizes
+
+CONFIG = WhisperConfig(
+    d_model=96, encoder_attention_heads=3, num_mel_bins=128, scale_embedding=True
+).to_dict()
+OPTIONAL = [field.name for field in fields(ModelSizes) if field.default is not MISSING]
+
+
+def test_every_size_is_read():
+    sizes = asdict(read_sizes("tiny", CONFIG))
+    assert sizes == {name: CONFIG[name] for name in sizes}
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_a_missing_size_is_transformers_default(name: str):
+    config = {key: value for key, value in CONFIG.items() if key != name}
+    assert getattr(read_sizes("tiny", config), name) == getattr(WhisperConfig(), name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"d_model": None}, r"of model 'tiny' has d_model=None, which must be a whole number above 0"),
+        ({"decoder_layers": 0}, r"has decoder_layers=0, which must be a whole number above 0"),
+        ({"encoder_layers": 2.0}, r"has encoder_layers=2\.0, which must be a whole number"),
+        ({"vocab_size": True}, r"has vocab_size=True, which must be a whole number"),
+        ({"scale_embedding": 1}, r"has scale_embedding=1, which must be true or false"),
+        ({"activation_function": None}, r"has activation_function=None, which must be a name"),
+        ({"decoder_attention_heads": 5}, r"divides d_model=96 by 5 attention"),
+    ],
+)
+def test_an_odd_value_is_refused_in_one_sentence(changes: dict[str, Any], message: str):
+    with pytest.raises(CheckpointError, match=message) as raised:
+        read_sizes("tiny", CONFIG | changes)
+    assert str(raised.value).endswith(": fetch or save it again.")
+
+
+def test_a_missing_value_without_default_is_named():
+    config = {key: value for key, value in CONFIG.items() if key != "encoder_ffn_dim"}
+    with pytest.raises(CheckpointError, match=r"config\.json of model 'tiny' has no encoder_ffn_dim"):
+        read_sizes("tiny", config)
