@@ -8,6 +8,7 @@
     │   │   └── SlowReader        a client read no response for too long, or too many wait
     │   ├── PortTaken             the address of a server is in use
     │   └── UnsupportedOption     an option this model or this version does not have
+    │       └── MissingExtra      a package that is not installed
     ├── MessageTooLarge           one message exceeds the announced limit
     ├── PairMismatch              this draft cannot work with this target
     ├── CheckpointError           a model that is missing, unsafe or not Whisper
@@ -75,6 +76,10 @@ class PortTaken(InvalidRequest):
 
 class UnsupportedOption(InvalidRequest):
     """The option is not offered by this model or this version."""
+
+
+class MissingExtra(UnsupportedOption, ImportError):
+    """A package is not installed; the message names the extra that installs it."""
 
 
 class MessageTooLarge(SpecWhisperError):

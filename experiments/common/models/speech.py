@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from experiments.common.models.scripted import END, MULTILINGUAL, NUM_TEXT, TIME, VOCABULARY, ScriptedModel
@@ -144,11 +143,15 @@ def words_of(samples: NDArray[np.float32]) -> list[int]:
 
 
 class EnergyVad:
-    """Replaces silero-vad: any sound is speech."""
+    """Replaces silero-vad, and its streams: any sound is speech."""
 
-    def __call__(self, frame: torch.Tensor, rate: int) -> torch.Tensor:
+    def open(self) -> EnergyVad:
+        """Begin a stream, which has no state."""
+        return self
+
+    def __call__(self, frame: NDArray[np.float32]) -> float:
         """Return 1 for sound, 0 for silence."""
-        return (frame.abs().max() > 0.01).float()
+        return float(np.abs(frame).max() > 0.01)
 
 
 @cache
@@ -172,8 +175,7 @@ def spoken_utterances(pcm: bytes) -> dict[int, list[int]]:
     endpointer, ear = Endpointer(EndpointingOptions()), EnergyVad()
     samples, texts, begin = samples_of(pcm), {}, 0
     for start in range(0, len(samples) - FRAME_SAMPLES + 1, FRAME_SAMPLES):
-        frame = torch.from_numpy(samples[start : start + FRAME_SAMPLES].copy())
-        for mark in endpointer.on_vad_probability(ear(frame, SAMPLE_RATE).item()):
+        for mark in endpointer.on_vad_probability(ear(samples[start : start + FRAME_SAMPLES])):
             if mark.event is VoiceEvent.BEGIN:
                 begin = begin or mark.sample // 160 * 160
             elif mark.event is VoiceEvent.END:

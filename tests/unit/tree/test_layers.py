@@ -14,7 +14,10 @@ TORCH = {"torch", "transformers", "accelerate", "safetensors"}
 GRPC = {"grpc", "grpc_health", "grpc_reflection", "google"}
 RAY = {"ray"}
 
-CORE = {"specwhisper", *(f"specwhisper.{name}" for name in "errors live options types validated".split())}
+CORE = {
+    "specwhisper",
+    *(f"specwhisper.{name}" for name in "errors extras live options types validated".split()),
+}
 PURE = {"specwhisper.audio", "specwhisper.speculation", "specwhisper.transcription"}
 MODELS = {"specwhisper.model", "specwhisper.engine", "specwhisper.api"}
 SERVICE = {"specwhisper.wire", "specwhisper.rpc", "specwhisper.observe", "specwhisper.settings"}
@@ -29,6 +32,7 @@ PROGRAMS = {
 LAYERS = {
     "specwhisper.errors": (set(), TORCH | GRPC | RAY),
     "specwhisper.types": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
+    "specwhisper.extras": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
     "specwhisper.live": ({"specwhisper.errors", "specwhisper.validated"}, TORCH | GRPC | RAY),
     "specwhisper.validated": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
     "specwhisper.options": (
