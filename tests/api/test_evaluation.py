@@ -69,7 +69,7 @@ def test_the_command_continues_without_them_and_exits_with_1(short, tmp_path):
     models = ["--final-model", "demo-target", "--draft-model", "demo-draft-tiny", "--device", "cpu"]
     result = CliRunner().invoke(app, ["--folder", str(tmp_path), "--language", "en", *models])
     assert result.exit_code == 1
-    assert "1 recordings" in result.stdout
+    assert "1 recording," in result.stdout
     assert "left out: bad.wav: Audio file" in result.stderr
 
 

@@ -21,7 +21,7 @@ def runs_in(path) -> list[dict]:
 
 
 def key(run: dict) -> tuple:
-    return tuple(run[name] for name in ("repeat", "mode", "gamma", "round_trip", "cores", "sample"))
+    return tuple(run[name] for name in ("repeat", "mode", "gamma", "round_trip", "hints", "cores", "sample"))
 
 
 @pytest.mark.nightly
@@ -29,9 +29,9 @@ def key(run: dict) -> tuple:
 def test_a_sweep_is_measured_once_and_drawn(tmp_path):
     sweep = tmp_path / "sweep.jsonl"
     command = ("sweep", "--quick", "--network", "proxy", "--out", sweep)
-    assert "Texts equal to the target's: 10 of 10" in laboratory(*command)
+    assert "Texts equal to the target's: 22 of 22" in laboratory(*command)
     measured = runs_in(sweep)
-    assert len({key(one) for one in measured}) == len(measured) == 2 * (1 + 2 + 2)
+    assert len({key(one) for one in measured}) == len(measured) == 2 * (1 + 2 + 2 * 4)
     assert all(one["is_same"] and one["commit"] and one["measured"].endswith("+00:00") for one in measured)
     cores = json.loads(sweep.read_text().splitlines()[0])["cores"]
     assert cores["one process"] == sorted({*cores["target server"], *cores["draft server"]})
@@ -44,6 +44,6 @@ def test_a_sweep_is_measured_once_and_drawn(tmp_path):
 
     laboratory("plot", "--sweep", sweep, "--folder", tmp_path / "plots")
     drawn = {path.suffix: path for path in (tmp_path / "plots").iterdir()}
-    assert len(list((tmp_path / "plots").glob("*.png"))) == 4
+    assert len(list((tmp_path / "plots").glob("*.png"))) == 5
     assert all(path.stat().st_size > 5000 for path in (tmp_path / "plots").iterdir())
     assert "Plotly.newPlot" in drawn[".html"].read_text()
