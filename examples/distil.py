@@ -29,9 +29,10 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import SpecWhisperError
 from specwhisper.evaluation.references import AUDIO_SUFFIXES
-from specwhisper.model.checkpoint import load_checkpoint, resolve
+from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.model.languages import language_code
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.names import resolve
 
 WINDOW_BYTES = 30 * 16_000 * 2
 SHORTEST_BYTES = 16_000 * 2
@@ -43,8 +44,8 @@ class Teacher:
     """The target: it writes windows, and says how sure it is of every token."""
 
     def __init__(self, name: str, language: str, device: str, batch_size: int) -> None:
-        checkpoint = load_checkpoint(name, device=device)
-        self._engine = OneProcess(WhisperModel(checkpoint, batch_size))
+        checkpoint = load_checkpoint(name)
+        self._engine = OneProcess(WhisperModel(checkpoint, batch_size, device=device))
         self._options = DecodingOptions(language=language_code(language))
         self._vocabulary = checkpoint.vocabulary
         self._prompt = checkpoint.vocabulary.prompt(self._options)

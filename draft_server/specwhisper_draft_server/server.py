@@ -6,11 +6,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
+from torch import nn
+
 from specwhisper.engine.local import LocalTranscriber, TargetEngine
 from specwhisper.engine.process import check_device, prepare_process
 from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.sharing import share_encoder
+from specwhisper.model.pytorch.checkpoint import load_encoder
+from specwhisper.model.pytorch.sharing import load_encoders
 from specwhisper.observe.metrics.engine import EngineMetrics
 from specwhisper.observe.metrics.registry import Registry
 from specwhisper.observe.tracing import configure_tracing
@@ -53,16 +56,15 @@ async def running_service(
     """
     await load_voice_activity()
     target = _load_target(config)
-    if checkpoint is not None and target is not None:
-        checkpoint, target = share_encoder(checkpoint, target, config.max_sessions)
+    encoder, target_encoder = _load_encoders(config, checkpoint if place is None else None, target)
     draft = checkpoint or recogniser
     metrics = DraftMetrics(config, model=draft.name if draft is not None else "")
-    transcriber = _transcriber(config, target, metrics)
+    transcriber = _transcriber(config, target, target_encoder, metrics)
     failpoints = config.failpoints
     drafting: DraftSource | None = None
     if checkpoint is not None:
         check_pair = partial(pair_ids, checkpoint) if place is None else lambda _: None
-        place = place or partial(_place, checkpoint, config.num_slots)
+        place = place or partial(_place, checkpoint, encoder, config.num_slots)
         drafting = Drafting(
             checkpoint,
             place if failpoints is None else lambda to: failpoints.wrap_model(place(to), "draft"),
@@ -91,11 +93,26 @@ async def running_service(
         await transcriber.close()
 
 
-def _place(checkpoint: Checkpoint, num_slots: int, target: TargetDescription) -> WhisperModel:
+def _load_encoders(
+    config: DraftConfig, draft: Checkpoint | None, target: Checkpoint | None
+) -> tuple[nn.Module | None, nn.Module | None]:
+    """Load the encoders of the models that run in this process; they may share one."""
+    devices = {"draft_device": config.device, "target_device": config.target_device}
+    if draft is not None and target is not None:
+        return load_encoders(draft, target, config.max_sessions, **devices)
+    return (
+        None if draft is None else load_encoder(draft, config.device),
+        None if target is None else load_encoder(target, config.target_device),
+    )
+
+
+def _place(
+    checkpoint: Checkpoint, encoder: nn.Module | None, num_slots: int, target: TargetDescription
+) -> WhisperModel:
     """Place the draft and warm it up; afterwards only the model has the weights."""
-    model = place_draft(checkpoint, num_slots, target)
+    model = place_draft(checkpoint, num_slots, target, encoder=encoder)
     model.warm_up(0)
-    checkpoint.state.clear()  # last: placing is retried if anything fails
+    checkpoint.weights.close()  # last: placing is retried if anything fails
     return model
 
 
@@ -107,11 +124,12 @@ def _load_target(config: DraftConfig) -> Checkpoint | None:
         config.target_model,
         revision=config.target_revision,
         dtype=config.target_dtype,
-        device=config.target_device,
     )
 
 
-def _transcriber(config: DraftConfig, target: Checkpoint | None, metrics: DraftMetrics) -> Transcriber:
+def _transcriber(
+    config: DraftConfig, target: Checkpoint | None, encoder: nn.Module | None, metrics: DraftMetrics
+) -> Transcriber:
     """Return the link to the targets, not connected yet, or the local target."""
     if target is None:
         return TargetLink(
@@ -123,8 +141,8 @@ def _transcriber(config: DraftConfig, target: Checkpoint | None, metrics: DraftM
             metrics=metrics,
         )
     limits = Limits(max_sessions=config.max_sessions)
-    model = WhisperModel(target, config.max_sessions)
-    target.state.clear()  # the model has its own copy, in its device's layout
+    model = WhisperModel(target, config.max_sessions, encoder=encoder)
+    target.weights.close()  # the model has its own copy, in its device's layout
     model.warm_up(DEFAULT_MAX_WIDTH)
     registry = Registry("specwhisper_target", metrics.collected)
     registry.export_build(target.name, target.dtype, config.target_device)
@@ -151,12 +169,7 @@ async def loaded_service(config: DraftConfig) -> AsyncIterator[TranscriptionServ
     if config.mode is not Mode.TARGET_ONLY and config.draft_recogniser is not None:
         recogniser = load_recogniser(config.draft_recogniser, config.draft_model)
     elif config.mode is not Mode.TARGET_ONLY:
-        checkpoint = load_checkpoint(
-            config.draft_model,
-            revision=config.revision,
-            dtype=config.dtype,
-            device=config.device,
-        )
+        checkpoint = load_checkpoint(config.draft_model, revision=config.revision, dtype=config.dtype)
     async with running_service(config, checkpoint, recogniser=recogniser) as service:
         yield service
 

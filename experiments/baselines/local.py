@@ -16,8 +16,9 @@ from experiments.baselines.measurement import Measurement, keep_text
 from experiments.common.audio.samples import Sample
 from specwhisper.api.pairing import draft_ids
 from specwhisper.engine.one_process import OneProcess
-from specwhisper.model.checkpoint import Checkpoint, load_checkpoint, resolve
+from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.names import resolve
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, Mode
 
@@ -139,14 +140,14 @@ class InOneProcess:
 
 def _facts(name: str) -> dict[str, Any]:
     checkpoint = load_checkpoint(name)
-    config = checkpoint.config
+    sizes = checkpoint.sizes
     return {
         "name": name,
         "weights_digest": checkpoint.weights_digest,
-        "d_model": config.d_model,
-        "encoder_layers": config.encoder_layers,
-        "decoder_layers": config.decoder_layers,
-        "vocabulary": config.vocab_size,
+        "d_model": sizes.d_model,
+        "encoder_layers": sizes.encoder_layers,
+        "decoder_layers": sizes.decoder_layers,
+        "vocabulary": sizes.vocab_size,
         "dtype": checkpoint.dtype,
     }
 

@@ -63,12 +63,12 @@ class Measured:
         """Return checkpoint and model of a target server; the weights are only in the model."""
         weights = self.weights()
         model = MeteredModel(weights, num_slots, meter, encode_once=self.decodes_only)
-        weights.state.clear()
+        weights.weights.close()
         if self.shape == DEMO and not self.decodes_only:
             return weights, model
         trace = Trace.load(self.trace)
         checkpoint = load_checkpoint(trace.target)
-        checkpoint.state.clear()
+        checkpoint.weights.close()
         checkpoint = replace(checkpoint, name=replay_name(self.shape, trace.target), dtype=weights.dtype)
         return checkpoint, ReplayTarget(trace, checkpoint.vocabulary, model)
 
@@ -77,7 +77,7 @@ class Measured:
         trace = Trace.load(self.trace)
         draft = load_checkpoint(trace.draft)
         if is_free or self.shape != DEMO:
-            draft.state.clear()
+            draft.weights.close()
 
         def place(target: TargetDescription) -> Model:
             if is_free:

@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
 
-import torch
 import typer
-from transformers import WhisperConfig
 
 from experiments.common.models.scripted import VOCABULARY, ScriptedModel
 from experiments.common.models.speech import SPOKEN_MULTILINGUAL, EnergyVad, SpeechOrNoiseModel
@@ -21,6 +19,8 @@ from specwhisper.engine.process import prepare_process
 from specwhisper.model.checkpoint import Checkpoint
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model
+from specwhisper.model.sizes import ModelSizes
+from specwhisper.model.weights import weights_in_memory
 from specwhisper.observe.failpoints import VARIABLE, load_failpoints
 from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.rpc.serving import serve
@@ -42,10 +42,9 @@ def scripted_checkpoint(name: str = "scripted", **changes: Any) -> Checkpoint:
     """Return the checkpoint that a server sees for a scripted model."""
     checkpoint = Checkpoint(
         name=name,
-        config=WhisperConfig(num_mel_bins=ScriptedModel.num_mel_bins),
+        sizes=ModelSizes(*8 * [1], num_mel_bins=ScriptedModel.num_mel_bins),
         vocabulary=VOCABULARY,
-        encoder=torch.nn.Linear(1, 1),
-        state={},
+        weights=weights_in_memory({}),
         weights_digest=f"digest of {name}",
     )
     return replace(checkpoint, **changes)

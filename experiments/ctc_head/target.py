@@ -14,6 +14,7 @@ from specwhisper.engine.pair_engine import Feed
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.pytorch.checkpoint import load_encoder
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Mode, WindowOpened
 
@@ -61,7 +62,8 @@ class Target:
     def __init__(self, name: str, language: str) -> None:
         self.checkpoint = load_checkpoint(name)
         self.vocabulary = self.checkpoint.vocabulary
-        self.model = WhisperModel(self.checkpoint, NUM_SLOTS)
+        self._encoder = load_encoder(self.checkpoint)
+        self.model = WhisperModel(self.checkpoint, NUM_SLOTS, encoder=self._encoder)
         self._language = language
 
     def decode(
@@ -121,7 +123,5 @@ class Target:
         recording = Recording()
         recording.append(AudioChunk(0, pcm, is_last=True))
         features = torch.from_numpy(recording.window_features(0, self.model.num_mel_bins))
-        parameter = next(self.checkpoint.encoder.parameters())
-        encoder = self.checkpoint.encoder
-        encoded: Tensor = encoder(features[None].to(parameter.device, parameter.dtype)).last_hidden_state[0]
-        return encoded[: -(-recording.audio_frames // FRAMES_PER_POSITION)].float().cpu()
+        encoded: Tensor = self._encoder(features[None]).last_hidden_state[0]
+        return encoded[: -(-recording.audio_frames // FRAMES_PER_POSITION)]

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
-
-from specwhisper.model.checkpoint import Checkpoint
 
 
 class CachingEncoder(nn.Module):
@@ -26,8 +23,3 @@ class CachingEncoder(nn.Module):
         if key not in self._outputs:
             self._outputs[key] = self._encoder(features)
         return self._outputs[key]
-
-
-def with_cached_encoder(checkpoint: Checkpoint) -> Checkpoint:
-    """Return the same checkpoint with a caching encoder."""
-    return replace(checkpoint, encoder=CachingEncoder(checkpoint.encoder))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from transformers import WhisperForConditionalGeneration
+from transformers import WhisperForConditionalGeneration, WhisperTokenizer
 
 from experiments.common.audio.samples import load_samples
-from experiments.exactness.caching_encoder import with_cached_encoder
-from experiments.exactness.prepared import Prepared
-from specwhisper.model.checkpoint import Checkpoint, load_checkpoint, resolve
+from experiments.exactness.prepared import Parts, Prepared
+from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.names import resolve
 from specwhisper.options import DecodingOptions
 
 TARGET, TINY, DISTIL = "demo-target", "demo-draft-tiny", "demo-draft-distil"
@@ -21,20 +21,16 @@ class DemoPair(Prepared):
         self.drafts = (TINY, DISTIL, TINY, DISTIL)
         self.options, self.assisted = options, True
         self.model = WhisperForConditionalGeneration.from_pretrained(resolve(TARGET)).float().eval()
-        self.checkpoint = with_cached_encoder(load_checkpoint(TARGET))
-        assert self.checkpoint.tokenizer is not None
-        self.tokenizer = self.checkpoint.tokenizer
+        self.checkpoint = load_checkpoint(TARGET)
+        self.tokenizer = WhisperTokenizer.from_pretrained(resolve(TARGET))
         self.tokens = list(self.checkpoint.vocabulary.tokens)
         samples = load_samples(None)
         # transformers takes no longer recording without timestamps.
         self.pcms = tuple(s.pcm for s in samples if options.timestamps or s.fits_one_window)
-        self._drafts: dict[str, Checkpoint] = {}
+        self._drafts: dict[str, Parts] = {}
 
-    def draft_checkpoint(self, kind: str) -> Checkpoint:
-        """Load a draft by its name."""
-        if kind not in self._drafts:
-            self._drafts[kind] = with_cached_encoder(load_checkpoint(kind))
-        return self._drafts[kind]
+    def _draft_checkpoint(self, kind: str) -> Checkpoint:
+        return load_checkpoint(kind)
 
     @property
     def assistant(self) -> WhisperForConditionalGeneration:  # type: ignore[override]

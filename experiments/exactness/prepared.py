@@ -11,20 +11,29 @@ import torch
 from torch import nn
 from transformers import WhisperForConditionalGeneration
 
-from experiments.common.models.checkpoints import Shape, build_model, build_tokenizer, perturbed, with_noise
+from experiments.common.models.checkpoints import (
+    Shape,
+    build_model,
+    build_tokenizer,
+    checkpoint_from_model,
+    perturbed,
+    with_noise,
+)
 from experiments.common.models.published import PUBLISHED
-from experiments.exactness.caching_encoder import with_cached_encoder
+from experiments.exactness.caching_encoder import CachingEncoder
 from experiments.exactness.cases import Case
 from experiments.exactness.oracle import OracleText, transcribe
 from experiments.exactness.steering import Steered
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.model.checkpoint import Checkpoint, checkpoint_from_model
+from specwhisper.model.checkpoint import Checkpoint
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.sharing import share_encoder
+from specwhisper.model.pytorch.checkpoint import load_encoder
+from specwhisper.model.pytorch.sharing import has_same_encoder, share
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
+Parts = tuple[Checkpoint, nn.Module]  # a model's checkpoint and its encoder
 DRAFTS = ("itself", "noisy", "older", "shorter", "stranger", "distil")
 
 
@@ -50,10 +59,15 @@ class Prepared:
         self.options = case.options
         self.pcms = tuple(recording(case.shape.seed, length_s) for length_s in case.lengths_s)
         self._suppress_frequent_tokens()
-        self.checkpoint = with_cached_encoder(
-            checkpoint_from_model(self.model, self.tokens, name=case.name, tokenizer=self.tokenizer)
+        self.checkpoint = checkpoint_from_model(
+            self.model, self.tokens, name=case.name, tokenizer=self.tokenizer
         )
-        self._drafts: dict[str, Checkpoint] = {"itself": self.checkpoint}
+        self._drafts: dict[str, Parts] = {"itself": (self.checkpoint, self.encoder)}
+
+    @cached_property
+    def encoder(self) -> nn.Module:
+        """The target's encoder, which computes each window once."""
+        return CachingEncoder(load_encoder(self.checkpoint))
 
     @cached_property
     def recording_options(self) -> tuple[DecodingOptions, ...]:
@@ -105,23 +119,30 @@ class Prepared:
 
     def target(self, num_slots: int) -> WhisperModel:
         """Return the target as we run it."""
-        return WhisperModel(self.checkpoint, num_slots)
+        return WhisperModel(self.checkpoint, num_slots, encoder=self.encoder)
 
     def draft(self, kind: str, num_slots: int) -> WhisperModel:
         """Return a draft of :data:`DRAFTS` or a published shape, in the target's vocabulary."""
-        return _draft_model(self.draft_checkpoint(kind), self.checkpoint, num_slots)
+        return _draft_model(self.draft_parts(kind), self.checkpoint, num_slots)
 
     def pair(self, kind: str, num_slots: int) -> tuple[Steered, WhisperModel]:
         """Return target and draft; they share an encoder where theirs are the same."""
-        draft, target = share_encoder(self.draft_checkpoint(kind), self.checkpoint, num_slots)
-        return self._steered(WhisperModel(target, num_slots)), _draft_model(draft, target, num_slots)
+        (draft, drafts_encoder), encoder = self.draft_parts(kind), self.encoder
+        if has_same_encoder(draft, self.checkpoint):
+            drafts_encoder, encoder = share(encoder, num_slots)
+        target = WhisperModel(self.checkpoint, num_slots, encoder=encoder)
+        return self._steered(target), _draft_model((draft, drafts_encoder), self.checkpoint, num_slots)
 
-    def draft_checkpoint(self, kind: str) -> Checkpoint:
+    def draft_parts(self, kind: str) -> Parts:
         """Return a draft as it comes."""
         if kind not in self._drafts:
-            make = partial(_published, kind) if kind in PUBLISHED else getattr(self, f"_{kind}")
-            self._drafts[kind] = with_cached_encoder(make())
+            checkpoint = self._draft_checkpoint(kind)
+            self._drafts[kind] = checkpoint, CachingEncoder(load_encoder(checkpoint))
         return self._drafts[kind]
+
+    def _draft_checkpoint(self, kind: str) -> Checkpoint:
+        make = partial(_published, kind) if kind in PUBLISHED else getattr(self, f"_{kind}")
+        return make()
 
     def _noisy(self) -> Checkpoint:
         return perturbed(self.model, self.tokens, noise=0.01)
@@ -176,9 +197,12 @@ def _published(name: str) -> Checkpoint:
     return checkpoint_from_model(model, tokens, name=name)
 
 
-def _draft_model(draft: Checkpoint, target: Checkpoint, num_slots: int) -> WhisperModel:
+def _draft_model(parts: Parts, target: Checkpoint, num_slots: int) -> WhisperModel:
+    draft, encoder = parts
     ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
-    return WhisperModel(draft, num_slots, vocabulary=target.vocabulary, ids=ids, is_draft=True)
+    return WhisperModel(
+        draft, num_slots, encoder=encoder, vocabulary=target.vocabulary, ids=ids, is_draft=True
+    )
 
 
 @cache

@@ -5,20 +5,21 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
-from experiments.exactness.caching_encoder import with_cached_encoder
+from experiments.common.models.checkpoints import checkpoint_from_model
+from experiments.exactness.caching_encoder import CachingEncoder
 from experiments.exactness.matrix import SPLITS
 from experiments.exactness.prepared import Prepared
 from experiments.exactness.wrapping import Wrapping
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.one_process import OneProcess
-from specwhisper.model.checkpoint import checkpoint_from_model, rounded
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model, WhisperModel
+from specwhisper.model.pytorch.checkpoint import load_encoder
 from specwhisper.transcription.transcription import Transcription
 
 Place = tuple[int, int, tuple[int, ...]]  # samples of the recording, first frame of the window, prefix
@@ -69,9 +70,10 @@ def run_reduced(name: str, made: Prepared, num_slots: int, dtype: str) -> Reduce
     is_int8 = dtype == "int8"
     model = copy.deepcopy(made.model).to(torch.float32 if is_int8 else getattr(torch, dtype))
     checkpoint = checkpoint_from_model(model, made.tokens, name=made.name, tokenizer=made.tokenizer)
-    checkpoint = with_cached_encoder(rounded(checkpoint) if is_int8 else checkpoint)
+    checkpoint = replace(checkpoint, dtype="int8") if is_int8 else checkpoint
+    encoder = CachingEncoder(load_encoder(checkpoint))
     pcms, options = made.pcms, made.recording_options  # transformers is not asked
-    target = Noting(WhisperModel(checkpoint, num_slots))
+    target = Noting(WhisperModel(checkpoint, num_slots, encoder=encoder))
     alone = OneProcess(target).transcribe(pcms, options)
     margins, frames = dict(target.margins), {samples: list(f) for samples, f in target.frames.items()}
     result = Reduced(name, num_recordings=len(alone))
@@ -80,11 +82,18 @@ def run_reduced(name: str, made: Prepared, num_slots: int, dtype: str) -> Reduce
         a.window_tokens != b.window_tokens for a, b in zip(alone, exact, strict=True)
     )
     for (mode, gamma), kind in zip(SPLITS, made.drafts, strict=True):
-        drafted = made.draft_checkpoint(kind)
+        drafted, drafts_encoder = made.draft_parts(kind)
         ids = draft_ids(
             drafted.vocabulary, checkpoint.vocabulary, draft_name=kind, target_name=checkpoint.name
         )
-        draft = WhisperModel(drafted, num_slots, vocabulary=checkpoint.vocabulary, ids=ids, is_draft=True)
+        draft = WhisperModel(
+            drafted,
+            num_slots,
+            encoder=drafts_encoder,
+            vocabulary=checkpoint.vocabulary,
+            ids=ids,
+            is_draft=True,
+        )
         texts = OneProcess(target, draft, mode=mode, gamma=gamma).transcribe(pcms, options)
         for pcm, ours, theirs in zip(pcms, texts, alone, strict=True):
             _compare(ours, theirs, len(pcm) // 2, frames, margins, result)

@@ -92,8 +92,15 @@ def _text_is_the_targets(weights: Weights) -> Iterator[Check]:
     recordings = [_noise(weights.place.seed + i, 4.0 + i) for i in range(NUM_SLOTS)]
     options = DecodingOptions(language="en", max_new_tokens=24 if weights.place.is_narrow else 100)
     for dtype in ("float32", "float16"):
-        target = WhisperModel(weights.checkpoint(dtype), NUM_SLOTS, has_static_shapes=True)
-        draft = WhisperModel(weights.checkpoint(dtype, noise=NOISE), NUM_SLOTS, has_static_shapes=True)
+        target, draft = (
+            WhisperModel(
+                weights.checkpoint(dtype, noise=noise),
+                NUM_SLOTS,
+                device=weights.place.device,
+                has_static_shapes=True,
+            )
+            for noise in (0.0, NOISE)
+        )
         target_only = OneProcess(target, mode=Mode.TARGET_ONLY).transcribe(recordings, options)
         drafted = OneProcess(target, draft, gamma=GAMMA).transcribe(recordings, options)
         same = [a.window_tokens == b.window_tokens for a, b in zip(target_only, drafted, strict=True)]

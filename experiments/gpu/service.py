@@ -165,7 +165,7 @@ async def _serving(
 ) -> AsyncIterator[Service]:
     """Serve a replay target on the loopback interface."""
     checkpoint = weights.checkpoint(dtype)
-    forward = WhisperModel(checkpoint, num_slots, has_static_shapes=True)
+    forward = WhisperModel(checkpoint, num_slots, device=weights.place.device, has_static_shapes=True)
     if weights.place.is_gpu:
         forward.warm_up(DEFAULT_MAX_WIDTH)
     model = Metered(texts.trace(checkpoint.vocabulary), checkpoint.vocabulary, forward)

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 from transformers import WhisperConfig, WhisperForConditionalGeneration
 
-from experiments.common.models.checkpoints import Shape, build_model, with_noise
+from experiments.common.models.checkpoints import Shape, build_model, checkpoint_from_model, with_noise
 from experiments.common.models.published import LARGE_V3, PUBLISHED
-from specwhisper.model.checkpoint import Checkpoint, checkpoint_from_model
+from specwhisper.model.checkpoint import Checkpoint
 from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.model.sizes import read_sizes
 
 SHAPES = {
     "large-v3": LARGE_V3,
@@ -108,7 +109,7 @@ class Weights:
         """Return a decoder with slots."""
         state: dict[str, Tensor] = self.model_of(dtype).state_dict()
         with torch.device("meta"):
-            decoder = CachedDecoder(self.config, num_slots)
+            decoder = CachedDecoder(read_sizes(self.name, self.config.to_dict()), num_slots)
         load_decoder_weights(decoder, state)
         decoder.eval().requires_grad_(False)
         decoder.tie()

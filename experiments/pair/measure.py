@@ -16,8 +16,9 @@ from experiments.pair.recordings import Spoken
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.evaluation.scoring import error_rates
-from specwhisper.model.checkpoint import Checkpoint, load_checkpoint, resolve
+from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
+from specwhisper.model.names import resolve
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import nn
 from transformers.utils import logging
 
 from experiments.common.audio.samples import Sample
@@ -17,7 +18,7 @@ from specwhisper.api.pairing import draft_ids
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
-from specwhisper.model.sharing import share_encoder
+from specwhisper.model.pytorch.sharing import load_encoders
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode
@@ -55,14 +56,14 @@ def on_demo_pair(target: str, draft: str, distilled: str, precision: str, gamma:
     """Load the demo pair; only the distilled draft shares its target's encoder."""
     _be_quiet()
     large, small = load_checkpoint(target, dtype=precision), load_checkpoint(draft, dtype=precision)
-    shared_draft, shared = share_encoder(load_checkpoint(distilled, dtype=precision), large, 1)
+    distil = load_checkpoint(distilled, dtype=precision)
     engines = {
         System.TARGET_ONLY: _engine(WhisperModel(large, 1), None, large, gamma),
         System.ONE_PROCESS: _pair(large, small, 1, gamma),
-        System.ONE_PROCESS_DISTIL: _pair(shared, shared_draft, 1, gamma),
+        System.ONE_PROCESS_DISTIL: _pair(large, distil, 1, gamma, *load_encoders(distil, large, 1)),
         System.ONE_PROCESS_BATCHED: _pair(large, small, NUM_BATCHED, gamma),
     }
-    digests = {one.name: one.weights_digest for one in (large, small, shared_draft)}
+    digests = {one.name: one.weights_digest for one in (large, small, distil)}
     return Ours(engines, digests)
 
 
@@ -87,10 +88,19 @@ def _be_quiet() -> None:
     logging.disable_progress_bar()
 
 
-def _pair(target: Checkpoint, draft: Checkpoint, num_slots: int, gamma: int | None) -> OneProcess:
+def _pair(
+    target: Checkpoint,
+    draft: Checkpoint,
+    num_slots: int,
+    gamma: int | None,
+    drafts_encoder: nn.Module | None = None,
+    encoder: nn.Module | None = None,
+) -> OneProcess:
     ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
-    drafting = WhisperModel(draft, num_slots, vocabulary=target.vocabulary, ids=ids, is_draft=True)
-    return _engine(WhisperModel(target, num_slots), drafting, target, gamma)
+    drafting = WhisperModel(
+        draft, num_slots, encoder=drafts_encoder, vocabulary=target.vocabulary, ids=ids, is_draft=True
+    )
+    return _engine(WhisperModel(target, num_slots, encoder=encoder), drafting, target, gamma)
 
 
 def _engine(target: Model, draft: Model | None, checkpoint: Checkpoint, gamma: int | None) -> OneProcess:

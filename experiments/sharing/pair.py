@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from experiments.common.models.checkpoints import build_model
+from experiments.common.models.checkpoints import build_model, checkpoint_from_model
 from experiments.common.models.published import PUBLISHED
 from experiments.common.servers.usage import resident_mb
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
-from specwhisper.model.checkpoint import checkpoint_from_model
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.sharing import share_encoder
+from specwhisper.model.pytorch.sharing import load_encoders
 from specwhisper.types import AudioChunk
 
 WAYS = ("target alone", "pair, two encoders", "pair, one encoder")
@@ -42,6 +41,7 @@ class Pair:
         model.to(dtype)
         target = checkpoint_from_model(model, tokens, name=shape)
         self.models = []
+        encoder = None
         if way != WAYS[0]:
             student = copy.deepcopy(model)
             layers = student.model.decoder.layers
@@ -49,12 +49,17 @@ class Pair:
             student.config.decoder_layers = 2
             draft = checkpoint_from_model(student, tokens, name="distil")
             del student
+            drafts_encoder = None
             if way == WAYS[2]:
-                draft, target = share_encoder(draft, target, 1)
+                drafts_encoder, encoder = load_encoders(draft, target, 1)
             ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name="distil", target_name=shape)
-            self.models.append(WhisperModel(draft, 1, vocabulary=target.vocabulary, ids=ids, is_draft=True))
+            self.models.append(
+                WhisperModel(
+                    draft, 1, encoder=drafts_encoder, vocabulary=target.vocabulary, ids=ids, is_draft=True
+                )
+            )
             del draft
-        self.models.append(WhisperModel(target, 1))
+        self.models.append(WhisperModel(target, 1, encoder=encoder))
         self._way = way
 
     def measure(self) -> Figures:

@@ -25,7 +25,6 @@ from experiments.common.models.published import PUBLISHED
 from experiments.steps.floor import Machine, floor_s, measure_machine
 from experiments.steps.loop import Loop
 from experiments.steps.subjects import Ours, Subject, Transformers
-from specwhisper.model.checkpoint import rounded
 from specwhisper.model.compat import HAS_INT8_SUMS
 
 HELD = 60  # tokens in each slot: the middle of a window of speech
@@ -132,7 +131,7 @@ def measure_shape(name: str, machine: Machine, rounds: int, seed: int, console: 
 def measure_loop(rounds: int, seed: int, dtype: str) -> Mapping[str, list[float]]:
     """Time whole passes of eight sessions on whisper-small's decoder, and the decoder inside them."""
     _, checkpoint = build_checkpoint(replace(PUBLISHED["small"], encoder_layers=1, seed=seed), "small")
-    checkpoint = rounded(checkpoint) if dtype == "int8" else checkpoint
+    checkpoint = replace(checkpoint, dtype="int8") if dtype == "int8" else checkpoint
     loop = Loop(checkpoint, sessions=8, width=5, seed=seed)
     loop.measure(2)
     total_s, forward_s = loop.measure(2 * rounds)

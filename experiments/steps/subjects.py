@@ -10,6 +10,7 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
 from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.model.sizes import read_sizes
 
 PROMPT = 4  # tokens that no step is timed on
 
@@ -37,7 +38,7 @@ class Ours:
         type_ = torch.float32 if is_int8 else getattr(torch, dtype)
         state = {key: value.to(type_) for key, value in model.state_dict().items() if ".encoder." not in key}
         with torch.device("meta"):
-            self._decoder = CachedDecoder(model.config, slots)
+            self._decoder = CachedDecoder(read_sizes("random", model.config.to_dict()), slots)
         load_decoder_weights(self._decoder, state)
         self._decoder.eval().requires_grad_(False)
         self._decoder.tie()

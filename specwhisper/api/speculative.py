@@ -10,10 +10,9 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, overload
 
 import torch
-from transformers import WhisperTokenizer
 
 from specwhisper.api.chunked_recordings import ChunkedRecordings
 from specwhisper.api.pairing import draft_ids
@@ -27,9 +26,12 @@ from specwhisper.audio.source import pcm_if_short
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import RecordingsFailed
 from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.chunked import load_tokenizer
 from specwhisper.model.languages import language_name
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.sharing import SharedEncoder, share_encoder
+from specwhisper.model.names import resolve
+from specwhisper.model.pytorch.checkpoint import load_encoder
+from specwhisper.model.pytorch.sharing import SharedEncoder, load_encoders
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.transcription import ModelInfo, Transcription
@@ -73,23 +75,29 @@ class SpeculativeWhisper:
         self.batch_size = batch_size
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.config = config or SpeculativeConfig()
-        load = partial(load_checkpoint, dtype=dtype, device=device)
+        load = partial(load_checkpoint, dtype=dtype)
         target, draft = load(final_model), load(draft_model) if draft_model else None
         self._models = ModelInfo(target.name, draft.name if draft else "", target.weights_digest)
-        ids = None
-        if draft is not None:
+        self._source = resolve(final_model)
+        self._num_mel_bins = {c.num_mel_bins for c in (target, draft) if c is not None}
+        self.draft_model: WhisperModel | None = None
+        if draft is None:
+            encoder = load_encoder(target, device)
+        else:
             names = {"draft_name": draft.name, "target_name": target.name}
             ids = draft_ids(draft.vocabulary, target.vocabulary, **names)
-            draft, target = share_encoder(draft, target, batch_size)
-        self.shares_encoder = isinstance(target.encoder, SharedEncoder)
-        self._tokenizer = cast(WhisperTokenizer, target.tokenizer)  # nothing is loaded without
-        self._num_mel_bins = {c.num_mel_bins for c in (target, draft) if c is not None}
-        self.final_model = WhisperModel(target, batch_size)
-        self.draft_model: WhisperModel | None = None
-        if draft is not None:
-            self.draft_model = WhisperModel(
-                draft, batch_size, vocabulary=target.vocabulary, ids=ids, is_draft=True
+            draft_encoder, encoder = load_encoders(
+                draft, target, batch_size, draft_device=device, target_device=device
             )
+            self.draft_model = WhisperModel(
+                *(draft, batch_size),
+                encoder=draft_encoder,
+                vocabulary=target.vocabulary,
+                ids=ids,
+                is_draft=True,
+            )
+        self.shares_encoder = isinstance(encoder, SharedEncoder)
+        self.final_model = WhisperModel(target, batch_size, encoder=encoder)
         self._pair = SharedPair(self.final_model, self.draft_model, max_new_tokens=target.max_new_tokens)
 
     def without_draft(self) -> SpeculativeWhisper:
@@ -281,7 +289,7 @@ class SpeculativeWhisper:
     ) -> Iterator[tuple[int, Transcription | Exception]]:
         """Transcribe the chunks of all recordings side by side."""
         pcms = (_decoded(source) for source in call.sources)
-        recordings = ChunkedRecordings(pcms, call.cut, call.decoding, self._tokenizer)
+        recordings = ChunkedRecordings(pcms, call.cut, call.decoding, load_tokenizer(self._source))
         for number, outcome in self._pair.transcribe(
             recordings.prepared(), call.draft_length, max_sessions=call.num_slots
         ):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import isfinite
 from numbers import Real
 from statistics import fmean
@@ -75,6 +76,13 @@ def cut(num_samples: int, chunk_length_s: float, stride_length_s: float | None =
             yield Chunk(start, stop, left, right)
         if stop == num_samples:
             return
+
+
+@lru_cache(maxsize=1)
+def load_tokenizer(source: str) -> WhisperTokenizer:
+    """Load transformers' tokenizer of a folder or hub id: its code joins the texts."""
+    tokenizer: WhisperTokenizer = WhisperTokenizer.from_pretrained(source)
+    return tokenizer
 
 
 def join(

@@ -12,7 +12,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from transformers import WhisperTokenizer
-from transformers.utils.hub import cached_file
 
 # The last releases that were tried.
 TORCH, TRANSFORMERS, ACCELERATE = "2.13", "5.24", "1.15"
@@ -56,14 +55,6 @@ def multiply_packed_int8(rows: Tensor, packed: Tensor, scale: Tensor, zero_point
 def multiply_int8(rows: Tensor, weight: Tensor) -> Tensor:
     """Multiply int8 rows x inputs by int8 inputs x outputs: int32, rows x outputs."""
     return torch._int_mm(rows, weight)
-
-
-def find_file(source: str, name: str, revision: str | None) -> str | None:
-    """Return the path of a model's file; ``None`` if there is none.
-
-    A file of the hub is downloaded if it is not cached.
-    """
-    return cached_file(source, name, revision=revision, _raise_exceptions_for_missing_entries=False)
 
 
 def join_chunks(

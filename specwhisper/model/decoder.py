@@ -7,12 +7,11 @@ after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import torch
 from torch import Tensor, nn
-from transformers import WhisperConfig
 from transformers.activations import ACT2FN
 
 from specwhisper.model.compat import execution_device
@@ -28,6 +27,7 @@ from specwhisper.model.kernels.linear import Int8Embedding, is_batch_invariant, 
 from specwhisper.model.kernels.padded_runner import PaddedRunner
 from specwhisper.model.kernels.ragged_batch import Padding
 from specwhisper.model.kernels.ragged_runner import RaggedRunner
+from specwhisper.model.sizes import ModelSizes
 
 UNPACKED = ("cross_kv",)  # layers that multiply a whole window at once
 
@@ -35,10 +35,10 @@ UNPACKED = ("cross_kv",)  # layers that multiply a whole window at once
 class DecoderLayer(nn.Module):
     """Self-attention, cross-attention and feed-forward, with fused projections."""
 
-    def __init__(self, config: WhisperConfig) -> None:
+    def __init__(self, sizes: ModelSizes) -> None:
         super().__init__()
-        width, hidden = config.d_model, config.decoder_ffn_dim
-        self.activation = ACT2FN[config.activation_function]
+        width, hidden = sizes.d_model, sizes.decoder_ffn_dim
+        self.activation = ACT2FN[sizes.activation_function]
         self.self_norm = nn.LayerNorm(width)
         self.self_qkv = nn.Linear(width, 3 * width)
         self.self_out = nn.Linear(width, width)
@@ -68,16 +68,16 @@ class CachedDecoder(nn.Module):
     lengths : tokens in each slot; :meth:`append` adds to them, :meth:`rollback` takes from them.
     """
 
-    def __init__(self, config: WhisperConfig, num_slots: int) -> None:
+    def __init__(self, sizes: ModelSizes, num_slots: int) -> None:
         super().__init__()
-        self.config = config
+        self.sizes = sizes
         self.num_slots = num_slots
-        self.embed_tokens: nn.Module = nn.Embedding(config.vocab_size, config.d_model)
-        self.embed_positions = nn.Embedding(config.max_target_positions, config.d_model)
-        self.embed_scale = config.d_model**0.5 if config.scale_embedding else 1.0
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        self.norm = nn.LayerNorm(config.d_model)
-        self.unembed = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.embed_tokens: nn.Module = nn.Embedding(sizes.vocab_size, sizes.d_model)
+        self.embed_positions = nn.Embedding(sizes.max_target_positions, sizes.d_model)
+        self.embed_scale = sizes.d_model**0.5 if sizes.scale_embedding else 1.0
+        self.layers = nn.ModuleList(DecoderLayer(sizes) for _ in range(sizes.decoder_layers))
+        self.norm = nn.LayerNorm(sizes.d_model)
+        self.unembed = nn.Linear(sizes.d_model, sizes.vocab_size, bias=False)
         self.lengths = [0] * num_slots
         self._caches: list[LayerCache] = []
         self._padding = Padding()
@@ -100,7 +100,7 @@ class CachedDecoder(nn.Module):
             self.embed_tokens = Int8Embedding(cast(nn.Embedding, self.embed_tokens))
             self._cache_dtype = torch.bfloat16
         if not is_draft and is_batch_invariant(self, leave=UNPACKED):
-            full = Padding(multiple=16).positions(self.config.max_target_positions)
+            full = Padding(multiple=16).positions(self.sizes.max_target_positions)
             self._padding = Padding(min_width=4, max_width=32, multiple=16, undivided=192, full=full)
 
     def allocate(self, *, has_static_shapes: bool = False, cross_cache_dtype: str | None = None) -> None:
@@ -112,12 +112,12 @@ class CachedDecoder(nn.Module):
         cross_cache_dtype : a key of :data:`CROSS_CACHE_DTYPES` that the cross-attention cache is rounded to;
             only with static shapes.
         """
-        config, dtype = self.config, self._cache_dtype or self.embed_positions.weight.dtype
-        device, heads = execution_device(self.embed_positions), config.decoder_attention_heads
+        sizes, dtype = self.sizes, self._cache_dtype or self.embed_positions.weight.dtype
+        device, heads = execution_device(self.embed_positions), sizes.decoder_attention_heads
         if has_static_shapes:
             self._runner: BatchRunner = PaddedRunner(
                 self._run_layers,
-                num_positions=config.max_target_positions,
+                num_positions=sizes.max_target_positions,
                 spare_slot=self.num_slots,
                 device=device,
                 capture=CudaGraphs(device) if device.type == "cuda" else uncaptured,
@@ -125,17 +125,17 @@ class CachedDecoder(nn.Module):
         else:
             self._runner = RaggedRunner(
                 self._run_layers,
-                num_positions=config.max_target_positions,
+                num_positions=sizes.max_target_positions,
                 padding=self._padding,
                 dtype=dtype,
                 device=device,
             )
         num_slots = self.num_slots + has_static_shapes  # the last one is for padding
-        num_positions = self._padding.positions(config.max_target_positions)
+        num_positions = self._padding.positions(sizes.max_target_positions)
         cross_dtype = CROSS_CACHE_DTYPES[cross_cache_dtype] if cross_cache_dtype else dtype
         for layer in self.layers:
-            shape = (2, num_slots, heads, num_positions, config.d_model // heads)
-            cross_shape = (*shape[:3], config.max_source_positions, shape[4])
+            shape = (2, num_slots, heads, num_positions, sizes.d_model // heads)
+            cross_shape = (*shape[:3], sizes.max_source_positions, shape[4])
             device = execution_device(layer)
             self._caches.append(
                 LayerCache(
@@ -258,7 +258,7 @@ class CachedDecoder(nn.Module):
         return torch.stack([each.to(weights[-1].device) for each in weights])
 
 
-def load_decoder_weights(decoder: CachedDecoder, state: dict[str, Tensor]) -> None:
+def load_decoder_weights(decoder: CachedDecoder, state: Mapping[str, Tensor]) -> None:
     """Load a transformers state dict and fuse its projections.
 
     Its keys begin with ``model.decoder.``, except for ``proj_out.weight``.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest, UnsupportedOption
@@ -20,14 +20,14 @@ from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.model.kernels.graphs import CAPTURING
 from specwhisper.model.kernels.layer_cache import CROSS_CACHE_DTYPES
 from specwhisper.model.micro_batcher import MicroBatcher
-from specwhisper.model.placement import place
+from specwhisper.model.pytorch.checkpoint import DecoderWeights, load_encoder
+from specwhisper.model.pytorch.placement import place
+from specwhisper.model.pytorch.sharing import SharedEncoder
+from specwhisper.model.pytorch.word_times import align_words, begin_alignment, most_attended_ms
 from specwhisper.model.rules import DecodingRules
-from specwhisper.model.sharing import SharedEncoder
-from specwhisper.model.words import align_words, begin_alignment, most_attended_ms
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import FRAMES_PER_TIMESTAMP, Window, WordAlignment
 
-EMBEDDING = "model.decoder.embed_tokens.weight"
 MAX_WINDOWS = 8  # that a GPU encodes at once; more would not be faster
 
 
@@ -91,6 +91,8 @@ class WhisperModel:
         checkpoint: Checkpoint,
         num_slots: int,
         *,
+        device: str | torch.device = "cpu",
+        encoder: nn.Module | None = None,
         vocabulary: Vocabulary | None = None,
         ids: Sequence[int | None] | None = None,
         device_map: dict[str, int | str] | None = None,
@@ -103,6 +105,8 @@ class WhisperModel:
 
         Parameters
         ----------
+        device : of the whole model, unless there is a device map.
+        encoder : the checkpoint's, loaded before; by default it is loaded onto ``device``.
         vocabulary, ids : the target's vocabulary and this model's id of each of its tokens
             (:func:`specwhisper.api.pairing.draft_ids`). The embedding is reordered once, so no id is
             translated later.
@@ -116,14 +120,14 @@ class WhisperModel:
         self.vocabulary = vocabulary or checkpoint.vocabulary
         self.num_slots = num_slots
         self.num_mel_bins = checkpoint.num_mel_bins
-        self.max_positions = checkpoint.config.max_target_positions
-        self._encoder = checkpoint.encoder
-        parameter = next(checkpoint.encoder.parameters())
+        self.max_positions = checkpoint.sizes.max_target_positions
+        self._encoder = load_encoder(checkpoint, device) if encoder is None else encoder
+        parameter = next(self._encoder.parameters())
         self._device, self._dtype = parameter.device, parameter.dtype
         self._tokenizer = checkpoint.tokenizer
         self._alignment_heads = checkpoint.alignment_heads
         self.has_word_times = bool(self._alignment_heads)
-        self._median_width = checkpoint.config.median_filter_width
+        self._median_width = checkpoint.sizes.median_filter_width
         is_gpu = self._device.type == "cuda"
         if has_static_shapes is None:
             has_static_shapes = is_gpu and device_map is None
@@ -136,21 +140,18 @@ class WhisperModel:
         self._encoder_batcher = MicroBatcher[tuple[int, Tensor]](self._encode, self.max_windows)
         language_ids = list(self.vocabulary.languages.values())
         self._language_ids = torch.tensor(language_ids, dtype=torch.long, device=self._device)
-        config, state = checkpoint.config, checkpoint.state
-        if ids is not None:
-            rows = torch.tensor([0 if i is None else i for i in ids])
-            state = state | {key: state[key][rows] for key in (EMBEDDING, "proj_out.weight")}
-            config = type(config)(**{**config.to_dict(), "vocab_size": len(ids)})
+        sizes = checkpoint.sizes if ids is None else replace(checkpoint.sizes, vocab_size=len(ids))
         absent = [target_id for target_id, own_id in enumerate(ids or ()) if own_id is None]
         self._rules = DecodingRules(self.vocabulary, self._device, absent=absent)
         with torch.device("meta"):
-            self._decoder = CachedDecoder(config, num_slots)
-        load_decoder_weights(self._decoder, state)
+            self._decoder = CachedDecoder(sizes, num_slots)
+        weights = DecoderWeights(checkpoint, ids)
+        load_decoder_weights(self._decoder, weights)
         self._decoder.eval().requires_grad_(False)
         if device_map is not None:
             place(self._decoder, device_map, offload_folder=offload_folder, main_device=self._device)
         else:
-            if torch.equal(state[EMBEDDING], state["proj_out.weight"]):
+            if weights.is_tied:
                 self._decoder.tie()
             self._decoder.to(self._device)
             if self._device.type == "cpu" and not has_static_shapes:
@@ -239,7 +240,7 @@ class WhisperModel:
             return ()
         if self._tokenizer is None:
             raise UnsupportedOption("This model has no tokenizer: leave the prompt out.")
-        ids = tuple(self._tokenizer(" " + text.strip(), add_special_tokens=False).input_ids)
+        ids = tuple(self._tokenizer.encode(" " + text.strip()))
         if specials := [i for i in ids if i >= self.vocabulary.end_of_text]:
             raise UnsupportedOption(
                 f"A prompt may not hold special tokens such as {self.vocabulary.tokens[specials[0]]}."

@@ -68,6 +68,7 @@ def _placed(config: TargetConfig, checkpoint: Checkpoint) -> WhisperModel:
         model = WhisperModel(
             checkpoint,
             num_slots,
+            device=config.device,
             device_map=config.device_map,
             offload_folder=config.offload_folder,
             cross_cache_dtype=config.cross_cache,
@@ -95,11 +96,11 @@ async def loaded_service(
     configure_tracing("specwhisper-target-server")
     prepare_process(config.device, config.threads, config.cores)
     checkpoint = named_by_precision(
-        load_checkpoint(config.model, revision=config.revision, dtype=config.dtype, device=config.device),
+        load_checkpoint(config.model, revision=config.revision, dtype=config.dtype),
         config.cross_cache,
     )
     async with running_service(config, checkpoint, leases=leases) as service:
-        checkpoint.state.clear()  # the slots hold the weights now, in a layout of their own
+        checkpoint.weights.close()  # the slots hold the weights now, in a layout of their own
         yield service
 
 

@@ -18,7 +18,7 @@ from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
 from specwhisper.model import compat
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.model.kernels import linear
-from specwhisper.model.sharing import share_encoder
+from specwhisper.model.pytorch.sharing import load_encoders
 from specwhisper.types import Mode
 
 SHAPE = Shape(seed=11, scale=0.1)
@@ -137,14 +137,14 @@ def test_equal_encoders_are_shared(pair, folder, tmp_path):
 @pytest.mark.skipif(not compat.HAS_INT8_SUMS, reason="this processor's sums of bytes overflow")
 def test_equal_encoders_of_one_byte_are_shared(folder, monkeypatch):
     monkeypatch.setattr(linear, "MIN_PACKED_WEIGHTS", 0)  # as in models of real size
-    draft, target = share_encoder(*(load_checkpoint(str(folder), dtype="int8") for _ in range(2)), 1)
-    assert draft.encoder.encoder is target.encoder.encoder
+    draft, target = load_encoders(*(load_checkpoint(str(folder), dtype="int8") for _ in range(2)), 1)
+    assert draft.encoder is target.encoder
 
 
 def test_weights_of_two_types_are_not_shared(folder, samples):
     half, full = (load_checkpoint(str(folder), dtype=dtype) for dtype in (torch.float16, torch.float32))
-    draft, target = share_encoder(full, half, 1)
-    assert (draft.encoder, target.encoder) == (full.encoder, half.encoder)
+    draft, target = load_encoders(full, half, 1)
+    assert [next(encoder.parameters()).dtype for encoder in (draft, target)] == [torch.float32, torch.float16]
 
 
 def test_a_window_is_encoded_once_where_the_encoder_is_shared_and_never_remembered(folder, samples):

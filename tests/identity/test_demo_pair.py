@@ -12,15 +12,17 @@ import pytest
 from transformers import WhisperForConditionalGeneration
 
 from experiments.exactness import oracle
-from experiments.exactness.caching_encoder import with_cached_encoder
+from experiments.exactness.caching_encoder import CachingEncoder
 from experiments.exactness.prepared import is_long
 from experiments.exactness.steering import Steered
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.engine.one_process import OneProcess
-from specwhisper.model.checkpoint import DEMO_FOLDER, Checkpoint, load_checkpoint
+from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.names import DEMO_FOLDER
+from specwhisper.model.pytorch.checkpoint import load_encoder
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 
@@ -38,7 +40,12 @@ MODES_AND_DRAFTS = [
 
 @cache
 def checkpoint(name: str) -> Checkpoint:
-    return with_cached_encoder(load_checkpoint(name))
+    return load_checkpoint(name)
+
+
+@cache
+def encoder(name: str) -> CachingEncoder:
+    return CachingEncoder(load_encoder(checkpoint(name)))
 
 
 @cache
@@ -58,7 +65,7 @@ def transformers_target() -> WhisperForConditionalGeneration:
 def draft(name: str) -> WhisperModel:
     draft, target = checkpoint(name), checkpoint("demo-target")
     ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=name, target_name=target.name)
-    return WhisperModel(draft, 1, vocabulary=target.vocabulary, ids=ids)
+    return WhisperModel(draft, 1, encoder=encoder(name), vocabulary=target.vocabulary, ids=ids)
 
 
 def runs() -> Iterator[Any]:
@@ -77,7 +84,8 @@ def runs() -> Iterator[Any]:
 @pytest.mark.parametrize(("sample", "mode", "draft_name"), list(runs()))
 def test_every_mode_equals_transformers(sample: Path, mode: Mode, draft_name: str | None):
     pcm, options, expected = reference(sample)
-    target = Steered(WhisperModel(checkpoint("demo-target"), 1), {len(pcm) // 2: expected})
+    model = WhisperModel(checkpoint("demo-target"), 1, encoder=encoder("demo-target"))
+    target = Steered(model, {len(pcm) // 2: expected})
     split = OneProcess(
         target,
         draft(draft_name) if draft_name else None,

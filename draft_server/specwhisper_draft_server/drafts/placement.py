@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 
+from torch import nn
+
 from specwhisper.api.pairing import draft_ids
 from specwhisper.errors import DeviceFault, PairMismatch
 from specwhisper.model.checkpoint import Checkpoint
@@ -155,13 +157,24 @@ def pair_ids(draft: Checkpoint, target: TargetDescription) -> list[int | None]:
     return draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.model)
 
 
-def place_draft(draft: Checkpoint, num_slots: int, target: TargetDescription) -> WhisperModel:
+def place_draft(
+    draft: Checkpoint, num_slots: int, target: TargetDescription, *, encoder: nn.Module | None = None
+) -> WhisperModel:
     """Place a draft that uses the target's vocabulary.
 
     Raise :class:`PairMismatch` if the two models cannot be paired.
+
+    Parameters
+    ----------
+    encoder : the draft's, loaded before; by default it is loaded onto the CPU.
     """
     ids = pair_ids(draft, target)
     is_same = ids == list(range(len(draft.vocabulary)))
     return WhisperModel(
-        draft, num_slots, vocabulary=target.vocabulary, ids=None if is_same else ids, is_draft=True
+        draft,
+        num_slots,
+        encoder=encoder,
+        vocabulary=target.vocabulary,
+        ids=None if is_same else ids,
+        is_draft=True,
     )

@@ -8,16 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+from numpy.typing import NDArray
 from tokenizers import AddedToken, ByteLevelBPETokenizer
 from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalGeneration, WhisperTokenizer
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 from experiments.common.models.openai_tokenizer import NUM_TEXT_TOKENS, non_speech, published_vocabulary
-from specwhisper.model.checkpoint import Checkpoint, checkpoint_from_model
+from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.generation import build_vocabulary, check_generation, read_generation
+from specwhisper.model.sizes import read_sizes
+from specwhisper.model.tokenizer import Tokenizer
+from specwhisper.model.weights import complete_weights, weights_in_memory
 
 SENTENCES = (
     "the quick brown fox jumps over the lazy dog",
@@ -153,6 +158,40 @@ def _generation_config(shape: Shape, ids: dict[str, int], end: int) -> Generatio
     )
 
 
+def checkpoint_from_model(
+    model: WhisperForConditionalGeneration,
+    tokens: Sequence[str],
+    *,
+    name: str,
+    tokenizer: WhisperTokenizer | None = None,
+) -> Checkpoint:
+    """Build a checkpoint that shares the weights of a transformers model.
+
+    ``tokens`` are its token strings in id order.
+    """
+    config = model.config.to_dict()
+    sizes = read_sizes(name, config)
+    generation = read_generation(model.generation_config.to_dict(), config)
+    check_generation(name, generation)
+    weights = weights_in_memory({key: _array(tensor) for key, tensor in model.state_dict().items()})
+    return Checkpoint(
+        name=name,
+        sizes=sizes,
+        vocabulary=build_vocabulary(name, tokens, sizes, generation),
+        weights=complete_weights(name, weights, sizes),
+        dtype=str(model.dtype).removeprefix("torch."),
+        max_new_tokens=generation.max_new_tokens,
+        tokenizer=None if tokenizer is None else Tokenizer(tokenizer.backend_tokenizer),
+        alignment_heads=generation.alignment_heads,
+    )
+
+
+def _array(tensor: torch.Tensor) -> NDArray[Any]:
+    """Return a tensor's numbers as :class:`Weights` stores them, without a copy on a CPU."""
+    on_host = tensor.detach().cpu()
+    return (on_host.view(torch.uint16) if on_host.dtype is torch.bfloat16 else on_host).numpy()
+
+
 def build_checkpoint(
     shape: Shape, name: str = "random"
 ) -> tuple[WhisperForConditionalGeneration, Checkpoint]:
@@ -174,7 +213,7 @@ def perturbed(
     model: WhisperForConditionalGeneration, tokens: Sequence[str], *, noise: float, name: str = "noisy"
 ) -> Checkpoint:
     """Return the model with noise on its weights: a draft that is mostly right."""
-    return checkpoint_from_model(with_noise(model, noise), list(tokens), name=name)
+    return checkpoint_from_model(with_noise(model, noise), tokens, name=name)
 
 
 def with_noise(model: WhisperForConditionalGeneration, noise: float) -> WhisperForConditionalGeneration:

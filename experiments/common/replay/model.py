@@ -26,9 +26,15 @@ class EncodeOnceModel(WhisperModel):
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, num_slots: int, *, encode_once: bool, is_draft: bool = False
+        self,
+        checkpoint: Checkpoint,
+        num_slots: int,
+        *,
+        encode_once: bool,
+        device: str = "cpu",
+        is_draft: bool = False,
     ) -> None:
-        super().__init__(checkpoint, num_slots, is_draft=is_draft)
+        super().__init__(checkpoint, num_slots, device=device, is_draft=is_draft)
         self._encode_once = encode_once
         self._is_encoded = [False] * num_slots
 

@@ -76,8 +76,8 @@ async def _run(config: DraftConfig, shape: str, dtype: str, trace: Trace, *, enc
     checkpoint = replace(checkpoint, name=replay_name(shape, trace.draft))
     forward = None
     if shape != FREE:
-        random = random_checkpoint(shape, dtype=dtype, device=config.device)
-        forward = EncodeOnceModel(random, slots, encode_once=encode_once, is_draft=True)
+        random = random_checkpoint(shape, dtype=dtype)
+        forward = EncodeOnceModel(random, slots, encode_once=encode_once, device=config.device, is_draft=True)
 
     def place(description: TargetDescription) -> ReplayDraft:
         return ReplayDraft(trace, description.vocabulary, forward, num_slots=slots)

@@ -63,9 +63,9 @@ async def _run(config: TargetConfig, shape: str, dtype: str, trace: Trace, *, en
     checkpoint = replace(checkpoint, name=replay_name(shape, trace.target))
     forward = None
     if shape != FREE:
-        random = random_checkpoint(shape, dtype=dtype, device=config.device)
+        random = random_checkpoint(shape, dtype=dtype)
         checkpoint = replace(checkpoint, dtype=random.dtype)
-        forward = EncodeOnceModel(random, slots, encode_once=encode_once)
+        forward = EncodeOnceModel(random, slots, encode_once=encode_once, device=config.device)
     model = ReplayTarget(trace, checkpoint.vocabulary, forward, num_slots=slots)
     async with running_service(config, checkpoint, model) as service:
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)

@@ -6,18 +6,16 @@ from dataclasses import replace
 
 import torch
 
-from experiments.common.models.checkpoints import build_model
+from experiments.common.models.checkpoints import build_model, checkpoint_from_model
 from experiments.common.models.published import PUBLISHED
 from specwhisper.errors import InvalidRequest
-from specwhisper.model.checkpoint import Checkpoint, checkpoint_from_model, rounded
+from specwhisper.model.checkpoint import Checkpoint
 from specwhisper.types import DTYPES
 
 FREE = "free"  # a shape without cost
 
 
-def random_checkpoint(
-    shape: str, *, dtype: str = "float32", device: str = "cpu", seed: int = 0
-) -> Checkpoint:
+def random_checkpoint(shape: str, *, dtype: str = "float32", seed: int = 0) -> Checkpoint:
     """Build a published shape with random weights of a ``dtype``."""
     if shape not in PUBLISHED:
         raise InvalidRequest(f"Unknown shape '{shape}': choose one of {', '.join(PUBLISHED)}, {FREE}.")
@@ -26,8 +24,7 @@ def random_checkpoint(
     model, tokens = build_model(replace(PUBLISHED[shape], seed=seed))
     model.to(torch.float32 if dtype == "int8" else getattr(torch, dtype))
     checkpoint = checkpoint_from_model(model, tokens, name=f"random {shape}")
-    checkpoint.encoder.to(device)  # placing the model moves the decoder
-    return rounded(checkpoint) if dtype == "int8" else checkpoint
+    return replace(checkpoint, dtype=dtype)
 
 
 def replay_name(shape: str, name: str) -> str:

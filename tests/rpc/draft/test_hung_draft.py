@@ -6,13 +6,14 @@ import asyncio
 import threading
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
-import torch
 
 from experiments.common.models.scripted import ScriptedModel
 from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.engine import local
+from specwhisper.model.weights import weights_in_memory
 from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import decoding_pb2
@@ -250,11 +251,11 @@ def test_weights_are_kept_until_the_draft_model_is_placed(monkeypatch):
         def warm_up(self, max_width: int) -> None:
             raise RuntimeError("no memory")
 
-    monkeypatch.setattr("specwhisper_draft_server.server.place_draft", lambda *_: Cold(1))
-    checkpoint = scripted_checkpoint(state={"weight": torch.zeros(1)})
+    monkeypatch.setattr("specwhisper_draft_server.server.place_draft", lambda *_, **__: Cold(1))
+    checkpoint = scripted_checkpoint(weights=weights_in_memory({"weight": np.zeros(1)}))
     with pytest.raises(RuntimeError, match="no memory"):
-        _place(checkpoint, 1, None)
-    assert checkpoint.state, "needed to place it again"
+        _place(checkpoint, None, 1, None)
+    assert list(checkpoint.weights) == ["weight"], "needed to place it again"
 
 
 @pytest.mark.parametrize("where", ["score", "encode"])

@@ -13,13 +13,13 @@ import grpc.aio
 import numpy as np
 import pytest
 import soundfile
-from transformers import WhisperConfig
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from experiments.common.models.speech import spoken_utterances, talk
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
+from specwhisper.model.sizes import ModelSizes
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import SAMPLE_RATE, Limits
@@ -322,7 +322,7 @@ async def test_a_full_target_refuses_no_session_that_one_of_other_mel_bins_can_t
     """It can if no log-mel maximum is needed, or that of its own bins is known."""
     model = ScriptedModel(8)
     model.num_mel_bins = 128
-    checkpoint = scripted_checkpoint("wide", config=WhisperConfig(num_mel_bins=128))
+    checkpoint = scripted_checkpoint("wide", sizes=ModelSizes(*8 * [1], num_mel_bins=128))
     decoding = decoding_pb2.DecodingOptions(log_mel_max=maxima)
     async with target_server(limits=Limits(max_sessions=1)) as narrow, draft_server(narrow.address) as first:
         async with (

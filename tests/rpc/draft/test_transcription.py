@@ -20,7 +20,7 @@ from experiments.common.models.scripted import ScriptedModel
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.sharing import share_encoder
+from specwhisper.model.pytorch.sharing import load_encoders
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import decoding_pb2
@@ -119,13 +119,13 @@ async def test_draft_and_target_of_one_process_share_their_encoder(tmp_path, mon
     _, same = build_checkpoint(shape, "draft")
     calls = []
 
-    def noted(draft, target, num_windows):
-        draft, target = share_encoder(draft, target, num_windows)
-        assert draft.encoder.encoder is target.encoder.encoder
-        target.encoder.encoder.register_forward_hook(lambda *_: calls.append(1))
+    def noted(*args, **kwargs):
+        draft, target = load_encoders(*args, **kwargs)
+        assert draft.encoder is target.encoder
+        target.encoder.register_forward_hook(lambda *_: calls.append(1))
         return draft, target
 
-    monkeypatch.setattr("specwhisper_draft_server.server.share_encoder", noted)
+    monkeypatch.setattr("specwhisper_draft_server.server.load_encoders", noted)
     async with draft_server("127.0.0.1:1", checkpoint=same, target_model=str(folder)) as draft:
         for mode in ("MODE_FULL", "MODE_SYNC"):
             calls.clear()

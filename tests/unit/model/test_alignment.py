@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.models.whisper.generation_whisper import _dynamic_time_warping, _median_filter
 
-from specwhisper.model.words import _alignment, _medians
+from specwhisper.model.pytorch.word_times import _alignment, _medians
 from specwhisper.transcription.alignment import dynamic_time_warping, token_positions
 
 

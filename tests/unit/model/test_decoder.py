@@ -20,6 +20,8 @@ from specwhisper.model.choosing import Row
 from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.model.kernels import linear
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.pytorch.checkpoint import DecoderWeights
+from specwhisper.model.weights import PROJECTION, weights_in_memory
 from specwhisper.types import AudioChunk
 from tests.nightly import examples
 
@@ -34,8 +36,8 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-4}  # logits are of order 1; kernels differ in
 def new_decoder() -> CachedDecoder:
     """Build a decoder whose slot i holds ``AUDIO[i]``."""
     with torch.device("meta"):
-        decoder = CachedDecoder(CHECKPOINT.config, NUM_SLOTS)
-    load_decoder_weights(decoder, CHECKPOINT.state)
+        decoder = CachedDecoder(CHECKPOINT.sizes, NUM_SLOTS)
+    load_decoder_weights(decoder, DecoderWeights(CHECKPOINT))
     decoder.eval().requires_grad_(False).allocate()
     for slot, encoded in enumerate(AUDIO):
         decoder.prefill_audio(slot, encoded)
@@ -165,9 +167,9 @@ def batch_invariant(dtype: str) -> CachedDecoder:
 def packed(dtype: str, *, is_draft: bool = False) -> CachedDecoder:
     """Build a decoder as a CPU runs it, with a window in every slot."""
     with torch.device("meta"):
-        decoder = CachedDecoder(CHECKPOINT.config, NUM_SLOTS)
+        decoder = CachedDecoder(CHECKPOINT.sizes, NUM_SLOTS)
     type_ = torch.bfloat16 if dtype == "bfloat16" else torch.float32
-    load_decoder_weights(decoder, {key: value.to(type_) for key, value in CHECKPOINT.state.items()})
+    load_decoder_weights(decoder, {key: value.to(type_) for key, value in DecoderWeights(CHECKPOINT).items()})
     decoder.eval().requires_grad_(False)
     with pytest.MonkeyPatch.context() as patch:
         if dtype == "float32":
@@ -218,8 +220,8 @@ def test_logits_of_a_long_text_have_the_same_bits_however_it_is_split(dtype):
     _, checkpoint = build_checkpoint(WIDE)
     type_ = torch.bfloat16 if dtype == "bfloat16" else torch.float32
     with torch.device("meta"):
-        decoder = CachedDecoder(checkpoint.config, 3)
-    load_decoder_weights(decoder, {key: value.to(type_) for key, value in checkpoint.state.items()})
+        decoder = CachedDecoder(checkpoint.sizes, 3)
+    load_decoder_weights(decoder, {key: value.to(type_) for key, value in DecoderWeights(checkpoint).items()})
     decoder.eval().requires_grad_(False).pack(is_int8=dtype == "int8")
     decoder.allocate()
     audio = torch.randn(1500, WIDE.d_model, generator=torch.Generator().manual_seed(1), dtype=type_)
@@ -336,12 +338,12 @@ class TestPlacement:
         assert translated.margins == pytest.approx(expected.margins, abs=1e-4)
 
     def test_of_equal_logits_the_lowest_id_is_chosen(self):
-        state = dict(CHECKPOINT.state)
-        twins = state["proj_out.weight"].clone()
+        twins = CHECKPOINT.weights[PROJECTION].copy()
         model = WhisperModel(CHECKPOINT, 1)
         best = self.scores(model, [3], 0).tokens[0]
         lower, higher = 4, SIZE - 1
         twins[[lower, higher]] = 2 * twins[best]
-        tied = WhisperModel(replace(CHECKPOINT, state=state | {"proj_out.weight": twins}), 1)
+        weights = weights_in_memory({**CHECKPOINT.weights, PROJECTION: twins})
+        tied = WhisperModel(replace(CHECKPOINT, weights=weights), 1)
         scores = self.scores(tied, [3], 0)
         assert (scores.tokens, scores.margins) == ([lower], [0.0])

@@ -48,12 +48,6 @@ def test_int8_weights_multiply_exactly():
         assert torch.equal(found, expected.float())
 
 
-def test_a_missing_file_is_none(tmp_path):
-    (tmp_path / "there.json").write_text("{}")
-    assert compat.find_file(str(tmp_path), "there.json", None) == str(tmp_path / "there.json")
-    assert compat.find_file(str(tmp_path), "missing.json", None) is None
-
-
 def test_chunks_are_joined():
     chunks = [
         (TOKENIZER(text, add_special_tokens=False).input_ids, (2.0, 0.0, 0.0)) for text in (" one", " two")

@@ -25,6 +25,7 @@ from specwhisper.model.kernels.padded_runner import (
     divide,
     shape_for,
 )
+from specwhisper.model.pytorch.checkpoint import DecoderWeights
 from tests.slot_writing import write_slots_reference
 
 NUM_SLOTS, POSITIONS = 5, 72
@@ -39,8 +40,8 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 def decoder(device: str = "cpu", **kwargs) -> CachedDecoder:
     """Build a decoder whose slot i holds ``AUDIO[i]``."""
     with torch.device("meta"):
-        made = CachedDecoder(CHECKPOINT.config, NUM_SLOTS)
-    load_decoder_weights(made, CHECKPOINT.state)
+        made = CachedDecoder(CHECKPOINT.sizes, NUM_SLOTS)
+    load_decoder_weights(made, DecoderWeights(CHECKPOINT))
     made.eval().requires_grad_(False).to(device).allocate(**kwargs)
     for slot, encoded in enumerate(AUDIO):
         made.prefill_audio(slot, encoded)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -15,6 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.pytorch.checkpoint import ENCODER, load_encoder, read_tensor
+
+ENCODER_SIZES = (
+    *("d_model", "encoder_layers", "encoder_attention_heads", "encoder_ffn_dim"),
+    *("num_mel_bins", "max_source_positions", "activation_function"),
+)
 
 
 class EncodedWindows:
@@ -61,8 +66,15 @@ class SharedEncoder(nn.Module):
         return self._windows.take_or_encode(self, features)
 
 
-def share_encoder(draft: Checkpoint, target: Checkpoint, num_windows: int) -> tuple[Checkpoint, Checkpoint]:
-    """Let both models use the target's encoder if the draft's is equal.
+def load_encoders(
+    draft: Checkpoint,
+    target: Checkpoint,
+    num_windows: int,
+    *,
+    draft_device: str | torch.device = "cpu",
+    target_device: str | torch.device = "cpu",
+) -> tuple[nn.Module, nn.Module]:
+    """Load the encoders of draft and target: a single one if they are equal.
 
     Parameters
     ----------
@@ -70,17 +82,25 @@ def share_encoder(draft: Checkpoint, target: Checkpoint, num_windows: int) -> tu
 
     Returns
     -------
-    Draft and target, unchanged if their encoders differ.
+    The encoder of the draft and that of the target.
     """
-    places = {(p.device, p.dtype) for c in (draft, target) for p in c.encoder.parameters()}
-    if len(places) > 1:
-        return draft, target
-    own, theirs = draft.encoder.state_dict(), target.encoder.state_dict()
-    is_same = own.keys() == theirs.keys() and all(torch.equal(own[name], theirs[name]) for name in own)
-    if not is_same:
-        return draft, target
+    devices = [torch.empty(0, device=device).device for device in (draft_device, target_device)]
+    if devices[0] == devices[1] and has_same_encoder(draft, target):
+        return share(load_encoder(target, target_device), num_windows)
+    return load_encoder(draft, draft_device), load_encoder(target, target_device)
+
+
+def share(encoder: nn.Module, num_windows: int) -> tuple[SharedEncoder, SharedEncoder]:
+    """Return two models' access to one encoder; see :func:`load_encoders`."""
     windows = EncodedWindows(num_windows)
-    return (
-        replace(draft, encoder=SharedEncoder(target.encoder, windows)),
-        replace(target, encoder=SharedEncoder(target.encoder, windows)),
-    )
+    return SharedEncoder(encoder, windows), SharedEncoder(encoder, windows)
+
+
+def has_same_encoder(draft: Checkpoint, target: Checkpoint) -> bool:
+    """Return whether two encoders give the same results on one device."""
+    if draft.dtype != target.dtype:
+        return False
+    if any(getattr(draft.sizes, size) != getattr(target.sizes, size) for size in ENCODER_SIZES):
+        return False
+    names = [name for name in target.weights if name.startswith(ENCODER)]
+    return all(torch.equal(read_tensor(draft, name), read_tensor(target, name)) for name in names)

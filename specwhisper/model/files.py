@@ -1,0 +1,154 @@
+"""Find a model's files in a folder or on the hub; say why one cannot be read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from specwhisper.errors import CheckpointError
+from specwhisper.model.names import resolve
+
+CONFIG, WEIGHTS, WEIGHTS_INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class ModelFiles:
+    """The files of a model.
+
+    Files of the hub are in the cache that transformers uses; one that is missing there is downloaded. All are
+    of the commit that the revision named when the first one was found.
+
+    Parameters
+    ----------
+    name : as the user gave it; see :func:`specwhisper.model.names.resolve`.
+    revision : branch, tag or commit on the hub.
+    """
+
+    def __init__(self, name: str, revision: str | None = None) -> None:
+        self.name = name
+        self._source = resolve(name)
+        self._is_folder = Path(self._source).is_dir()
+        self._revision = revision or "main"
+        if self._is_folder:
+            self._check_folder(Path(self._source))
+
+    def find(self, file: str) -> Path | None:
+        """Return the path of a file; ``None`` if the model has none of that name."""
+        if self._is_folder:
+            path = Path(self._source, file)
+            return path if path.is_file() else None
+        cached = _fetch(self._source, file, self._revision)
+        if cached is not None and COMMIT.fullmatch(cached.parent.name):
+            self._revision = cached.parent.name
+        return cached
+
+    def read(self, file: str) -> dict[str, Any] | None:
+        """Return the content of a JSON file; ``None`` if there is none."""
+        path = self.find(file)
+        if path is None:
+            return None
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{file} is not JSON") from error
+        if not isinstance(content, dict):
+            raise ValueError(f"{file} holds no object")
+        return content
+
+    def weights(self) -> list[Path]:
+        """Return the files of weights, in name order.
+
+        A single file is used even if there is an index, as transformers does.
+        """
+        if (path := self.find(WEIGHTS)) is not None:
+            return [path]
+        if (index := self.read(WEIGHTS_INDEX)) is None:
+            raise self._no_weights()
+        names = sorted(set(index["weight_map"].values()))
+        paths = [self.find(name) if Path(name).name == name else None for name in names]
+        if None in paths:
+            raise ValueError(f"there is no file {names[paths.index(None)]}, which its index names")
+        return [path for path in paths if path is not None]
+
+    @contextmanager
+    def errors_reported(self) -> Iterator[None]:
+        """Turn any error into a :class:`CheckpointError` of one sentence."""
+        try:
+            yield
+        except CheckpointError:
+            raise
+        except Exception as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            remedy = (
+                "fetch or save it again" if self._is_folder else "check name and connection, or name a folder"
+            )
+            raise CheckpointError(
+                f"Model '{self.name}' cannot be loaded from {self._source} ({lines[0].removesuffix('.')}): "
+                f"{remedy}."
+            ) from error
+
+    def _check_folder(self, folder: Path) -> None:
+        if not (folder / CONFIG).is_file():
+            raise CheckpointError(
+                f"Folder '{self.name}' holds no model: it has no config.json; name another."
+            )
+        if any(folder.glob("*.safetensors")):
+            return
+        if any(folder.glob("*.bin")):
+            raise CheckpointError(
+                f"Model '{self.name}' has pickled weights, which can carry code: save it again as "
+                "safetensors."
+            )
+        raise self._no_weights()
+
+    def _no_weights(self) -> CheckpointError:
+        return CheckpointError(f"Model '{self.name}' has no weights: fetch or save it again as safetensors.")
+
+
+def digest_of(paths: list[Path]) -> str:
+    """Return the SHA-256 of files, one after the other, in hexadecimal."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _fetch(repository: str, file: str, revision: str) -> Path | None:
+    """Return a file of the hub from the cache, or download it."""
+    # Models in folders do not need it.
+    from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        GatedRepoError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    if COMMIT.fullmatch(revision):  # never changes, so the hub need not be asked
+        cached = try_to_load_from_cache(repository, file, revision=revision)
+        if cached is _CACHED_NO_EXIST:
+            return None
+        if cached is not None:
+            return Path(cached)
+    try:
+        return Path(hf_hub_download(repository, file, revision=revision))
+    except LocalEntryNotFoundError as error:
+        if file == CONFIG:
+            raise OSError("the hub cannot be reached, and the model is not in the cache") from error
+        return None
+    except EntryNotFoundError:
+        return None
+    except GatedRepoError as error:
+        raise OSError("the hub gives it only to accounts that it has granted access") from error
+    except RepositoryNotFoundError as error:
+        raise OSError("the hub has no such model, or it is private") from error
+    except RevisionNotFoundError as error:
+        raise OSError(f"it has no revision '{revision}'") from error

@@ -1,0 +1,39 @@
+"""Names of models: bundled ones, those of openai/whisper, hub ids and folders."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from specwhisper.errors import CheckpointError
+
+DEMO_FOLDER = Path(__file__).parent.parent / "demo"
+DEMO_MODELS = ("demo-target", "demo-draft-tiny", "demo-draft-distil")
+OPENAI_MODELS = (
+    *("tiny", "tiny.en", "base", "base.en", "small", "small.en", "medium", "medium.en"),
+    *("large-v1", "large-v2", "large-v3", "large-v3-turbo"),
+)
+# Names of openai/whisper and faster-whisper; on the hub "whisper-large" is the first version.
+OTHER_NAMES = {"large": "large-v3", "turbo": "large-v3-turbo"}
+ADVICE = (
+    "name a folder, a hub id with safetensors weights such as openai/whisper-small, distil-..., or one of "
+    f"{', '.join((*DEMO_MODELS, *OPENAI_MODELS, *OTHER_NAMES))}."
+)
+HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+
+
+def resolve(name: str) -> str:
+    """Return the hub id or folder of a model's name; hub ids and folders stay."""
+    if name in DEMO_MODELS:
+        folder = DEMO_FOLDER / name.removeprefix("demo-")
+        if not folder.is_dir():
+            raise CheckpointError(f"Model '{name}' is not part of this installation: {ADVICE}")
+        return str(folder)
+    if Path(name).is_dir() or HUB_ID.fullmatch(name):
+        return name
+    full_name = OTHER_NAMES.get(name, name)
+    if full_name in OPENAI_MODELS:
+        return f"openai/whisper-{full_name.removesuffix('-v1')}"
+    if name.startswith("distil-"):
+        return f"distil-whisper/{name}"
+    raise CheckpointError(f"There is no model '{name}': {ADVICE}")

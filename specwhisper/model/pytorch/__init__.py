@@ -1,0 +1,1 @@
+"""PyTorch's side of a Whisper model: modules made of a checkpoint."""

@@ -1,0 +1,242 @@
+"""A model's weights by transformers' names, each read when it is asked for.
+
+Files are read, not mapped into memory: a file that is overwritten later cannot end the process.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specwhisper.errors import CheckpointError
+from specwhisper.model.sizes import ModelSizes
+
+# safetensors' names of number types. NumPy has no bfloat16: it stands for the upper half of a float32.
+NUMBER_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+MAX_HEADER_BYTES = 100_000_000  # as safetensors has it
+CACHE_LINE = 64  # bytes; torch's own arrays begin at such a boundary too
+EMBEDDING, PROJECTION = "model.decoder.embed_tokens.weight", "proj_out.weight"
+
+
+class StoredArray(Protocol):
+    """An array in a file or in memory."""
+
+    shape: tuple[int, ...]
+
+    def read(self) -> NDArray[Any]:
+        """Return its numbers in their own type; uint16 are bfloat16's bits."""
+
+
+class Weights(Mapping[str, NDArray[np.float32]]):
+    """The weights of a model, in float32.
+
+    Each is read anew, so a large model is never in memory twice.
+    """
+
+    def __init__(self, arrays: Mapping[str, StoredArray]) -> None:
+        self._arrays = dict(arrays)
+
+    def __getitem__(self, name: str) -> NDArray[np.float32]:
+        stored = self.stored(name)
+        if stored.dtype == np.uint16:
+            stored = np.left_shift(stored, 16, dtype=np.uint32).view(np.float32)
+        floats: NDArray[np.float32] = stored.astype(np.float32, copy=False)
+        return floats
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def stored(self, name: str) -> NDArray[Any]:
+        """Return a weight in the type that it is stored in.
+
+        uint16 are the bits of bfloat16; the others are floats.
+        """
+        return self._arrays[name].read()
+
+    def is_same(self, name: str, other: str) -> bool:
+        """Return whether two names stand for equal weights."""
+        return self._arrays[name] is self._arrays[other] or np.array_equal(self[name], self[other])
+
+    def close(self) -> None:
+        """Free what the weights hold: none can be read from now on."""
+        self._arrays.clear()
+
+
+def weights_in_files(paths: Iterable[Path]) -> Weights:
+    """Open the weights of safetensors files.
+
+    They are those of the files as they are now, even if others take their names.
+
+    Raises
+    ------
+    ValueError
+        for a file that is cut off, or no safetensors file.
+    """
+    return Weights({name: array for path in paths for name, array in _Safetensors(path).arrays()})
+
+
+def weights_in_memory(arrays: Mapping[str, NDArray[Any]]) -> Weights:
+    """Return arrays as weights; uint16 are the bits of bfloat16."""
+    return Weights({name: _InMemory(array) for name, array in arrays.items()})
+
+
+def complete_weights(name: str, weights: Weights, sizes: ModelSizes) -> Weights:
+    """Return the weights that a model of these sizes has, under their full names.
+
+    Names may lack ``model.`` in front, as the base model's do. Embedding and projection may stand for each
+    other in a tied model. Others are left out.
+
+    Raises
+    ------
+    CheckpointError
+        if weights are missing, or have another shape.
+    """
+    given = weights._arrays
+    known = weight_shapes(sizes)
+    found = {key if key in known else f"model.{key}": array for key, array in given.items()}
+    if PROJECTION not in found and f"model.{PROJECTION}" in found:
+        found[PROJECTION] = found[f"model.{PROJECTION}"]
+    if sizes.tie_word_embeddings:
+        for own, other in ((PROJECTION, EMBEDDING), (EMBEDDING, PROJECTION)):
+            if own not in found and other in found:
+                found[own] = found[other]
+    _check(name, "are missing", [key for key in known if key not in found])
+    _check(
+        name, "do not fit its config.json", [key for key, shape in known.items() if found[key].shape != shape]
+    )
+    return Weights({key: found[key] for key in known})
+
+
+def _check(name: str, problem: str, keys: list[str]) -> None:
+    if keys:
+        raise CheckpointError(
+            f"Model '{name}' is incomplete: {len(keys)} weights {problem}, '{min(keys)}' first; "
+            "fetch or save it again."
+        )
+
+
+def weight_shapes(sizes: ModelSizes) -> dict[str, tuple[int, ...]]:
+    """Return the names and shapes of all weights of a Whisper model."""
+    width, shapes = sizes.d_model, dict[str, tuple[int, ...]]()
+
+    def linear(name: str, inputs: int, outputs: int, *, has_bias: bool = True) -> None:
+        shapes[f"{name}.weight"] = (outputs, inputs)
+        if has_bias:
+            shapes[f"{name}.bias"] = (outputs,)
+
+    def norm(name: str) -> None:
+        shapes[f"{name}.weight"] = shapes[f"{name}.bias"] = (width,)
+
+    def attention(name: str) -> None:
+        for part in ("q", "k", "v"):
+            linear(f"{name}.{part}_proj", width, width, has_bias=part != "k")
+        linear(f"{name}.out_proj", width, width)
+        norm(f"{name}_layer_norm")
+
+    encoder, decoder = "model.encoder", "model.decoder"
+    for name, inputs in (("conv1", sizes.num_mel_bins), ("conv2", width)):
+        shapes[f"{encoder}.{name}.weight"] = (width, inputs, 3)
+        shapes[f"{encoder}.{name}.bias"] = (width,)
+    shapes[EMBEDDING] = shapes[PROJECTION] = (sizes.vocab_size, width)
+    for root, num_positions, num_layers, hidden, attentions in (
+        (encoder, sizes.max_source_positions, sizes.encoder_layers, sizes.encoder_ffn_dim, ("self_attn",)),
+        (
+            *(decoder, sizes.max_target_positions, sizes.decoder_layers, sizes.decoder_ffn_dim),
+            ("self_attn", "encoder_attn"),
+        ),
+    ):
+        shapes[f"{root}.embed_positions.weight"] = (num_positions, width)
+        norm(f"{root}.layer_norm")
+        for layer in (f"{root}.layers.{i}" for i in range(num_layers)):
+            for part in attentions:
+                attention(f"{layer}.{part}")
+            linear(f"{layer}.fc1", width, hidden)
+            linear(f"{layer}.fc2", hidden, width)
+            norm(f"{layer}.final_layer_norm")
+    return shapes
+
+
+class _InMemory:
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.shape = array.shape
+        self._array = array
+
+    def read(self) -> NDArray[Any]:
+        return self._array
+
+
+class _Safetensors:
+    """An open safetensors file: the length of a header, the header, the numbers."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._descriptor)
+
+    def arrays(self) -> Iterator[tuple[str, _InFile]]:
+        """Yield every array's name and place."""
+        size = os.fstat(self._descriptor).st_size
+        try:
+            (num_header_bytes,) = struct.unpack("<Q", self.read(0, min(size, 8)).data)
+            if num_header_bytes > min(MAX_HEADER_BYTES, size - 8):
+                raise ValueError
+            header = json.loads(bytes(self.read(8, num_header_bytes)))
+            for name, entry in header.items():
+                if name != "__metadata__":
+                    array = _InFile(self, 8 + num_header_bytes, entry)
+                    if array.start + array.num_bytes > size:
+                        raise ValueError
+                    yield name, array
+        except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+            raise ValueError(f"{self.path.name} is cut off, or no safetensors file") from error
+
+    def read(self, start: int, num_bytes: int) -> NDArray[np.uint8]:
+        """Read bytes, into memory that begins at a cache line."""
+        room = np.empty(num_bytes + CACHE_LINE, np.uint8)
+        offset = -room.ctypes.data % CACHE_LINE
+        block = room[offset : offset + num_bytes]
+        view, position = block.data, 0
+        while position < num_bytes:
+            num_read = os.preadv(self._descriptor, [view[position:]], start + position)
+            if not num_read:
+                raise CheckpointError(f"{self.path} was cut off while it was read: fetch or save it again.")
+            position += num_read
+        return block
+
+
+class _InFile:
+    """An array's place in a file."""
+
+    def __init__(self, file: _Safetensors, start_of_data: int, entry: Mapping[str, Any]) -> None:
+        begin, end = (int(offset) for offset in entry["data_offsets"])
+        self.shape = tuple(int(length) for length in entry["shape"])
+        self.start = start_of_data + begin
+        self.num_bytes = end - begin
+        self._file = file
+        self._number_type = str(entry["dtype"])
+        if begin < 0 or self.num_bytes < 0 or min(self.shape, default=0) < 0:
+            raise ValueError
+        known = NUMBER_TYPES.get(self._number_type)
+        if known is not None and math.prod(self.shape) * np.dtype(known).itemsize != self.num_bytes:
+            raise ValueError
+
+    def read(self) -> NDArray[Any]:
+        known = NUMBER_TYPES.get(self._number_type)
+        if known is None:
+            raise CheckpointError(
+                f"{self._file.path} has weights of type {self._number_type}: save it again as float32, "
+                "float16 or bfloat16."
+            )
+        return self._file.read(self.start, self.num_bytes).view(known).reshape(self.shape)

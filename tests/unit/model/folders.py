@@ -1,0 +1,39 @@
+"""Saved checkpoints that a test may change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from experiments.common.models.checkpoints import Shape, save_checkpoint
+
+WEIGHTS = "model.safetensors"
+
+
+def copy_of(shape: Shape, parent: Path) -> Path:
+    """Save a random checkpoint."""
+    return save_checkpoint(shape, parent / "saved")
+
+
+def rewrite_weights(
+    folder: Path,
+    change: Callable[[str, torch.Tensor], torch.Tensor],
+    *,
+    rename: Callable[[str], str] = str,
+    extra: Mapping[str, torch.Tensor] = {},
+) -> None:
+    """Change, rename and add weights."""
+    weights = {rename(name): change(name, weight) for name, weight in load_file(folder / WEIGHTS).items()}
+    weights |= {name: weight.detach().clone() for name, weight in extra.items()}
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def change_json(path: Path, **changes: object) -> None:
+    """Change values of a JSON file; ``...`` removes one."""
+    content = json.loads(path.read_text()) if path.exists() else {}
+    content |= changes
+    path.write_text(json.dumps({key: value for key, value in content.items() if value is not ...}))

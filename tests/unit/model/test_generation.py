@@ -1,0 +1,95 @@
+"""Generation configs are read as transformers reads them, with and without a file of their own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import GenerationConfig, WhisperForConditionalGeneration
+
+from experiments.common.models.checkpoints import Shape
+from specwhisper.errors import CheckpointError
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.generation import CALLER_OPTIONS, FROM_CONFIG, Generation, read_generation
+from tests.unit.model.folders import change_json, copy_of
+
+SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
+# What is read of a generation config.
+KEYS = (
+    *FROM_CONFIG,
+    *CALLER_OPTIONS,
+    *("lang_to_id", "task_to_id", "language", "no_timestamps_token_id", "prev_sot_token_id"),
+    *("max_initial_timestamp_index", "alignment_heads"),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return copy_of(SHAPE, tmp_path)
+
+
+def ours_and_theirs(folder: Path) -> tuple[Generation, GenerationConfig, Any]:
+    files = {
+        name: json.loads((folder / name).read_text()) if (folder / name).exists() else None
+        for name in ("generation_config.json", "config.json")
+    }
+    model = WhisperForConditionalGeneration.from_pretrained(folder)
+    return read_generation(*files.values()), model.generation_config, model.config
+
+
+def assert_equal(folder: Path) -> None:
+    ours, theirs, config = ours_and_theirs(folder)
+    for key in KEYS:
+        assert ours.values.get(key) == getattr(theirs, key, None), key
+    forced = getattr(theirs, "forced_decoder_ids", None)
+    forced = getattr(config, "forced_decoder_ids", None) if forced is None else forced
+    assert ours.forced == dict(forced or ())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"max_length": ..., "suppress_tokens": ..., "begin_suppress_tokens": None},
+        {"num_beams": 3, "do_sample": True, "language": "de", "task": "translate"},
+        {"forced_decoder_ids": [[1, 5], [2, None]]},
+        {"eos_token_id": [3, 4], "alignment_heads": [[0, 0]]},
+    ],
+)
+@pytest.mark.parametrize("forced", [..., [[1, 7], [2, 8]]])
+def test_a_generation_config_is_read_as_transformers_reads_it(changes, forced, folder: Path):
+    change_json(folder / "generation_config.json", **changes)
+    change_json(folder / "config.json", forced_decoder_ids=forced)
+    assert_equal(folder)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"max_length": 40, "num_beams": 2, "suppress_tokens": [1, 2, 3], "begin_suppress_tokens": [4]},
+        {"forced_decoder_ids": [[1, 5]], "language": "de", "lang_to_id": {"<|de|>": 5}},
+        {"no_timestamps_token_id": 9, "task": "translate", "repetition_penalty": 1.5, "eos_token_id": [3, 4]},
+        {"suppress_tokens": None, "do_sample": None},
+    ],
+)
+def test_an_old_config_stands_for_a_missing_generation_config(changes, folder: Path):
+    (folder / "generation_config.json").unlink()
+    change_json(folder / "config.json", **changes)
+    assert_equal(folder)
+
+
+@pytest.mark.parametrize("key", ["eos_token_id", "decoder_start_token_id"])
+def test_a_missing_token_is_named(key: str, folder: Path):
+    change_json(folder / "generation_config.json", **{key: ...})
+    with pytest.raises(CheckpointError, match=rf"generation_config\.json of model .* has no {key}: copy"):
+        load_checkpoint(str(folder))
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"lang_to_id": 3}'])
+def test_a_broken_generation_config_is_an_error(content: str, folder: Path):
+    (folder / "generation_config.json").write_text(content)
+    with pytest.raises(CheckpointError, match=r"cannot be loaded from .*: fetch or save it again\."):
+        load_checkpoint(str(folder))

@@ -1,0 +1,209 @@
+"""Weights are read as transformers and safetensors read them, each when it is asked for."""
+
+from __future__ import annotations
+
+import json
+import struct
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from transformers import WhisperForConditionalGeneration
+
+from experiments.common.models.checkpoints import Shape, build_checkpoint, build_model
+from specwhisper.errors import CheckpointError
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.pytorch.checkpoint import load_encoder, read_tensor
+from specwhisper.model.weights import (
+    CACHE_LINE,
+    EMBEDDING,
+    PROJECTION,
+    Weights,
+    complete_weights,
+    weight_shapes,
+    weights_in_files,
+    weights_in_memory,
+)
+from tests.unit.model.folders import WEIGHTS, copy_of, rewrite_weights
+
+SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
+MODEL, CHECKPOINT = build_checkpoint(SHAPE)
+TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+def saved(path: Path, **tensors: torch.Tensor) -> Weights:
+    save_file(tensors, path)
+    return weights_in_files([path])
+
+
+@pytest.mark.parametrize("type_", TYPES.values(), ids=list(TYPES))
+def test_numbers_of_every_type_become_float32(type_: torch.dtype, tmp_path: Path):
+    """Infinities, NaN and numbers too small for float16 are among them."""
+    numbers = torch.tensor([[0.1, -2.5, 3e-8], [torch.inf, torch.nan, -0.0]]).to(type_)
+    numbers = torch.cat([numbers, torch.randn(7, 3).to(type_)])
+    read = saved(tmp_path / "weights", numbers=numbers)["numbers"]
+    assert (read.dtype, read.shape) == (np.float32, (9, 3))
+    np.testing.assert_array_equal(read.view(np.uint32), numbers.float().numpy().view(np.uint32))
+
+
+@pytest.mark.parametrize("stored", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("computed", ["float32", "float16", "bfloat16"])
+def test_tensors_are_those_of_transformers_in_any_precision(stored: str, computed: str, tmp_path: Path):
+    folder = copy_of(SHAPE, tmp_path)
+    rewrite_weights(folder, lambda name, weight: weight.to(getattr(torch, stored)))
+    theirs = WhisperForConditionalGeneration.from_pretrained(folder, dtype=getattr(torch, computed))
+    checkpoint = load_checkpoint(str(folder), dtype=computed)
+    expected = theirs.state_dict()
+    assert list(checkpoint.weights) and set(checkpoint.weights) == set(expected)
+    assert all(torch.equal(read_tensor(checkpoint, name), expected[name]) for name in expected)
+
+
+def test_arrays_begin_at_cache_lines_and_may_be_changed(tmp_path: Path):
+    weights = saved(tmp_path / "weights", a=torch.ones(3), b=torch.ones(5), c=torch.ones(7))
+    for array in weights.values():
+        assert array.ctypes.data % CACHE_LINE == 0
+        array[:] = 2
+    assert weights["a"].tolist() == [1, 1, 1]  # read anew
+
+
+def test_weights_are_those_that_were_opened(tmp_path: Path):
+    path = tmp_path / "weights"
+    weights = saved(path, a=torch.ones(3))
+    path.unlink()
+    saved(path, a=torch.zeros(3))
+    assert weights["a"].tolist() == [1, 1, 1]
+
+
+def test_a_file_that_shrinks_is_reported(tmp_path: Path):
+    path = tmp_path / "weights"
+    weights = saved(path, a=torch.ones(3_000))
+    path.write_bytes(path.read_bytes()[:1_000])
+    with pytest.raises(CheckpointError, match="weights was cut off while it was read: fetch or"):
+        weights["a"]
+
+
+def test_closed_weights_are_gone(tmp_path: Path):
+    weights = saved(tmp_path / "weights", a=torch.ones(3))
+    weights.close()
+    assert list(weights) == []
+
+
+def header(**entries: object) -> bytes:
+    content = json.dumps(entries).encode()
+    return struct.pack("<Q", len(content)) + content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"1234567",
+        struct.pack("<Q", 2**63) + b"{}",
+        struct.pack("<Q", 40) + b"{}",
+        struct.pack("<Q", 2) + b"[]",
+        struct.pack("<Q", 2) + b"\xff\xff",
+        header(a={"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}) + bytes(7),
+        header(a={"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}) + bytes(8),
+        header(a={"dtype": "F32", "shape": [-2], "data_offsets": [0, -8]}) + bytes(8),
+        header(a={"dtype": "F32", "shape": [2], "data_offsets": [-8, 0]}) + bytes(8),
+        header(a={"dtype": "F32", "shape": [2]}) + bytes(8),
+        header(a=3),
+    ],
+)
+def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path):
+    (tmp_path / "weights").write_bytes(content)
+    with pytest.raises(ValueError, match="weights is cut off, or no safetensors file"):
+        weights_in_files([tmp_path / "weights"])
+
+
+def test_numbers_of_another_type_are_refused_when_they_are_needed(tmp_path: Path):
+    weights = saved(tmp_path / "weights", ids=torch.ones(3, dtype=torch.int64), a=torch.ones(1))
+    assert weights["a"] == 1
+    with pytest.raises(CheckpointError, match="has weights of type I64: save it again as float32, float16"):
+        weights["ids"]
+
+
+@pytest.mark.parametrize("shape", [SHAPE, Shape(num_mel_bins=128, encoder_layers=3, decoder_layers=4)])
+def test_names_and_shapes_are_those_of_transformers(shape: Shape):
+    model, checkpoint = build_checkpoint(shape)
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    assert weight_shapes(checkpoint.sizes) == expected
+
+
+class TestNames:
+    """A checkpoint's names may be incomplete, as transformers accepts them."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return dict(CHECKPOINT.weights)
+
+    def complete(self, arrays: dict[str, np.ndarray], **sizes: bool) -> Weights:
+        return complete_weights("tiny", weights_in_memory(arrays), replace(CHECKPOINT.sizes, **sizes))
+
+    @pytest.mark.parametrize("kept", [EMBEDDING, PROJECTION])
+    def test_embedding_and_projection_stand_for_each_other(self, kept: str):
+        arrays = self.arrays()
+        del arrays[PROJECTION if kept == EMBEDDING else EMBEDDING]
+        weights = self.complete(arrays)
+        assert weights.is_same(EMBEDDING, PROJECTION)
+        assert np.array_equal(weights[PROJECTION], CHECKPOINT.weights[EMBEDDING])
+
+    def test_they_do_not_in_an_untied_model(self):
+        arrays = self.arrays()
+        del arrays[PROJECTION]
+        with pytest.raises(CheckpointError, match=r"1 weights are missing, 'proj_out\.weight' first"):
+            self.complete(arrays, tie_word_embeddings=False)
+
+    def test_two_that_differ_both_count(self):
+        weights = self.complete(self.arrays() | {PROJECTION: CHECKPOINT.weights[EMBEDDING] + 1})
+        assert not weights.is_same(EMBEDDING, PROJECTION)
+
+    def test_equal_ones_are_the_same_wherever_they_are(self):
+        assert self.complete(self.arrays() | {PROJECTION: CHECKPOINT.weights[EMBEDDING].copy()}).is_same(
+            EMBEDDING, PROJECTION
+        )
+
+    def test_names_of_the_base_model_are_completed(self):
+        arrays = {name.removeprefix("model."): array for name, array in self.arrays().items()}
+        assert self.complete(arrays).keys() == CHECKPOINT.weights.keys()
+
+    def test_other_weights_are_left_out(self):
+        assert "spare" not in self.complete(self.arrays() | {"spare": np.zeros(1)})
+
+
+@pytest.mark.parametrize("change", ["base model", "tied", "untied"])
+def test_every_form_loads_as_transformers_loads_it(change: str, tmp_path: Path):
+    folder = copy_of(SHAPE, tmp_path)
+    if change == "base model":
+        rewrite_weights(folder, lambda name, weight: weight, rename=lambda name: name.removeprefix("model."))
+    elif change == "untied":
+        rewrite_weights(folder, lambda name, weight: weight, extra={PROJECTION: MODEL.proj_out.weight + 1})
+    theirs = WhisperForConditionalGeneration.from_pretrained(folder).state_dict()
+    ours = load_checkpoint(str(folder)).weights
+    assert ours.keys() == theirs.keys()
+    assert all(np.array_equal(ours[name], theirs[name].numpy()) for name in theirs)
+    assert ours.is_same(EMBEDDING, PROJECTION) == (change != "untied")
+
+
+def test_the_encoder_is_that_of_transformers(tmp_path: Path):
+    model, _ = build_model(SHAPE)
+    encoder = load_encoder(load_checkpoint(str(copy_of(SHAPE, tmp_path))))
+    features = torch.randn(2, 80, 3000, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        expected = model.model.encoder(features).last_hidden_state
+        assert torch.equal(encoder(features).last_hidden_state, expected)
+
+
+def test_one_array_at_a_time_is_in_memory(tmp_path: Path):
+    """Reading all of 64 MB takes the memory of one array of 4 MB, and its conversion."""
+    tensors = {str(i): torch.ones(1024, 1024, dtype=torch.float16) for i in range(16)}
+    weights = saved(tmp_path / WEIGHTS, **tensors)
+    tracemalloc.start()
+    total = sum(float(array[0, 0]) for array in weights.values())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert total == 16
+    assert peak < 16e6
