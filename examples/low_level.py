@@ -14,7 +14,7 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.one_process import InlineExecutor
 from specwhisper.engine.verifier import Verifier
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import AudioChunk, Commit, Finished, Mode

@@ -66,6 +66,14 @@ class DraftConfig(ServingOptions):
             choices=DTYPES,
         ),
     ] = "float32"
+    cut_windows: Annotated[
+        bool,
+        Setting(
+            MODEL,
+            "Encode only the audio that a window has, in steps of 2 s, without the silence up to 30 s; on "
+            "CPUs. Short and live audio is encoded many times faster; the draft may be right less often.",
+        ),
+    ] = False
     threads: Threads = None
     cores: Cores = None
 

@@ -30,7 +30,7 @@ class SileroVad:
     """
 
     def __init__(self) -> None:
-        with needs_extra("Live audio on the draft server", "server", otherwise="or ask for no endpointing"):
+        with needs_extra("Live audio on the draft server", "draft", otherwise="or ask for no endpointing"):
             import onnxruntime
 
             path = _folder_of(PACKAGE) / FILE

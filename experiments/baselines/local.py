@@ -16,9 +16,9 @@ from experiments.baselines.measurement import Measurement, keep_text
 from experiments.common.audio.samples import Sample
 from specwhisper.api.pairing import draft_ids
 from specwhisper.engine.one_process import OneProcess
-from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.names import resolve
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, Mode
 
@@ -112,7 +112,7 @@ class InOneProcess:
         ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
         engine = OneProcess(
             WhisperModel(target, 1),
-            WhisperModel(draft, 1, vocabulary=target.vocabulary, ids=ids, is_draft=True),
+            WhisperModel(draft, 1, vocabulary=target.vocabulary, ids=ids),
             mode=Mode.ONE_PROCESS,
             gamma=models.gamma,
             max_new_tokens=target.max_new_tokens,

@@ -17,7 +17,7 @@ from experiments.common.replay.shapes import random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
 from experiments.common.servers.processes import running_server
 from specwhisper.engine.one_process import OneProcess
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
@@ -52,7 +52,7 @@ class ReplayInOneProcess(InOneProcess):
         trace = Trace.load(replay.trace)
         demo = load_checkpoint(trace.target)
         target = WhisperModel(random_checkpoint(replay.shape, dtype=replay.dtype), 1)
-        draft = WhisperModel(random_checkpoint(DRAFT_SHAPE, dtype=replay.dtype), 1, is_draft=True)
+        draft = WhisperModel(random_checkpoint(DRAFT_SHAPE, dtype=replay.dtype), 1)
         engine = OneProcess(
             ReplayTarget(trace, demo.vocabulary, target),
             ReplayDraft(trace, demo.vocabulary, draft),

@@ -12,7 +12,6 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -42,6 +41,7 @@ from experiments.common.replay.options import Dtype
 from experiments.common.replay.record import recorded
 from experiments.common.servers.processes import available_cores
 from specwhisper.errors import SpecWhisperError
+from specwhisper.model.threads import limit_threads
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
@@ -153,7 +153,7 @@ def capacity(
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory()))
             console.print("Recording the pair's text ...")
-            torch.set_num_threads(1)  # two threads on one core would wait for each other
+            limit_threads(1)  # two threads on one core would wait for each other
             measured = Measured(shape, dtype, folder / "trace.json", decoding_only)
             recorded(measured.trace, samples, target=target, draft=draft, options=[TIMED])
             started = Arms(

@@ -11,7 +11,7 @@ from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.shapes import random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
 from specwhisper.errors import InvalidRequest
-from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper_draft_server.drafts.drafting import Drafting
@@ -84,7 +84,7 @@ class Measured:
                 return ReplayDraft(trace, target.vocabulary, None, num_slots=num_slots)
             if self.shape == DEMO:
                 return place_draft(draft, num_slots, target)
-            forward = WhisperModel(random_checkpoint(DRAFT_SHAPE, dtype=self.dtype), num_slots, is_draft=True)
+            forward = WhisperModel(random_checkpoint(DRAFT_SHAPE, dtype=self.dtype), num_slots)
             return ReplayDraft(trace, target.vocabulary, forward)
 
         return Drafting(draft, place)

@@ -11,14 +11,14 @@ from itertools import count
 from random import Random
 
 import numpy as np
-from torch import Tensor, nn
-from transformers.modeling_outputs import BaseModelOutput
 
 from experiments.common.audio.samples import Sample
 from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
+from experiments.common.models.caching_encoder import CachingEncoder
 from specwhisper.engine.local import TargetEngine
-from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.backends import load_encoder
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode
@@ -88,8 +88,8 @@ def measure_neighbours(
     The last session has the shortest recording and, in half of the rounds, word times. Every window is
     encoded before the measurement, so that only decoding is measured.
     """
-    model = WhisperModel(checkpoint, NUM_NEIGHBOURS + 1)
-    model._encoder = CachingEncoder(model._encoder)
+    encoder = CachingEncoder(load_encoder(checkpoint))
+    model = WhisperModel(checkpoint, NUM_NEIGHBOURS + 1, encoder=encoder)
     samples = [sample for sample in samples if sample.fits_one_window]
     return asyncio.run(_measure(model, samples, rounds, period_s, seed))
 
@@ -151,19 +151,3 @@ async def _measure(
     await engine.stop()
     differences = tuple(f"{name}: {len(found)} texts" for name, found in texts.items() if len(found) > 1)
     return Neighbours(waits[True], waits[False], differences, seed)
-
-
-class CachingEncoder(nn.Module):
-    """An encoder that caches its outputs."""
-
-    def __init__(self, encoder: nn.Module) -> None:
-        super().__init__()
-        self._encoder = encoder
-        self._known: dict[bytes, Tensor] = {}
-
-    def forward(self, features: Tensor) -> BaseModelOutput:
-        """Encode windows, or return the cached output."""
-        key = features.numpy().tobytes()
-        if key not in self._known:
-            self._known[key] = self._encoder(features).last_hidden_state
-        return BaseModelOutput(last_hidden_state=self._known[key])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from experiments.common.replay.model import EncodeOnceModel
 from experiments.common.servers.usage import cpu_s
 from specwhisper.audio.recording import Recording
-from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import Row, Scores
 
 PROCESS, PASSES, ROWS, FED, FORWARD, ENCODINGS, ENCODE = range(7)  # indices of the counters

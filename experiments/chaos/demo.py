@@ -13,7 +13,7 @@ from experiments.common.servers.forked import Probes
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.engine.process import prepare_process
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.observe.failpoints import VARIABLE, load_failpoints
 from specwhisper.options import DecodingOptions

@@ -16,11 +16,11 @@ from experiments.common.models.speech import SPOKEN_MULTILINGUAL, EnergyVad, Spe
 from experiments.common.servers.emptiest import always_choose_emptiest
 from experiments.common.servers.forked import Probes
 from specwhisper.engine.process import prepare_process
-from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.sizes import ModelSizes
+from specwhisper.model.checkpoints.weights import weights_in_memory
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model
-from specwhisper.model.sizes import ModelSizes
-from specwhisper.model.weights import weights_in_memory
 from specwhisper.observe.failpoints import VARIABLE, load_failpoints
 from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.rpc.serving import serve

@@ -26,6 +26,7 @@ from experiments.ctc_head.target import Target
 from experiments.ctc_head.timing import measure
 from experiments.ctc_head.training import text_tokens, train
 from experiments.demo_pair.data.corpus import Corpus
+from specwhisper.model.threads import limit_threads
 from specwhisper.transcription.hints.tokens import WhisperTokens
 
 ERROR_RATES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
@@ -72,7 +73,7 @@ def ctc_head(
     should save, and the time that it does save, with the same text. The target's encoder stays as it is.
     """
     console = open_console()
-    torch.set_num_threads(1)
+    limit_threads(1)
     if quick:
         windows, evaluated, epochs, rounds = min(windows, 16), min(evaluated, 4), min(epochs, 4), 1
     whisper = Target(target, language)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,9 +13,9 @@ from specwhisper.audio.recording import Recording
 from specwhisper.engine.one_process import InlineExecutor
 from specwhisper.engine.pair_engine import Feed
 from specwhisper.engine.verifier import Verifier
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.backends import load_encoder
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pytorch.checkpoint import load_encoder
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Mode, WindowOpened
 
@@ -112,7 +113,6 @@ class Target:
         """Return the text without timestamps."""
         return self.vocabulary.decode(tokens).strip()
 
-    @torch.inference_mode()
     def encode(self, pcm: bytes) -> Tensor:
         """Encode the first window of a recording.
 
@@ -122,6 +122,5 @@ class Target:
         """
         recording = Recording()
         recording.append(AudioChunk(0, pcm, is_last=True))
-        features = torch.from_numpy(recording.window_features(0, self.model.num_mel_bins))
-        encoded: Tensor = self._encoder(features[None]).last_hidden_state[0]
-        return encoded[: -(-recording.audio_frames // FRAMES_PER_POSITION)]
+        (encoded,) = self._encoder([recording.window_features(0, self.model.num_mel_bins)])
+        return torch.from_numpy(np.asarray(encoded))[: -(-recording.audio_frames // FRAMES_PER_POSITION)]

@@ -6,8 +6,8 @@ from transformers import WhisperForConditionalGeneration, WhisperTokenizer
 
 from experiments.common.audio.samples import load_samples
 from experiments.exactness.prepared import Parts, Prepared
-from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
-from specwhisper.model.names import resolve
+from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.checkpoints.names import resolve
 from specwhisper.options import DecodingOptions
 
 TARGET, TINY, DISTIL = "demo-target", "demo-draft-tiny", "demo-draft-distil"

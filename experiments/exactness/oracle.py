@@ -192,7 +192,7 @@ class _Watch(LogitsProcessor):
         """Replace ``torch.multinomial``: draw with our noise and record the margin."""
         attempt, position = len(self.attempts) - 1, len(self.attempts[-1]) - 1
         window = window_key(seed, self.start_frame * HOP_SAMPLES, attempt)
-        noise = gumbel([position_key(window, position)], probs.shape[-1])
+        noise = gumbel([position_key(window, position)], probs.shape[-1], probs.device)
         best = (probs.log() + noise).topk(2, dim=-1)
         self.attempts[-1][-1] = float(best.values[0, 0] - best.values[0, 1])
         return best.indices[:, :1]

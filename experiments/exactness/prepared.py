@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from transformers import WhisperForConditionalGeneration
 
+from experiments.common.models.caching_encoder import CachingEncoder
 from experiments.common.models.checkpoints import (
     Shape,
     build_model,
@@ -20,16 +21,15 @@ from experiments.common.models.checkpoints import (
     with_noise,
 )
 from experiments.common.models.published import PUBLISHED
-from experiments.exactness.caching_encoder import CachingEncoder
 from experiments.exactness.cases import Case
 from experiments.exactness.oracle import OracleText, transcribe
 from experiments.exactness.steering import Steered
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.backends import has_same_encoder, load_encoder
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pytorch.checkpoint import load_encoder
-from specwhisper.model.pytorch.sharing import has_same_encoder, share
+from specwhisper.model.sharing import share
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
@@ -200,9 +200,7 @@ def _published(name: str) -> Checkpoint:
 def _draft_model(parts: Parts, target: Checkpoint, num_slots: int) -> WhisperModel:
     draft, encoder = parts
     ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
-    return WhisperModel(
-        draft, num_slots, encoder=encoder, vocabulary=target.vocabulary, ids=ids, is_draft=True
-    )
+    return WhisperModel(draft, num_slots, encoder=encoder, vocabulary=target.vocabulary, ids=ids)
 
 
 @cache

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from experiments.common.models.caching_encoder import CachingEncoder
 from experiments.common.models.checkpoints import checkpoint_from_model
-from experiments.exactness.caching_encoder import CachingEncoder
 from experiments.exactness.matrix import SPLITS
 from experiments.exactness.prepared import Prepared
 from experiments.exactness.wrapping import Wrapping
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.one_process import OneProcess
+from specwhisper.model.backends import load_encoder
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model, WhisperModel
-from specwhisper.model.pytorch.checkpoint import load_encoder
 from specwhisper.transcription.transcription import Transcription
 
 Place = tuple[int, int, tuple[int, ...]]  # samples of the recording, first frame of the window, prefix
@@ -92,7 +92,6 @@ def run_reduced(name: str, made: Prepared, num_slots: int, dtype: str) -> Reduce
             encoder=drafts_encoder,
             vocabulary=checkpoint.vocabulary,
             ids=ids,
-            is_draft=True,
         )
         texts = OneProcess(target, draft, mode=mode, gamma=gamma).transcribe(pcms, options)
         for pcm, ours, theirs in zip(pcms, texts, alone, strict=True):

@@ -9,7 +9,6 @@ from functools import partial
 from multiprocessing import get_context
 from typing import TypeVar
 
-import torch
 from rich.console import Console
 from transformers.utils import logging
 
@@ -29,6 +28,7 @@ from experiments.exactness.demo import DemoPair
 from experiments.exactness.matrix import Result, run_row
 from experiments.exactness.prepared import Prepared
 from experiments.exactness.reduced import Reduced, run_reduced
+from specwhisper.model.threads import limit_threads
 
 T = TypeVar("T")
 QUICK = ("tiny-like", "no-timestamps", "prompt", "no-speech", "language-detection", "sampling-seed-1")
@@ -76,7 +76,7 @@ def decoded(run: Callable[[Row], T], chosen: Sequence[Row], console: Console) ->
 
 def be_quiet_and_single() -> None:
     """Prepare a process: the models are small, and a second thread would only wait."""
-    torch.set_num_threads(1)
+    limit_threads(1)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
 

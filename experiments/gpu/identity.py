@@ -11,9 +11,9 @@ import torch
 from experiments.gpu.passes import HELD, filled, tokens_of
 from experiments.gpu.weights import Weights
 from specwhisper.engine.one_process import OneProcess
-from specwhisper.model import decoder as decoders
-from specwhisper.model.kernels.graphs import uncaptured
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.pytorch import decoder as decoders
+from specwhisper.model.pytorch.kernels.graphs import uncaptured
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 

@@ -11,9 +11,9 @@ from torch import Tensor
 from experiments.gpu.clock import median_s
 from experiments.gpu.weights import Place, Weights
 from experiments.steps.floor import Machine
-from specwhisper.model.kernels.graphs import CudaGraphs, uncaptured
-from specwhisper.model.kernels.layer_cache import CROSS_CACHE_DTYPES
-from specwhisper.model.kernels.triton_attention import (
+from specwhisper.model.pytorch.kernels.graphs import CudaGraphs, uncaptured
+from specwhisper.model.pytorch.kernels.layer_cache import CROSS_CACHE_DTYPES
+from specwhisper.model.pytorch.kernels.triton_attention import (
     quantise_cache,
     slot_attention,
     slot_attention_reference,

@@ -13,9 +13,9 @@ from experiments.gpu.clock import busy_s, waited_s
 from experiments.gpu.floor import floor_s
 from experiments.gpu.weights import Weights
 from experiments.steps.floor import Machine
-from specwhisper.model.decoder import CachedDecoder
-from specwhisper.model.kernels import padded_batch
-from specwhisper.model.kernels.padded_runner import BATCHES, WIDTHS
+from specwhisper.model.pytorch.decoder import CachedDecoder
+from specwhisper.model.pytorch.kernels import padded_batch
+from specwhisper.model.pytorch.kernels.padded_runner import BATCHES, WIDTHS
 
 HELD = 60  # tokens in each slot: the middle of a window
 PADDED = ((1, 7), (3, 3), (5, 5), (9, 10), (33, 9), (48, 20))  # padded to the next bucket

@@ -12,9 +12,9 @@ from transformers import WhisperConfig, WhisperForConditionalGeneration
 
 from experiments.common.models.checkpoints import Shape, build_model, checkpoint_from_model, with_noise
 from experiments.common.models.published import LARGE_V3, PUBLISHED
-from specwhisper.model.checkpoint import Checkpoint
-from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
-from specwhisper.model.sizes import read_sizes
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.sizes import read_sizes
+from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
 
 SHAPES = {
     "large-v3": LARGE_V3,

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -20,6 +19,7 @@ from experiments.pair.measure import Pair, SetErrors, bytes_on_disk
 from experiments.pair.published import load_published, print_published
 from experiments.pair.recordings import NUM_WINDOWS, Spoken, folder_recordings, training_windows
 from experiments.pair.step_cost import step_milliseconds
+from specwhisper.model.threads import limit_threads
 
 BUNDLED_TARGET, BUNDLED_DRAFTS = "demo-target", ("demo-draft-tiny", "demo-draft-distil")
 METRICS = BUNDLED.parent / "metrics.json"
@@ -43,9 +43,10 @@ def pair(
         ),
     ] = None,
     language: Annotated[str, typer.Option(help="Language code of the recordings.")] = "en",
-    threads: Annotated[
-        int, typer.Option(min=1, help="Threads of the forward passes; timed steps have one.")
-    ] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of the models.")] = 1,
+    cut_windows: Annotated[
+        bool, typer.Option(help="Drafts encode only the audio that a window has, in steps of 2 s.")
+    ] = False,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -57,9 +58,9 @@ def pair(
     followed where it is wrong.
     """
     console = open_console()
-    torch.set_num_threads(threads)
+    limit_threads(threads)
     drafts = tuple(draft or BUNDLED_DRAFTS)
-    models = Pair.load(target, drafts)
+    models = Pair.load(target, drafts, cut_windows=cut_windows)
     results: dict[str, SetErrors] = {}
     for name, recordings in find_recordings(folder, work, seed, quick=quick).items():
         results[name] = models.measure(recordings, language)

@@ -16,9 +16,9 @@ from experiments.pair.recordings import Spoken
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.evaluation.scoring import error_rates
-from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.model import Model, WhisperModel
-from specwhisper.model.names import resolve
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk
 
@@ -62,20 +62,23 @@ class SetErrors:
 class Pair:
     """A target and its drafts, loaded; drafts have the target's vocabulary."""
 
-    def __init__(self, target: Checkpoint, drafts: Mapping[str, Checkpoint]) -> None:
+    def __init__(
+        self, target: Checkpoint, drafts: Mapping[str, Checkpoint], *, cut_windows: bool = False
+    ) -> None:
         self.max_new_tokens = target.max_new_tokens
         self.target: Model = WhisperModel(target, NUM_SLOTS)
         self.drafts: dict[str, Model] = {}
         for name, draft in drafts.items():
             ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=name, target_name=target.name)
             self.drafts[name] = WhisperModel(
-                draft, NUM_SLOTS, vocabulary=target.vocabulary, ids=ids, is_draft=True
+                draft, NUM_SLOTS, vocabulary=target.vocabulary, ids=ids, cut_windows=cut_windows
             )
 
     @classmethod
-    def load(cls, target: str, drafts: Sequence[str]) -> Pair:
+    def load(cls, target: str, drafts: Sequence[str], *, cut_windows: bool = False) -> Pair:
         """Load checkpoints by name."""
-        return cls(load_checkpoint(target), {name: load_checkpoint(name) for name in drafts})
+        loaded = {name: load_checkpoint(name) for name in drafts}
+        return cls(load_checkpoint(target), loaded, cut_windows=cut_windows)
 
     def measure(self, recordings: Sequence[Spoken], language: str | None) -> SetErrors:
         """Decode recordings with each model alone, and with each draft after the target's text."""

@@ -6,8 +6,6 @@ import statistics
 import time
 from collections.abc import Mapping
 
-import torch
-
 from specwhisper.audio.recording import Recording
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import Model
@@ -18,24 +16,19 @@ UNTIMED = 10  # first steps take longer
 
 
 def step_milliseconds(models: Mapping[str, Model], rounds: int) -> dict[str, float]:
-    """Return the median processor time of a step of one token, on one core.
+    """Return the median processor time of a step of one token, of all threads.
 
     In each round every model takes one step. Processor time leaves out the waiting for a core that other
     programs use.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        rows = {name: _prepare(model) for name, model in models.items()}
-        timings: dict[str, list[float]] = {name: [] for name in models}
-        for _ in range(UNTIMED + rounds):
-            for name, model in models.items():
-                started_s = time.thread_time()
-                model.score([rows[name]])
-                timings[name].append((time.thread_time() - started_s) * 1000)
-                model.rollback(0, HELD)
-    finally:
-        torch.set_num_threads(threads)
+    rows = {name: _prepare(model) for name, model in models.items()}
+    timings: dict[str, list[float]] = {name: [] for name in models}
+    for _ in range(UNTIMED + rounds):
+        for name, model in models.items():
+            started_s = time.process_time()
+            model.score([rows[name]])
+            timings[name].append((time.process_time() - started_s) * 1000)
+            model.rollback(0, HELD)
     return {name: statistics.median(times[UNTIMED:]) for name, times in timings.items()}
 
 

@@ -29,7 +29,7 @@ from experiments.peers.summary import bars, print_table, summarise
 from experiments.peers.texts import differences, word_error_rates
 from experiments.peers.workers import Work, Workers
 from specwhisper.errors import InvalidRequest, SpecWhisperError
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
 

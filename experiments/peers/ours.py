@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import nn
 from transformers.utils import logging
 
 from experiments.common.audio.samples import Sample
@@ -16,9 +15,10 @@ from experiments.common.replay.trace import Trace
 from experiments.peers.arms import Run, System
 from specwhisper.api.pairing import draft_ids
 from specwhisper.engine.one_process import OneProcess
-from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.backend import Encoder
+from specwhisper.model.backends import load_encoders
+from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
-from specwhisper.model.pytorch.sharing import load_encoders
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode
@@ -73,9 +73,7 @@ def as_replay(target: str, draft: str, trace: Path, precision: str, gamma: int |
     recorded = Trace.load(trace)
     demo = load_checkpoint(recorded.target)
     large = ReplayTarget(recorded, demo.vocabulary, WhisperModel(load_checkpoint(target, dtype=precision), 1))
-    small = ReplayDraft(
-        recorded, demo.vocabulary, WhisperModel(load_checkpoint(draft, dtype=precision), 1, is_draft=True)
-    )
+    small = ReplayDraft(recorded, demo.vocabulary, WhisperModel(load_checkpoint(draft, dtype=precision), 1))
     engines = {
         System.TARGET_ONLY: _engine(large, None, demo, gamma),
         System.ONE_PROCESS: _engine(large, small, demo, gamma),
@@ -93,13 +91,11 @@ def _pair(
     draft: Checkpoint,
     num_slots: int,
     gamma: int | None,
-    drafts_encoder: nn.Module | None = None,
-    encoder: nn.Module | None = None,
+    drafts_encoder: Encoder | None = None,
+    encoder: Encoder | None = None,
 ) -> OneProcess:
     ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
-    drafting = WhisperModel(
-        draft, num_slots, encoder=drafts_encoder, vocabulary=target.vocabulary, ids=ids, is_draft=True
-    )
+    drafting = WhisperModel(draft, num_slots, encoder=drafts_encoder, vocabulary=target.vocabulary, ids=ids)
     return _engine(WhisperModel(target, num_slots, encoder=encoder), drafting, target, gamma)
 
 

@@ -15,7 +15,7 @@ from experiments.common.replay.trace import Trace
 from experiments.peers.arms import NEEDS, Arm, Part, Piece, System
 from experiments.peers.openai_weights import save_openai
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.model.names import resolve
+from specwhisper.model.checkpoints.names import resolve
 from specwhisper.types import HOP_SAMPLES, WINDOW_SAMPLES
 
 DRAFT_SHAPE = "tiny"

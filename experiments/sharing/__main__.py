@@ -47,17 +47,15 @@ def sharing(
         worker = Worker(partial(Pair, shape, way, DTYPES[dtype], seed), cores=available_cores())
         figures.append(worker.call("measure"))
         worker.stop()
-    table = Table("", "weights, MB", "process, MB", "encode a window, s", title=f"{shape}, {dtype}, CPU")
+    table = Table("", "process, MB", "encode a window, s", title=f"{shape}, {dtype}, CPU")
     for one in figures:
-        table.add_row(
-            one.way, f"{one.weights_mb:.0f}", f"{one.resident_mb:.0f}", f"{median(one.encode_s):.2f}"
-        )
+        table.add_row(one.way, f"{one.resident_mb:.0f}", f"{median(one.encode_s):.2f}")
     console.print(table)
     alone, two, shared = figures
-    extra = (shared.weights_mb - alone.weights_mb) / (two.weights_mb - alone.weights_mb)
+    extra = (shared.resident_mb - alone.resident_mb) / (two.resident_mb - alone.resident_mb)
     time_ratio = median(shared.encode_s) / median(two.encode_s)
     bars = [
-        Bar("weights of a draft that shares over those of one that does not", extra, 0.7, f"{extra:.2f}"),
+        Bar("memory of a draft that shares over those of one that does not", extra, 0.7, f"{extra:.2f}"),
         Bar("time to encode a window, one encoder over two", time_ratio, 0.7, f"{time_ratio:.2f}"),
     ]
     if json is not None:

@@ -15,8 +15,8 @@ from experiments.common.models.published import PUBLISHED
 from experiments.common.servers.usage import resident_mb
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
+from specwhisper.model.backends import load_encoders
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pytorch.sharing import load_encoders
 from specwhisper.types import AudioChunk
 
 WAYS = ("target alone", "pair, two encoders", "pair, one encoder")
@@ -28,7 +28,6 @@ class Figures:
     """Memory of a process with both models, and the time to encode a window for both."""
 
     way: str
-    weights_mb: float
     resident_mb: float
     encode_s: list[float]
 
@@ -54,9 +53,7 @@ class Pair:
                 drafts_encoder, encoder = load_encoders(draft, target, 1)
             ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name="distil", target_name=shape)
             self.models.append(
-                WhisperModel(
-                    draft, 1, encoder=drafts_encoder, vocabulary=target.vocabulary, ids=ids, is_draft=True
-                )
+                WhisperModel(draft, 1, encoder=drafts_encoder, vocabulary=target.vocabulary, ids=ids)
             )
             del draft
         self.models.append(WhisperModel(target, 1, encoder=encoder))
@@ -73,9 +70,4 @@ class Pair:
             for model in self.models:
                 model.encode(0, recording, 0)
             seconds.append(time.perf_counter() - started_s)
-        return Figures(self._way, self._weights_mb(), resident_mb(os.getpid()), seconds)
-
-    def _weights_mb(self) -> float:
-        """Add up every weight once, however many models use it."""
-        held = {id(tensor): tensor.nbytes for model in self.models for tensor in model.weights()}
-        return sum(held.values()) / 1e6
+        return Figures(self._way, resident_mb(os.getpid()), seconds)

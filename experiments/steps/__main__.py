@@ -20,18 +20,18 @@ from transformers.utils import logging
 from experiments.common.bench.options import Check, JsonFile, Quick, Seed
 from experiments.common.bench.report import Bar, open_console, print_bars, write_json
 from experiments.common.bench.stats import ratio_of_medians, spread
-from experiments.common.models.checkpoints import build_checkpoint, build_model
+from experiments.common.models.checkpoints import build_checkpoint
 from experiments.common.models.published import PUBLISHED
 from experiments.steps.floor import Machine, floor_s, measure_machine
 from experiments.steps.loop import Loop
 from experiments.steps.subjects import Ours, Subject, Transformers
-from specwhisper.model.compat import HAS_INT8_SUMS
+from specwhisper.model.onnx.linear import sums_bytes_exactly
+from specwhisper.model.threads import limit_threads
 
 HELD = 60  # tokens in each slot: the middle of a window of speech
 ALONE = ((1, 1), (1, 5), (1, 17))
 TOGETHER = ((8, 1), (8, 5))
-PRECISIONS = ("float32", "bfloat16", *(("int8",) if HAS_INT8_SUMS else ()))
-DRAFTS = ("tiny",)  # shapes that are measured as drafts, whose passes need no padding
+PRECISIONS = ("float32", "bfloat16", *(("int8",) if sums_bytes_exactly() else ()))
 THEIRS = "transformers"
 STEPS = 8  # in a row: a server steps one model again and again
 
@@ -73,7 +73,7 @@ def steps(
             f"experiments.steps: there is no shape '{min(unknown)}': choose from {', '.join(PUBLISHED)}."
         )
     if threads is not None:
-        torch.set_num_threads(threads)
+        limit_threads(threads)
     rounds = 3 if quick else rounds
     machine = measure_machine()
     console.print(
@@ -101,11 +101,9 @@ def steps(
 
 def measure_shape(name: str, machine: Machine, rounds: int, seed: int, console: Console) -> list[Row]:
     """Time every precision and size of one shape, in a new order each round."""
-    model, _ = build_model(replace(PUBLISHED[name], encoder_layers=1, seed=seed))
+    model, checkpoint = build_checkpoint(replace(PUBLISHED[name], encoder_layers=1, seed=seed), name)
     subjects: dict[str, Subject] = {THEIRS: Transformers(model, held=HELD)}
-    subjects |= {
-        dtype: Ours(model, dtype, slots=8, held=HELD, is_draft=name in DRAFTS) for dtype in PRECISIONS
-    }
+    subjects |= {dtype: Ours(replace(checkpoint, dtype=dtype), slots=8, held=HELD) for dtype in PRECISIONS}
     found = []
     for subject in subjects:
         dtype = "float32" if subject == THEIRS else subject
@@ -123,7 +121,7 @@ def measure_shape(name: str, machine: Machine, rounds: int, seed: int, console: 
             for _ in range(STEPS):
                 step(row.rows, row.width)
             row.seconds.append((time.perf_counter() - started_s) / STEPS)
-    del subjects, model
+    del subjects, model, checkpoint
     gc.collect()
     return found
 

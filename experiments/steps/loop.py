@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specwhisper.engine.one_process import InlineExecutor
 from specwhisper.engine.verifier import Verifier
-from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Mode, WindowOpened
@@ -24,8 +23,8 @@ class Loop:
     def __init__(self, checkpoint: Checkpoint, *, sessions: int, width: int, seed: int) -> None:
         self._model = WhisperModel(checkpoint, sessions)
         self._forward_s = 0.0
-        decoder: Any = self._model._decoder  # what is timed is inside
-        self._append, decoder.append = decoder.append, self._timed
+        backend: Any = self._model._backend  # what is timed is inside
+        self._append, backend.append = backend.append, self._timed
         self._verifier = Verifier(self._model, executor=InlineExecutor(), has_batching_delay=True)
         self._num_candidates = width - 1
         self._places: dict[str, tuple[int, int]] = {}  # window and committed tokens of each session
@@ -62,7 +61,7 @@ class Loop:
                 window, _ = self._places[session]
                 self._places[session] = (window, event.base + len(event.tokens))
 
-    def _timed(self, *arguments: Sequence[Any]) -> Any:
+    def _timed(self, *arguments: Any) -> Any:
         started_s = time.perf_counter()
         result = self._append(*arguments)
         self._forward_s += time.perf_counter() - started_s

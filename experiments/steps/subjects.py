@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from transformers import WhisperConfig, WhisperForConditionalGeneration
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
-from specwhisper.model.sizes import read_sizes
+from specwhisper.model.backends import open_backend
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
 
 PROMPT = 4  # tokens that no step is timed on
 
@@ -23,38 +24,24 @@ class Subject(Protocol):
 
 
 class Ours:
-    """The decoder over slots; a draft's tokens need not have the same bits in any company."""
+    """Slots of a checkpoint in the library that serves its dtype on a CPU."""
 
-    def __init__(
-        self,
-        model: WhisperForConditionalGeneration,
-        dtype: str,
-        *,
-        slots: int,
-        held: int,
-        is_draft: bool = False,
-    ) -> None:
-        is_int8 = dtype == "int8"
-        type_ = torch.float32 if is_int8 else getattr(torch, dtype)
-        state = {key: value.to(type_) for key, value in model.state_dict().items() if ".encoder." not in key}
-        with torch.device("meta"):
-            self._decoder = CachedDecoder(read_sizes("random", model.config.to_dict()), slots)
-        load_decoder_weights(self._decoder, state)
-        self._decoder.eval().requires_grad_(False)
-        self._decoder.tie()
-        self._decoder.pack(is_int8=is_int8, is_draft=is_draft)
-        self._decoder.allocate()
+    def __init__(self, checkpoint: Checkpoint, *, slots: int, held: int) -> None:
+        self._backend = open_backend(checkpoint, slots)
         self._held = held
-        encoded = torch.randn(model.config.max_source_positions, model.config.d_model, dtype=type_)
-        for slot in range(slots):
-            self._decoder.prefill_audio(slot, encoded)
-        self._decoder.append(range(slots), [[1] * held] * slots, [1] * slots)
+        sizes = checkpoint.sizes
+        shape = slots, sizes.num_mel_bins, 2 * sizes.max_source_positions
+        noise = np.random.default_rng(0).standard_normal(shape, np.float32)
+        with self._backend.inference():
+            self._backend.encode(list(enumerate(noise)))
+            self._backend.append(range(slots), [[1] * held] * slots, [1] * slots)
 
     def step(self, rows: int, width: int) -> None:
         """Append, score, roll back."""
-        self._decoder.append(range(rows), [[1] * width] * rows, [width] * rows)
+        with self._backend.inference():
+            self._backend.append(range(rows), [[1] * width] * rows, [width] * rows)
         for slot in range(rows):
-            self._decoder.rollback(slot, self._held)
+            self._backend.rollback(slot, self._held)
 
 
 class Transformers:

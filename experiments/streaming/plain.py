@@ -18,8 +18,8 @@ from experiments.streaming.live_client import DECODING, LiveResult, Shown, piece
 from experiments.streaming.takes import Take
 from specwhisper.audio.recording import Recording
 from specwhisper.live import EndpointingOptions, LiveOptions
-from specwhisper.model.checkpoint import load_checkpoint
-from specwhisper.model.names import resolve
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.names import resolve
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.types import (

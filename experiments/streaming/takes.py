@@ -11,7 +11,7 @@ from experiments.common.audio.samples import Sample
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.engine.one_process import OneProcess
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription

@@ -11,7 +11,7 @@ from experiments.streaming.takes import Take
 from specwhisper.engine.one_process import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.live import EndpointingOptions, LiveOptions
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.utterances import Utterances

@@ -12,7 +12,6 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated
 
-import torch
 import typer
 from rich.table import Table
 from transformers.utils import logging
@@ -22,6 +21,7 @@ from experiments.common.bench.report import Bar, open_console, print_bars, write
 from experiments.common.models.llamas import llama, save_llama, shortened
 from specwhisper import SpeculativeConfig, SpeculativeLM
 from specwhisper.errors import SpecWhisperError
+from specwhisper.model.threads import limit_threads
 
 GAMMAS = (5, 10, 20)
 TOP_KS = (1, 50)
@@ -61,7 +61,7 @@ def text(
     """
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    torch.set_num_threads(1)
+    limit_threads(1)
     console = open_console()
     if (target is None) != (draft is None):
         sys.exit("experiments.text: name both --target and --draft, or neither.")

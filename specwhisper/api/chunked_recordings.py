@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-
-from transformers import WhisperTokenizer
+from typing import TYPE_CHECKING
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.shared_pair import Prepared
 from specwhisper.model.chunked import Chunk, join
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription
+
+if TYPE_CHECKING:
+    from transformers import WhisperTokenizer
 
 
 @dataclass(slots=True)

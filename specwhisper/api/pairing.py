@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specwhisper.errors import PairMismatch
-from specwhisper.model.generation import NUM_TIMESTAMPS
+from specwhisper.model.checkpoints.generation import NUM_TIMESTAMPS
 from specwhisper.transcription.vocabulary import Vocabulary
 
 # A draft that cannot spell a tenth of the target's words is another language's tokenizer, not a pair.

@@ -10,9 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, overload
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from specwhisper.api.chunked_recordings import ChunkedRecordings
 from specwhisper.api.pairing import draft_ids
@@ -23,19 +21,23 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.given import Audio, Source
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.audio.source import pcm_if_short
+from specwhisper.engine.process import default_device
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import RecordingsFailed
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.backends import load_encoder, load_encoders
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.languages import language_name
+from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.chunked import load_tokenizer
-from specwhisper.model.languages import language_name
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.names import resolve
-from specwhisper.model.pytorch.checkpoint import load_encoder
-from specwhisper.model.pytorch.sharing import SharedEncoder, load_encoders
+from specwhisper.model.sharing import SharedEncoder
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import SAMPLE_RATE, Mode
+
+if TYPE_CHECKING:
+    import torch
 
 Outcome = Transcription | Exception
 
@@ -59,6 +61,7 @@ class SpeculativeWhisper:
     config : how to speculate and choose tokens; each call reads it once, when it begins.
     dtype : of both models' weights, one of :data:`specwhisper.types.DTYPES`, or as torch names it.
     batch_size : recordings that are transcribed side by side, of all calls together.
+    cut_windows : whether the draft encodes only the audio of a window (:class:`WhisperModel`).
     """
 
     def __init__(
@@ -70,10 +73,11 @@ class SpeculativeWhisper:
         *,
         dtype: str | torch.dtype = "float32",
         batch_size: int = 8,
+        cut_windows: bool = False,
     ) -> None:
         check_batch_size(batch_size)
         self.batch_size = batch_size
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        device = device or default_device()
         self.config = config or SpeculativeConfig()
         load = partial(load_checkpoint, dtype=dtype)
         target, draft = load(final_model), load(draft_model) if draft_model else None
@@ -91,13 +95,14 @@ class SpeculativeWhisper:
             )
             self.draft_model = WhisperModel(
                 *(draft, batch_size),
+                device=device,
                 encoder=draft_encoder,
                 vocabulary=target.vocabulary,
                 ids=ids,
-                is_draft=True,
+                cut_windows=cut_windows,
             )
         self.shares_encoder = isinstance(encoder, SharedEncoder)
-        self.final_model = WhisperModel(target, batch_size, encoder=encoder)
+        self.final_model = WhisperModel(target, batch_size, device=device, encoder=encoder)
         self._pair = SharedPair(self.final_model, self.draft_model, max_new_tokens=target.max_new_tokens)
 
     def without_draft(self) -> SpeculativeWhisper:

@@ -14,7 +14,7 @@ from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.engine.verifier import DEFAULT_MAX_NUM_BATCHED_TOKENS, Verifier
 from specwhisper.engine.watchdog import HANGS_AFTER_S, TimedExecutor, watch
 from specwhisper.errors import PairMismatch, TargetUnavailable
-from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.faults import leave_process
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions

@@ -5,26 +5,41 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-
-import torch
-from huggingface_hub.utils.tqdm import disable_progress_bars
-from transformers.utils import logging as transformers_logging
+from importlib.util import find_spec
 
 from specwhisper.errors import InvalidRequest
+from specwhisper.extras import needs_extra
+from specwhisper.model.backends import Library
+from specwhisper.model.threads import limit_threads
 
 
-def prepare_process(device: str, num_threads: int | None, cores: Sequence[int] | None) -> None:
-    """Check the device, set cores and threads, redirect the libraries' logs."""
+def prepare_process(device: str | None, num_threads: int | None, cores: Sequence[int] | None) -> None:
+    """Set cores and threads, try the device, and redirect the libraries' logs.
+
+    Parameters
+    ----------
+    device : of the models; without any, ``None``.
+    num_threads : of the models on CPUs.
+    """
     if cores is not None:
         pin(cores)
-    check_device(device, "--device")
     if num_threads is not None:
-        torch.set_num_threads(num_threads)
+        limit_threads(num_threads)
     logging.captureWarnings(True)
-    transformers_logging.disable_default_handler()
-    transformers_logging.enable_propagation()
-    transformers_logging.disable_progress_bar()
-    disable_progress_bars()
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    if device is not None:
+        check_device(device, "--device")
+
+
+def redirect_logs(library: Library) -> None:
+    """Redirect the logs of what runs a model, before it is loaded."""
+    if library == "pytorch":
+        with needs_extra("this model", "server"):
+            from transformers.utils import logging as transformers_logging
+
+        transformers_logging.disable_default_handler()
+        transformers_logging.enable_propagation()
+        transformers_logging.disable_progress_bar()
 
 
 def pin(cores: Sequence[int]) -> None:
@@ -40,8 +55,22 @@ def pin(cores: Sequence[int]) -> None:
 
 def check_device(device: str, flag: str) -> None:
     """Try a device before a model is loaded for it; ``flag`` names it in the error."""
+    if device == "cpu":
+        return
+    with needs_extra(f"{flag} {device}", "server"):
+        import torch
+
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")
         raise InvalidRequest(f"{flag} is '{device}', which cannot be used here: {reason}.") from error
+
+
+def default_device() -> str:
+    """Return a GPU where torch is installed and finds one, else the CPU."""
+    if find_spec("torch") is None:
+        return "cpu"
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"

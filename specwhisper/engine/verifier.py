@@ -20,9 +20,9 @@ from specwhisper.engine.slots import FreeSlots
 from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.engine.window_opener import WhisperPlan, WindowOpener
 from specwhisper.errors import DeviceFault, InvalidRequest, OutOfMemory, ServerFull, UnsupportedOption
+from specwhisper.model.checkpoints.languages import language_code
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.faults import is_device_fault, is_out_of_memory
-from specwhisper.model.languages import language_code
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept

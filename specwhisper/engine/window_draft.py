@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from math import exp
+from typing import TYPE_CHECKING
 
 from specwhisper.engine.encodings import AudioSpan
-from specwhisper.model.choosing import Scores
 from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.hints import Hint
 from specwhisper.types import Believed, Candidates, Commit, Proposal, Window
+
+if TYPE_CHECKING:
+    from specwhisper.model.choosing import Scores
 
 
 @dataclass(slots=True, eq=False)

@@ -13,7 +13,6 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from transformers.utils import logging
 
 from specwhisper.api.speculative import SpeculativeWhisper
 from specwhisper.api.speculative_config import SpeculativeConfig
@@ -88,6 +87,8 @@ def evaluate(
 
     Recordings that cannot be decoded are left out and named; the exit status is 1 then.
     """
+    from transformers.utils import logging
+
     logging.set_verbosity_error()
     errors = Console(stderr=True)
     bad: list[str] = []

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import exp
 
-import torch
-from torch import Tensor
-
+from specwhisper.model.arrays import Array, array_namespace, logsumexp, take_along_rows, top_two
 from specwhisper.model.classical import keep_or_redraw, propose
 from specwhisper.model.sampling import Sampling, add_gumbel, filter_top_k_top_p
 from specwhisper.options import Acceptance
@@ -98,7 +96,7 @@ class Scores:
     proposals: list[Proposal] = field(default_factory=list)
 
 
-def choose(rows: Sequence[Row], logits: Tensor) -> list[Scores]:
+def choose(rows: Sequence[Row], logits: Array) -> list[Scores]:
     """Choose a token after each prefix.
 
     Parameters
@@ -110,39 +108,32 @@ def choose(rows: Sequence[Row], logits: Tensor) -> list[Scores]:
     proposals: dict[int, Proposal] = {}
     for i, row in enumerate(owners):
         if row.sampling is not None:
-            logits[i] = filter_top_k_top_p(logits[i], row.sampling)
+            filter_top_k_top_p(logits[i], row.sampling)
             if row.has_proposals:
                 proposals[i] = propose(logits[i], row.sampling)
     chosen_by = add_gumbel(logits, [row.sampling for row in owners], keys)
-    best = _argmax(chosen_by)
-    first = chosen_by.gather(1, best)
-    second = chosen_by.scatter(1, best, -torch.inf).amax(dim=-1, keepdim=True)
-    total = logits.logsumexp(dim=-1, keepdim=True)
+    best, first, second = top_two(chosen_by)
+    total = logsumexp(logits)
     # All results in one tensor, so that the host waits for a GPU once. Ids are exact in float32.
-    results = torch.cat([best.float(), logits.gather(1, best) - total, first - second], dim=1)
+    xp = array_namespace(logits)
+    log_probs_of_best = take_along_rows(logits, best) - total
+    results = xp.concat([xp.astype(best, xp.float32), log_probs_of_best, first - second], axis=1)
     ids, log_probs, margins = (list(column) for column in zip(*results.tolist(), strict=True))
     tokens, scores, at = [int(i) for i in ids], [], 0
     for row in rows:
         end = at + row.num_candidates + 1
         for i, candidate in enumerate(() if row.accepts_by_equality else row.candidates, start=at):
-            kept = _kept(row, i - at, candidate, logits[i], total[i])
+            kept = _kept(row, i - at, candidate, logits[i], total[i, 0])
             if kept is not None and kept != tokens[i]:
                 tokens[i] = kept
-                log_probs[i] = float(logits[i, kept] - total[i])
+                log_probs[i] = float(logits[i, kept] - total[i, 0])
         of_row = [proposals[i] for i in range(at, end) if i in proposals]
         scores.append(Scores(tokens[at:end], log_probs[at:end], margins[at:end], proposals=of_row))
         at = end
     return scores
 
 
-def _argmax(rows: Tensor) -> Tensor:
-    """Return the index of each row's largest value, the lowest of equals: rows x 1."""
-    if rows.device.type == "cpu":  # torch's own takes ten times as long
-        return torch.from_numpy(rows.numpy().argmax(axis=1, keepdims=True))
-    return rows.argmax(dim=1, keepdim=True)
-
-
-def _kept(row: Row, index: int, candidate: int, logits: Tensor, total: Tensor) -> int | None:
+def _kept(row: Row, index: int, candidate: int, logits: Array, total: Array) -> int | None:
     """Return the token for a candidate; ``None`` if equality decides."""
     if row.acceptance_threshold is not None:
         is_likely = exp(float(logits[candidate] - total)) >= row.acceptance_threshold

@@ -13,15 +13,17 @@ from functools import lru_cache
 from math import isfinite
 from numbers import Real
 from statistics import fmean
-
-from transformers import WhisperTokenizer
+from typing import TYPE_CHECKING
 
 from specwhisper.errors import InvalidRequest, within_floats
-from specwhisper.model.compat import join_chunks
+from specwhisper.extras import needs_extra
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.fallback import text_compression_ratio
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_SAMPLES, Segment
+
+if TYPE_CHECKING:
+    from transformers import WhisperTokenizer
 
 TIME_STEP_S = 0.02
 WINDOW_S = WINDOW_SAMPLES / SAMPLE_RATE
@@ -81,6 +83,9 @@ def cut(num_samples: int, chunk_length_s: float, stride_length_s: float | None =
 @lru_cache(maxsize=1)
 def load_tokenizer(source: str) -> WhisperTokenizer:
     """Load transformers' tokenizer of a folder or hub id: its code joins the texts."""
+    with needs_extra("Chunked decoding", "server"):
+        from transformers import WhisperTokenizer
+
     tokenizer: WhisperTokenizer = WhisperTokenizer.from_pretrained(source)
     return tokenizer
 
@@ -119,6 +124,8 @@ def _segments(
     *,
     timestamps: bool,
 ) -> Iterator[Segment]:
+    from specwhisper.model.pytorch.compat import join_chunks  # loads transformers
+
     texts = [[token for segment in each.segments for token in segment.tokens] for each in transcripts]
     strides = [chunk.stride_s for chunk in chunks]
     text, parts = join_chunks(

@@ -7,8 +7,6 @@ import os
 import re
 from typing import NoReturn
 
-import torch
-
 from specwhisper.errors import DeviceFault
 
 logger = logging.getLogger(__name__)
@@ -28,8 +26,10 @@ NO_MEMORY = re.compile(r"CUDA error: out of memory|can't allocate memory|ALLOC_F
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether memory was short, on a device or the host; old data is intact."""
+    # torch's class by its name: a process that runs no model of torch does not load it.
+    is_torch = "OutOfMemoryError" in {kind.__name__ for kind in type(error).__mro__}
     is_message = isinstance(error, RuntimeError) and NO_MEMORY.search(str(error)) is not None
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or is_message
+    return isinstance(error, MemoryError) or is_torch or is_message
 
 
 def is_device_fault(error: BaseException) -> bool:

@@ -11,10 +11,21 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from specwhisper.model.transfer import to_device
+from specwhisper.model.arrays import (
+    Array,
+    Device,
+    add_rows,
+    array_namespace,
+    device,
+    fill,
+    logsumexp,
+    take_rows,
+    to_device,
+    windows,
+)
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE
@@ -48,31 +59,30 @@ class DecodingRules:
 
     Parameters
     ----------
+    place : the device of the logits; by default they are NumPy's.
     absent : ids that the model does not have.
     """
 
-    def __init__(
-        self, vocabulary: Vocabulary, device: torch.device | None = None, *, absent: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, vocabulary: Vocabulary, place: Device = None, *, absent: Sequence[int] = ()) -> None:
         self._vocabulary = vocabulary
         self._begin = vocabulary.timestamp_begin
         self._num_times = len(vocabulary) - self._begin
         # Both tables hold 0 or -inf, to add to logits: by state, and by how many timestamps are left.
-        self._forbidden = self._forbidden_by_state(absent).to(device)
-        step = torch.zeros(2 * self._num_times, device=device)
-        step[: self._num_times] = -torch.inf
-        self._too_early = step.unfold(0, self._num_times, 1)
+        self._forbidden = to_device(self._forbidden_by_state(absent), place)
+        step = np.zeros(2 * self._num_times, np.float32)
+        step[: self._num_times] = -np.inf
+        self._too_early = windows(to_device(step, place), self._num_times)
 
-    def _forbidden_by_state(self, absent: Sequence[int]) -> Tensor:
+    def _forbidden_by_state(self, absent: Sequence[int]) -> NDArray[np.float32]:
         vocabulary = self._vocabulary
-        forbidden = torch.zeros(len(TimestampState), len(vocabulary))
-        forbidden[:, [*vocabulary.suppress, *absent]] = -torch.inf
+        forbidden = np.zeros((len(TimestampState), len(vocabulary)), np.float32)
+        forbidden[:, [*vocabulary.suppress, *absent]] = -np.inf
         starts = [[TimestampState.UNTIMED_START], [TimestampState.START]]
-        forbidden[starts, list(vocabulary.begin_suppress)] = -torch.inf
+        forbidden[starts, list(vocabulary.begin_suppress)] = -np.inf
         if vocabulary.no_timestamps is not None:
-            forbidden[TimestampState.START :, vocabulary.no_timestamps] = -torch.inf
-        forbidden[TimestampState.START, : self._begin] = -torch.inf
-        forbidden[TimestampState.PAUSE, : vocabulary.end_of_text] = -torch.inf
+            forbidden[TimestampState.START :, vocabulary.no_timestamps] = -np.inf
+        forbidden[TimestampState.START, : self._begin] = -np.inf
+        forbidden[TimestampState.PAUSE, : vocabulary.end_of_text] = -np.inf
         return forbidden
 
     def allowed(
@@ -124,7 +134,7 @@ class DecodingRules:
             return Allowed(TimestampState.SEGMENT, self._num_times, last_index)
         return Allowed(TimestampState.PAUSE, last_time, last_index)
 
-    def apply(self, logits: Tensor, allowed: Sequence[Allowed]) -> None:
+    def apply(self, logits: Array, allowed: Sequence[Allowed]) -> None:
         """Set forbidden logits to -inf, in place.
 
         Parameters
@@ -132,20 +142,21 @@ class DecodingRules:
         logits : float32, rows x vocabulary.
         allowed : one for each row.
         """
-        states, first_times, _ = to_device(allowed, logits.device).unbind(1)
-        logits += self._forbidden.index_select(0, states)
+        rows = to_device(allowed, device(logits))
+        states, first_times = rows[:, 0], rows[:, 1]
+        add_rows(logits, self._forbidden, states)
         if not any(row.state.is_timed for row in allowed):
             return
         text = logits[:, : self._begin]
         for i, row in enumerate(allowed):
             if row.state is TimestampState.START:
-                logits[i, self._begin + row.last_time + 1 :] = -torch.inf
+                logits[i, self._begin + row.last_time + 1 :] = -np.inf
         # Added out of place: logsumexp is faster on contiguous rows.
-        times = logits[:, self._begin :] + self._too_early.index_select(0, self._num_times - first_times)
+        times = logits[:, self._begin :] + take_rows(self._too_early, self._num_times - first_times)
         logits[:, self._begin :] = times
         # If all timestamps together are likelier than any text token, a timestamp follows.
-        is_time = times.logsumexp(dim=-1) > text.amax(dim=-1)
-        text.masked_fill_((is_time & (states >= TimestampState.START))[:, None], -torch.inf)
+        is_time = logsumexp(times)[:, 0] > array_namespace(text).max(text, axis=-1)
+        fill(text, is_time & (states >= TimestampState.START), -np.inf)
 
 
 def max_initial_timestamp(options: DecodingOptions) -> int | None:

@@ -9,9 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from specwhisper.model.arrays import (
+    Array,
+    Device,
+    array_namespace,
+    cumulative_sum,
+    device,
+    fill,
+    is_on_host,
+    softmax,
+    sort,
+    to_device,
+    top_k,
+    unsort,
+)
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.noise import FIRST, GOLDEN, SECOND, Stream, position_key, window_key
 from specwhisper.types import Window
@@ -47,31 +60,48 @@ def window_sampling(window: Window, options: DecodingOptions) -> Sampling | None
     )
 
 
-def gumbel(keys: Sequence[int], size: int, device: torch.device | str = "cpu") -> Tensor:
-    """Return Gumbel noise for each key and id: float32, keys x size."""
-    signed = torch.tensor([_signed(key) for key in keys], dtype=torch.int64, device=device)
-    bits = signed[:, None] + torch.arange(1, size + 1, device=device) * _signed(GOLDEN)  # wraps around
+def gumbel(keys: Sequence[int], size: int, place: Device = None) -> Array:
+    """Return Gumbel noise for each key and id: float32, keys x size.
+
+    Parameters
+    ----------
+    place : the device of the noise; by default it is NumPy's.
+    """
+    bits = random_bits(keys, size, place)
+    xp = array_namespace(bits)
+    # 53 bits in the middle of their interval: never 0 or 1, so that the logarithms are finite.
+    uniform = (xp.astype(_shifted(bits, 11), xp.float64) + 0.5) * 2.0**-53
+    return -xp.astype(xp.log(-xp.log(uniform)), xp.float32)
+
+
+def random_bits(keys: Sequence[int], size: int, place: Device = None) -> Array:
+    """Return 64 random bits for each key and id, as signed numbers: keys x size."""
+    signed = to_device(
+        np.array(keys, np.uint64).view(np.int64), place
+    )  # torch multiplies signed numbers only
+    xp = array_namespace(signed)
+    numbers = xp.arange(1, size + 1, dtype=xp.int64, device=device(signed))
+    bits = signed[:, None] + numbers * _signed(GOLDEN)  # wraps around
     bits = (bits ^ _shifted(bits, 30)) * _signed(FIRST)
     bits = (bits ^ _shifted(bits, 27)) * _signed(SECOND)
-    bits = bits ^ _shifted(bits, 31)
-    # 53 bits in the middle of their interval: never 0 or 1, so that the logarithms are finite.
-    uniform = (_shifted(bits, 11).double() + 0.5) * 2.0**-53
-    return -torch.log(-torch.log(uniform)).float()
+    return bits ^ _shifted(bits, 31)
 
 
-def filter_top_k_top_p(logits: Tensor, sampling: Sampling) -> Tensor:
-    """Set logits outside top-k and top-p to -inf, as transformers' warpers do."""
+def filter_top_k_top_p(logits: Array, sampling: Sampling) -> None:
+    """Set logits outside top-k and top-p to -inf, as transformers' warpers do.
+
+    They are changed in place. On the host, top-p keeps the lowest ids of equal logits.
+    """
     if 0 < sampling.top_k < len(logits):
-        logits = logits.masked_fill(logits < logits.topk(sampling.top_k).values[-1], -torch.inf)
+        fill(logits, logits < top_k(logits, sampling.top_k)[0][-1], -np.inf)
     if sampling.top_p < 1:
-        ascending, order = (logits / sampling.temperature).sort()
-        is_rest = ascending.softmax(dim=-1).cumsum(dim=-1) <= 1 - sampling.top_p
+        ascending, order = sort(logits / sampling.temperature)
+        is_rest = cumulative_sum(softmax(ascending)) <= 1 - sampling.top_p
         is_rest[-1] = False
-        logits = logits.masked_fill(torch.zeros_like(is_rest).scatter(0, order, is_rest), -torch.inf)
-    return logits
+        fill(logits, unsort(is_rest, order), -np.inf)
 
 
-def add_gumbel(logits: Tensor, samplings: Sequence[Sampling | None], keys: Sequence[int]) -> Tensor:
+def add_gumbel(logits: Array, samplings: Sequence[Sampling | None], keys: Sequence[int]) -> Array:
     """Return values whose largest is each row's choice: logits, or logits with noise.
 
     Parameters
@@ -83,19 +113,20 @@ def add_gumbel(logits: Tensor, samplings: Sequence[Sampling | None], keys: Seque
     drawn = {i: sampling for i, sampling in enumerate(samplings) if sampling is not None}
     if not drawn:
         return logits
-    rows = list(drawn)
-    temperatures = torch.tensor([sampling.temperature for sampling in drawn.values()], device=logits.device)
-    noise = gumbel([keys[i] for i in rows], logits.shape[1], logits.device)
-    chosen_by = logits.clone()
-    chosen_by[rows] = logits[rows] / temperatures[:, None] + noise
+    chosen_by = array_namespace(logits).asarray(logits, copy=True)
+    # A CPU's caches hold the noise of one row; a GPU needs all rows at once.
+    for rows in [[i] for i in drawn] if is_on_host(logits) else [list(drawn)]:
+        temperatures = to_device(np.array([drawn[i].temperature for i in rows], np.float32), device(logits))
+        noise = gumbel([keys[i] for i in rows], logits.shape[1], device(logits))
+        chosen_by[rows] = logits[rows] / temperatures[:, None] + noise
     return chosen_by
 
 
 def _signed(value: int) -> int:
-    """Return the same 64 bits as a signed number, as torch needs them."""
+    """Return the same 64 bits as a signed number."""
     return value - 2**64 if value >= 2**63 else value
 
 
-def _shifted(bits: Tensor, places: int) -> Tensor:
+def _shifted(bits: Array, places: int) -> Array:
     """Shift right and fill with zeros."""
     return (bits >> places) & ((1 << (64 - places)) - 1)

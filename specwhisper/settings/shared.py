@@ -14,7 +14,7 @@ Revision = Annotated[str | None, Setting(MODEL, "Commit or tag of a model on the
 Device = Annotated[str, Setting(MODEL, "Device of the model: cpu, cuda, cuda:1 ...", metavar="DEVICE")]
 Threads = Annotated[
     int | None,
-    Setting(MODEL, "CPU threads of a forward pass; default: PyTorch's.", metavar="N", min=1),
+    Setting(MODEL, "CPU threads of a forward pass; default: as many as cores.", metavar="N", min=1),
 ]
 Port = Annotated[
     int, Setting(SERVING, "Port to listen on; 0: any free port.", metavar="PORT", min=0, max=65_535)

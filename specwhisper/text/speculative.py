@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.api.transcribe_call import check_batch_size
+from specwhisper.engine.process import default_device
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch, RecordingsFailed
 from specwhisper.options import DecodingOptions, options_from
@@ -97,7 +98,7 @@ class SpeculativeLM:
     ) -> None:
         check_batch_size(batch_size)
         self.config = config or SpeculativeConfig()
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        device = device or default_device()
         load = partial(_load, dtype=dtype, device=device)
         target, tokenizer = load(final_model)
         self._tokenizer = tokenizer

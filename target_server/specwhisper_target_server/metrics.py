@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.observe.metrics.engine import EngineMetrics
 from specwhisper.observe.metrics.server import ServerMetrics
 

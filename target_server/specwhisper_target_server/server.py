@@ -9,9 +9,10 @@ from dataclasses import replace
 from functools import partial
 
 from specwhisper.engine.local import TargetEngine
-from specwhisper.engine.process import prepare_process
+from specwhisper.engine.process import prepare_process, redirect_logs
 from specwhisper.errors import OutOfMemory
-from specwhisper.model.checkpoint import Checkpoint, digest_in, load_checkpoint
+from specwhisper.model.backends import library_for
+from specwhisper.model.checkpoints.checkpoint import Checkpoint, digest_in, load_checkpoint
 from specwhisper.model.faults import is_out_of_memory
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.observe.tracing import configure_tracing
@@ -99,6 +100,7 @@ async def loaded_service(
         load_checkpoint(config.model, revision=config.revision, dtype=config.dtype),
         config.cross_cache,
     )
+    redirect_logs(library_for(checkpoint, config.device, device_map=config.device_map))
     async with running_service(config, checkpoint, leases=leases) as service:
         checkpoint.weights.close()  # the slots hold the weights now, in a layout of their own
         yield service

@@ -17,7 +17,7 @@ from typing import Any
 from specwhisper import __version__
 from specwhisper.engine.local import TargetEngine
 from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull, SessionExpired
-from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.observe.tracing import note_event
 from specwhisper.observe.window_spans import WindowSpans
 from specwhisper.options import DecodingOptions

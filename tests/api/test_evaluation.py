@@ -15,7 +15,7 @@ from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.evaluation.command import app
 from specwhisper.evaluation.references import Reference, from_dataset, from_folder
 from specwhisper.evaluation.side_by_side import compare
-from specwhisper.model.names import DEMO_FOLDER
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
 
 SAMPLES = DEMO_FOLDER / "samples"
 

@@ -15,11 +15,12 @@ from experiments.common.models.checkpoints import Shape, save_checkpoint
 from experiments.exactness.prepared import recording
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
-from specwhisper.model import compat
-from specwhisper.model.checkpoint import load_checkpoint
-from specwhisper.model.kernels import linear
-from specwhisper.model.pytorch.sharing import load_encoders
+from specwhisper.model.backends import load_encoders
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.onnx.linear import sums_bytes_exactly
+from specwhisper.model.sharing import SharedEncoder
 from specwhisper.types import Mode
+from tests.encoding import note_encoded
 
 SHAPE = Shape(seed=11, scale=0.1)
 MAX_TOKENS = 12
@@ -134,27 +135,25 @@ def test_equal_encoders_are_shared(pair, folder, tmp_path):
     assert not SpeculativeWhisper(str(other), str(folder), device="cpu", batch_size=1).shares_encoder
 
 
-@pytest.mark.skipif(not compat.HAS_INT8_SUMS, reason="this processor's sums of bytes overflow")
-def test_equal_encoders_of_one_byte_are_shared(folder, monkeypatch):
-    monkeypatch.setattr(linear, "MIN_PACKED_WEIGHTS", 0)  # as in models of real size
+@pytest.mark.skipif(not sums_bytes_exactly(), reason="this processor's sums of bytes overflow")
+def test_equal_encoders_of_one_byte_are_shared(folder):
     draft, target = load_encoders(*(load_checkpoint(str(folder), dtype="int8") for _ in range(2)), 1)
     assert draft.encoder is target.encoder
 
 
 def test_weights_of_two_types_are_not_shared(folder, samples):
-    half, full = (load_checkpoint(str(folder), dtype=dtype) for dtype in (torch.float16, torch.float32))
+    half, full = (load_checkpoint(str(folder), dtype=dtype) for dtype in ("float16", "float32"))
     draft, target = load_encoders(full, half, 1)
-    assert [next(encoder.parameters()).dtype for encoder in (draft, target)] == [torch.float32, torch.float16]
+    assert not any(isinstance(encoder, SharedEncoder) for encoder in (draft, target))
 
 
-def test_a_window_is_encoded_once_where_the_encoder_is_shared_and_never_remembered(folder, samples):
+def test_a_window_is_encoded_once_for_draft_and_target_and_never_remembered(folder, samples, monkeypatch):
     pair = SpeculativeWhisper(str(folder), str(folder), device="cpu", batch_size=1)
-    calls = []
-    pair.final_model._encoder.encoder.register_forward_hook(lambda *_: calls.append(1))
+    encoded = note_encoded(monkeypatch)
     for model in (pair, pair.without_draft(), pair, pair.without_draft()):
-        calls.clear()
+        encoded.clear()
         result = model.transcribe(samples, language="en", max_new_tokens=MAX_TOKENS)
-        assert len(calls) == result.stats.num_windows > 0
+        assert len(encoded) == result.stats.num_windows > 0
 
 
 def test_the_config_applies_to_every_call(folder, samples):

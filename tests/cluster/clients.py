@@ -13,7 +13,7 @@ import numpy as np
 
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.live import LiveOptions
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import open_channel, with_true_status

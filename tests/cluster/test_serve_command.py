@@ -18,7 +18,7 @@ import pytest
 import yaml
 from openai import OpenAI
 
-from specwhisper.model.names import DEMO_FOLDER
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.rpc.channels import open_channel
 from specwhisper.wire.v1 import discovery_pb2, verification_pb2_grpc
 from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub

@@ -12,7 +12,7 @@ import trustme
 from ray import serve
 
 from experiments.common.models.checkpoints import Shape, save_checkpoint
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.rpc.channels import Credentials, open_channel
 from specwhisper.rpc.tls import ClientTls
 from specwhisper.wire.v1 import verification_pb2 as pb

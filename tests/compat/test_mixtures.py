@@ -17,7 +17,7 @@ import openai
 import pytest
 
 from experiments.common.models.speech import SPOKEN, spoken_utterances, talk
-from specwhisper.model.names import DEMO_FOLDER
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.types import SAMPLE_RATE
 from tests.compat.conftest import Run, Start, Trees
 from tests.compat.release import MODULES, ROOT, Version

@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from experiments.demo_pair.data.phonemes import words
-from specwhisper.model.names import DEMO_FOLDER
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from tests.e2e.processes import run
 from tests.nightly import NIGHTLY, mostly_nightly
 

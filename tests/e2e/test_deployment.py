@@ -10,7 +10,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from specwhisper.model.names import DEMO_FOLDER
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from tests.deploy.manifests import DEPLOY, PROGRAMS, SECRETS, in_compose
 from tests.e2e.processes import Server, run
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from specwhisper import SpeculativeWhisper
-from specwhisper.model.names import DEMO_FOLDER
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = pytest.mark.timeout(300)

@@ -18,7 +18,7 @@ import pytest
 import soundfile
 import soxr
 
-from specwhisper.model.names import DEMO_FOLDER
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from tests.e2e.processes import Server, run
 from tests.nightly import mostly_nightly
 

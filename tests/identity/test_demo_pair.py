@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from transformers import WhisperForConditionalGeneration
 
+from experiments.common.models.caching_encoder import CachingEncoder
 from experiments.exactness import oracle
-from experiments.exactness.caching_encoder import CachingEncoder
 from experiments.exactness.prepared import is_long
 from experiments.exactness.steering import Steered
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.engine.one_process import OneProcess
-from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.backends import load_encoder
+from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.names import DEMO_FOLDER
-from specwhisper.model.pytorch.checkpoint import load_encoder
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 

@@ -10,8 +10,8 @@ from experiments.exactness import oracle
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.decode import decode_file
 from specwhisper.live import LiveOptions, StabilityPolicy
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.names import DEMO_FOLDER
 from specwhisper.options import DecodingOptions
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Mode
 from tests.identity.test_demo_pair import checkpoint, transformers_target

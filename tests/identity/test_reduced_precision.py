@@ -8,13 +8,13 @@ from experiments.common.models.checkpoints import Shape
 from experiments.exactness.cases import Case
 from experiments.exactness.prepared import Prepared
 from experiments.exactness.reduced import run_reduced
-from specwhisper.model.compat import HAS_BFLOAT16, HAS_INT8_SUMS
+from specwhisper.model.onnx.linear import sums_bytes_exactly
 from tests.nightly import mostly_nightly
 
 CASE = Case("reduced", Shape(seed=71), (3.0, 12.0))
 
 
-@pytest.mark.skipif(not (HAS_BFLOAT16 and HAS_INT8_SUMS), reason="these kernels sum evenly, others do not")
+@pytest.mark.skipif(not sums_bytes_exactly(), reason="this processor's sums of bytes overflow")
 @pytest.mark.parametrize("dtype", mostly_nightly(["int8", "bfloat16"]))
 def test_texts_of_all_modes_are_equal(dtype):
     result = run_reduced("reduced", Prepared(CASE), 2, dtype)

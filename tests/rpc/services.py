@@ -15,7 +15,7 @@ import pytest
 from experiments.common.models.scripted import ScriptedModel, recording
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.engine.one_process import OneProcess
-from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import open_channel, with_true_status

@@ -13,7 +13,7 @@ from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.engine.watchdog import ENDS_WITHIN_S, TimedExecutor, watch
 from specwhisper.errors import DeviceFault
-from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.faults import leave_process
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions

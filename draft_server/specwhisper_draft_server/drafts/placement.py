@@ -7,11 +7,10 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from torch import nn
-
 from specwhisper.api.pairing import draft_ids
 from specwhisper.errors import DeviceFault, PairMismatch
-from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.backend import Encoder
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.faults import is_device_fault, leave_process
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.transcription.transcriber import TargetDescription
@@ -158,7 +157,13 @@ def pair_ids(draft: Checkpoint, target: TargetDescription) -> list[int | None]:
 
 
 def place_draft(
-    draft: Checkpoint, num_slots: int, target: TargetDescription, *, encoder: nn.Module | None = None
+    draft: Checkpoint,
+    num_slots: int,
+    target: TargetDescription,
+    *,
+    device: str = "cpu",
+    encoder: Encoder | None = None,
+    cut_windows: bool = False,
 ) -> WhisperModel:
     """Place a draft that uses the target's vocabulary.
 
@@ -166,15 +171,17 @@ def place_draft(
 
     Parameters
     ----------
-    encoder : the draft's, loaded before; by default it is loaded onto the CPU.
+    encoder : the draft's, loaded before; by default it is loaded onto the device.
+    cut_windows : see :class:`specwhisper.model.model.WhisperModel`.
     """
     ids = pair_ids(draft, target)
     is_same = ids == list(range(len(draft.vocabulary)))
     return WhisperModel(
         draft,
         num_slots,
+        device=device,
         encoder=encoder,
         vocabulary=target.vocabulary,
         ids=None if is_same else ids,
-        is_draft=True,
+        cut_windows=cut_windows,
     )

@@ -18,11 +18,11 @@ from transformers.models.whisper.feature_extraction_whisper import WhisperFeatur
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 from experiments.common.models.openai_tokenizer import NUM_TEXT_TOKENS, non_speech, published_vocabulary
-from specwhisper.model.checkpoint import Checkpoint
-from specwhisper.model.generation import build_vocabulary, check_generation, read_generation
-from specwhisper.model.sizes import read_sizes
-from specwhisper.model.tokenizer import Tokenizer
-from specwhisper.model.weights import complete_weights, weights_in_memory
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.generation import build_vocabulary, check_generation, read_generation
+from specwhisper.model.checkpoints.sizes import read_sizes
+from specwhisper.model.checkpoints.tokenizer import Tokenizer
+from specwhisper.model.checkpoints.weights import complete_weights, weights_in_memory
 
 SENTENCES = (
     "the quick brown fox jumps over the lazy dog",

@@ -9,7 +9,7 @@ from dataclasses import replace
 from experiments.common.replay.trace import Decoding, Trace, window_digest
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest, UnsupportedOption
-from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.options import Acceptance
@@ -32,9 +32,8 @@ class EncodeOnceModel(WhisperModel):
         *,
         encode_once: bool,
         device: str = "cpu",
-        is_draft: bool = False,
     ) -> None:
-        super().__init__(checkpoint, num_slots, device=device, is_draft=is_draft)
+        super().__init__(checkpoint, num_slots, device=device)
         self._encode_once = encode_once
         self._is_encoded = [False] * num_slots
 

@@ -15,7 +15,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.one_process import InlineExecutor
 from specwhisper.engine.verifier import Verifier
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode, Window, WindowOpened
@@ -64,7 +64,7 @@ def record(
     )
     decodings = record_models(
         WhisperModel(large, NUM_SLOTS),
-        WhisperModel(small, NUM_SLOTS, vocabulary=large.vocabulary, ids=ids, is_draft=True),
+        WhisperModel(small, NUM_SLOTS, vocabulary=large.vocabulary, ids=ids),
         samples,
         options,
         max_new_tokens=large.max_new_tokens,

@@ -16,7 +16,7 @@ from experiments.common.replay.shapes import FREE, random_checkpoint, replay_nam
 from experiments.common.replay.trace import Trace
 from specwhisper.engine.process import prepare_process
 from specwhisper.errors import SpecWhisperError
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.rpc.serving import serve
 from specwhisper.settings.shared import parse_cores
@@ -77,7 +77,7 @@ async def _run(config: DraftConfig, shape: str, dtype: str, trace: Trace, *, enc
     forward = None
     if shape != FREE:
         random = random_checkpoint(shape, dtype=dtype)
-        forward = EncodeOnceModel(random, slots, encode_once=encode_once, device=config.device, is_draft=True)
+        forward = EncodeOnceModel(random, slots, encode_once=encode_once, device=config.device)
 
     def place(description: TargetDescription) -> ReplayDraft:
         return ReplayDraft(trace, description.vocabulary, forward, num_slots=slots)

@@ -15,7 +15,7 @@ from experiments.common.replay.shapes import FREE, random_checkpoint, replay_nam
 from experiments.common.replay.trace import Trace
 from specwhisper.engine.process import prepare_process
 from specwhisper.errors import SpecWhisperError
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.rpc.serving import serve
 from specwhisper.settings.shared import parse_cores

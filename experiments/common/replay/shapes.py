@@ -9,7 +9,7 @@ import torch
 from experiments.common.models.checkpoints import build_model, checkpoint_from_model
 from experiments.common.models.published import PUBLISHED
 from specwhisper.errors import InvalidRequest
-from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.types import DTYPES
 
 FREE = "free"  # a shape without cost

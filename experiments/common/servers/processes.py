@@ -12,10 +12,10 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import grpc
-import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from transformers.utils import logging
 
+from specwhisper.model.threads import limit_threads
 from specwhisper_client.cli.server_process import STOP_TIMEOUT_S, following, start_server
 
 START_TIMEOUT_S = 120.0
@@ -140,7 +140,7 @@ class Worker:
 
 
 def _work(connection: Connection, build: Callable[[], Any], threads: int) -> None:
-    torch.set_num_threads(threads)
+    limit_threads(threads)
     logging.disable_progress_bar()
     worker = error = None
     try:

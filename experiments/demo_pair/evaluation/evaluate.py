@@ -24,7 +24,7 @@ from experiments.demo_pair.evaluation.locality import Locality
 from experiments.demo_pair.training.pieces import TARGET_IDS, TINY_IDS, to_tiny
 from experiments.pair.measure import Pair
 from experiments.pair.step_cost import step_milliseconds
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 
 RATE = 16_000
 MODELS = {"target": TARGET_IDS, "draft-tiny": TINY_IDS, "draft-distil": TARGET_IDS}

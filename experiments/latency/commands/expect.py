@@ -24,7 +24,7 @@ from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs
 from experiments.latency.terms import OPTIONS, simulated_models
 from specwhisper.errors import SpecWhisperError
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.types import Mode
 
 STEPS = "0,0.25,0.5,1.25,2.5,5,10"

@@ -26,7 +26,7 @@ from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs
 from experiments.latency.terms import OPTIONS, simulated_models
 from specwhisper.errors import SpecWhisperError
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
 

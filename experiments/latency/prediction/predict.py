@@ -20,7 +20,7 @@ from experiments.latency.simulation.world import Costs, simulate_session
 from experiments.latency.sweep.hint_text import simulated_words, with_hints
 from experiments.latency.sweep.store import Sweep
 from experiments.latency.terms import HINT_SEED, OPTIONS
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation import theory
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength

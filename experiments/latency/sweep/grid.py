@@ -28,7 +28,7 @@ from experiments.latency.sweep.request import SweepRequest, SweepSetup
 from experiments.latency.sweep.store import Run, Store, Sweep
 from experiments.latency.sweep.timed_client import TimedTokens
 from experiments.latency.terms import OPTIONS
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.types import Mode
 
 NUM_CALIBRATING = 3

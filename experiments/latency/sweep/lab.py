@@ -17,7 +17,7 @@ from experiments.latency.sweep.models import Pair
 from experiments.latency.sweep.timed_client import TimedClient, TimedTokens, TokenTimer
 from experiments.latency.terms import HINT_SEED, OPTIONS
 from specwhisper.engine.one_process import OneProcess
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import Mode

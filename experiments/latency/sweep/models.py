@@ -11,7 +11,7 @@ from experiments.common.replay.shapes import random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
 from specwhisper.api.pairing import draft_ids
 from specwhisper.errors import InvalidRequest
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.types import DTYPES
 
@@ -107,10 +107,10 @@ class Pair:
         if models.shape is None:
             draft = load_checkpoint(trace.draft)
             ids = draft_ids(draft.vocabulary, demo.vocabulary, draft_name=draft.name, target_name=demo.name)
-            draft_model = WhisperModel(draft, 1, vocabulary=demo.vocabulary, ids=ids, is_draft=True)
+            draft_model = WhisperModel(draft, 1, vocabulary=demo.vocabulary, ids=ids)
             return WhisperModel(demo, 1), draft_model
         once = not models.encodes
         target = EncodeOnceModel(random_checkpoint(models.shape, dtype=models.dtype), 1, encode_once=once)
         tiny = random_checkpoint(DRAFT_SHAPE, dtype=models.dtype)
-        small = EncodeOnceModel(tiny, 1, encode_once=once, is_draft=True)
+        small = EncodeOnceModel(tiny, 1, encode_once=once)
         return ReplayTarget(trace, demo.vocabulary, target), ReplayDraft(trace, demo.vocabulary, small)

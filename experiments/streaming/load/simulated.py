@@ -22,7 +22,7 @@ from specwhisper.audio.recording import Recording
 from specwhisper.engine.one_process import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.live import EndpointingOptions, LiveOptions
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.types import (

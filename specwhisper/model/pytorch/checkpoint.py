@@ -9,53 +9,39 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import WhisperConfig
 from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
-from specwhisper.errors import UnsupportedOption
-from specwhisper.model.checkpoint import Checkpoint
-from specwhisper.model.compat import HAS_INT8_SUMS
-from specwhisper.model.kernels.linear import pack_linears
-from specwhisper.model.weights import EMBEDDING, PROJECTION
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.weights import EMBEDDING, PROJECTION
 
 ENCODER, DECODER = "model.encoder.", "model.decoder."
+TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 
 
-def load_encoder(checkpoint: Checkpoint, device: str | torch.device = "cpu") -> nn.Module:
-    """Load transformers' encoder onto a device, in the checkpoint's dtype.
-
-    Raises
-    ------
-    UnsupportedOption
-        for a dtype that the device does not have.
-    """
-    is_int8 = checkpoint.dtype == "int8"
-    if is_int8 and torch.device(device).type != "cpu":
-        raise UnsupportedOption(f"int8 weights are for CPUs: choose float16 or bfloat16 on '{device}'.")
-    if is_int8 and not HAS_INT8_SUMS:
-        raise UnsupportedOption("int8 weights need a processor with VNNI: choose float32 on this one.")
-    values: dict[str, Any] = asdict(checkpoint.sizes) | {"attn_implementation": "sdpa"}
-    config = WhisperConfig(**values)
+def load_encoder(checkpoint: Checkpoint, device: str | torch.device = "cpu") -> WhisperEncoder:
+    """Load transformers' encoder onto a device, in the checkpoint's dtype."""
+    # transformers warns of special tokens that a small vocabulary lacks; an encoder has no use for any.
+    values: dict[str, Any] = asdict(checkpoint.sizes) | dict.fromkeys(TOKEN_IDS, 0)
+    config = WhisperConfig(**values | {"attn_implementation": "sdpa"})
     with torch.device("meta"):
         encoder = WhisperEncoder(config)
     names = [name for name in checkpoint.weights if name.startswith(ENCODER)]
     state = {name.removeprefix(ENCODER): read_tensor(checkpoint, name).to(device) for name in names}
     encoder.load_state_dict(state, assign=True)
     encoder.eval().requires_grad_(False)
-    if is_int8:
-        pack_linears(encoder, is_int8=True)
     return encoder
 
 
 def read_tensor(checkpoint: Checkpoint, name: str) -> Tensor:
-    """Read a weight in the checkpoint's dtype; float32 where that is int8."""
+    """Read a weight in the checkpoint's dtype."""
     stored = checkpoint.weights.stored(name)
     if stored.dtype == np.uint16:
         tensor = torch.from_numpy(stored.view(np.int16)).view(torch.bfloat16)
     else:
         tensor = torch.from_numpy(stored)
-    return tensor.to(torch.float32 if checkpoint.dtype == "int8" else getattr(torch, checkpoint.dtype))
+    return tensor.to(getattr(torch, checkpoint.dtype))
 
 
 class DecoderWeights(Mapping[str, Tensor]):

@@ -15,7 +15,7 @@ import openai
 import pytest
 import soundfile
 
-from specwhisper.model.names import DEMO_FOLDER
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper_gateway.config import API_KEY
 from specwhisper_gateway.page_files import replay_page
 from tests.e2e.page.pages import browser, opened, playwright

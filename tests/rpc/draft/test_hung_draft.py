@@ -13,13 +13,14 @@ from experiments.common.models.scripted import ScriptedModel
 from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.engine import local
-from specwhisper.model.weights import weights_in_memory
+from specwhisper.model.checkpoints.weights import weights_in_memory
 from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.server import SERVICE_NAME as TRANSCRIPTION
-from specwhisper_draft_server.server import _place
+from specwhisper_draft_server.whisper import place_and_warm_up
 from tests.nightly import mostly_nightly
 from tests.rpc.gated import Gated
 from tests.rpc.health import NOT_SERVING, SERVING, until
@@ -251,10 +252,10 @@ def test_weights_are_kept_until_the_draft_model_is_placed(monkeypatch):
         def warm_up(self, max_width: int) -> None:
             raise RuntimeError("no memory")
 
-    monkeypatch.setattr("specwhisper_draft_server.server.place_draft", lambda *_, **__: Cold(1))
+    monkeypatch.setattr("specwhisper_draft_server.whisper.place_draft", lambda *_, **__: Cold(1))
     checkpoint = scripted_checkpoint(weights=weights_in_memory({"weight": np.zeros(1)}))
     with pytest.raises(RuntimeError, match="no memory"):
-        _place(checkpoint, None, 1, None)
+        place_and_warm_up(DraftConfig(), checkpoint, None, None)
     assert list(checkpoint.weights) == ["weight"], "needed to place it again"
 
 

@@ -19,7 +19,7 @@ from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from experiments.common.models.speech import spoken_utterances, talk
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
-from specwhisper.model.sizes import ModelSizes
+from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import SAMPLE_RATE, Limits

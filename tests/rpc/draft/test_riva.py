@@ -16,8 +16,8 @@ from riva.client.proto import riva_audio_pb2
 
 from experiments.demo_pair.data.phonemes import words
 from specwhisper.audio.decode import decode_file
-from specwhisper.model.checkpoint import load_checkpoint
-from specwhisper.model.names import DEMO_FOLDER
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.streaming import LIVE_DECODING

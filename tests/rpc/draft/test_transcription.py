@@ -20,12 +20,12 @@ from experiments.common.models.scripted import ScriptedModel
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pytorch.sharing import load_encoders
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server import debounce
+from tests.encoding import note_encoded
 from tests.rpc.services import (
     MODES,
     RATE,
@@ -117,20 +117,12 @@ async def test_draft_and_target_of_one_process_share_their_encoder(tmp_path, mon
     shape = Shape(max_target_positions=60)
     folder = save_checkpoint(shape, tmp_path / "target")
     _, same = build_checkpoint(shape, "draft")
-    calls = []
-
-    def noted(*args, **kwargs):
-        draft, target = load_encoders(*args, **kwargs)
-        assert draft.encoder is target.encoder
-        target.encoder.register_forward_hook(lambda *_: calls.append(1))
-        return draft, target
-
-    monkeypatch.setattr("specwhisper_draft_server.server.load_encoders", noted)
+    encoded = note_encoded(monkeypatch)
     async with draft_server("127.0.0.1:1", checkpoint=same, target_model=str(folder)) as draft:
         for mode in ("MODE_FULL", "MODE_SYNC"):
-            calls.clear()
+            encoded.clear()
             statistics = (await stream(draft, recording(3.0), mode=mode))[-1].statistics
-            assert len(calls) == statistics.num_windows > 0
+            assert len(encoded) == statistics.num_windows > 0
             if mode == "MODE_SYNC":  # in full mode a target this small may finish before a block arrives
                 assert statistics.num_accepted > 0
 

@@ -40,7 +40,6 @@ from tests.rpc.services import (
     is_one_sentence,
     recording,
     running_pair,
-    scripted_checkpoint,
     stream,
     streaming_config,
     target_alone,
@@ -245,7 +244,8 @@ async def test_an_incompatible_pair(case):
 
 async def test_a_draft_with_another_tokenizer():
     tokens = tuple(f"Ġ{token}" if token in VOCABULARY.tokens[:20] else token for token in VOCABULARY.tokens)
-    checkpoint = scripted_checkpoint("the-draft", vocabulary=replace(VOCABULARY, tokens=tokens))
+    _, checkpoint = build_checkpoint(Shape(d_model=32, decoder_layers=1), "the-draft")
+    checkpoint = replace(checkpoint, vocabulary=replace(VOCABULARY, tokens=tokens))
     async with target_server() as target, draft_server(target.address, checkpoint=checkpoint) as draft:
         error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(config()))))
         await all_free(target, draft)

@@ -9,7 +9,7 @@ import pytest
 
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.live import LiveOptions
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.transcription.fallback import text_compression_ratio
 from specwhisper.transcription.live_windows import MAX_TOKENS, MAX_TOKENS_PER_S

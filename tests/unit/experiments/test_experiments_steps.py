@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from experiments.common.models.checkpoints import build_model
 from experiments.common.models.published import PUBLISHED
 from experiments.steps import __main__ as steps
 from experiments.steps.floor import Machine, floor_s
-from specwhisper.model.compat import HAS_INT8_SUMS
+from specwhisper.model.onnx.linear import sums_bytes_exactly
 
 MACHINE = Machine(1e10, dict.fromkeys(("float32", "bfloat16", "int8"), 1e11))
 NARROW = replace(PUBLISHED["tiny"], d_model=64, heads=2, decoder_layers=1, words="few")
@@ -23,7 +24,7 @@ def narrow(monkeypatch):
 
 def test_every_precision_is_timed_against_its_floor():
     found = steps.measure_shape("tiny", MACHINE, rounds=2, seed=0, console=Console(quiet=True))
-    names = ("transformers", "float32", "bfloat16", *(("int8",) if HAS_INT8_SUMS else ()))
+    names = ("transformers", "float32", "bfloat16", *(("int8",) if sums_bytes_exactly() else ()))
     assert {row.name for row in found} == set(names)
     assert len(found) == 3 + 5 * (len(names) - 1)
     assert all(len(row.seconds) == 2 and min(row.seconds) > 0 < row.floor_s for row in found)
@@ -36,7 +37,7 @@ def test_the_loop_is_timed_beside_its_passes():
 
 
 def test_more_work_has_a_higher_floor():
-    config = steps.build_model(NARROW)[0].config
+    config = build_model(NARROW)[0].config
     sizes = [{"rows": r, "width": w, "held": 60} for r, w in ((1, 1), (1, 5), (8, 5))]
     floors = [floor_s(config, "float32", MACHINE, **size) for size in sizes]
     assert floors == sorted(floors) and floors[0] < floors[-1]

@@ -33,9 +33,9 @@ from experiments.streaming.takes import SpokenWord, Take
 from experiments.streaming.target_only import TargetOnly
 from specwhisper.audio.decode import decode_file
 from specwhisper.live import EndpointingOptions, LiveOptions
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.names import DEMO_FOLDER
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_draft_server.voice_activity import VoiceActivity
 from tests.live_engines import LivePair

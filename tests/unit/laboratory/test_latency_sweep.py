@@ -25,7 +25,7 @@ from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session
 from experiments.latency.sweep.store import Run, Store, Sweep
 from specwhisper.errors import InvalidRequest
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
 from tests.unit.laboratory.test_latency_simulation import decoding

@@ -18,7 +18,7 @@ from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import InvalidRequest, UnsupportedOption
-from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions

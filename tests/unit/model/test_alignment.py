@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.models.whisper.generation_whisper import _dynamic_time_warping, _median_filter
 
-from specwhisper.model.pytorch.word_times import _alignment, _medians
+from specwhisper.model.pytorch import transfer
+from specwhisper.model.word_times import _medians, begin_alignment, most_attended_ms
 from specwhisper.transcription.alignment import dynamic_time_warping, token_positions
+from tests.unit.model.libraries import LIBRARIES, OfLibrary, numpy_of, torch_of
 
 
 def weights(seed: int, heads: int, tokens: int, positions: int) -> torch.Tensor:
@@ -18,8 +20,13 @@ def weights(seed: int, heads: int, tokens: int, positions: int) -> torch.Tensor:
     return (3 * scores).softmax(dim=-1)
 
 
-def positions_of(attention: torch.Tensor, median_width: int = 7) -> list[int]:
-    return token_positions(_alignment(attention, median_width).double().numpy()).tolist()
+def alignment(attention: torch.Tensor, of: OfLibrary, median_width: int = 7) -> np.ndarray:
+    num_frames = 2 * attention.shape[-1]
+    return begin_alignment(of(attention), num_frames=num_frames, median_width=median_width)()
+
+
+def positions_of(attention: torch.Tensor, of: OfLibrary, median_width: int = 7) -> list[int]:
+    return token_positions(alignment(attention, of, median_width).astype(np.float64)).tolist()
 
 
 @settings(deadline=None)
@@ -31,9 +38,15 @@ def test_the_path_equals_transformers(seed: int, rows: int, columns: int, has_ti
     assert all(map(np.array_equal, dynamic_time_warping(cost.astype(np.float64)), expected))
 
 
+@LIBRARIES
 @settings(deadline=None)
-@given(st.integers(0, 10_000), st.integers(1, 3), st.integers(2, 9), st.integers(1, 40))
-def test_positions_equal_transformers(seed: int, heads: int, tokens: int, positions: int):
+@given(
+    seed=st.integers(0, 10_000),
+    heads=st.integers(1, 3),
+    tokens=st.integers(2, 9),
+    positions=st.integers(1, 40),
+)
+def test_positions_equal_transformers(of, seed: int, heads: int, tokens: int, positions: int):
     attention = weights(seed, heads, tokens, positions)
     normal = (attention - attention.mean(-2, keepdim=True)) / attention.std(-2, keepdim=True, unbiased=False)
     if not normal.isfinite().all():  # one position: transformers divides by zero
@@ -41,28 +54,44 @@ def test_positions_equal_transformers(seed: int, heads: int, tokens: int, positi
     matrix = _median_filter(normal[None], 7).mean(dim=1)[0]
     text, time = _dynamic_time_warping(-matrix.double().numpy())
     jumps = np.pad(np.diff(text), (1, 0), constant_values=1).astype(bool)
-    assert positions_of(attention) == time[jumps].tolist()
+    assert positions_of(attention, of) == time[jumps].tolist()
 
 
+def test_alignments_of_both_libraries_are_equal_but_for_rounding():
+    attention = weights(3, 4, 30, 1500)
+    ours, other = alignment(attention, numpy_of), alignment(attention, torch_of)
+    assert ours.dtype == other.dtype == np.float32
+    assert ours == pytest.approx(other, abs=1e-5)
+    assert most_attended_ms(ours) == most_attended_ms(other)
+
+
+@LIBRARIES
 @settings(deadline=None)
-@given(st.integers(0, 10_000), st.sampled_from([1, 3, 5, 7, 9]), st.integers(1, 70), st.sampled_from("-rin"))
-def test_medians_equal_the_middle_of_sorted_values(seed: int, width: int, tokens: int, kind: str):
+@given(
+    seed=st.integers(0, 10_000),
+    width=st.sampled_from([1, 3, 5, 7, 9]),
+    tokens=st.integers(1, 70),
+    kind=st.sampled_from("-rin"),
+)
+def test_medians_equal_those_of_a_gpu(of, seed: int, width: int, tokens: int, kind: str):
     values = torch.randn(2, tokens, 40, generator=torch.Generator().manual_seed(seed))
     if kind == "r":
         values = values.round()  # many values are equal
     elif kind != "-":
         values[values > 1] = {"i": torch.inf, "n": torch.nan}[kind]
-    expected = values.unfold(-1, width, 1).sort()[0][..., width // 2]
-    assert torch.equal(_medians(values, width).nan_to_num(7), expected.nan_to_num(7))
+    expected = transfer.medians(values, width)
+    assert np.array_equal(_medians(of(values), width), expected, equal_nan=True)
 
 
+@LIBRARIES
 @pytest.mark.parametrize(("tokens", "positions"), [(0, 10), (3, 0), (1, 10), (3, 1)])
-def test_the_smallest_windows_have_positions(tokens: int, positions: int):
-    assert positions_of(weights(0, 2, tokens, positions)) == [0] * tokens
+def test_the_smallest_windows_have_positions(of, tokens: int, positions: int):
+    assert positions_of(weights(0, 2, tokens, positions), of) == [0] * tokens
 
 
-def test_a_clear_path_is_followed():
+@LIBRARIES
+def test_a_clear_path_is_followed(of):
     attention = torch.zeros(1, 4, 20)
     for token, position in enumerate((2, 7, 11, 16)):
         attention[0, token, position - 2 : position + 3] = 0.2
-    assert np.abs(np.array(positions_of(attention, 3)) - [0, 5, 9, 14]).max() <= 1
+    assert np.abs(np.array(positions_of(attention, of, 3)) - [0, 5, 9, 14]).max() <= 1

@@ -15,8 +15,8 @@ from transformers import WhisperForConditionalGeneration
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint, save_checkpoint
 from specwhisper.errors import CheckpointError
-from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
-from specwhisper.model.names import DEMO_FOLDER, resolve
+from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.sequential_windows import SequentialWindows
 from specwhisper_target_server.server import named_by_precision

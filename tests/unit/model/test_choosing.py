@@ -5,18 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from specwhisper.model import transfer
+from specwhisper.model.arrays import to_device
 from specwhisper.model.choosing import Row, choose
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.sampling import Sampling
 from specwhisper.options import Acceptance
+from tests.unit.model.libraries import LIBRARIES
 
 _, CHECKPOINT = build_checkpoint(Shape(d_model=32, max_target_positions=32))
 ROWS = [Row(0, [5, 6, 7], 2, (), timestamps=True), Row(1, [8], 0, (9,), timestamps=False)]
+
+
+@LIBRARIES
+def test_the_lowest_of_equal_ids_wins(of):
+    logits = torch.zeros(4, 51_866)
+    logits[0, [9, 8, 51_865]] = 1.0
+    logits[1, 5] = -1.0
+    first, second = choose(ROWS, of(logits))
+    assert first.tokens + second.tokens == [8, 0, 0, 0]
+    assert first.margins + second.margins == [0.0] * 4
 
 
 @pytest.fixture
@@ -42,10 +54,11 @@ def test_a_greedy_forward_pass_reads_the_device_once(transfers):
     assert transfers["reads"] == 3  # the probe's result is read too
 
 
-def test_results_belong_to_their_rows():
+@LIBRARIES
+def test_results_belong_to_their_rows(of):
     logits = torch.randn(4, 51_866, generator=torch.Generator().manual_seed(3))
     logits[2, -1] = 9.0
-    first, second = choose(ROWS, logits.clone())
+    first, second = choose(ROWS, of(logits))
     best = logits.topk(2, dim=-1)
     assert first.tokens + second.tokens == best.indices[:, 0].tolist()
     assert first.tokens[2] == 51_865
@@ -68,6 +81,7 @@ def test_rows_that_are_accepted_by_equality():
 
 
 def test_integers_are_copied_exactly():
-    numbers = transfer.to_device([(1, 2), (3, 4)], torch.device("cpu"))
-    assert numbers.tolist() == [[1, 2], [3, 4]]
-    assert numbers.dtype == torch.int64
+    for place, integer in ((torch.device("cpu"), torch.int64), (None, np.int64)):
+        numbers = to_device([(1, 2), (3, 4)], place)
+        assert numbers.tolist() == [[1, 2], [3, 4]]
+        assert numbers.dtype == integer

@@ -1,4 +1,4 @@
-"""The cached decoder equals transformers', whatever the calls, slots, batches."""
+"""PyTorch's decoder equals transformers', whatever the calls, slots, batches; placement; vocabularies."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest
-from specwhisper.model import compat
+from specwhisper.model.checkpoints.weights import PROJECTION, weights_in_memory
 from specwhisper.model.choosing import Row
-from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
-from specwhisper.model.kernels import linear
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.pytorch.checkpoint import DecoderWeights
-from specwhisper.model.weights import PROJECTION, weights_in_memory
+from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.types import AudioChunk
-from tests.nightly import examples
 
 SHAPE = Shape(decoder_layers=3, heads=4, max_target_positions=24, seed=5)
 TRANSFORMERS, CHECKPOINT = build_checkpoint(SHAPE)
@@ -152,113 +149,6 @@ def test_logits_do_not_depend_on_earlier_calls_and_rollbacks(operations):
         assert decoder.lengths == [len(held[slot]) for slot in range(NUM_SLOTS)]
 
 
-BATCH_INVARIANT = {}
-
-
-def batch_invariant(dtype: str) -> CachedDecoder:
-    """Return a decoder with empty slots whose results do not depend on the batch."""
-    if dtype not in BATCH_INVARIANT:
-        BATCH_INVARIANT[dtype] = packed(dtype)
-    for slot in range(NUM_SLOTS):
-        BATCH_INVARIANT[dtype].rollback(slot, 0)
-    return BATCH_INVARIANT[dtype]
-
-
-def packed(dtype: str, *, is_draft: bool = False) -> CachedDecoder:
-    """Build a decoder as a CPU runs it, with a window in every slot."""
-    with torch.device("meta"):
-        decoder = CachedDecoder(CHECKPOINT.sizes, NUM_SLOTS)
-    type_ = torch.bfloat16 if dtype == "bfloat16" else torch.float32
-    load_decoder_weights(decoder, {key: value.to(type_) for key, value in DecoderWeights(CHECKPOINT).items()})
-    decoder.eval().requires_grad_(False)
-    with pytest.MonkeyPatch.context() as patch:
-        if dtype == "float32":
-            patch.setattr(linear, "MIN_PACKED_WEIGHTS", 0)
-        decoder.pack(is_int8=dtype == "int8", is_draft=is_draft)
-    decoder.allocate()
-    for slot, encoded in enumerate(AUDIO):
-        decoder.prefill_audio(slot, encoded.to(type_))
-    return decoder
-
-
-@pytest.mark.skipif(
-    not (compat.HAS_BFLOAT16 and compat.HAS_INT8_SUMS),
-    reason="the result of a row depends on its batch on this processor",
-)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
-@settings(max_examples=examples(15, 40), deadline=None)
-@given(
-    held=st.lists(st.integers(0, 12), min_size=NUM_SLOTS, max_size=NUM_SLOTS),
-    widths=st.dictionaries(st.integers(0, NUM_SLOTS - 1), st.integers(1, 12), min_size=1),
-    seed=st.integers(0, 99),
-)
-def test_logits_have_the_same_bits_in_any_batch(dtype, held, widths, seed):
-    decoder = batch_invariant(dtype)
-    texts = {slot: text(seed + slot, held[slot] + width) for slot, width in widths.items()}
-    one_by_one = []
-    for slot, tokens in texts.items():
-        logits = [decoder.append([slot], [[token]], [1]) for token in tokens]
-        one_by_one.append(torch.cat(logits[held[slot] :]))
-        decoder.rollback(slot, 0)
-    for slot, tokens in texts.items():
-        if held[slot]:
-            decoder.append([slot], [tokens[: held[slot]]], [1])
-    rows = [tokens[held[slot] :] for slot, tokens in texts.items()]
-    together = decoder.append(list(texts), rows, [len(row) for row in rows])
-    assert torch.equal(together, torch.cat(one_by_one))
-
-
-WIDE = replace(SHAPE, d_model=768, heads=12, decoder_layers=1, ffn_factor=4, max_target_positions=448)
-
-
-@pytest.mark.skipif(
-    not (compat.HAS_BFLOAT16 and compat.HAS_INT8_SUMS),
-    reason="the result of a row depends on its batch on this processor",
-)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
-def test_logits_of_a_long_text_have_the_same_bits_however_it_is_split(dtype):
-    _, checkpoint = build_checkpoint(WIDE)
-    type_ = torch.bfloat16 if dtype == "bfloat16" else torch.float32
-    with torch.device("meta"):
-        decoder = CachedDecoder(checkpoint.sizes, 3)
-    load_decoder_weights(decoder, {key: value.to(type_) for key, value in DecoderWeights(checkpoint).items()})
-    decoder.eval().requires_grad_(False).pack(is_int8=dtype == "int8")
-    decoder.allocate()
-    audio = torch.randn(1500, WIDE.d_model, generator=torch.Generator().manual_seed(1), dtype=type_)
-    for slot in range(3):
-        decoder.prefill_audio(slot, audio)
-    tokens = text(8, 300)
-
-    def feed(*widths: int) -> torch.Tensor:
-        decoder.rollback(0, 0)
-        ends = np.cumsum(widths).tolist()
-        parts = [
-            decoder.append([0], [tokens[end - width : end]], [width])
-            for width, end in zip(widths, ends, strict=True)
-        ]
-        return torch.cat(parts)
-
-    with torch.inference_mode():
-        expected = feed(*[10] * 30)
-        for widths in ([300], [193, 107], [34, 33, 32, 65, 136], [190, 1, 1, 5, 103]):
-            assert torch.equal(feed(*widths), expected)
-        decoder.rollback(0, 0)
-        rows = [tokens[:200], tokens[:1], tokens[:33]]
-        together = decoder.append([0, 1, 2], rows, [len(row) for row in rows])
-        assert torch.equal(together, torch.cat([expected[: len(row)] for row in rows]))
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
-def test_a_drafts_decoder_is_not_padded_and_nearly_equal(dtype):
-    exact, draft = batch_invariant(dtype), packed(dtype, is_draft=True)
-    tokens = text(3, 7)
-    for decoder, num_queries in ((exact, 4), (draft, 1)):
-        decoder.rollback(0, 0)
-        assert decoder._padding.min_width == (num_queries if compat.HAS_BFLOAT16 else 1)
-    ours, expected = (decoder.append([0], [tokens], [7]) for decoder in (draft, exact))
-    torch.testing.assert_close(ours, expected, rtol=0, atol=0.02 * float(expected.abs().max()))
-
-
 def test_the_memory_of_a_slot_is_that_of_its_keys_and_values():
     heads_width = 2 * WIDTH * 4  # keys and values, float32
     assert new_decoder().bytes_per_slot == 3 * (1500 + 24) * heads_width
@@ -306,8 +196,9 @@ class TestPlacement:
         offloaded = WhisperModel(CHECKPOINT, 2, device_map=device_map, offload_folder=tmp_path)
         assert ("disk" in device_map.values()) == bool(list(tmp_path.iterdir()))
         tokens = text(9, 8)
-        assert self.scores(offloaded, tokens, 5) == self.scores(WhisperModel(CHECKPOINT, 2), tokens, 5)
-        assert offloaded.bytes_per_slot == WhisperModel(CHECKPOINT, 2).bytes_per_slot
+        placed = WhisperModel(CHECKPOINT, 2, library="pytorch")
+        assert self.scores(offloaded, tokens, 5) == self.scores(placed, tokens, 5)
+        assert offloaded.bytes_per_slot == placed.bytes_per_slot
 
     @pytest.mark.parametrize(
         ("device_map", "message"),

@@ -13,8 +13,8 @@ from transformers.utils.hub import cached_file
 
 from experiments.common.models.checkpoints import Shape, save_checkpoint
 from specwhisper.errors import CheckpointError
-from specwhisper.model.checkpoint import load_checkpoint
-from specwhisper.model.files import CONFIG, WEIGHTS, WEIGHTS_INDEX, ModelFiles
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.files import CONFIG, WEIGHTS, WEIGHTS_INDEX, ModelFiles
 
 COMMIT, OLDER = "a" * 40, "b" * 40
 
@@ -96,7 +96,7 @@ def test_an_index_names_files_of_its_own_folder(names: list[str], saved: Path, t
 def test_loading_imports_neither_torch_nor_transformers():
     program = (
         "import sys\n"
-        "from specwhisper.model.checkpoint import load_checkpoint\n"
+        "from specwhisper.model.checkpoints.checkpoint import load_checkpoint\n"
         "checkpoint = load_checkpoint('demo-target')\n"
         "assert checkpoint.tokenizer.encode(' the') and len(checkpoint.weights['proj_out.weight'])\n"
         "heavy = {'torch', 'transformers', 'safetensors', 'huggingface_hub', 'ml_dtypes'}\n"

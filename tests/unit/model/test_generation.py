@@ -11,8 +11,8 @@ from transformers import GenerationConfig, WhisperForConditionalGeneration
 
 from experiments.common.models.checkpoints import Shape
 from specwhisper.errors import CheckpointError
-from specwhisper.model.checkpoint import load_checkpoint
-from specwhisper.model.generation import CALLER_OPTIONS, FROM_CONFIG, Generation, read_generation
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.generation import CALLER_OPTIONS, FROM_CONFIG, Generation, read_generation
 from tests.unit.model.folders import change_json, copy_of
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)

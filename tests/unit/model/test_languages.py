@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from transformers.models.whisper.tokenization_whisper import LANGUAGES, TO_LANGUAGE_CODE
 
-from specwhisper.model.languages import CODES, NAMES, language_code, language_name
+from specwhisper.model.checkpoints.languages import CODES, NAMES, language_code, language_name
 
 
 def test_languages_and_their_other_names_are_those_of_transformers():

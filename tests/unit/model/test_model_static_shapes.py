@@ -53,7 +53,7 @@ def test_static_shapes_change_no_text(options):
 
 def test_windows_of_several_threads_are_encoded_together():
     alone, together = (WhisperModel(CHECKPOINT, NUM_SLOTS) for _ in range(2))
-    batches, encode = [], together._encode
+    batches, encode = [], together._backend.encode
     together._encoder_batcher = batcher = MicroBatcher(  # as on a GPU
         lambda windows: batches.append(len(windows)) or encode(windows), NUM_SLOTS
     )
@@ -76,7 +76,7 @@ def test_windows_of_several_threads_are_encoded_together():
 def test_shapes_are_captured_by_warm_up():
     model = WhisperModel(CHECKPOINT, NUM_SLOTS, has_static_shapes=True)
     model.warm_up(4)
-    assert {*model._decoder._runner._captured} == {*product((1, 2, 4), (1, 2, 4, 6))}
+    assert {*model._backend._decoder._runner._captured} == {*product((1, 2, 4), (1, 2, 4, 6))}
     WhisperModel(CHECKPOINT, NUM_SLOTS).warm_up(4)  # captures nothing without static shapes
 
 
@@ -85,7 +85,7 @@ def test_shapes_are_captured_by_warm_up():
     [
         ("float32", {"has_static_shapes": True, "device_map": {"": "cpu"}}, "leave the device map out"),
         ("int8", {"has_static_shapes": True}, "int8 weights are for a CPU"),
-        ("int8", {"device_map": {"": "cpu"}}, "int8 weights are for a CPU without a device map"),
+        ("int8", {"device_map": {"": "cpu"}}, "int8 weights are for a CPU without device map"),
     ],
 )
 def test_conflicting_settings_are_refused(dtype, settings, words):

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from experiments.common.models.checkpoints import Shape as ModelShape
 from experiments.common.models.checkpoints import build_checkpoint
-from specwhisper.model import decoder as decoders
-from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
-from specwhisper.model.kernels.layer_cache import BatchRow, LayerCache
-from specwhisper.model.kernels.padded_batch import PaddedBatch
-from specwhisper.model.kernels.padded_runner import (
+from specwhisper.model.pytorch import decoder as decoders
+from specwhisper.model.pytorch.checkpoint import DecoderWeights
+from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.model.pytorch.kernels.layer_cache import BatchRow, LayerCache
+from specwhisper.model.pytorch.kernels.padded_batch import PaddedBatch
+from specwhisper.model.pytorch.kernels.padded_runner import (
     BATCHES,
     FORWARD_TOKENS,
     WIDTHS,
@@ -25,7 +26,6 @@ from specwhisper.model.kernels.padded_runner import (
     divide,
     shape_for,
 )
-from specwhisper.model.pytorch.checkpoint import DecoderWeights
 from tests.slot_writing import write_slots_reference
 
 NUM_SLOTS, POSITIONS = 5, 72

@@ -15,9 +15,11 @@ from transformers.generation.logits_process import (
     WhisperTimeStampLogitsProcessor,
 )
 
+from specwhisper.model.arrays import device
 from specwhisper.model.rules import DecodingRules
 from specwhisper.transcription.vocabulary import Vocabulary
 from tests.nightly import examples
+from tests.unit.model.libraries import LIBRARIES, OfLibrary
 
 NUM_TEXT, NUM_TIMES = 12, 20
 END = NUM_TEXT
@@ -55,22 +57,25 @@ def processors(vocabulary: Vocabulary, *, timestamps: bool) -> LogitsProcessorLi
 
 
 def apply_rules(
-    vocabulary: Vocabulary, logits: torch.Tensor, rows: list[tuple[list[int], list[int], bool]]
+    vocabulary: Vocabulary, logits: torch.Tensor, rows: list[tuple[list[int], list[int], bool]], of: OfLibrary
 ) -> torch.Tensor:
-    rules, ours = DecodingRules(vocabulary), logits.clone()
+    """Return the logits after the rules, by one of the libraries."""
+    ours = of(logits)
+    rules = DecodingRules(vocabulary, device(ours))
     allowed = [
         one
         for prefix, candidates, timestamps in rows
         for one in rules.allowed(prefix, candidates, timestamps=timestamps)
     ]
     rules.apply(ours, allowed)
-    return ours
+    return torch.asarray(ours)
 
 
 tokens = st.one_of(st.integers(0, SIZE - 1), st.integers(BEGIN, SIZE - 1), st.integers(0, NUM_TEXT - 1))
 row = st.tuples(st.lists(tokens, max_size=6), st.lists(tokens, max_size=5), st.booleans())
 
 
+@LIBRARIES
 @settings(max_examples=examples(by_day=100, at_night=400))
 @given(
     rows=st.lists(row, min_size=1, max_size=4),
@@ -80,7 +85,7 @@ row = st.tuples(st.lists(tokens, max_size=6), st.lists(tokens, max_size=5), st.b
     suppress=st.sampled_from([(), VOCABULARY.suppress, (3, BEGIN + 2)]),
     begin_suppress=st.sampled_from([(), VOCABULARY.begin_suppress, (0, BEGIN, BEGIN + 1)]),
 )
-def test_rules_equal_transformers(rows, seed, time_bias, max_initial_timestamp, suppress, begin_suppress):
+def test_rules_equal_transformers(of, rows, seed, time_bias, max_initial_timestamp, suppress, begin_suppress):
     vocabulary = replace(
         VOCABULARY,
         max_initial_timestamp=max_initial_timestamp,
@@ -100,23 +105,25 @@ def test_rules_equal_transformers(rows, seed, time_bias, max_initial_timestamp, 
             for i, (prefix, timestamps) in enumerate(prefixes)
         ]
     )
-    assert torch.equal(apply_rules(vocabulary, logits, rows), expected)
+    assert torch.equal(apply_rules(vocabulary, logits, rows, of), expected)
 
 
-def test_a_timestamp_follows_if_it_is_likelier_than_any_text():
+@LIBRARIES
+def test_a_timestamp_follows_if_it_is_likelier_than_any_text(of):
     logits = torch.full((1, SIZE), -9.0)
     logits[0, 3] = 1.0
     logits[0, BEGIN:] = 0.0  # each less likely than token 3, together more
     rows = [([BEGIN, 2], [], True)]
-    assert apply_rules(VOCABULARY, logits, rows)[0, :BEGIN].max() == -torch.inf
+    assert apply_rules(VOCABULARY, logits, rows, of)[0, :BEGIN].max() == -torch.inf
     logits[0, 3] = 4.0
-    assert apply_rules(VOCABULARY, logits, rows).argmax() == 3
+    assert apply_rules(VOCABULARY, logits, rows, of).argmax() == 3
 
 
-def test_a_model_without_timestamps_has_only_the_suppression_rules():
+@LIBRARIES
+def test_a_model_without_timestamps_has_only_the_suppression_rules(of):
     vocabulary = replace(VOCABULARY, no_timestamps=None, timestamp_begin=SIZE, max_initial_timestamp=None)
     logits = torch.randn(2, SIZE, generator=torch.Generator().manual_seed(0))
     expected = logits.clone()
     expected[:, list(vocabulary.suppress)] = -torch.inf
     expected[0, list(vocabulary.begin_suppress)] = -torch.inf
-    assert torch.equal(apply_rules(vocabulary, logits, [([], [2], False)]), expected)
+    assert torch.equal(apply_rules(vocabulary, logits, [([], [2], False)], of), expected)

@@ -12,11 +12,12 @@ from transformers import TopKLogitsWarper, TopPLogitsWarper
 
 from specwhisper.model.choosing import Row, choose
 from specwhisper.model.classical import keep_or_redraw, propose
-from specwhisper.model.sampling import Sampling, filter_top_k_top_p, gumbel
+from specwhisper.model.sampling import Sampling, filter_top_k_top_p, gumbel, random_bits
 from specwhisper.options import MAX_TEMPERATURE, MIN_TEMPERATURE, Acceptance
 from specwhisper.speculation.noise import GOLDEN, MASK, Stream, mix, position_key, uniform, window_key
 from specwhisper.types import NUM_PROPOSED, Proposal
 from tests.nightly import mostly_nightly
+from tests.unit.model.libraries import LIBRARIES, TORCH
 
 SIZE = 12
 ALMOST_NEVER = 1e-4  # of a true hypothesis; seeds are fixed, so a test passes always or never
@@ -49,12 +50,21 @@ def test_noise_equals_the_published_generator():
 
 def test_noise_is_gumbel():
     noise = gumbel([position_key(3, position) for position in range(50)], 400).flatten()
-    assert kstest(noise.double().numpy(), "gumbel_r").pvalue > ALMOST_NEVER
+    assert kstest(noise.astype(np.float64), "gumbel_r").pvalue > ALMOST_NEVER
 
 
 def test_noise_of_a_token_does_not_depend_on_the_size_of_the_vocabulary():
     keys = [1, MASK, 2**63]
-    assert torch.equal(gumbel(keys, 30)[:, :20], gumbel(keys, 20))
+    assert np.array_equal(gumbel(keys, 30)[:, :20], gumbel(keys, 20))
+
+
+def test_noise_has_the_bits_of_the_published_generator_in_both_libraries():
+    keys = [0, 1234567, 2**63, MASK]
+    expected = [[mix((key + i * GOLDEN) & MASK) for i in range(1, 41)] for key in keys]
+    for place in (None, TORCH):
+        bits = np.asarray(random_bits(keys, 40, place))
+        assert bits.view(np.uint64).tolist() == expected
+    assert np.allclose(gumbel(keys, 40), gumbel(keys, 40, TORCH), rtol=1e-6, atol=0)
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 2**40), st.integers(0, 15), st.integers(0, 447))
@@ -71,11 +81,12 @@ def test_every_part_of_a_key_matters(seed: int, start: int, attempt: int, positi
     assert 0 < uniform(key) < 1
 
 
+@LIBRARIES
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 1.7])
-def test_the_draw_is_distributed_as_the_softmax(temperature: float):
+def test_the_draw_is_distributed_as_the_softmax(of, temperature: float):
     made = logits(1)
     rows = [row(position, temperature) for position in range(4000)]
-    drawn = choose(rows, made.repeat(len(rows), 1))
+    drawn = choose(rows, of(made.repeat(len(rows), 1)))
     assert_distributed([s.tokens[0] for s in drawn], (made / temperature).softmax(dim=-1))
 
 
@@ -85,8 +96,14 @@ def row(position: int, temperature: float = 1.0, candidates: list[int] | None = 
     return Row(0, [0, *candidates], len(candidates), [0] * position, False, sampling=sampling, **kwargs)
 
 
-@given(st.integers(0, 1000), st.integers(0, SIZE + 2), st.floats(0.05, 1.0), st.floats(0.2, 2.0))
-def test_top_k_and_top_p_equal_transformers(seed: int, top_k: int, top_p: float, temperature: float):
+@LIBRARIES
+@given(
+    seed=st.integers(0, 1000),
+    top_k=st.integers(0, SIZE + 2),
+    top_p=st.floats(0.05, 1.0),
+    temperature=st.floats(0.2, 2.0),
+)
+def test_top_k_and_top_p_equal_transformers(of, seed: int, top_k: int, top_p: float, temperature: float):
     made = logits(seed)
     sampling = Sampling(temperature, 0, 0, top_k=top_k, top_p=top_p)
     expected = (made / temperature)[None]
@@ -94,69 +111,90 @@ def test_top_k_and_top_p_equal_transformers(seed: int, top_k: int, top_p: float,
         expected = TopKLogitsWarper(top_k)(None, expected)
     if top_p < 1:
         expected = TopPLogitsWarper(top_p)(None, expected)
-    assert torch.equal(filter_top_k_top_p(made, sampling).isinf(), expected[0].isinf())
+    ours = of(made)
+    filter_top_k_top_p(ours, sampling)
+    assert np.array_equal(np.isinf(np.asarray(ours)), expected[0].isinf())
 
 
+@LIBRARIES
+def test_top_p_keeps_the_lowest_of_equal_ids(of):
+    ours = of(torch.tensor([0.0, 1.0, 0.0, 1.0, 0.0, 1.0, -0.0]))
+    filter_top_k_top_p(ours, Sampling(1.0, 0, 0, top_p=0.4))
+    assert np.flatnonzero(np.isfinite(np.asarray(ours))).tolist() == [1, 3]
+    ours = of(torch.zeros(100))
+    filter_top_k_top_p(ours, Sampling(1.0, 0, 0, top_p=0.055))
+    assert np.flatnonzero(np.isfinite(np.asarray(ours))).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+@LIBRARIES
 @pytest.mark.parametrize("drafted", ["proposal", "point"])
 @pytest.mark.parametrize("seed", mostly_nightly([1, 2, 3]))
-def test_the_classical_rule_keeps_the_targets_distribution(drafted: str, seed: int):
+def test_the_classical_rule_keeps_the_targets_distribution(of, drafted: str, seed: int):
     """A draft draws from its own distribution; the text follows the target's."""
     target, draft = logits(seed), logits(seed + 100)
     sampling = Sampling(0.8, seed, 0)
     written, num_kept = [], 0
     for position in range(6000):
         own = row(position, 0.8, acceptance=Acceptance.CLASSICAL)
-        said = choose([own], draft.clone()[None])[0]
+        said = choose([own], of(draft[None]))[0]
         candidate, proposal = said.tokens[0], said.proposals[0]
         if drafted == "point":
             proposal = None
-        written.append(keep_or_redraw(target, sampling, position, candidate, proposal))
+        written.append(keep_or_redraw(of(target), sampling, position, candidate, proposal))
         num_kept += written[-1] == candidate
     assert_distributed(written, (target / 0.8).softmax(dim=-1))
     assert 0.01 < num_kept / len(written) < 0.95
 
 
-def test_the_classical_rule_obeys_the_rules():
+@LIBRARIES
+def test_the_classical_rule_obeys_the_rules(of):
     target = logits(1)
     target[3] = -torch.inf
     for position in range(200):
-        written = keep_or_redraw(target, Sampling(1.0, 0, 0), position, 3, Proposal((3, 4), (0.5, 0.5)))
+        written = keep_or_redraw(of(target), Sampling(1.0, 0, 0), position, 3, Proposal((3, 4), (0.5, 0.5)))
         assert written != 3
 
 
-def test_only_the_likeliest_tokens_are_drawn():
+@LIBRARIES
+def test_only_the_likeliest_tokens_are_drawn(of):
     made = logits(4, 40)
-    drawn_from = made.clone()
+    drawn_from = of(made)
     proposal = propose(drawn_from, Sampling(0.7, 0, 0))
     assert len(proposal.tokens) == NUM_PROPOSED
     assert sum(proposal.probs) == pytest.approx(1)
     assert set(proposal.tokens) == set(made.topk(NUM_PROPOSED).indices.tolist())
-    assert drawn_from.isfinite().sum() == NUM_PROPOSED
+    assert np.isfinite(np.asarray(drawn_from)).sum() == NUM_PROPOSED
+    assert propose(of(torch.ones(40)), Sampling(0.7, 0, 0)).tokens == tuple(range(NUM_PROPOSED))
 
 
-def test_equal_distributions_keep_every_candidate():
+@LIBRARIES
+def test_equal_distributions_keep_every_candidate(of):
     made = logits(2)
     sampling = Sampling(1.0, 0, 0)
     for position in range(300):
         own = row(position, acceptance=Acceptance.CLASSICAL)
-        said = choose([own], made.clone()[None])[0]
-        assert keep_or_redraw(made, sampling, position, said.tokens[0], said.proposals[0]) == said.tokens[0]
+        said = choose([own], of(made[None]))[0]
+        assert (
+            keep_or_redraw(of(made), sampling, position, said.tokens[0], said.proposals[0]) == said.tokens[0]
+        )
 
 
-def test_a_threshold_keeps_likely_candidates():
+@LIBRARIES
+def test_a_threshold_keeps_likely_candidates(of):
     made = torch.tensor([0.5, 0.3, 0.2]).log()
     kept = [
-        choose([Row(0, [0, candidate], 1, [], False, acceptance_threshold=0.25)], made.repeat(2, 1))[0]
+        choose([Row(0, [0, candidate], 1, [], False, acceptance_threshold=0.25)], of(made.repeat(2, 1)))[0]
         for candidate in range(3)
     ]
     assert [scores.tokens[0] for scores in kept] == [0, 1, 0]
     assert kept[1].log_probs[0] == pytest.approx(np.log(0.3))
 
 
+@LIBRARIES
 @pytest.mark.parametrize("temperature", [MIN_TEMPERATURE, MAX_TEMPERATURE])
-def test_margins_are_numbers_at_every_temperature(temperature: float):
+def test_margins_are_numbers_at_every_temperature(of, temperature: float):
     allowed = 50 * logits(1)
     allowed[::2] = -torch.inf  # as the rules set forbidden tokens
     row = Row(0, [1], 0, (), timestamps=False, sampling=Sampling(temperature, 0, 0, 0))
-    scores = choose([row], allowed[None])[0]
+    scores = choose([row], of(allowed[None]))[0]
     assert np.isfinite([*scores.margins, *scores.log_probs]).all() and scores.tokens[0] % 2

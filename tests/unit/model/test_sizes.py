@@ -9,7 +9,7 @@ import pytest
 from transformers import WhisperConfig
 
 from specwhisper.errors import CheckpointError
-from specwhisper.model.sizes import ModelSizes, read_sizes
+from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
 
 CONFIG = WhisperConfig(
     d_model=96, encoder_attention_heads=3, num_mel_bins=128, scale_embedding=True

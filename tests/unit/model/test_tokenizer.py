@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from transformers import WhisperTokenizer
 
 from experiments.common.models.checkpoints import Shape, Words, build_tokenizer
-from specwhisper.model.files import ModelFiles
-from specwhisper.model.names import DEMO_MODELS, resolve
-from specwhisper.model.tokenizer import Tokenizer, read_tokenizer
+from specwhisper.model.checkpoints.files import ModelFiles
+from specwhisper.model.checkpoints.names import DEMO_MODELS, resolve
+from specwhisper.model.checkpoints.tokenizer import Tokenizer, read_tokenizer
 from tests.unit.model.folders import change_json
 
 TEXTS = (

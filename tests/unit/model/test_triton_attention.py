@@ -13,8 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specwhisper.model.kernels import triton_attention
-from specwhisper.model.kernels.triton_attention import (
+from specwhisper.model.pytorch.kernels import triton_attention
+from specwhisper.model.pytorch.kernels.triton_attention import (
     quantise_cache,
     slot_attention,
     slot_attention_reference,

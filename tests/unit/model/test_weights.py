@@ -16,9 +16,8 @@ from transformers import WhisperForConditionalGeneration
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint, build_model
 from specwhisper.errors import CheckpointError
-from specwhisper.model.checkpoint import load_checkpoint
-from specwhisper.model.pytorch.checkpoint import load_encoder, read_tensor
-from specwhisper.model.weights import (
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.weights import (
     CACHE_LINE,
     EMBEDDING,
     PROJECTION,
@@ -28,6 +27,7 @@ from specwhisper.model.weights import (
     weights_in_files,
     weights_in_memory,
 )
+from specwhisper.model.pytorch.checkpoint import load_encoder, read_tensor
 from tests.unit.model.folders import WEIGHTS, copy_of, rewrite_weights
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)

@@ -16,7 +16,7 @@ from experiments.streaming.summary import Measured
 from experiments.streaming.takes import SpokenWord, Take
 from specwhisper.audio.decode import decode_file
 from specwhisper.live import LiveOptions
-from specwhisper.model.names import DEMO_FOLDER
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.types import SAMPLE_RATE, DecodedStep
 from tests.live import BEGIN, ENDED, PAUSE, ScriptedWindows, Speaker, letters, mark
 

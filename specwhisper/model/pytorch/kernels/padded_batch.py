@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from specwhisper.model.kernels.layer_cache import LayerCache
-from specwhisper.model.kernels.triton_attention import (
+from specwhisper.model.pytorch.kernels.layer_cache import LayerCache
+from specwhisper.model.pytorch.kernels.triton_attention import (
     slot_attention,
     slot_attention_reference,
     supports,

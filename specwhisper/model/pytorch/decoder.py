@@ -14,22 +14,18 @@ import torch
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
-from specwhisper.model.compat import execution_device
-from specwhisper.model.kernels.graphs import CudaGraphs, uncaptured
-from specwhisper.model.kernels.layer_cache import (
+from specwhisper.model.checkpoints.sizes import ModelSizes
+from specwhisper.model.pytorch.compat import execution_device
+from specwhisper.model.pytorch.kernels.graphs import CudaGraphs, uncaptured
+from specwhisper.model.pytorch.kernels.layer_cache import (
     CROSS_CACHE_DTYPES,
     BatchRow,
     BatchRunner,
     ForwardBatch,
     LayerCache,
 )
-from specwhisper.model.kernels.linear import Int8Embedding, is_batch_invariant, pack_linears
-from specwhisper.model.kernels.padded_runner import PaddedRunner
-from specwhisper.model.kernels.ragged_batch import Padding
-from specwhisper.model.kernels.ragged_runner import RaggedRunner
-from specwhisper.model.sizes import ModelSizes
-
-UNPACKED = ("cross_kv",)  # layers that multiply a whole window at once
+from specwhisper.model.pytorch.kernels.padded_runner import PaddedRunner
+from specwhisper.model.pytorch.kernels.ragged_runner import RaggedRunner
 
 
 class DecoderLayer(nn.Module):
@@ -80,28 +76,10 @@ class CachedDecoder(nn.Module):
         self.unembed = nn.Linear(sizes.d_model, sizes.vocab_size, bias=False)
         self.lengths = [0] * num_slots
         self._caches: list[LayerCache] = []
-        self._padding = Padding()
-        self._cache_dtype: torch.dtype | None = None  # if it differs from that of the weights
 
     def tie(self) -> None:
         """Use the embedding's weight for the projection to logits too."""
         self.unembed.weight = cast(nn.Embedding, self.embed_tokens).weight
-
-    def pack(self, *, is_int8: bool, is_draft: bool = False) -> None:
-        """Pack the loaded weights for the fastest multiplication on a CPU.
-
-        Parameters
-        ----------
-        is_int8 : round the weights to int8; keys and values are bfloat16 then, hidden states float32.
-        is_draft : let a token's result depend on its batch, in the last bits, which saves padding.
-        """
-        pack_linears(self, is_int8=is_int8, leave=UNPACKED)
-        if is_int8:
-            self.embed_tokens = Int8Embedding(cast(nn.Embedding, self.embed_tokens))
-            self._cache_dtype = torch.bfloat16
-        if not is_draft and is_batch_invariant(self, leave=UNPACKED):
-            full = Padding(multiple=16).positions(self.sizes.max_target_positions)
-            self._padding = Padding(min_width=4, max_width=32, multiple=16, undivided=192, full=full)
 
     def allocate(self, *, has_static_shapes: bool = False, cross_cache_dtype: str | None = None) -> None:
         """Allocate each layer's cache on the layer's device, once weights are placed.
@@ -112,7 +90,7 @@ class CachedDecoder(nn.Module):
         cross_cache_dtype : a key of :data:`CROSS_CACHE_DTYPES` that the cross-attention cache is rounded to;
             only with static shapes.
         """
-        sizes, dtype = self.sizes, self._cache_dtype or self.embed_positions.weight.dtype
+        sizes, dtype = self.sizes, self.unembed.weight.dtype
         device, heads = execution_device(self.embed_positions), sizes.decoder_attention_heads
         if has_static_shapes:
             self._runner: BatchRunner = PaddedRunner(
@@ -126,15 +104,13 @@ class CachedDecoder(nn.Module):
             self._runner = RaggedRunner(
                 self._run_layers,
                 num_positions=sizes.max_target_positions,
-                padding=self._padding,
                 dtype=dtype,
                 device=device,
             )
         num_slots = self.num_slots + has_static_shapes  # the last one is for padding
-        num_positions = self._padding.positions(sizes.max_target_positions)
         cross_dtype = CROSS_CACHE_DTYPES[cross_cache_dtype] if cross_cache_dtype else dtype
         for layer in self.layers:
-            shape = (2, num_slots, heads, num_positions, sizes.d_model // heads)
+            shape = (2, num_slots, heads, sizes.max_target_positions, sizes.d_model // heads)
             cross_shape = (*shape[:3], sizes.max_source_positions, shape[4])
             device = execution_device(layer)
             self._caches.append(

@@ -1,6 +1,7 @@
 """A model's weights by transformers' names, each read when it is asked for.
 
-Files are read, not mapped into memory: a file that is overwritten later cannot end the process.
+Files are read, not mapped into memory as the safetensors package does: a file that is overwritten later
+cannot end the process. And NumPy has no bfloat16, which that package would need to return one.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import struct
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.errors import CheckpointError
-from specwhisper.model.sizes import ModelSizes
+from specwhisper.model.checkpoints.sizes import ModelSizes
 
 # safetensors' names of number types. NumPy has no bfloat16: it stands for the upper half of a float32.
 NUMBER_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
@@ -182,12 +184,13 @@ class _Safetensors:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_RDONLY)
-        weakref.finalize(self, os.close, self._descriptor)
+        self._file = path.open("rb", buffering=0)
+        self._lock = Lock()  # of the position in the file
+        weakref.finalize(self, self._file.close)
 
     def arrays(self) -> Iterator[tuple[str, _InFile]]:
         """Yield every array's name and place."""
-        size = os.fstat(self._descriptor).st_size
+        size = os.fstat(self._file.fileno()).st_size
         try:
             (num_header_bytes,) = struct.unpack("<Q", self.read(0, min(size, 8)).data)
             if num_header_bytes > min(MAX_HEADER_BYTES, size - 8):
@@ -208,11 +211,15 @@ class _Safetensors:
         offset = -room.ctypes.data % CACHE_LINE
         block = room[offset : offset + num_bytes]
         view, position = block.data, 0
-        while position < num_bytes:
-            num_read = os.preadv(self._descriptor, [view[position:]], start + position)
-            if not num_read:
-                raise CheckpointError(f"{self.path} was cut off while it was read: fetch or save it again.")
-            position += num_read
+        with self._lock:
+            self._file.seek(start)
+            while position < num_bytes:
+                num_read = self._file.readinto(view[position:])
+                if not num_read:
+                    raise CheckpointError(
+                        f"{self.path} was cut off while it was read: fetch or save it again."
+                    )
+                position += num_read
         return block
 
 

@@ -10,7 +10,7 @@ from tokenizers import AddedToken
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
-from specwhisper.model.files import ModelFiles
+from specwhisper.model.checkpoints.files import ModelFiles
 
 END_OF_TEXT = "<|endoftext|>"
 # Settings that name a token, in the order in which those that the vocabulary lacks are added.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from specwhisper.errors import CheckpointError
-from specwhisper.model.names import resolve
+from specwhisper.model.checkpoints.names import resolve
 
 CONFIG, WEIGHTS, WEIGHTS_INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -25,7 +25,7 @@ class ModelFiles:
 
     Parameters
     ----------
-    name : as the user gave it; see :func:`specwhisper.model.names.resolve`.
+    name : as the user gave it; see :func:`specwhisper.model.checkpoints.names.resolve`.
     revision : branch, tag or commit on the hub.
     """
 

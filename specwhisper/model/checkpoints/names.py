@@ -7,7 +7,7 @@ from pathlib import Path
 
 from specwhisper.errors import CheckpointError
 
-DEMO_FOLDER = Path(__file__).parent.parent / "demo"
+DEMO_FOLDER = Path(__file__).parents[2] / "demo"
 DEMO_MODELS = ("demo-target", "demo-draft-tiny", "demo-draft-distil")
 OPENAI_MODELS = (
     *("tiny", "tiny.en", "base", "base.en", "small", "small.en", "medium", "medium.en"),
@@ -27,7 +27,9 @@ def resolve(name: str) -> str:
     if name in DEMO_MODELS:
         folder = DEMO_FOLDER / name.removeprefix("demo-")
         if not folder.is_dir():
-            raise CheckpointError(f"Model '{name}' is not part of this installation: {ADVICE}")
+            raise CheckpointError(
+                f"Model '{name}' comes with the source tree, not with the installed package: {ADVICE}"
+            )
         return str(folder)
     if Path(name).is_dir() or HUB_ID.fullmatch(name):
         return name

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from specwhisper.model.kernels.layer_cache import BatchRow
-from specwhisper.model.kernels.ragged_batch import Padding, RaggedBatch, causal_mask, group_rows
+from specwhisper.model.pytorch.kernels.layer_cache import BatchRow
+from specwhisper.model.pytorch.kernels.ragged_batch import RaggedBatch, causal_mask, group_rows
 
 
 class RaggedRunner:
@@ -24,14 +24,12 @@ class RaggedRunner:
         layers: Callable[[RaggedBatch, int | None], Tensor],
         *,
         num_positions: int,
-        padding: Padding,
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
         self._layers = layers
-        self._padding = padding
         self._device = device
-        self._causal = causal_mask(num_positions, padding, dtype, device)
+        self._causal = causal_mask(num_positions, dtype, device)
 
     def run(
         self, rows: Sequence[BatchRow], wanted: Sequence[tuple[int, int]], *, num_layers: int | None = None
@@ -45,7 +43,7 @@ class RaggedRunner:
             by_slot,
             torch.tensor(ids, device=self._device),
             torch.tensor(positions, device=self._device),
-            group_rows(by_slot, self._causal, self._padding),
+            group_rows(by_slot, self._causal),
         )
         hidden = self._layers(batch, num_layers)
         offsets, offset = [0] * len(rows), 0

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from specwhisper.model.kernels.graphs import Run
-from specwhisper.model.kernels.layer_cache import BatchRow
-from specwhisper.model.kernels.padded_batch import PaddedBatch
-from specwhisper.model.transfer import to_device
+from specwhisper.model.pytorch.kernels.graphs import Run
+from specwhisper.model.pytorch.kernels.layer_cache import BatchRow
+from specwhisper.model.pytorch.kernels.padded_batch import PaddedBatch
+from specwhisper.model.pytorch.transfer import to_device
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 WIDTHS = (1, 2, 4, 6, 8, 12, 16, 24, 32)

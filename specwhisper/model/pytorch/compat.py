@@ -5,56 +5,15 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import WhisperTokenizer
 
 # The last releases that were tried.
 TORCH, TRANSFORMERS, ACCELERATE = "2.13", "5.24", "1.15"
-
-IS_X86 = platform.machine() in ("x86_64", "AMD64")
-HAS_ONEDNN = torch.backends.mkldnn.is_available() and IS_X86
-HAS_BFLOAT16 = HAS_ONEDNN and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-# Older x86 processors sum products of bytes in 16 bits, which overflow.
-HAS_INT8_SUMS = not IS_X86 or torch.cpu._is_vnni_supported()
-
-
-def pack_weights(weight: Tensor, num_rows: int) -> Tensor:
-    """Pack float weights for oneDNN, which chooses the order for so many rows."""
-    return cast(Tensor, torch.ops.mkldnn._reorder_linear_weight(weight, num_rows))
-
-
-def multiply_packed(rows: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
-    """Multiply rows x inputs by packed weights: rows x outputs."""
-    return cast(Tensor, torch.ops.mkldnn._linear_pointwise(rows, packed, bias, "none", [], ""))
-
-
-def pack_int8_weights(weight: Tensor) -> Tensor:
-    """Pack int8 weights for oneDNN."""
-    return cast(Tensor, torch.ops.onednn.qlinear_prepack(weight, None))
-
-
-def multiply_packed_int8(rows: Tensor, packed: Tensor, scale: Tensor, zero_points: Tensor) -> Tensor:
-    """Multiply uint8 rows, whose zero is 128, by packed int8 weights.
-
-    Returns float32, rows x outputs.
-    """
-    return cast(
-        Tensor,
-        torch.ops.onednn.qlinear_pointwise(
-            *(rows, 1.0, 128, packed, scale, zero_points, None),
-            *(1.0, 0, torch.float32, "none", [], ""),
-        ),
-    )
-
-
-def multiply_int8(rows: Tensor, weight: Tensor) -> Tensor:
-    """Multiply int8 rows x inputs by int8 inputs x outputs: int32, rows x outputs."""
-    return torch._int_mm(rows, weight)
 
 
 def join_chunks(

@@ -1,15 +1,15 @@
-"""Copy numbers between host and device without waiting for the device."""
+"""Do on a GPU, in its order of work, what is done otherwise on a CPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 
-def to_device(numbers: Sequence[Any], device: torch.device) -> Tensor:
+def to_device(numbers: ArrayLike, device: torch.device) -> Tensor:
     """Make a tensor on a device without waiting for a GPU's earlier work."""
     if device.type != "cuda":
         return torch.tensor(numbers, device=device)
@@ -30,3 +30,15 @@ def to_host(values: Tensor) -> Callable[[], Tensor]:
         return copied
 
     return wait
+
+
+def medians(values: Tensor, width: int) -> Tensor:
+    """Return the median of the values around each, which are mirrored at the ends.
+
+    Parameters
+    ----------
+    values : heads x tokens x positions, more positions than half a width.
+    """
+    half = width // 2
+    padded = torch.nn.functional.pad(values, (half, half, 0, 0), mode="reflect")
+    return padded.unfold(-1, width, 1).sort()[0][..., half]

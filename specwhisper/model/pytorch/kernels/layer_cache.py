@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from specwhisper.model.kernels.triton_attention import quantise_cache
+from specwhisper.model.pytorch.kernels.triton_attention import quantise_cache
 from specwhisper.types import CROSS_CACHES
 
 CROSS_CACHE_DTYPES = dict(zip(CROSS_CACHES, (torch.int8, torch.float8_e4m3fn), strict=True))

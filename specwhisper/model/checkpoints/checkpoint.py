@@ -9,11 +9,11 @@ import hashlib
 from dataclasses import dataclass, field
 
 from specwhisper.errors import CheckpointError, UnsupportedOption
-from specwhisper.model.files import CONFIG, ModelFiles, digest_of
-from specwhisper.model.generation import build_vocabulary, check_generation, read_generation
-from specwhisper.model.sizes import ModelSizes, read_sizes
-from specwhisper.model.tokenizer import Tokenizer, read_tokenizer
-from specwhisper.model.weights import Weights, complete_weights, weights_in_files
+from specwhisper.model.checkpoints.files import CONFIG, ModelFiles, digest_of
+from specwhisper.model.checkpoints.generation import build_vocabulary, check_generation, read_generation
+from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
+from specwhisper.model.checkpoints.tokenizer import Tokenizer, read_tokenizer
+from specwhisper.model.checkpoints.weights import Weights, complete_weights, weights_in_files
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import DTYPES
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from specwhisper.model.transfer import to_host
+from specwhisper.model.arrays import (
+    Array,
+    array_namespace,
+    begin_copy_to_host,
+    device,
+    is_on_host,
+    on_host,
+    windows,
+)
 from specwhisper.transcription.alignment import token_positions
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.words import split_into_words
@@ -20,7 +25,9 @@ SAMPLES_PER_POSITION = FRAMES_PER_TIMESTAMP * HOP_SAMPLES
 FILTERED_TOKENS = 32  # rows in one call of the median filter, so that they fit into a CPU's cache
 
 
-def begin_alignment(weights: Tensor, *, num_frames: int, median_width: int) -> Callable[[], Tensor]:
+def begin_alignment(
+    weights: Array, *, num_frames: int, median_width: int
+) -> Callable[[], NDArray[np.float32]]:
     """Begin to compute how well tokens match positions; return what ends it.
 
     A GPU begins at once, in the order of the calling thread's work. A CPU begins when the returned function
@@ -36,13 +43,13 @@ def begin_alignment(weights: Tensor, *, num_frames: int, median_width: int) -> C
     A function for any thread, which returns tokens x positions.
     """
     weights = weights[:, :, : num_frames // FRAMES_PER_TIMESTAMP]
-    if weights.device.type == "cpu":
-        return partial(_alignment, weights, median_width)
-    return to_host(_alignment(weights, median_width))
+    if is_on_host(weights):
+        return lambda: on_host(_alignment(weights, median_width))
+    return begin_copy_to_host(_alignment(weights, median_width))
 
 
 def align_words(
-    alignment: Tensor, window: Window, tokens: Sequence[int], vocabulary: Vocabulary
+    alignment: NDArray[np.float32], window: Window, tokens: Sequence[int], vocabulary: Vocabulary
 ) -> tuple[WordAlignment, ...]:
     """Return the words of a window with their times.
 
@@ -51,7 +58,7 @@ def align_words(
     alignment : how well each token but the last matches each position: tokens - 1 x positions.
     tokens : of the whole window; the last one, mostly end-of-text, is not aligned.
     """
-    ends = token_positions(alignment.double().numpy()).tolist()
+    ends = token_positions(alignment.astype(np.float64)).tolist()
     ends.append(ends[-1] if ends else 0)
 
     def sample(token: int) -> int:
@@ -67,38 +74,43 @@ def align_words(
     return tuple(words)
 
 
-def most_attended_ms(alignment: Tensor) -> list[float]:
+def most_attended_ms(alignment: NDArray[np.float32]) -> list[float]:
     """Return the best position of each row, in milliseconds of the window."""
     ms_per_position = SAMPLES_PER_POSITION * 1000 / SAMPLE_RATE
-    return [position * ms_per_position for position in alignment.argmax(dim=-1).tolist()]
+    return [position * ms_per_position for position in alignment.argmax(axis=-1).tolist()]
 
 
-@torch.inference_mode()
-def _alignment(weights: Tensor, median_width: int) -> Tensor:
+def _alignment(weights: Array, median_width: int) -> Array:
     """Standardise weights over tokens, smooth over positions, average over heads.
 
     The result is tokens x positions. As in openai/whisper's ``timing.py`` and transformers'
     ``_extract_token_timestamps``.
     """
+    xp = array_namespace(weights)
     if 0 in weights.shape:
-        return weights.new_zeros(weights.shape[1:])
-    deviation = weights.std(dim=-2, keepdim=True, unbiased=False)
-    standardised = (weights - weights.mean(dim=-2, keepdim=True)) / deviation
-    half = median_width // 2
-    if weights.shape[-1] > half:
-        padded = torch.nn.functional.pad(standardised, (half, half, 0, 0), mode="reflect")
-        standardised = _medians(padded, median_width)
-    return standardised.nan_to_num().mean(dim=0)
+        return xp.zeros(weights.shape[1:], dtype=weights.dtype, device=device(weights))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # equal weights deviate by 0
+        deviation = xp.std(weights, axis=-2, keepdims=True)
+        standardised = (weights - xp.mean(weights, axis=-2, keepdims=True)) / deviation
+        if weights.shape[-1] > median_width // 2:
+            standardised = _medians(standardised, median_width)
+        return xp.mean(xp.nan_to_num(standardised), axis=0)
 
 
-def _medians(values: Tensor, width: int) -> Tensor:
-    """Return the medians of adjacent values: ... x n to ... x (n - width + 1)."""
-    if values.device.type != "cpu" or not values.isfinite().all():  # NaN sorts last
-        return values.unfold(-1, width, 1).sort()[0][..., width // 2]
-    rows = values.flatten(0, -2).numpy()
+def _medians(values: Array, width: int) -> Array:
+    """Return the median of the values around each, which are mirrored at the ends."""
+    if not is_on_host(values):
+        from specwhisper.model.pytorch import transfer  # loads torch
+
+        return transfer.medians(values, width)
+    half = width // 2
+    padded = np.pad(on_host(values), ((0, 0), (0, 0), (half, half)), mode="reflect")
+    if not np.isfinite(padded).all():  # NaN sorts last
+        return array_namespace(values).asarray(np.sort(windows(padded, width), axis=-1)[..., half])
+    rows = padded.reshape(-1, padded.shape[-1])
     starts = range(0, len(rows), FILTERED_TOKENS)
     medians = np.concatenate([_sorted_medians(rows[i : i + FILTERED_TOKENS], width) for i in starts])
-    return torch.from_numpy(medians).view(*values.shape[:-1], -1)
+    return array_namespace(values).asarray(medians.reshape(values.shape))
 
 
 def _sorted_medians(rows: NDArray[np.float32], width: int) -> NDArray[np.float32]:

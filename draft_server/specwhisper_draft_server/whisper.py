@@ -1,0 +1,109 @@
+"""Whisper models in a draft server's process: the draft, and a target beside it.
+
+A server whose draft is a recogniser, or that has no draft, loads neither this module nor ``drafts/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from specwhisper.engine.local import LocalTranscriber, TargetEngine
+from specwhisper.engine.process import redirect_logs
+from specwhisper.model.backend import Encoder
+from specwhisper.model.backends import library_for, load_encoder, load_encoders
+from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.model import WhisperModel
+from specwhisper.observe.metrics.engine import EngineMetrics
+from specwhisper.observe.metrics.registry import Registry
+from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.types import DEFAULT_MAX_WIDTH, Limits
+from specwhisper_draft_server.config import DraftConfig
+from specwhisper_draft_server.drafts.drafting import Drafting
+from specwhisper_draft_server.drafts.placement import PlaceDraft, pair_ids, place_draft
+from specwhisper_draft_server.metrics import DraftMetrics
+
+
+def load_draft(config: DraftConfig) -> Checkpoint:
+    """Load the draft's weights."""
+    checkpoint = load_checkpoint(config.draft_model, revision=config.revision, dtype=config.dtype)
+    redirect_logs(library_for(checkpoint, config.device))
+    return checkpoint
+
+
+def load_target(config: DraftConfig, target_model: str) -> Checkpoint:
+    """Load the weights of a target that runs in this process."""
+    checkpoint = load_checkpoint(target_model, revision=config.target_revision, dtype=config.target_dtype)
+    redirect_logs(library_for(checkpoint, config.target_device))
+    return checkpoint
+
+
+def load_encoders_of(
+    config: DraftConfig, draft: Checkpoint | None, target: Checkpoint | None
+) -> tuple[Encoder | None, Encoder | None]:
+    """Load the encoders of the models that run in this process; they may share one."""
+    devices = {"draft_device": config.device, "target_device": config.target_device}
+    if draft is not None and target is not None:
+        return load_encoders(draft, target, config.max_sessions, **devices)
+    return (
+        None if draft is None else load_encoder(draft, config.device),
+        None if target is None else load_encoder(target, config.target_device),
+    )
+
+
+def drafting_of(
+    config: DraftConfig,
+    checkpoint: Checkpoint,
+    encoder: Encoder | None,
+    place: PlaceDraft | None,
+    on_failure: Callable[[], None],
+) -> Drafting:
+    """Return the draft model's engine; the model is placed with the first session.
+
+    Parameters
+    ----------
+    encoder : the checkpoint's.
+    place : places the draft for a target's vocabulary; by default the checkpoint.
+    """
+    check_pair = partial(pair_ids, checkpoint) if place is None else lambda _: None
+    place = place or partial(place_and_warm_up, config, checkpoint, encoder)
+    failpoints = config.failpoints
+    return Drafting(
+        checkpoint,
+        place if failpoints is None else lambda to: failpoints.wrap_model(place(to), "draft"),
+        drafts_next_window=config.next_window,
+        timeout_s=config.draft_timeout_s,
+        on_failure=on_failure,
+        check_pair=check_pair,
+    )
+
+
+def place_and_warm_up(
+    config: DraftConfig, checkpoint: Checkpoint, encoder: Encoder | None, target: TargetDescription
+) -> WhisperModel:
+    """Place the draft and warm it up; afterwards only the model has the weights."""
+    model = place_draft(
+        *(checkpoint, config.num_slots, target),
+        device=config.device,
+        encoder=encoder,
+        cut_windows=config.cut_windows,
+    )
+    model.warm_up(0)
+    checkpoint.weights.close()  # last: placing is retried if anything fails
+    return model
+
+
+def local_transcriber(
+    config: DraftConfig, target: Checkpoint, encoder: Encoder | None, metrics: DraftMetrics
+) -> LocalTranscriber:
+    """Start the engine of a target in this process."""
+    limits = Limits(max_sessions=config.max_sessions)
+    model = WhisperModel(target, config.max_sessions, device=config.target_device, encoder=encoder)
+    target.weights.close()  # the model has its own copy, in its device's layout
+    model.warm_up(DEFAULT_MAX_WIDTH)
+    registry = Registry("specwhisper_target", metrics.collected)
+    registry.export_build(target.name, target.dtype, config.target_device)
+    figures = EngineMetrics(registry)
+    engine = TargetEngine(model, limits=limits, max_new_tokens=target.max_new_tokens, observe=figures.observe)
+    figures.watch(engine.verifier)
+    return LocalTranscriber(target, engine, figures.on_message)

@@ -1,0 +1,211 @@
+"""Operations on NumPy arrays and torch tensors that the array API standard lacks.
+
+Importing this module loads no torch. Arrays in the host's memory are NumPy's, or tensors that share memory
+with an array; only what rounds is left to torch there, so that a tensor's results are torch's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from array_api_compat import array_namespace, device, is_numpy_array
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "Array",
+    "Device",
+    "add_rows",
+    "array_namespace",
+    "begin_copy_to_host",
+    "cumulative_sum",
+    "device",
+    "fill",
+    "is_on_host",
+    "log_of_positive",
+    "logsumexp",
+    "on_host",
+    "softmax",
+    "sort",
+    "take_along_rows",
+    "take_rows",
+    "to_device",
+    "top_k",
+    "top_two",
+    "unsort",
+    "windows",
+]
+
+Array: TypeAlias = Any  # NDArray or Tensor; the type of a result is that of the arguments
+Device: TypeAlias = Any  # a torch.device, or what NumPy's arrays are on: "cpu" or None
+
+
+def is_on_host(x: Array) -> bool:
+    """Return whether an array is in the host's memory."""
+    return is_numpy_array(x) or x.device.type == "cpu"
+
+
+def on_host(x: Array) -> NDArray[Any]:
+    """Return an array in the host's memory as NumPy's, without a copy."""
+    return x if is_numpy_array(x) else x.numpy()
+
+
+def to_device(numbers: ArrayLike, target: Device) -> Array:
+    """Make an array on a device without waiting for a GPU's earlier work."""
+    if target is None or isinstance(target, str):
+        return np.asarray(numbers)
+    from specwhisper.model.pytorch import transfer  # loads torch
+
+    return transfer.to_device(numbers, target)
+
+
+def begin_copy_to_host(x: Array) -> Callable[[], NDArray[Any]]:
+    """Start a copy to the host; return a function that waits for it, on any thread."""
+    if is_on_host(x):
+        return lambda: on_host(x)
+    from specwhisper.model.pytorch import transfer  # loads torch
+
+    wait = transfer.to_host(x)
+    return lambda: wait().numpy()
+
+
+def windows(x: Array, width: int) -> Array:
+    """Return runs of adjacent values, without a copy.
+
+    Values are ... x n, runs are ... x (n - width + 1) x width.
+    """
+    if is_numpy_array(x):
+        return np.lib.stride_tricks.sliding_window_view(x, width, axis=-1)
+    return x.unfold(-1, width, 1)
+
+
+def take_rows(x: Array, rows: Array) -> Array:
+    """Return a copy of rows."""
+    return x[rows] if is_numpy_array(x) else x.index_select(0, rows)
+
+
+def take_along_rows(x: Array, columns: Array) -> Array:
+    """Return one value of each row: rows x 1, as ``columns``."""
+    return np.take_along_axis(x, columns, axis=1) if is_numpy_array(x) else x.gather(1, columns)
+
+
+def add_rows(x: Array, table: Array, rows: Array) -> None:
+    """Add a row of a table to each row, in place."""
+    if is_numpy_array(x):
+        for row, i in zip(x, rows.tolist(), strict=True):
+            row += table[i]  # one by one, without a copy of the table's rows
+    else:
+        x += table.index_select(0, rows)
+
+
+def fill(x: Array, is_filled: Array, value: float) -> None:
+    """Set values of a vector, or whole rows, in place."""
+    if is_numpy_array(x):
+        x[is_filled] = value
+    else:
+        x.masked_fill_(is_filled.view(-1, *[1] * (x.ndim - 1)), value)
+
+
+def softmax(x: Array) -> Array:
+    """Return the softmax along the last axis."""
+    if not is_numpy_array(x):
+        return x.softmax(dim=-1)
+    probs = np.exp(x - x.max(axis=-1, keepdims=True, initial=-np.inf))
+    probs /= probs.sum(axis=-1, keepdims=True)
+    return probs
+
+
+def logsumexp(x: Array) -> Array:
+    """Return the logarithm of each row's sum of exponentials: rows x 1."""
+    if not is_numpy_array(x):
+        return x.logsumexp(dim=-1, keepdim=True)
+    totals = np.empty((len(x), 1), x.dtype)
+    terms = np.empty(x.shape[1], x.dtype)  # of one row, which stays in the cache
+    for i, row in enumerate(x):
+        most = row.max(initial=-np.inf)
+        if most == -np.inf:
+            totals[i] = most
+        else:
+            np.exp(np.subtract(row, most, out=terms), out=terms)
+            totals[i] = most + math.log(terms.sum())
+    return totals
+
+
+def log_of_positive(x: Array) -> Array:
+    """Return the logarithms; -inf for 0 and less."""
+    if is_numpy_array(x):
+        return np.log(x, out=np.full_like(x, -np.inf), where=x > 0)
+    return x.clamp(min=0).log()
+
+
+def top_two(x: Array) -> tuple[Array, Array, Array]:
+    """Return each row's best column, its value and the second best value: rows x 1.
+
+    The lowest of equal columns is the best. Rows of the host are written to, and restored.
+    """
+    if not is_on_host(x):
+        best = x.argmax(dim=1, keepdim=True)
+        first = x.gather(1, best)
+        return best, first, x.scatter(1, best, -math.inf).amax(dim=-1, keepdim=True)
+    values, xp = on_host(x), array_namespace(x)  # torch's argmax takes ten times as long on a CPU
+    rows, best = np.arange(len(values)), values.argmax(axis=1)
+    first = values[rows, best]
+    values[rows, best] = -np.inf
+    second = values.max(axis=1)
+    values[rows, best] = first
+    return xp.asarray(best)[:, None], xp.asarray(first)[:, None], xp.asarray(second)[:, None]
+
+
+def top_k(x: Array, k: int) -> tuple[Array, Array]:
+    """Return the largest values of a vector in order, and their indices.
+
+    On the host, equal values are in the order of their indices, and the lowest are taken.
+    """
+    if not is_on_host(x):
+        best = x.topk(k)
+        return best.values, best.indices
+    values, xp = on_host(x), array_namespace(x)
+    least = np.partition(values, -k)[-k]
+    above = np.flatnonzero(values > least)
+    equal = np.flatnonzero(values == least)[: k - len(above)]
+    found = np.concatenate([above, equal])
+    found = found[np.argsort(-values[found], kind="stable")]
+    return xp.asarray(values[found]), xp.asarray(found)
+
+
+def sort(x: Array) -> tuple[Array, Array]:
+    """Return a float32 vector in ascending order, and the indices of its values.
+
+    On the host, the lowest of equal indices is the last.
+    """
+    if not is_on_host(x):
+        ascending, order = x.sort()
+        return ascending, order
+    # Pairs of value and index are sorted in a tenth of the time of a stable sort. A float's bits, all but the
+    # sign inverted below 0, are in the order of its value. Adding 0 turns -0 into 0.
+    values, xp = on_host(x), array_namespace(x)
+    bits = (values + np.float32(0)).view(np.int32)
+    bits ^= (bits >> 31) & 0x7FFFFFFF
+    last = len(values) - 1
+    pairs = (bits.astype(np.int64) << 32) | np.arange(last, -1, -1)
+    pairs.sort()
+    indices = last - (pairs & 0xFFFFFFFF)
+    return xp.asarray(values[indices]), xp.asarray(indices)
+
+
+def unsort(values: Array, order: Array) -> Array:
+    """Return values at the indices that :func:`sort` returned."""
+    if not is_numpy_array(values):
+        return values.new_zeros(values.shape).scatter(0, order, values)
+    unsorted = np.empty_like(values)
+    unsorted[order] = values
+    return unsorted
+
+
+def cumulative_sum(x: Array) -> Array:
+    """Return the sums of a vector's first values, added in double precision on a CPU."""
+    if is_numpy_array(x):
+        return x.cumsum(dtype=np.float64).astype(x.dtype)
+    return x.cumsum(dim=-1)

@@ -1,0 +1,99 @@
+"""Protocols of an encoder, and of a decoder with slots, in one array library.
+
+:mod:`specwhisper.model.onnx` serves CPUs with NumPy's arrays, :mod:`specwhisper.model.pytorch` GPUs, device
+maps and other types of numbers with torch's tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specwhisper.model.arrays import Array, Device
+
+Features = NDArray[np.float32]  # of a window: mel bins x frames
+
+
+class Encoder(Protocol):
+    """Encodes windows; safe in several threads.
+
+    Attributes
+    ----------
+    max_windows : most windows that are encoded faster together, each by a thread.
+    """
+
+    max_windows: int
+
+    def __call__(self, windows: Sequence[Features]) -> Sequence[Any]:
+        """Encode windows, mel bins x frames each, to positions x d_model each."""
+
+
+class Backend(Protocol):
+    """The slots of a model.
+
+    Attributes
+    ----------
+    num_slots : sessions that it holds.
+    max_windows : most windows that are encoded faster together, each by a thread.
+    device : of the logits; ``None`` for NumPy's arrays.
+    """
+
+    num_slots: int
+    max_windows: int
+    device: Device
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Memory of one slot."""
+
+    def inference(self) -> AbstractContextManager[object]:
+        """Return the context in which its arrays are made and used."""
+
+    def encode(self, windows: Sequence[tuple[int, Features]]) -> None:
+        """Encode windows, each into its slot, which is emptied."""
+
+    def append(
+        self,
+        slots: Sequence[int],
+        tokens: Sequence[Sequence[int]],
+        num_scored: Sequence[int],
+        probes: Sequence[tuple[int, int]] = (),
+    ) -> Array:
+        """Append rows of tokens; return logits after the last ``num_scored`` of each.
+
+        Parameters
+        ----------
+        probes : further tokens whose logits are returned, at most one a row, as (row, index in the row).
+
+        Returns
+        -------
+        float32 logits, sum(num_scored) + len(probes) x vocabulary, row after row, then the probes; the next
+        call may overwrite them.
+        """
+
+    def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Array:
+        """Run tokens through an emptied slot; return cross-attention weights of heads.
+
+        The slot is empty afterwards.
+
+        Parameters
+        ----------
+        heads : as (layer, head).
+
+        Returns
+        -------
+        float32 weights, heads x tokens x positions of the window, each row summing to 1.
+        """
+
+    def rollback(self, slot: int, length: int) -> None:
+        """Remove all but the first ``length`` tokens of a slot."""
+
+    def length(self, slot: int) -> int:
+        """Return the number of tokens in a slot."""
+
+    def warm_up(self, width: int) -> None:
+        """Prepare the shapes of up to ``width`` tokens a slot."""

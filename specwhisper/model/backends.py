@@ -1,0 +1,147 @@
+"""Choose what a model runs on, and load it there.
+
+ONNX Runtime is for CPUs, PyTorch for everything else. Each is imported when it is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from specwhisper.errors import UnsupportedOption
+from specwhisper.model.backend import Backend, Encoder
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.model.onnx.support import unsupported
+from specwhisper.model.sharing import share
+
+Library = Literal["onnx", "pytorch"]
+
+ENCODER = "model.encoder."
+ENCODER_SIZES = (
+    *("d_model", "encoder_layers", "encoder_attention_heads", "encoder_ffn_dim"),
+    *("num_mel_bins", "max_source_positions", "activation_function"),
+)
+
+
+def library_for(
+    checkpoint: Checkpoint,
+    device: object = "cpu",
+    *,
+    device_map: Mapping[str, int | str] | None = None,
+    has_static_shapes: bool | None = None,
+) -> Library:
+    """Return the library that runs a checkpoint on a device.
+
+    Raises
+    ------
+    UnsupportedOption
+        for int8 weights that ONNX Runtime cannot run.
+    """
+    is_int8 = checkpoint.dtype == "int8"
+    if str(device) != "cpu" or device_map is not None or has_static_shapes:
+        if is_int8:
+            raise UnsupportedOption(
+                "int8 weights are for a CPU without device map or static shapes: choose another dtype."
+            )
+        return "pytorch"
+    reason = unsupported(checkpoint)
+    if reason and is_int8:
+        raise UnsupportedOption(f"ONNX Runtime cannot run '{checkpoint.name}' in int8: {reason}.")
+    return "pytorch" if reason else "onnx"
+
+
+def load_encoder(
+    checkpoint: Checkpoint, device: object = "cpu", *, library: Library | None = None
+) -> Encoder:
+    """Load a checkpoint's encoder onto a device."""
+    if (library or library_for(checkpoint, device)) == "onnx":
+        from specwhisper.model.onnx.backend import OnnxEncoder
+
+        return OnnxEncoder(checkpoint)
+    from specwhisper.model.pytorch.backend import TorchEncoder
+
+    return TorchEncoder(checkpoint, str(device))
+
+
+def load_encoders(
+    draft: Checkpoint,
+    target: Checkpoint,
+    num_windows: int,
+    *,
+    draft_device: object = "cpu",
+    target_device: object = "cpu",
+) -> tuple[Encoder, Encoder]:
+    """Load the encoders of draft and target: a single one if they are equal.
+
+    Parameters
+    ----------
+    num_windows : most windows kept for the other model: one for each session that may be open.
+
+    Returns
+    -------
+    The encoder of the draft and that of the target.
+    """
+    if str(draft_device) == str(target_device) and has_same_encoder(draft, target):
+        return share(load_encoder(target, target_device), num_windows)
+    return load_encoder(draft, draft_device), load_encoder(target, target_device)
+
+
+def has_same_encoder(draft: Checkpoint, target: Checkpoint) -> bool:
+    """Return whether two checkpoints' encoders give the same results."""
+    if draft.dtype != target.dtype:
+        return False
+    if any(getattr(draft.sizes, size) != getattr(target.sizes, size) for size in ENCODER_SIZES):
+        return False
+    names = [name for name in target.weights if name.startswith(ENCODER)]
+    return all(np.array_equal(draft.weights[name], target.weights[name]) for name in names)
+
+
+def open_backend(
+    checkpoint: Checkpoint,
+    num_slots: int,
+    *,
+    device: object = "cpu",
+    encoder: Encoder | None = None,
+    ids: Sequence[int | None] | None = None,
+    device_map: dict[str, int | str] | None = None,
+    offload_folder: Path | None = None,
+    cross_cache_dtype: str | None = None,
+    has_static_shapes: bool | None = None,
+    library: Library | None = None,
+) -> Backend:
+    """Load a checkpoint and allocate its slots.
+
+    Parameters
+    ----------
+    library : by default that of :func:`library_for`.
+
+    The others are those of :class:`specwhisper.model.pytorch.backend.TorchBackend`.
+    """
+    library = library or library_for(
+        checkpoint, device, device_map=device_map, has_static_shapes=has_static_shapes
+    )
+    encoder = encoder or load_encoder(checkpoint, device, library=library)
+    if library == "pytorch":
+        from specwhisper.model.pytorch.backend import TorchBackend
+
+        return TorchBackend(
+            checkpoint,
+            num_slots,
+            encoder=encoder,
+            device=str(device),
+            ids=ids,
+            device_map=device_map,
+            offload_folder=offload_folder,
+            cross_cache_dtype=cross_cache_dtype,
+            has_static_shapes=has_static_shapes,
+        )
+    if cross_cache_dtype is not None:
+        raise UnsupportedOption(
+            f"A cross-attention cache of '{cross_cache_dtype}' is for models on one GPU: leave it out here."
+        )
+    from specwhisper.model.onnx.backend import OnnxBackend
+
+    return OnnxBackend(checkpoint, num_slots, encoder=encoder, ids=ids)

@@ -1,0 +1,1 @@
+"""Read checkpoints: names, files, sizes, weights, tokens and generation settings."""

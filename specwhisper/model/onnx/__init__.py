@@ -1,0 +1,1 @@
+"""Whisper on ONNX Runtime: encoder and slots on a CPU, without PyTorch."""

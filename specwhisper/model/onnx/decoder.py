@@ -1,0 +1,298 @@
+"""Whisper's decoder on ONNX Runtime, over preallocated slots.
+
+A slot holds the keys and values of one session: self-attention for every token appended so far,
+cross-attention for the encoded window. Rollback moves a position back; the next append overwrites what lies
+after it. The result of a token has the same bits in any company.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from specwhisper.model.checkpoints.sizes import ModelSizes
+from specwhisper.model.onnx.decoder_graph import ROOT, SPARE_POSITIONS, DecoderGraph, Weights, projection
+from specwhisper.model.onnx.graph import Graph, bind
+from specwhisper.model.onnx.linear import Linear
+from specwhisper.model.onnx.passes import MIN_QUERIES, Indices, Shape, without_lone_row
+
+MAX_ROWS = 16  # of one pass; more rows are appended in several
+MAX_BINDINGS = 64  # that are kept: those of the shapes that return
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A shape's bound arrays; some are written before each run."""
+
+    binding: onnxruntime.IOBinding
+    ids: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    last: NDArray[np.int32]
+    total: NDArray[np.int32]
+    outputs: dict[str, Floats]
+    kept: tuple[NDArray[np.generic], ...]  # bound by address, so they must live
+
+
+class SlotDecoder:
+    """A decoder with its slots.
+
+    Parameters
+    ----------
+    weights : of transformers' names; those of the embedding in this model's order of ids.
+    is_int8 : round the weights to int8, activations too; keys and values stay float32.
+    queried_layers : layers whose cross-attention can be returned.
+
+    Attributes
+    ----------
+    lengths : tokens in each slot; :meth:`append` adds to them, :meth:`rollback` takes from them.
+    """
+
+    def __init__(
+        self,
+        sizes: ModelSizes,
+        weights: Weights,
+        num_slots: int,
+        *,
+        is_int8: bool,
+        num_threads: int,
+        queried_layers: Collection[int] = (),
+    ) -> None:
+        self.num_slots = num_slots
+        self.lengths = [0] * num_slots
+        self._sizes = sizes
+        self._num_rows = min(num_slots, MAX_ROWS)
+        heads, head_size = sizes.decoder_attention_heads, sizes.d_model // sizes.decoder_attention_heads
+        layers = range(sizes.decoder_layers)
+        num_positions = sizes.max_target_positions + SPARE_POSITIONS
+        self._self_keys, self._self_values = (
+            [np.zeros((num_slots, heads, num_positions, head_size), np.float32) for _ in layers] for _ in "kv"
+        )
+        # A window's keys and values lie together, so that shorter windows take less room and time.
+        size = heads * sizes.max_source_positions * head_size
+        self._cross_keys, self._cross_values = (
+            [np.zeros((num_slots, size), np.float32) for _ in layers] for _ in "kv"
+        )
+        self._window_lengths = [sizes.max_source_positions] * num_slots
+        self._window_session = window_graph(sizes, weights).open(num_threads)
+        graph = DecoderGraph(sizes, weights, num_rows=self._num_rows, is_int8=is_int8)
+        self._session = graph.build(queried_layers).open(num_threads)
+        self._passes: OrderedDict[object, Pass] = OrderedDict()
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Memory of one slot in all layers."""
+        caches = (*self._self_keys, *self._self_values, *self._cross_keys, *self._cross_values)
+        return sum(cache[0].nbytes for cache in caches)
+
+    def prefill_audio(self, slot: int, encoded: Floats) -> None:
+        """Empty a slot and write its cross-attention cache.
+
+        Parameters
+        ----------
+        encoded : the encoder's output, positions x d_model; at most as many positions as the model has.
+        """
+        self._window_lengths[slot] = len(encoded)
+        binding = self._window_session.io_binding()
+        bind(binding, inputs={"encoded": encoded}, outputs=dict(self._window(slot)))
+        self._window_session.run_with_iobinding(binding)
+        self.lengths[slot] = 0
+
+    def rollback(self, slot: int, length: int) -> None:
+        """Remove all but the first ``length`` tokens of a slot."""
+        self.lengths[slot] = min(self.lengths[slot], length)
+
+    def append(
+        self,
+        slots: Sequence[int],
+        tokens: Sequence[Sequence[int]],
+        num_scored: Sequence[int],
+        probes: Sequence[tuple[int, int]] = (),
+    ) -> Floats:
+        """Append rows of tokens; return logits after the last ``num_scored`` of each.
+
+        Parameters
+        ----------
+        probes : further tokens whose logits are returned, at most one a row, as (row, index in the row).
+
+        Returns
+        -------
+        float32 logits, sum(num_scored) + len(probes) x vocabulary, row after row, then the probes. They may
+        be overwritten by the next call.
+        """
+        wanted = [
+            (row, index)
+            for row, (of_row, num) in enumerate(zip(tokens, num_scored, strict=True))
+            for index in range(len(of_row) - num, len(of_row))
+        ]
+        wanted += probes
+        order = sorted(range(len(slots)), key=slots.__getitem__)
+        size = self._rows_together(slots, max(map(len, tokens)))
+        parts = [order[i : i + size] for i in range(0, len(order), size)]
+        if len(parts) == 1:
+            return self._run(slots, tokens, order, wanted)["logits"][: len(wanted)]
+        logits = np.empty((len(wanted), self._sizes.vocab_size), np.float32)
+        for part in parts:
+            places = [place for place, (row, _) in enumerate(wanted) if row in part]
+            of_part = [wanted[i] for i in places]
+            logits[places] = self._run(slots, tokens, part, of_part)["logits"][: len(places)]
+        return logits
+
+    def _rows_together(self, slots: Sequence[int], width: int) -> int:
+        """Return how many rows one pass may take: one if a slot has no room for the longest row."""
+        room = self._sizes.max_target_positions + SPARE_POSITIONS - without_lone_row(width)
+        return self._num_rows if all(self.lengths[slot] <= room for slot in slots) else 1
+
+    def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Floats:
+        """Run tokens through an emptied slot; return cross-attention weights of heads.
+
+        The slot is empty afterwards.
+
+        Parameters
+        ----------
+        heads : as (layer, head), of the layers that were named at the start.
+
+        Returns
+        -------
+        float32 weights, heads x tokens x window positions, each row summing to 1.
+        """
+        self.rollback(slot, 0)
+        try:
+            outputs = self._run([slot], [tokens], [0], [(0, 0)], layers=tuple({layer for layer, _ in heads}))
+        finally:
+            self.rollback(slot, 0)
+        keys = dict(self._window(slot))
+        size = self._sizes.d_model // self._sizes.decoder_attention_heads
+        weights = []
+        for layer, head in heads:
+            query = outputs[f"query_{layer}"][: len(tokens), head * size : (head + 1) * size]
+            scores = query @ keys[f"key_{layer}"][0, head].T
+            scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
+            weights.append(scores / scores.sum(axis=-1, keepdims=True))
+        return np.stack(weights)
+
+    def _run(
+        self,
+        slots: Sequence[int],
+        tokens: Sequence[Sequence[int]],
+        order: Sequence[int],
+        wanted: Sequence[tuple[int, int]],
+        layers: tuple[int, ...] = (),
+    ) -> dict[str, Floats]:
+        """Append some of the rows, ordered by slot; return logits, and queries of layers, by name.
+
+        Parameters
+        ----------
+        order : indices of these rows.
+        wanted : tokens whose logits are returned, as (row, index in the row).
+        """
+        rank = {row: place for place, row in enumerate(order)}
+        shape = Shape(
+            tuple(slots[row] for row in order),
+            tuple(len(tokens[row]) for row in order),
+            tuple((rank[row], index) for row, index in wanted),
+        )
+        prepared = self._prepared(shape, layers)
+        ids = [token for row in order for token in tokens[row]]
+        prepared.ids[: len(ids)] = ids
+        prepared.ids[len(ids) :] = ids[-1]
+        first, place = shape.slots[0], 0
+        longest = 1
+        for slot, width in zip(shape.slots, shape.widths, strict=True):
+            held = self.lengths[slot]
+            prepared.positions[place : place + width] = range(held, held + width)
+            place += width
+            last = held + without_lone_row(width) - 1
+            prepared.last[slot - first] = last
+            longest = max(longest, last + 1)
+        prepared.positions[place:] = prepared.positions[place - 1]
+        prepared.total[0] = longest
+        self._session.run_with_iobinding(prepared.binding)
+        for slot, width in zip(shape.slots, shape.widths, strict=True):
+            self.lengths[slot] += width
+        return prepared.outputs
+
+    def _prepared(self, shape: Shape, layers: tuple[int, ...]) -> Pass:
+        """Return the bound arrays of a shape, kept from an earlier pass or new."""
+        key = (shape, layers, tuple(self._window_lengths[slot] for slot in shape.slots))
+        found = self._passes.pop(key, None) or self._bound(shape, layers)
+        self._passes[key] = found
+        if len(self._passes) > MAX_BINDINGS:
+            self._passes.popitem(last=False)
+        return found
+
+    def _bound(self, shape: Shape, layers: tuple[int, ...]) -> Pass:
+        indices = Indices.of(shape)
+        num_tokens, num_slots = shape.num_tokens, len(indices.num_queries)
+        ids, positions = np.zeros(num_tokens, np.int64), np.zeros(num_tokens, np.int64)
+        last, total = np.zeros(num_slots, np.int32), np.zeros(1, np.int32)
+        inputs: dict[str, NDArray[Any]] = {
+            "ids": ids,
+            "positions": positions,
+            "padded": indices.padded,
+            "unpadded": indices.unpadded,
+            "last": last,
+            "total": total,
+            "num_queries": indices.num_queries,
+            "num_rows": np.array([len(shape.slots)]),
+            "gathered": indices.gathered,
+            "wanted": indices.wanted,
+        }
+        outputs: dict[str, NDArray[Any]] = {}
+        span = slice(shape.slots[0], shape.slots[-1] + 1)
+        for layer in range(self._sizes.decoder_layers):
+            for part, cache in (("key", self._self_keys), ("value", self._self_values)):
+                inputs[f"self_{part}_{layer}"] = outputs[f"new_{part}_{layer}"] = cache[layer][span]
+        for row in range(self._num_rows):
+            is_used = row < len(shape.slots)
+            inputs[f"row_{row}"] = indices.rows[row] if is_used else np.zeros((1, MIN_QUERIES), np.int64)
+            for name, array in self._window(shape.slots[row if is_used else 0]):
+                inputs[f"cross_{name}_{row}"] = array
+        results = {"logits": np.empty((len(indices.wanted), self._sizes.vocab_size), np.float32)}
+        for layer in layers:
+            results[f"query_{layer}"] = np.empty((num_tokens, self._sizes.d_model), np.float32)
+        binding = self._session.io_binding()
+        bind(binding, inputs=inputs, outputs=outputs | results)
+        kept = (*inputs.values(), *outputs.values())
+        return Pass(binding, ids, positions, last, total, results, kept)
+
+    def _window(self, slot: int) -> Iterator[tuple[str, Floats]]:
+        """Yield the keys and values of the window in a slot, by part and layer.
+
+        Keys are 1 x heads x window x head size; values are transposed.
+        """
+        heads, length = self._sizes.decoder_attention_heads, self._window_lengths[slot]
+        head_size = self._sizes.d_model // heads
+        for layer in range(self._sizes.decoder_layers):
+            for part, cache, shape in (
+                ("key", self._cross_keys, (1, heads, length, head_size)),
+                ("value", self._cross_values, (1, heads, head_size, length)),
+            ):
+                yield f"{part}_{layer}", cache[layer][slot, : length * self._sizes.d_model].reshape(shape)
+
+
+def window_graph(sizes: ModelSizes, weights: Weights) -> Graph:
+    """Return a graph from ``encoded``, a window, to every layer's keys and values.
+
+    Outputs are ``key_L``, 1 x heads x window x head size, and ``value_L``, transposed.
+    """
+    graph, linear = Graph(), None
+    heads, head_size = sizes.decoder_attention_heads, sizes.d_model // sizes.decoder_attention_heads
+    graph.input("encoded", np.float32, ("window", sizes.d_model))
+    linear = Linear(graph, is_int8=False)
+    for layer in range(sizes.decoder_layers):
+        for part, order, shape in (
+            ("key", (0, 2, 1, 3), (1, heads, "window", head_size)),
+            ("value", (0, 2, 3, 1), (1, heads, head_size, "window")),
+        ):
+            weight, bias = projection(weights, f"{ROOT}.layers.{layer}.encoder_attn", part[0])
+            projected = graph.reshape(linear("encoded", weight, bias), 1, -1, heads, head_size)
+            graph.output(f"{part}_{layer}", graph.transpose(projected, *order), np.float32, shape)
+    return graph

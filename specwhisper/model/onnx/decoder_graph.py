@@ -1,0 +1,201 @@
+"""The graphs of Whisper's decoder over slots.
+
+Tokens of all rows lie one after the other, so that linear layers compute nothing for padding. Self-attention
+takes the rows side by side and reads and writes the slots in place. Cross-attention is a branch for each row,
+since each reads another slot; branches that a forward pass does not need are not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specwhisper.model.checkpoints.sizes import ModelSizes
+from specwhisper.model.onnx.graph import Graph
+from specwhisper.model.onnx.linear import Linear, round_rows
+
+Weights = Mapping[str, NDArray[np.float32]]
+ROOT = "model.decoder"
+EPSILON = 1e-5
+# Positions of a slot after the last one of the model: a lone token is fed as two, the second is overwritten.
+SPARE_POSITIONS = 2
+
+
+class DecoderGraph:
+    """Builds the graph of a forward pass of up to ``num_rows`` rows.
+
+    Inputs
+    ------
+    ids, positions : of all tokens: tokens.
+    padded : the tokens as self-attention takes them: slots x queries.
+    unpadded : where each token's result is among those, flattened: tokens.
+    last, num_queries, total : for each slot the last position that it holds after this pass, and its queries;
+        the number of positions of the longest slot.
+    self_key_L, self_value_L : of layer L: slots x heads x positions x head size, written in place.
+    num_rows : rows of this pass.
+    row_R : the tokens of row R, as cross-attention takes them: pieces x queries.
+    cross_key_L_R, cross_value_L_R : of layer L, for row R: 1 x heads x window x head size, and its transpose.
+    gathered : where each token's result is among those of all rows: tokens.
+    wanted : the tokens whose logits are returned.
+    """
+
+    def __init__(self, sizes: ModelSizes, weights: Weights, *, num_rows: int, is_int8: bool) -> None:
+        self._sizes = sizes
+        self._weights = weights
+        self._num_rows = num_rows
+        self._is_int8 = is_int8
+        self._graph = Graph()
+        self._linear = Linear(self._graph, is_int8=is_int8)
+        self._head_size = sizes.d_model // sizes.decoder_attention_heads
+
+    def build(self, queried_layers: Collection[int] = ()) -> Graph:
+        """Return the graph.
+
+        Its outputs are ``logits``, wanted x vocabulary; ``new_key_L`` and ``new_value_L``, which are bound to
+        the slots; and of some layers the cross-attention's queries ``query_L``, tokens x d_model, scaled by
+        the inverse root of the head size.
+        """
+        graph, sizes = self._graph, self._sizes
+        self._declare_inputs()
+        positions = graph.weight(self._weights[f"{ROOT}.embed_positions.weight"])
+        hidden = graph.node("Add", self._embedded(), graph.node("Gather", positions, "positions"))
+        for layer in range(sizes.decoder_layers):
+            hidden = self._layer(layer, hidden, is_queried=layer in queried_layers)
+        hidden = self._norm(graph.node("Gather", hidden, "wanted"), f"{ROOT}.layer_norm")
+        logits = self._linear(hidden, self._weights["proj_out.weight"])
+        graph.output("logits", logits, np.float32, ("wanted", sizes.vocab_size))
+        return graph
+
+    def _declare_inputs(self) -> None:
+        """Declare all inputs but the slots."""
+        graph, rows = self._graph, range(self._num_rows)
+        for name in ("ids", "positions", "unpadded", "gathered"):
+            graph.input(name, np.int64, ("tokens",))
+        graph.input("padded", np.int64, ("slots", "queries"))
+        for name in ("last", "num_queries"):
+            graph.input(name, np.int32, ("slots",))
+        graph.input("total", np.int32, (1,))
+        graph.input("num_rows", np.int64, (1,))
+        graph.input("wanted", np.int64, ("wanted",))
+        for row in rows:
+            graph.input(f"row_{row}", np.int64, (f"pieces_{row}", f"queries_{row}"))
+        self._has_row = [graph.node("Greater", "num_rows", graph.constant([row])) for row in rows]
+
+    def _embedded(self) -> str:
+        """Return the embeddings of the tokens: tokens x d_model."""
+        graph, table = self._graph, self._weights[f"{ROOT}.embed_tokens.weight"]
+        if self._is_int8:
+            rounded, scales = round_rows(table)
+            rows = graph.node("Cast", graph.node("Gather", graph.weight(rounded), "ids"), to=1)  # 1: float32
+            embedded = graph.node("Mul", rows, graph.node("Gather", graph.weight(scales[:, None]), "ids"))
+        else:
+            embedded = graph.node("Gather", graph.weight(table), "ids")
+        if not self._sizes.scale_embedding:
+            return embedded
+        return graph.node("Mul", embedded, graph.constant(self._sizes.d_model**0.5, np.float32))
+
+    def _layer(self, layer: int, hidden: str, *, is_queried: bool) -> str:
+        graph, root = self._graph, f"{ROOT}.layers.{layer}"
+        normed = self._norm(hidden, f"{root}.self_attn_layer_norm")
+        attended = self._attend_self(layer, self._projected(normed, f"{root}.self_attn", "qkv"))
+        hidden = graph.node("Add", hidden, self._projected(attended, f"{root}.self_attn", "out"))
+        normed = self._norm(hidden, f"{root}.encoder_attn_layer_norm")
+        query = self._projected(normed, f"{root}.encoder_attn", "q", scale=self._head_size**-0.5)
+        if is_queried:
+            graph.output(f"query_{layer}", query, np.float32, ("tokens", self._sizes.d_model))
+        attended = self._attend_cross(layer, query)
+        hidden = graph.node("Add", hidden, self._projected(attended, f"{root}.encoder_attn", "out"))
+        normed = self._norm(hidden, f"{root}.final_layer_norm")
+        expanded = graph.contrib("Gelu", self._plain(normed, f"{root}.fc1"))
+        return graph.node("Add", hidden, self._plain(expanded, f"{root}.fc2"))
+
+    def _attend_self(self, layer: int, qkv: str) -> str:
+        """Write keys and values into the slots and attend: tokens x (3 x d_model) to tokens x d_model."""
+        graph, sizes = self._graph, self._sizes
+        num_heads = sizes.decoder_attention_heads
+        num_positions = sizes.max_target_positions + SPARE_POSITIONS
+        shape = ("slots", num_heads, num_positions, self._head_size)
+        for part in ("key", "value"):
+            graph.input(f"self_{part}_{layer}", np.float32, shape)
+        names = [f"attended_{layer}", f"new_key_{layer}", f"new_value_{layer}"]
+        caches = (f"self_key_{layer}", f"self_value_{layer}")
+        graph.contrib(
+            "GroupQueryAttention",
+            # Query, key and value are one input; nine further inputs are not used.
+            *(
+                graph.node("Gather", qkv, "padded"),
+                "",
+                "",
+                *caches,
+                "last",
+                "total",
+                *[""] * 9,
+                "num_queries",
+            ),
+            outputs=names,
+            num_heads=num_heads,
+            kv_num_heads=num_heads,
+        )
+        for name in names[1:]:
+            graph.output(name, name, np.float32, shape)
+        return graph.node("Gather", graph.reshape(names[0], -1, sizes.d_model), "unpadded")
+
+    def _attend_cross(self, layer: int, query: str) -> str:
+        """Attend to the windows in the slots: tokens x d_model to the same."""
+        attended = self._attend_rows(self._graph, layer, query, 0)
+        return self._graph.node("Gather", attended, "gathered")
+
+    def _attend_rows(self, graph: Graph, layer: int, query: str, row: int) -> str:
+        """Attend from one row and, in a branch, from the rows after it."""
+        of_row = self._attend_row(graph, layer, query, row)
+        if row + 1 == self._num_rows:
+            return of_row
+        of_others = graph.either(
+            self._has_row[row + 1],
+            lambda branch: self._attend_rows(branch, layer, query, row + 1),
+            lambda branch: branch.constant(np.zeros((0, self._sizes.d_model)), np.float32),
+        )
+        return graph.node("Concat", of_row, of_others, axis=0)
+
+    def _attend_row(self, graph: Graph, layer: int, query: str, row: int) -> str:
+        """Attend from a row's tokens to its window: pieces x queries to as many rows of d_model.
+
+        The window is on the left of both products: it is read as it lies, and the few queries are packed.
+        """
+        sizes, head_size = self._sizes, self._head_size
+        num_heads = sizes.decoder_attention_heads
+        window = f"window_{row}"
+        key = self._graph.input(f"cross_key_{layer}_{row}", np.float32, (1, num_heads, window, head_size))
+        value = self._graph.input(f"cross_value_{layer}_{row}", np.float32, (1, num_heads, head_size, window))
+        queries = graph.reshape(graph.node("Gather", query, f"row_{row}"), 0, 0, num_heads, head_size)
+        scores = graph.node("MatMul", key, graph.transpose(queries, 0, 2, 3, 1))
+        weights = graph.node("Softmax", scores, axis=2)
+        attended = graph.node("MatMul", value, weights)  # pieces x heads x head size x queries
+        return graph.reshape(graph.transpose(attended, 0, 3, 1, 2), -1, sizes.d_model)
+
+    def _norm(self, value: str, name: str) -> str:
+        weight, bias = (self._graph.weight(self._weights[f"{name}.{part}"]) for part in ("weight", "bias"))
+        return self._graph.node("LayerNormalization", value, weight, bias, axis=-1, epsilon=EPSILON)
+
+    def _plain(self, value: str, name: str) -> str:
+        return self._linear(value, self._weights[f"{name}.weight"], self._weights[f"{name}.bias"])
+
+    def _projected(self, value: str, root: str, parts: str, *, scale: float = 1.0) -> str:
+        """Apply one or several projections at once: ``qkv``, ``q`` or ``out``."""
+        names = ["out"] if parts == "out" else list(parts)
+        weight, bias = projection(self._weights, root, names)
+        return self._linear(value, weight * np.float32(scale), bias * np.float32(scale))
+
+
+def projection(
+    weights: Weights, root: str, names: Sequence[str]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return an attention's joined weights and biases; a key has no bias."""
+    parts = [weights[f"{root}.{name}_proj.weight"] for name in names]
+    biases = [
+        weights[key] if (key := f"{root}.{name}_proj.bias") in weights else np.zeros(len(part), np.float32)
+        for name, part in zip(names, parts, strict=True)
+    ]
+    return np.concatenate(parts), np.concatenate(biases)

@@ -1,0 +1,145 @@
+"""NumPy arrays and torch tensors have the same tokens, and nearly the same numbers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specwhisper.model.arrays import (
+    cumulative_sum,
+    device,
+    log_of_positive,
+    logsumexp,
+    softmax,
+    sort,
+    top_k,
+    top_two,
+)
+from specwhisper.model.choosing import Row, Scores, choose
+from specwhisper.model.rules import DecodingRules
+from specwhisper.model.sampling import Sampling
+from specwhisper.options import Acceptance
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import Proposal
+from tests.nightly import examples
+from tests.unit.model.libraries import LIBRARIES, OfLibrary, numpy_of, torch_of
+
+ROOT = Path(__file__).parents[3]
+MODULES = ("arrays", "rules", "choosing", "sampling", "classical", "word_times")
+SIZE, BEGIN = 300, 270
+VOCABULARY = Vocabulary(
+    tokens=tuple(f"t{i}" for i in range(SIZE)),
+    end_of_text=BEGIN - 5,
+    start_of_transcript=BEGIN - 4,
+    no_timestamps=BEGIN - 1,
+    timestamp_begin=BEGIN,
+    suppress=(1, 5),
+    begin_suppress=(0, BEGIN - 5),
+    max_initial_timestamp=4,
+)
+
+
+def test_importing_what_lies_between_logits_and_tokens_loads_no_torch():
+    names = ", ".join(f"specwhisper.model.{name}" for name in MODULES)
+    script = f"import sys\nimport {names}\nprint(*sorted({{'torch', 'transformers'}} & sys.modules.keys()))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert (run.stdout.strip(), run.returncode) == ("", 0), run.stderr
+
+
+def chosen(rows: Sequence[Row], logits: torch.Tensor, of: OfLibrary) -> list[Scores]:
+    """Apply the rules, and choose."""
+    ours = of(logits)
+    rules = DecodingRules(VOCABULARY, device(ours))
+    allowed = [
+        state
+        for row in rows
+        for state in rules.allowed(row.generated, row.candidates, timestamps=row.timestamps)
+    ]
+    rules.apply(ours, allowed)
+    return choose(rows, ours)
+
+
+@st.composite
+def drawn_rows(draw: st.DrawFn) -> Row:
+    token = st.one_of(st.integers(0, BEGIN - 6), st.integers(BEGIN, SIZE - 1))
+    generated, candidates = draw(st.lists(token, max_size=4)), draw(st.lists(token, max_size=4))
+    sampling = st.builds(
+        Sampling,
+        temperature=st.sampled_from([0.2, 0.6, 1.0]),
+        seed=st.integers(0, 99),
+        start_sample=st.just(16_000),
+        top_k=st.sampled_from([0, 5, 20]),
+        top_p=st.sampled_from([1.0, 0.93, 0.57]),
+    )
+    proposals = {len(generated) + i: Proposal((token,), (0.7,)) for i, token in enumerate(candidates)}
+    return Row(
+        slot=0,
+        tokens=[0, *candidates],
+        num_candidates=len(candidates),
+        generated=generated,
+        timestamps=draw(st.booleans()),
+        sampling=draw(st.none() | sampling),
+        acceptance=draw(st.sampled_from([Acceptance.EXACT, Acceptance.CLASSICAL])),
+        acceptance_threshold=draw(st.sampled_from([None, None, 0.02])),
+        proposals=draw(st.sampled_from([None, proposals])),
+    )
+
+
+@settings(max_examples=examples(by_day=100, at_night=1000))
+@given(
+    rows=st.lists(drawn_rows(), min_size=1, max_size=4),
+    seed=st.integers(0, 2**16),
+    scale=st.sampled_from([1.0, 3.0, 10.0]),
+    has_ties=st.booleans(),
+)
+def test_both_libraries_choose_the_same_tokens(rows, seed, scale, has_ties):
+    num_rows = sum(row.num_candidates + 1 for row in rows)
+    logits = scale * torch.randn(num_rows, SIZE, generator=torch.Generator().manual_seed(seed))
+    if has_ties:
+        logits = logits.bfloat16().float()
+    for ours, other in zip(chosen(rows, logits, numpy_of), chosen(rows, logits, torch_of), strict=True):
+        assert ours.tokens == other.tokens
+        assert ours.log_probs == pytest.approx(other.log_probs, abs=1e-5)
+        assert ours.margins == pytest.approx(other.margins, abs=1e-5)
+        for one, another in zip(ours.proposals, other.proposals, strict=True):
+            assert one.tokens == another.tokens
+            assert one.probs == pytest.approx(another.probs, abs=1e-6)
+
+
+def test_sums_of_exponentials_are_equal_but_for_rounding():
+    logits = 5 * torch.randn(3, 51_865, generator=torch.Generator().manual_seed(1))
+    logits[1, ::2] = -torch.inf
+    logits[2] = -torch.inf
+    assert logsumexp(logits.numpy()) == pytest.approx(logsumexp(logits).numpy(), rel=1e-6)
+    assert softmax(logits[:2].numpy()) == pytest.approx(softmax(logits[:2]).numpy(), rel=1e-5)
+    probs = softmax(logits[0])
+    assert np.array_equal(cumulative_sum(probs.numpy()), cumulative_sum(probs))
+
+
+@LIBRARIES
+@given(values=st.lists(st.floats(-9, 9, width=32) | st.sampled_from([0.0, -0.0, -np.inf]), min_size=2))
+def test_equal_values_are_ordered_by_their_index(of, values):
+    vector = of(torch.tensor(values))
+    by_value = sorted(range(len(values)), key=lambda i: -values[i])  # stable
+    ascending, order = sort(vector)
+    assert order.tolist() == by_value[::-1]
+    assert ascending.tolist() == [values[i] for i in by_value[::-1]]
+    best, indices = top_k(vector, (len(values) + 1) // 2)
+    assert indices.tolist() == by_value[: len(best)]
+    assert best.tolist() == [values[i] for i in indices.tolist()]
+    found = [float(x[0, 0]) for x in top_two(vector[None])]
+    assert found == [by_value[0], values[by_value[0]], values[by_value[1]]]
+    assert vector.tolist() == values
+
+
+@LIBRARIES
+def test_logarithms_of_what_is_not_positive_are_infinite(of):
+    assert log_of_positive(of(torch.tensor([-1.0, 0.0, 1.0]))).tolist() == [-np.inf, -np.inf, 0.0]

@@ -1,0 +1,269 @@
+"""The decoder on ONNX Runtime equals transformers', bit for bit in any company."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from transformers.modeling_outputs import BaseModelOutput
+
+from experiments.common.models.checkpoints import Shape, build_checkpoint
+from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
+from specwhisper.model.onnx.decoder import MAX_ROWS, SlotDecoder
+from specwhisper.model.onnx.passes import MAX_QUERIES
+from tests.nightly import examples
+
+SHAPE = Shape(decoder_layers=3, heads=4, max_target_positions=48, seed=5)
+TRANSFORMERS, CHECKPOINT = build_checkpoint(SHAPE)
+SIZE, WIDTH = len(CHECKPOINT.vocabulary), SHAPE.d_model
+NUM_SLOTS = 5
+LENGTHS = (1500, 1500, 700, 100, 1)  # positions of each slot's window
+AUDIO = np.random.default_rng(0).standard_normal((NUM_SLOTS, 1500, WIDTH)).astype(np.float32)
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}  # logits are of order 1; kernels differ in the order of their sums
+
+
+def sizes_of(model) -> ModelSizes:
+    return read_sizes("a test's", model.config.to_dict())
+
+
+def weights_of(model) -> dict[str, np.ndarray]:
+    return {name: tensor.float().numpy() for name, tensor in model.state_dict().items()}
+
+
+def new_decoder(*, num_slots: int = NUM_SLOTS, is_int8: bool = False, num_threads: int = 1) -> SlotDecoder:
+    """Build a decoder whose slot i holds the first positions of ``AUDIO[i]``."""
+    decoder = SlotDecoder(
+        sizes_of(TRANSFORMERS),
+        weights_of(TRANSFORMERS),
+        num_slots,
+        is_int8=is_int8,
+        num_threads=num_threads,
+        queried_layers=(0, 2),
+    )
+    for slot in range(num_slots):
+        decoder.prefill_audio(slot, audio(slot))
+    return decoder
+
+
+def audio(slot: int) -> np.ndarray:
+    return AUDIO[slot % NUM_SLOTS][: LENGTHS[slot % NUM_SLOTS]]
+
+
+def text(seed: int, length: int) -> list[int]:
+    return np.random.default_rng(seed).integers(0, SIZE, length).tolist()
+
+
+@torch.inference_mode()
+def expected(slot: int, tokens: list[int]) -> np.ndarray:
+    """Return transformers' logits after each token."""
+    encoded = BaseModelOutput(torch.from_numpy(audio(slot))[None])
+    logits: np.ndarray = (
+        TRANSFORMERS(encoder_outputs=encoded, decoder_input_ids=torch.tensor([tokens])).logits[0].numpy()
+    )
+    return logits
+
+
+DECODERS = {is_int8: new_decoder(is_int8=is_int8) for is_int8 in (False, True)}
+
+
+def fresh(*, is_int8: bool = False) -> SlotDecoder:
+    """Return a decoder with empty slots; the caches hold what earlier tests wrote."""
+    decoder = DECODERS[is_int8]
+    for slot in range(NUM_SLOTS):
+        decoder.rollback(slot, 0)
+    return decoder
+
+
+@pytest.mark.parametrize("slot", range(NUM_SLOTS))
+def test_logits_equal_transformers_on_windows_of_any_length(slot):
+    tokens = text(slot, 40)
+    logits = fresh().append([slot], [tokens], [40])
+    np.testing.assert_allclose(logits, expected(slot, tokens), **CLOSE)
+
+
+def test_int8_is_near_float32_and_not_equal():
+    tokens = text(7, 20)
+    exact = fresh().append([0], [tokens], [20])
+    rounded = fresh(is_int8=True).append([0], [tokens], [20])
+    assert 0 < np.abs(rounded - exact).max() < 0.05 * np.abs(exact).max()
+
+
+def test_only_the_last_tokens_and_probes_are_scored():
+    tokens, other = text(2, 9), text(3, 5)
+    logits = fresh().append([0, 1], [tokens, other], [3, 1], [(1, 2)])
+    whole = [expected(0, tokens)[-3:], expected(1, other)[-1:], expected(1, other)[2:3]]
+    np.testing.assert_allclose(logits, np.concatenate(whole), **CLOSE)
+
+
+def test_rollback_never_lengthens_a_slot_and_new_audio_empties_it():
+    decoder = fresh()
+    decoder.append([2], [[1, 2, 3]], [1])
+    decoder.rollback(2, 9)
+    assert decoder.lengths == [0, 0, 3, 0, 0]
+    decoder.prefill_audio(2, audio(2))
+    assert decoder.lengths == [0] * NUM_SLOTS
+
+
+def test_a_slot_can_be_filled_to_its_last_position_beside_a_longer_row():
+    decoder, full, wide = fresh(), text(7, 48), text(8, 20)
+    decoder.append([0], [full[:47]], [1])
+    logits = decoder.append([0, 1], [full[47:], wide], [1, 20])
+    np.testing.assert_allclose(logits, np.concatenate([expected(0, full)[-1:], expected(1, wide)]), **CLOSE)
+
+
+def test_a_full_slot_between_two_others_keeps_its_tokens():
+    decoder, full = fresh(), text(9, 48)
+    before = decoder.append([1], [full], [48]).copy()
+    decoder.append([0, 2], [text(1, 30), text(2, 3)], [1, 1])
+    decoder.rollback(1, 40)
+    assert np.array_equal(decoder.append([1], [full[40:]], [8]), before[40:])
+
+
+def test_more_rows_than_one_pass_takes_are_appended_in_order():
+    num_slots = MAX_ROWS + 3
+    decoder = new_decoder(num_slots=num_slots)
+    slots = np.random.default_rng(0).permutation(num_slots).tolist()
+    rows = {slot: text(slot, 2 + slot % 4) for slot in slots}
+    logits = decoder.append(slots, [rows[slot] for slot in slots], [2] * num_slots, [(0, 0)])
+    whole = [expected(slot, rows[slot]) for slot in slots]
+    together = np.concatenate([*(each[-2:] for each in whole), whole[0][:1]])
+    np.testing.assert_allclose(logits, together, **CLOSE)
+    assert decoder.lengths == [len(rows[slot]) for slot in range(num_slots)]
+
+
+operation = st.tuples(
+    st.sampled_from(["append", "rollback", "prefill"]),
+    st.dictionaries(st.integers(0, NUM_SLOTS - 1), st.integers(1, 20), min_size=1, max_size=4),
+    st.integers(0, 2**16),
+)
+
+
+@settings(max_examples=examples(20, 200))
+@given(st.lists(operation, min_size=1, max_size=8))
+def test_logits_do_not_depend_on_earlier_calls_and_rollbacks(operations):
+    decoder, held = fresh(), {slot: list[int]() for slot in range(NUM_SLOTS)}
+    for kind, sizes, seed in operations:
+        if kind == "append":
+            rows = {
+                s: text(seed + s, size)[: SHAPE.max_target_positions - len(held[s])]
+                for s, size in sizes.items()
+            }
+            rows = {slot: row for slot, row in rows.items() if row}
+            if not rows:
+                continue
+            logits = decoder.append(list(rows), list(rows.values()), [len(row) for row in rows.values()])
+            for slot, row in rows.items():
+                held[slot] += row
+            whole = [expected(slot, held[slot])[-len(row) :] for slot, row in rows.items()]
+            np.testing.assert_allclose(logits, np.concatenate(whole), **CLOSE)
+        for slot, size in sizes.items():
+            if kind == "rollback":
+                decoder.rollback(slot, size)
+                del held[slot][size:]
+            elif kind == "prefill":
+                decoder.prefill_audio(slot, audio(slot))
+                held[slot].clear()
+        assert decoder.lengths == [len(held[slot]) for slot in range(NUM_SLOTS)]
+
+
+TRUE = replace(SHAPE, d_model=384, heads=6, decoder_layers=2, ffn_factor=4, max_target_positions=448)
+WIDE = replace(TRUE, d_model=768, heads=12, decoder_layers=1)
+
+
+class Company:
+    """A decoder of a published shape, and each text's logits, one token after the other."""
+
+    def __init__(self, shape: Shape, *, is_int8: bool, num_threads: int) -> None:
+        model = build_checkpoint(shape)[0]
+        self.decoder = SlotDecoder(
+            sizes_of(model), weights_of(model), 3, is_int8=is_int8, num_threads=num_threads
+        )
+        random = np.random.default_rng(1)
+        for slot, length in enumerate((1500, 1500, 250)):
+            self.decoder.prefill_audio(
+                slot, random.standard_normal((length, shape.d_model)).astype(np.float32)
+            )
+        self.texts = [text(slot, 440) for slot in range(3)]
+        self.alone = [self.feed(slot, [1] * 440) for slot in range(3)]
+
+    def feed(self, slot: int, lengths: list[int]) -> np.ndarray:
+        """Append the text in parts of these lengths."""
+        self.decoder.rollback(slot, 0)
+        ends = np.cumsum(lengths).tolist()
+        rows = [self.texts[slot][end - length : end] for length, end in zip(lengths, ends, strict=True)]
+        return np.concatenate([self.decoder.append([slot], [row], [len(row)]).copy() for row in rows])
+
+
+@pytest.fixture(
+    scope="module", params=[(False, 1), (False, 2), (True, 1)], ids=["float32", "two threads", "int8"]
+)
+def tiny(request) -> Company:
+    is_int8, num_threads = request.param
+    return Company(TRUE, is_int8=is_int8, num_threads=num_threads)
+
+
+def check_split(company: Company, lengths: list[int]) -> None:
+    assert np.array_equal(company.feed(0, lengths), company.alone[0][: sum(lengths)])
+
+
+@pytest.mark.parametrize(
+    "lengths", [[440], [193, 27], [34, 33, 32, 65], [190, 1, 1, 5], [MAX_QUERIES, MAX_QUERIES + 1, 129, 257]]
+)
+def test_a_text_has_the_same_bits_however_it_is_split(tiny, lengths):
+    check_split(tiny, lengths)
+
+
+@settings(max_examples=examples(15, 200))
+@example(held=[0, 0, 0], lengths=[1, 1, 1])
+@example(held=[60, 3, 150], lengths=[1, 40, 2])
+@given(
+    held=st.lists(st.integers(0, 150), min_size=3, max_size=3),
+    lengths=st.lists(st.integers(0, 60), min_size=3, max_size=3),
+)
+def test_logits_have_the_same_bits_in_any_company(tiny, held, lengths):
+    slots = [slot for slot in range(3) if lengths[slot]]
+    if not slots:
+        return
+    for slot in range(3):
+        tiny.decoder.rollback(slot, 0)
+        if held[slot]:
+            tiny.feed(slot, [held[slot]])
+    ends = {slot: held[slot] + lengths[slot] for slot in slots}
+    rows = [tiny.texts[slot][held[slot] : ends[slot]] for slot in slots]
+    together = tiny.decoder.append(slots, rows, [len(row) for row in rows])
+    alone = [tiny.alone[slot][held[slot] : ends[slot]] for slot in slots]
+    assert np.array_equal(together, np.concatenate(alone))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("is_int8", [False, True])
+def test_a_wide_model_has_the_same_bits_however_its_text_is_split(is_int8):
+    company = Company(WIDE, is_int8=is_int8, num_threads=1)
+    for lengths in ([440], [193, 27], [34, 33, 32, 65], [190, 1, 1, 5]):
+        check_split(company, lengths)
+
+
+@torch.inference_mode()
+def test_cross_attention_equals_transformers():
+    tokens, heads = text(4, 11), [(0, 1), (2, 3), (0, 0)]
+    encoded = BaseModelOutput(torch.from_numpy(audio(2))[None])
+    eager = type(TRANSFORMERS)(TRANSFORMERS.config)
+    eager.load_state_dict(TRANSFORMERS.state_dict())
+    eager.set_attn_implementation("eager")
+    theirs = eager.eval()(
+        encoder_outputs=encoded, decoder_input_ids=torch.tensor([tokens]), output_attentions=True
+    ).cross_attentions
+    decoder = fresh()
+    decoder.append([2], [[5, 6]], [1])
+    ours = decoder.cross_attention(2, tokens, heads)
+    np.testing.assert_allclose(ours, [theirs[layer][0, head] for layer, head in heads], rtol=1e-3, atol=1e-6)
+    assert decoder.lengths[2] == 0
+
+
+def test_the_memory_of_a_slot_is_that_of_its_keys_and_values():
+    heads_width = 2 * WIDTH * 4  # keys and values, float32
+    assert DECODERS[False].bytes_per_slot == 3 * (1500 + SHAPE.max_target_positions + 2) * heads_width
