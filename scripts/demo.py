@@ -8,33 +8,38 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-DEMO = Path(str(files("specwhisper"))) / "demo"
+DEMO = Path(__file__).parent.parent / "specwhisper" / "demo"
 START_TIMEOUT_S = 120
-# The command line of another installation may take the client's part.
-CLIENT = (
-    [os.environ["SPECWHISPER"]]
-    if "SPECWHISPER" in os.environ
-    else [sys.executable, "-m", "specwhisper_client.cli.main"]
-)
+# Programs of other installations may take each part: variables with their command lines.
+PROGRAMS = {
+    "SPECWHISPER": "specwhisper_client.cli.main",
+    "SPECWHISPER_DRAFT_SERVER": "specwhisper_draft_server",
+    "SPECWHISPER_TARGET_SERVER": "specwhisper_target_server",
+}
 LANGUAGE = "en"  # the bundled pair was not trained to detect languages
 
 
+def program(name: str) -> list[str]:
+    """Return the command line of one of the programs."""
+    return shlex.split(os.environ.get(name, "")) or [sys.executable, "-m", PROGRAMS[name]]
+
+
 @contextmanager
-def server(module: str, log: Path, *arguments: str) -> Iterator[str]:
+def server(name: str, log: Path, *arguments: str) -> Iterator[str]:
     """Run a server process, yield its address once it is ready, and stop it with SIGTERM."""
-    command = [sys.executable, "-m", module, "--port", "0", "--log-format", "json", *arguments]
+    command = [*program(name), "--port", "0", "--log-format", "json", *arguments]
     with log.open("w") as stderr, subprocess.Popen(command, stderr=stderr) as process:
         try:
-            yield wait_until_ready(process, module, log)
+            yield wait_until_ready(process, PROGRAMS[name], log)
         finally:
             process.terminate()
 
@@ -57,7 +62,16 @@ def wait_until_ready(process: subprocess.Popen[bytes], module: str, log: Path) -
 
 def transcribe(recording: Path, address: str, folder: Path, *options: str) -> Any:
     """Run the command line client, which shows the text live on a terminal, and give the JSON it wrote."""
-    command = [*CLIENT, "transcribe", str(recording), "--server", address, "--language", LANGUAGE, *options]
+    command = [
+        *program("SPECWHISPER"),
+        "transcribe",
+        str(recording),
+        "--server",
+        address,
+        "--language",
+        LANGUAGE,
+        *options,
+    ]
     output = ["--output-format", "json", "--output-dir", str(folder)]
     run = subprocess.run([*command, *output])
     if run.returncode:
@@ -78,9 +92,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         logs = Path(folder)
         print("Starting a target server and a draft server ...", flush=True)
-        target = stack.enter_context(server("specwhisper_target_server", logs / "target.log"))
+        target = stack.enter_context(server("SPECWHISPER_TARGET_SERVER", logs / "target.log"))
         draft = stack.enter_context(
-            server("specwhisper_draft_server", logs / "draft.log", "--target", target)
+            server("SPECWHISPER_DRAFT_SERVER", logs / "draft.log", "--target", target)
         )
         print(f"target server {target}, draft server {draft}\n", flush=True)
         print(f"$ specwhisper transcribe {recording.name} --language {LANGUAGE}", flush=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from specwhisper.extras import needs_extra
+
 if TYPE_CHECKING:
     from specwhisper.api.speculative import SpeculativeWhisper
     from specwhisper.api.speculative_config import SpeculativeConfig
@@ -56,4 +58,6 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'specwhisper' has no attribute '{name}'")
-    return getattr(import_module(_HOME_OF[name]), name)
+    with needs_extra(name, "server"):
+        home = import_module(_HOME_OF[name])
+    return getattr(home, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from specwhisper.extras import needs_extra
 from specwhisper.settings.command_line import run_command
 from specwhisper_draft_server.config import DraftConfig
 
@@ -16,7 +17,8 @@ def serve(config: DraftConfig) -> None:
     Every flag has an environment variable: --max-sessions is SPECWHISPER_MAX_SESSIONS.
     """
     # Heavy imports wait until the arguments are valid: --help answers at once.
-    from specwhisper_draft_server.server import run
+    with needs_extra("a draft server", "draft"):
+        from specwhisper_draft_server.server import run
 
     asyncio.run(run(config))
 

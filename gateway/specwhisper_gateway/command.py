@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from importlib import import_module
 
+from specwhisper.extras import needs_extra
 from specwhisper.settings.command_line import run_command
 from specwhisper_gateway.config import GatewayConfig
 
@@ -20,12 +19,10 @@ def serve(config: GatewayConfig) -> None:
 
     Every flag has an environment variable: --max-sessions is SPECWHISPER_MAX_SESSIONS.
     """
-    try:
-        gateway = import_module("specwhisper_gateway.server")  # needs the extra, which a client has not
-    except ModuleNotFoundError as error:
-        needs = f"the gateway needs {error.name}: pip install 'specwhisper[gateway]'."
-        sys.exit(f"specwhisper-gateway: {needs}")
-    asyncio.run(gateway.run(config))
+    with needs_extra("the gateway", "gateway"):
+        from specwhisper_gateway.server import run
+
+    asyncio.run(run(config))
 
 
 def main() -> None:

@@ -1,4 +1,7 @@
-"""Decode audio files to canonical PCM, by libsndfile or else by FFmpeg."""
+"""Decode audio files to canonical PCM, by libsndfile or else by FFmpeg.
+
+FFmpeg comes with the extra ``media``; without it MP4, AAC, WebM and the like cannot be decoded.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import BinaryIO
 
-import av
 import numpy as np
 import soundfile
 from numpy.typing import NDArray
@@ -16,6 +18,11 @@ from numpy.typing import NDArray
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
 from specwhisper.errors import InvalidAudio
 from specwhisper.types import SAMPLE_RATE
+
+try:
+    import av
+except ModuleNotFoundError:
+    av = None  # type: ignore[assignment]
 
 Block = tuple[int, NDArray[np.float32]]  # samples per second, samples [frames, channels]
 
@@ -110,7 +117,7 @@ def _decode(source: BinaryIO, name: str) -> Iterator[Block]:
     except (soundfile.SoundFileError, TypeError):  # TypeError: a name ending in .raw
         sound = None
     # soundfile seeks after every block, of which libsndfile's MP3 decoder complains on standard error.
-    if sound is not None and sound.frames > 0 and sound.format != "MP3":
+    if sound is not None and sound.frames > 0 and (sound.format != "MP3" or av is None):
         with sound:
             yield from _decode_with_libsndfile(sound, name)
     else:
@@ -137,6 +144,12 @@ def _decode_with_libsndfile(sound: soundfile.SoundFile, name: str) -> Iterator[B
 
 
 def _decode_with_ffmpeg(source: BinaryIO, name: str, is_known: bool) -> Iterator[Block]:
+    if av is None:
+        if is_known:
+            return
+        raise InvalidAudio(
+            f"{name} cannot be decoded by libsndfile: pip install 'specwhisper[media]' adds FFmpeg's formats."
+        )
     try:
         container = av.open(source, "r", options={"format_whitelist": CONTAINERS})
     except (av.FFmpegError, ValueError) as error:

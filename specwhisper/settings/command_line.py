@@ -11,7 +11,8 @@ import typer
 from typer.models import OptionInfo
 
 from specwhisper import __version__
-from specwhisper.errors import InvalidRequest, SpecWhisperError
+from specwhisper.errors import InvalidRequest, MissingExtra, SpecWhisperError
+from specwhisper.extras import MISSING_EXTRA_STATUS
 from specwhisper.observe.logs import configure_logging
 from specwhisper.settings.setting import Config, Option, make_settings, options_of
 
@@ -47,6 +48,9 @@ def run_command(program: str, settings: type[Config], serve: Callable[[Config], 
     def command(**values: Any) -> None:
         try:
             serve(_configured(settings, values))
+        except MissingExtra as error:
+            print(f"{program}: {error}", file=sys.stderr)
+            sys.exit(MISSING_EXTRA_STATUS)
         except SpecWhisperError as error:
             sys.exit(f"{program}: {error}")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
+from specwhisper.extras import needs_extra
 from specwhisper.settings.command_line import run_command
 from specwhisper_target_server.config import TargetConfig
 
@@ -19,7 +20,8 @@ def serve(config: TargetConfig) -> None:
     Every flag has an environment variable: --max-sessions is SPECWHISPER_MAX_SESSIONS.
     """
     # Heavy imports wait until the arguments are valid: --help answers at once.
-    from specwhisper_target_server.server import run
+    with needs_extra("a target server", "server"):
+        from specwhisper_target_server.server import run
 
     asyncio.run(run(config))
 

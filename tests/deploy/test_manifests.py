@@ -242,7 +242,7 @@ def test_certificates_in_kubernetes_have_the_names_of_targets_and_services():
     assert renewed == {"target": names["target"]}
 
 
-def test_every_compose_command_names_its_file_and_torch_cpu():
+def test_every_compose_command_names_its_file():
     files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *DEPLOY.glob("compose*.yaml")]
     found = set()
     for path in files:
@@ -250,7 +250,6 @@ def test_every_compose_command_names_its_file_and_torch_cpu():
         for call in re.findall(r"docker compose [^`\n]*--build[^`\n]*", text):
             found.add(path.name)
             assert "--file deploy/compose.yaml " in call, path
-            assert "export TORCH_CPU=https://download.pytorch.org/whl/cpu/torch/\n" in text, path
     assert found == {"deployment.md", "runbook.md", "compose.yaml", "compose.gpu.yaml"}
 
 

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from specwhisper.errors import SpecWhisperError
+from specwhisper.errors import MissingExtra, SpecWhisperError
+from specwhisper.extras import MISSING_EXTRA_STATUS, needs_extra
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.channels import client_credentials
 from specwhisper.settings.command_line import Version
@@ -146,11 +147,11 @@ def serve(
 def _imported(module: str, command: str, extras: str) -> Any:
     """Import a module whose libraries a client does not have: models, or Ray."""
     try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        needs = f"{command} needs {error.name}: pip install 'specwhisper[{extras}]'."
-        Console(stderr=True).print(f"error: {needs}", style="red", highlight=False, markup=False)
-        raise typer.Exit(1) from None
+        with needs_extra(command, extras):
+            return import_module(module)
+    except MissingExtra as error:
+        Console(stderr=True).print(f"error: {error}", style="red", highlight=False, markup=False)
+        raise typer.Exit(MISSING_EXTRA_STATUS) from None
 
 
 if __name__ == "__main__":

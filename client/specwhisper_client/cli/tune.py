@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import specwhisper
-from specwhisper.errors import UnsupportedOption
+from specwhisper.extras import needs_extra
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.advice import Advice, advise
 from specwhisper.speculation.comparison import COMPARED, MIN_ROUNDS, Measured, Round, TimedTranscription
@@ -38,12 +37,12 @@ async def tune(pair: Pair, files: Sequence[Path], seconds: float, console: Conso
 
     Raises
     ------
-    UnsupportedOption : if this machine has no torch.
+    MissingExtra : if the packages of a draft server are not installed.
     TargetUnavailable : if the draft server did not start, or the target does not answer.
     SpecWhisperError : if the recordings have too little speech.
     """
-    if find_spec("torch") is None:
-        raise UnsupportedOption("tune runs a draft server here: pip install 'specwhisper[server]'.")
+    with needs_extra("tune, which runs a draft server here,", "draft"):
+        import onnxruntime  # noqa: F401
     files = files or sorted(path for path in SAMPLES.iterdir() if path.suffix in (".flac", ".ogg", ".mp3"))
     with following(start_server(pair.command, pair.environment), "The draft server") as address:
         async with TranscriptionClient(address) as client:

@@ -104,6 +104,6 @@ def test_the_error_names_a_missing_extra():
         "import sys; sys.modules['uvicorn'] = None; from specwhisper_gateway.__main__ import main; main()"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert run.returncode == 1
+    assert run.returncode == 2
     needs = "specwhisper-gateway: the gateway needs uvicorn: pip install 'specwhisper[gateway]'."
     assert run.stderr.strip() == needs
