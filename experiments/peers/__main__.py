@@ -33,7 +33,7 @@ from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
 
-PACKAGES = ("ctranslate2", "faster-whisper", "openai-whisper", "tokenizers")
+PACKAGES = ("ctranslate2", "faster-whisper", "onnxruntime", "openai-whisper", "pywhispercpp", "tokenizers")
 QUICK_ROUNDS, QUICK_SHAPE = 2, "base"
 
 

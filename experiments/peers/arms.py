@@ -29,6 +29,7 @@ class System(StrEnum):
     FASTER_WHISPER = "faster-whisper"
     FASTER_WHISPER_BATCHED = "faster-whisper, batched"
     OPENAI_WHISPER = "openai-whisper"
+    WHISPER_CPP = "whisper.cpp"
 
     @property
     def is_ours(self) -> bool:
@@ -41,7 +42,7 @@ OURS_OF_SHAPE = (System.TARGET_ONLY, System.ONE_PROCESS)  # replay has one draft
 # Assisted generation with random weights agrees on nothing; a batch in lock step does not report when each of
 # its windows ends.
 NOT_ON_SHAPES = (System.ASSISTED, System.FASTER_WHISPER_BATCHED)
-FLOAT32, INT8 = "float32", "int8"
+FLOAT32, FLOAT16, INT8 = "float32", "float16", "int8"
 PRECISIONS = {  # a system that is not named runs in float32 only
     System.TARGET_ONLY: (FLOAT32, INT8),
     System.ONE_PROCESS: (FLOAT32, INT8),
@@ -49,11 +50,13 @@ PRECISIONS = {  # a system that is not named runs in float32 only
     System.ONE_PROCESS_BATCHED: (FLOAT32, INT8),
     System.FASTER_WHISPER: (FLOAT32, INT8),
     System.FASTER_WHISPER_BATCHED: (FLOAT32, INT8),
+    System.WHISPER_CPP: (FLOAT16, INT8),  # it has no float32
 }
 NEEDS = {  # packages beyond our own
     System.FASTER_WHISPER: ("ctranslate2", "faster_whisper"),
     System.FASTER_WHISPER_BATCHED: ("ctranslate2", "faster_whisper"),
     System.OPENAI_WHISPER: ("whisper", "numba", "tiktoken"),
+    System.WHISPER_CPP: ("_pywhispercpp",),
 }
 FIXED_VOCABULARY = "has one fixed vocabulary, which is not the demo pair's"
 
@@ -71,7 +74,11 @@ class Arm:
     def is_quick(self) -> bool:
         """Whether a short run has it."""
         is_batched = self.system in (System.ONE_PROCESS_BATCHED, System.FASTER_WHISPER_BATCHED)
-        return self.precision == FLOAT32 and not is_batched and self.timestamps == (self.part is Part.SHAPE)
+        return (
+            self.precision in (FLOAT32, FLOAT16)
+            and not is_batched
+            and self.timestamps == (self.part is Part.SHAPE)
+        )
 
     def __str__(self) -> str:
         with_timestamps = "with timestamps" if self.timestamps else "without timestamps"
@@ -128,7 +135,7 @@ def all_arms(parts: Sequence[Part], *, quick: bool = False) -> tuple[list[Arm], 
                     arm = Arm(part, system, precision, timestamps)
                     if quick and not arm.is_quick:
                         continue
-                    if part is Part.DEMO and system is System.OPENAI_WHISPER:
+                    if part is Part.DEMO and system in (System.OPENAI_WHISPER, System.WHISPER_CPP):
                         missing[arm] = FIXED_VOCABULARY
                     elif lacking := [name for name in NEEDS.get(system, ()) if find_spec(name) is None]:
                         missing[arm] = f"not installed: {', '.join(lacking)}"

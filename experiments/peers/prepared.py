@@ -1,4 +1,4 @@
-"""The same weights in every format: folders for transformers and us, CTranslate2's, openai's file."""
+"""The same weights in every format: transformers' and our folders, the files of every peer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from experiments.common.audio.samples import Sample
 from experiments.common.models.checkpoints import save_checkpoint
 from experiments.common.models.published import PUBLISHED
 from experiments.common.replay.trace import Trace
-from experiments.peers.arms import NEEDS, Arm, Part, Piece, System
+from experiments.peers.arms import INT8, NEEDS, PRECISIONS, Arm, Part, Piece, System
+from experiments.peers.ggml_weights import save_ggml
 from experiments.peers.openai_weights import save_openai
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.model.checkpoints.names import resolve
@@ -29,6 +30,7 @@ class Weights:
     ----------
     folder : transformers' format.
     draft : of the same kind, for shapes.
+    ggml : of whisper.cpp, by precision.
     suppress : ids that are never generated.
     end_of_text, num_tokens : of the vocabulary: the first special id, and how many there are.
     """
@@ -37,6 +39,7 @@ class Weights:
     draft: str
     ctranslate2: Path
     openai: Path
+    ggml: dict[str, Path]
     suppress: tuple[int, ...]
     end_of_text: int
     num_tokens: int
@@ -57,6 +60,7 @@ def prepare(part: Part, arms: Sequence[Arm], work: Path, *, target: str, shape: 
         draft=draft,
         ctranslate2=work / "ctranslate2",
         openai=work / "openai.pt",
+        ggml={precision: work / f"{precision}.ggml" for precision in PRECISIONS[System.WHISPER_CPP]},
         suppress=tuple(generation.suppress_tokens or ()),
         end_of_text=int(generation.eos_token_id),
         num_tokens=int(WhisperConfig.from_pretrained(folder).vocab_size),
@@ -65,6 +69,9 @@ def prepare(part: Part, arms: Sequence[Arm], work: Path, *, target: str, shape: 
         _convert(folder, weights.ctranslate2)
     if System.OPENAI_WHISPER in systems:
         save_openai(folder, weights.openai)
+    if System.WHISPER_CPP in systems:
+        for precision, path in weights.ggml.items():
+            save_ggml(folder, path, is_int8=precision == INT8)
     return weights
 
 

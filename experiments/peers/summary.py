@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from rich.console import Console
 from rich.table import Table
 
 from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
-from experiments.peers.arms import FLOAT32, INT8, Arm, Part, Run, System, Taken
+from experiments.peers.arms import FLOAT16, FLOAT32, INT8, PRECISIONS, Arm, Part, Run, System, Taken
 from specwhisper.speculation.comparison import Ratio
 
 COLUMNS = (
@@ -44,29 +45,33 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One arm shall take less than ``bound`` of the time of another."""
+    """One arm shall take less than ``bound`` of the time of the fastest of others."""
 
     ours: Arm
-    theirs: Arm
+    theirs: tuple[Arm, ...]
     bound: float
 
-    def __str__(self) -> str:
-        ours, theirs = self.ours, self.theirs
-        return f"{ours}: time over that of {theirs.system}, {theirs.precision}"
+
+PEERS = (System.TRANSFORMERS, System.FASTER_WHISPER, System.OPENAI_WHISPER, System.WHISPER_CPP)  # one by one
+# whisper.cpp has no float32: its float16 stands beside ours.
+COMPARABLE = {FLOAT32: (FLOAT32, FLOAT16), INT8: (INT8,)}
 
 
-DEMO_DISTIL = Arm(Part.DEMO, System.ONE_PROCESS_DISTIL, FLOAT32, timestamps=False)
-CLAIMS = (
-    Claim(DEMO_DISTIL, replace(DEMO_DISTIL, system=System.ASSISTED), 1 / 1.5),
-    *(
-        Claim(
-            Arm(Part.SHAPE, System.ONE_PROCESS, precision, timestamps=True),
-            Arm(Part.SHAPE, System.FASTER_WHISPER, precision, timestamps=True),
-            1.0,
-        )
-        for precision in (FLOAT32, INT8)
-    ),
-)
+def claims() -> Iterator[Claim]:
+    """Yield what is held against the figures."""
+    distil = Arm(Part.DEMO, System.ONE_PROCESS_DISTIL, FLOAT32, timestamps=False)
+    yield Claim(distil, (replace(distil, system=System.ASSISTED),), 1 / 1.5)
+    for part, bound in ((Part.DEMO, 0.75), (Part.SHAPE, 0.9)):
+        for precision, theirs in COMPARABLE.items():
+            ours = Arm(part, System.ONE_PROCESS, precision, timestamps=part is Part.SHAPE)
+            peers = [
+                replace(ours, system=system, precision=each)
+                for system, each in product(PEERS, theirs)
+                if each in PRECISIONS.get(system, (FLOAT32,))
+            ]
+            yield Claim(ours, tuple(peers), bound)
+            alone = replace(ours, system=System.TARGET_ONLY)
+            yield Claim(alone, (replace(ours, system=System.FASTER_WHISPER),), 1.05)
 
 
 def summarise(
@@ -107,12 +112,15 @@ def compare(summaries: Mapping[Arm, Summary], ours: Arm, theirs: Arm, *, seed: i
 def bars(summaries: Mapping[Arm, Summary], *, seed: int) -> tuple[list[Bar], list[str]]:
     """Hold the claims against the upper ends of their intervals; name those that were not measured."""
     held, open_claims = [], []
-    for claim in CLAIMS:
-        ratio = compare(summaries, claim.ours, claim.theirs, seed=seed)
-        if ratio is None:
-            open_claims.append(f"{claim}: not measured")
+    for claim in claims():
+        measured = [arm for arm in claim.theirs if arm in summaries]
+        fastest = min(measured, key=lambda arm: spread(summaries[arm].token_ms).median, default=None)
+        ratio = compare(summaries, claim.ours, fastest, seed=seed) if fastest is not None else None
+        if ratio is None or fastest is None:
+            open_claims.append(f"{claim.ours}: time over that of {claim.theirs[0].system}: not measured")
         else:
-            held.append(Bar(str(claim), ratio.high, round(claim.bound, 3), str(ratio)))
+            name = f"{claim.ours}: time over that of {fastest.system}, {fastest.precision}"
+            held.append(Bar(name, ratio.high, round(claim.bound, 3), str(ratio)))
     return held, open_claims
 
 

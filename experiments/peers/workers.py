@@ -16,6 +16,7 @@ from experiments.peers.openai_peer import OpenaiPeer
 from experiments.peers.ours import as_replay, on_demo_pair
 from experiments.peers.prepared import Weights
 from experiments.peers.transformers_peer import TransformersPeer
+from experiments.peers.whisper_cpp_peer import WhisperCppPeer
 from specwhisper.errors import SpecWhisperError
 
 LIBRARY = {
@@ -24,6 +25,7 @@ LIBRARY = {
     System.FASTER_WHISPER: "faster-whisper",
     System.FASTER_WHISPER_BATCHED: "faster-whisper",
     System.OPENAI_WHISPER: "openai-whisper",
+    System.WHISPER_CPP: "whisper.cpp",
 }
 OURS = "specwhisper"
 
@@ -114,6 +116,8 @@ class Workers:
                 return partial(FasterWhisperPeer, weights.ctranslate2, arm.precision, *vocabulary)
             case "openai-whisper", _:
                 return partial(OpenaiPeer, weights.openai, weights.end_of_text)
+            case "whisper.cpp", _:
+                return partial(WhisperCppPeer, weights.ggml[arm.precision])
             case _, Part.DEMO:
                 return partial(on_demo_pair, work.target, work.draft, work.distilled, arm.precision, gamma)
             case _:

@@ -1,4 +1,4 @@
-"""Load Whisper checkpoints: a hub id, a bare name or a folder with safetensors.
+"""Load Whisper checkpoints: a hub id, a bare name or a folder.
 
 Neither torch nor transformers is needed: :mod:`specwhisper.model.pytorch` makes modules of a checkpoint.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.model.checkpoints.files import CONFIG, ModelFiles, digest_of
 from specwhisper.model.checkpoints.generation import build_vocabulary, check_generation, read_generation
+from specwhisper.model.checkpoints.onnx_weights import weights_in_onnx
 from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
 from specwhisper.model.checkpoints.tokenizer import Tokenizer, read_tokenizer
 from specwhisper.model.checkpoints.weights import Weights, complete_weights, weights_in_files
@@ -79,7 +80,9 @@ def load_checkpoint(name: str, *, revision: str | None = None, dtype: object = "
             )
         sizes = read_sizes(name, config)
         paths = files.weights()
-        weights = complete_weights(name, weights_in_files(paths), sizes)
+        is_onnx = paths[0].suffix == ".onnx"
+        found = weights_in_onnx(paths[0], paths[1]) if is_onnx else weights_in_files(paths)
+        weights = complete_weights(name, found, sizes)
         generation = read_generation(files.read("generation_config.json"), config)
         check_generation(name, generation)
         tokenizer = read_tokenizer(files)

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.names import resolve
 
 CONFIG, WEIGHTS, WEIGHTS_INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+# As optimum names them; transformers.js has them in a folder of their own, in several precisions.
+ENCODERS, DECODERS = ("encoder_model",), ("decoder_model_merged", "decoder_model")
+ONNX_FOLDERS, ONNX_SUFFIXES = ("", "onnx/"), ("", "_fp16")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -61,19 +65,34 @@ class ModelFiles:
         return content
 
     def weights(self) -> list[Path]:
-        """Return the files of weights, in name order.
+        """Return the files of weights.
 
-        A single file is used even if there is an index, as transformers does.
+        They are safetensors files in name order, or the encoder's and the decoder's ONNX file, with files
+        that these refer to. A single safetensors file is used even if there is an index, as transformers
+        does.
         """
         if (path := self.find(WEIGHTS)) is not None:
             return [path]
         if (index := self.read(WEIGHTS_INDEX)) is None:
-            raise self._no_weights()
+            if not (onnx_files := self._onnx_files()):
+                raise self._no_weights()
+            return onnx_files
         names = sorted(set(index["weight_map"].values()))
         paths = [self.find(name) if Path(name).name == name else None for name in names]
         if None in paths:
             raise ValueError(f"there is no file {names[paths.index(None)]}, which its index names")
         return [path for path in paths if path is not None]
+
+    def _onnx_files(self) -> list[Path]:
+        """Return the most precise files in the layout of optimum or transformers.js."""
+        for folder, suffix in product(ONNX_FOLDERS, ONNX_SUFFIXES):
+            names = [[f"{folder}{name}{suffix}.onnx" for name in names] for names in (ENCODERS, DECODERS)]
+            found = [next(filter(None, map(self.find, alternatives)), None) for alternatives in names]
+            if None not in found:
+                models = [path for path in found if path is not None]
+                data = (self.find(f"{folder}{path.name}_data") for path in models)
+                return [*models, *filter(None, data)]
+        return []
 
     @contextmanager
     def errors_reported(self) -> Iterator[None]:
@@ -97,7 +116,7 @@ class ModelFiles:
             raise CheckpointError(
                 f"Folder '{self.name}' holds no model: it has no config.json; name another."
             )
-        if any(folder.glob("*.safetensors")):
+        if any(folder.glob("*.safetensors")) or any(folder.glob("**/encoder_model*.onnx")):
             return
         if any(folder.glob("*.bin")):
             raise CheckpointError(

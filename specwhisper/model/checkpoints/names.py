@@ -16,7 +16,7 @@ OPENAI_MODELS = (
 # Names of openai/whisper and faster-whisper; on the hub "whisper-large" is the first version.
 OTHER_NAMES = {"large": "large-v3", "turbo": "large-v3-turbo"}
 ADVICE = (
-    "name a folder, a hub id with safetensors weights such as openai/whisper-small, distil-..., or one of "
+    "name a folder, a hub id such as openai/whisper-small or onnx-community/whisper-tiny, distil-..., or one of "
     f"{', '.join((*DEMO_MODELS, *OPENAI_MODELS, *OTHER_NAMES))}."
 )
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")

@@ -6,16 +6,24 @@ import pytest
 import torch
 
 from experiments.common.audio.samples import Sample
-from experiments.common.models.checkpoints import Shape, build_model
+from experiments.common.models.checkpoints import Shape, build_model, save_checkpoint
 from experiments.common.models.scripted import VOCABULARY
 from experiments.common.replay.trace import Decoding, Trace
+from experiments.exactness.prepared import recording
 from experiments.peers.arms import FLOAT32, INT8, Arm, Part, Piece, Run, System, Taken, all_arms
 from experiments.peers.faster_whisper_peer import NUM_PROMPT, max_new_tokens
+from experiments.peers.ggml_weights import save_ggml
 from experiments.peers.openai_weights import dimensions, openai_name, openai_state
 from experiments.peers.prepared import pieces_of
-from experiments.peers.summary import CLAIMS, bars, summarise
+from experiments.peers.summary import bars, claims, summarise
 from experiments.peers.texts import differences, word_error_rates
+from experiments.peers.whisper_cpp_peer import WhisperCppPeer
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.model import WhisperModel
+from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.types import Mode
 
 
 def arm(system, precision=FLOAT32, *, part=Part.DEMO, timestamps=False):
@@ -29,7 +37,10 @@ def test_missing_packages_are_reported_with_a_reason(monkeypatch):
     assert missing[openai] == "not installed: numba"
     assert all("fixed vocabulary" in reason for of, reason in missing.items() if of.part is Part.DEMO)
     assert not set(arms) & missing.keys()
-    assert {one.system for one in arms if one.part is Part.DEMO} == set(System) - {System.OPENAI_WHISPER}
+    assert {one.system for one in arms if one.part is Part.DEMO} == {*System} - {
+        System.OPENAI_WHISPER,
+        System.WHISPER_CPP,
+    }
 
 
 def test_assisted_generation_runs_without_timestamps_and_with_real_weights_only():
@@ -39,9 +50,9 @@ def test_assisted_generation_runs_without_timestamps_and_with_real_weights_only(
 
 def test_a_quick_run_can_still_judge_the_claims_in_float32():
     arms, missing = all_arms(list(Part), quick=True)
-    for claim in CLAIMS:
+    for claim in claims():
         if claim.ours.precision == FLOAT32:
-            assert {claim.ours, claim.theirs} <= {*arms, *missing}
+            assert {claim.ours, *claim.theirs} <= {*arms, *missing}
     assert not any(one.precision == INT8 for one in arms)
 
 
@@ -72,6 +83,21 @@ def test_openais_model_computes_the_same_from_our_weights():
     with torch.inference_mode():
         expected = model(input_features=features, decoder_input_ids=ids).logits
         assert torch.allclose(theirs(features, ids), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("is_int8", [False, True])
+def test_whisper_cpp_writes_the_same_from_our_weights(is_int8, tmp_path):
+    pytest.importorskip("_pywhispercpp")
+    shape = Shape(words="multilingual", d_model=128, decoder_layers=1, ffn_factor=4)
+    folder = save_checkpoint(shape, tmp_path / "saved")
+    path = save_ggml(str(folder), tmp_path / "model.ggml", is_int8=is_int8)
+    pcm = recording(1, 3.0)
+    run = WhisperCppPeer(path).decode([Piece(pcm, 8)])
+    target = WhisperModel(load_checkpoint(str(folder)), 1)
+    options = DecodingOptions(language="en", timestamps=False)
+    [ours] = OneProcess(target, mode=Mode.TARGET_ONLY, max_new_tokens=8).transcribe([pcm], options)
+    assert len(run.tokens[0]) == 8
+    assert run.tokens[0][0] == ours.window_tokens[0][0]  # it rounds, so later ones may differ
 
 
 def decoding(recording, start_frame, prompt, tokens):
@@ -113,7 +139,8 @@ def test_times_per_token_use_our_float32_targets_tokens():
 
 @pytest.mark.parametrize(("ours_s", "holds"), [(0.6, True), (0.7, False)])
 def test_a_claim_uses_the_intervals_upper_end_and_needs_its_peer(ours_s, holds):
-    ours, assisted = CLAIMS[0].ours, CLAIMS[0].theirs
+    first, *others = claims()
+    ours, (assisted,) = first.ours, first.theirs
     rounds = [
         taken(number, of, slowdown * wall_s)
         for number, slowdown in enumerate((1.0, 3.0))
@@ -121,7 +148,7 @@ def test_a_claim_uses_the_intervals_upper_end_and_needs_its_peer(ours_s, holds):
     ]
     (bar,), open_claims = bars(summarise(rounds, {Part.DEMO: 1.0}, 0), seed=0)
     assert bar.holds is holds
-    assert len(open_claims) == len(CLAIMS) - 1
+    assert len(open_claims) == len(others)
     assert all(line.endswith("not measured") for line in open_claims)
 
 

@@ -1,0 +1,127 @@
+"""Folders of ONNX files, as optimum and transformers.js have them, hold the weights of a checkpoint."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import numpy_helper
+from torch import nn
+from transformers import WhisperForConditionalGeneration
+
+from experiments.common.models.checkpoints import Shape, save_checkpoint
+from specwhisper.errors import CheckpointError
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+
+SHAPE = Shape(seed=3, d_model=32, encoder_layers=2)
+
+
+class Decoder(nn.Module):
+    """A decoder without a past, with the names that optimum gives its nodes."""
+
+    def __init__(self, whisper: WhisperForConditionalGeneration) -> None:
+        super().__init__()
+        self.model, self.proj_out = whisper.model, whisper.proj_out
+
+    def forward(self, tokens: torch.Tensor, encoded: torch.Tensor) -> torch.Tensor:
+        mask = torch.ones_like(tokens)
+        states = self.model.decoder(tokens, mask, encoder_hidden_states=encoded, use_cache=False)
+        return self.proj_out(states.last_hidden_state)
+
+
+def export(module: nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) -> None:
+    with warnings.catch_warnings():  # of tracing, and of an exporter that has a successor
+        warnings.simplefilter("ignore")
+        torch.onnx.export(module.eval(), inputs, path, dynamo=False, opset_version=18)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> Path:
+    return save_checkpoint(SHAPE, tmp_path_factory.mktemp("models") / "saved")
+
+
+@pytest.fixture(scope="module")
+def exported(saved, tmp_path_factory) -> Path:
+    """Export the saved checkpoint as optimum does: both files beside the others."""
+    folder = tmp_path_factory.mktemp("models") / "exported"
+    shutil.copytree(saved, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    whisper = WhisperForConditionalGeneration.from_pretrained(saved, attn_implementation="eager")
+    export(whisper.get_encoder(), (torch.zeros(1, 80, 3_000),), folder / "encoder_model.onnx")
+    inputs = torch.zeros(1, 3, dtype=torch.long), torch.zeros(1, 1_500, SHAPE.d_model)
+    export(Decoder(whisper), inputs, folder / "decoder_model.onnx")
+    return folder
+
+
+def check_equal(folder: Path, saved: Path, **tolerance: float) -> None:
+    ours, expected = load_checkpoint(str(folder)), load_checkpoint(str(saved))
+    assert list(ours.weights) == list(expected.weights)
+    for name in expected.weights:
+        np.testing.assert_allclose(ours.weights[name], expected.weights[name], err_msg=name, **tolerance)
+
+
+def test_the_layout_of_optimum(exported, saved):
+    check_equal(exported, saved, rtol=0)
+    assert load_checkpoint(str(exported)).weights_digest != load_checkpoint(str(saved)).weights_digest
+
+
+@pytest.mark.parametrize("has_data_files", [False, True])
+def test_the_layout_of_transformers_js(has_data_files, exported, saved, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(exported, folder, ignore=shutil.ignore_patterns("*.onnx"))
+    (folder / "onnx").mkdir()
+    for path in exported.glob("*.onnx"):
+        model, to = onnx.load(path), folder / "onnx" / path.name
+        onnx.save(
+            model, to, save_as_external_data=has_data_files, location=f"{to.name}_data", size_threshold=0
+        )
+    check_equal(folder, saved, rtol=0)
+
+
+def test_a_merged_decoder_in_half_precision(exported, saved, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(exported, folder, ignore=shutil.ignore_patterns("*.onnx"))
+    (folder / "onnx").mkdir()
+    for path in exported.glob("*.onnx"):
+        model = onnx.load(path)
+        for tensor in model.graph.initializer:
+            if tensor.data_type == onnx.TensorProto.FLOAT:
+                half = numpy_helper.to_array(tensor).astype(np.float16)
+                tensor.CopyFrom(numpy_helper.from_array(half, tensor.name))
+        name = path.stem
+        if name == "decoder_model":  # a branch of an If, with names that end as optimum merges them
+            name, branch = "decoder_model_merged", model.graph
+            renamed = {tensor.name: f"{tensor.name}_merged_0" for tensor in branch.initializer}
+            for tensor in branch.initializer:
+                tensor.name = renamed[tensor.name]
+            for node in branch.node:
+                node.input[:] = [renamed.get(each, each) for each in node.input]
+            weights = list(branch.initializer)
+            del branch.initializer[:]
+            choice = onnx.helper.make_node("If", ["use_cache_branch"], [], then_branch=branch)
+            model = onnx.helper.make_model(onnx.helper.make_graph([choice], "merged", [], [], weights))
+        onnx.save(model, folder / "onnx" / f"{name}_fp16.onnx")
+    check_equal(folder, saved, rtol=1e-3, atol=1e-6)
+
+
+def test_quantised_files_are_refused(exported, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(exported, folder)
+    path = folder / "encoder_model.onnx"
+    model = onnx.load(path)
+    for tensor in model.graph.initializer:
+        tensor.CopyFrom(numpy_helper.from_array(np.zeros(tensor.dims, np.int8), tensor.name))
+    onnx.save(model, path)
+    with pytest.raises(CheckpointError, match="no matrices of float32 or float16: fetch the files"):
+        load_checkpoint(str(folder))
+
+
+def test_a_decoder_file_must_be_there(exported, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(exported, folder, ignore=shutil.ignore_patterns("decoder*"))
+    with pytest.raises(CheckpointError, match="has no weights"):
+        load_checkpoint(str(folder))
