@@ -16,8 +16,8 @@ OPENAI_MODELS = (
 # Names of openai/whisper and faster-whisper; on the hub "whisper-large" is the first version.
 OTHER_NAMES = {"large": "large-v3", "turbo": "large-v3-turbo"}
 ADVICE = (
-    "name a folder, a hub id such as openai/whisper-small or onnx-community/whisper-tiny, distil-..., or one of "
-    f"{', '.join((*DEMO_MODELS, *OPENAI_MODELS, *OTHER_NAMES))}."
+    "name a folder, a hub id such as openai/whisper-small or onnx-community/whisper-tiny, distil-..., or "
+    f"one of {', '.join((*DEMO_MODELS, *OPENAI_MODELS, *OTHER_NAMES))}."
 )
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 

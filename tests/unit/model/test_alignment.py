@@ -43,7 +43,7 @@ def test_the_path_equals_transformers(seed: int, rows: int, columns: int, has_ti
 @given(
     seed=st.integers(0, 10_000),
     heads=st.integers(1, 3),
-    tokens=st.integers(2, 9),
+    tokens=st.integers(3, 9),  # two become 1 and -1, so that every path is a tie up to rounding
     positions=st.integers(1, 40),
 )
 def test_positions_equal_transformers(of, seed: int, heads: int, tokens: int, positions: int):
