@@ -6,10 +6,11 @@ A server whose draft is a recogniser, or that has no draft, loads neither this m
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from specwhisper.engine.local import LocalTranscriber, TargetEngine
-from specwhisper.engine.process import redirect_logs
+from specwhisper.engine.process import redirect_logs, return_freed_memory
 from specwhisper.model.backend import Encoder
 from specwhisper.model.backends import library_for, load_encoder, load_encoders
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
@@ -28,7 +29,7 @@ def load_draft(config: DraftConfig) -> Checkpoint:
     """Load the draft's weights."""
     checkpoint = load_checkpoint(config.draft_model, revision=config.revision, dtype=config.dtype)
     redirect_logs(library_for(checkpoint, config.device))
-    return checkpoint
+    return replace(checkpoint, tokenizer=None)  # the target converts prompts
 
 
 def load_target(config: DraftConfig, target_model: str) -> Checkpoint:
@@ -90,6 +91,7 @@ def place_and_warm_up(
     )
     model.warm_up(0)
     checkpoint.weights.close()  # last: placing is retried if anything fails
+    return_freed_memory()
     return model
 
 

@@ -7,6 +7,8 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import numpy as np
@@ -20,11 +22,14 @@ from transformers.utils import logging
 from experiments.common.bench.options import Check, JsonFile, Quick, Seed
 from experiments.common.bench.report import Bar, open_console, print_bars, write_json
 from experiments.common.bench.stats import ratio_of_medians, spread
-from experiments.common.models.checkpoints import build_checkpoint
+from experiments.common.models.checkpoints import build_checkpoint, save_checkpoint
 from experiments.common.models.published import PUBLISHED
+from experiments.steps.against import compare, print_pairs
+from experiments.steps.against import find_bars as tree_bars
 from experiments.steps.floor import Machine, floor_s, measure_machine
 from experiments.steps.loop import Loop
 from experiments.steps.subjects import Ours, Subject, Transformers
+from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.onnx.linear import sums_bytes_exactly
 from specwhisper.model.threads import limit_threads
 
@@ -33,6 +38,7 @@ ALONE = ((1, 1), (1, 5), (1, 17))
 TOGETHER = ((8, 1), (8, 5))
 PRECISIONS = ("float32", "bfloat16", *(("int8",) if sums_bytes_exactly() else ()))
 THEIRS = "transformers"
+DEMO_TARGET, DEMO_DRAFT = "demo-target", "demo-draft-tiny"
 STEPS = 8  # in a row: a server steps one model again and again
 
 
@@ -54,7 +60,11 @@ def steps(
         typer.Option(help=f"Of {', '.join(PUBLISHED)}; repeat for more. [default: tiny, small]"),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often everything is repeated.")] = 7,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of every pass. [default: PyTorch's]")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of every pass. [default: all cores]")] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="Folder of an earlier tree to compare with."),
+    ] = None,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -75,6 +85,8 @@ def steps(
     if threads is not None:
         limit_threads(threads)
     rounds = 3 if quick else rounds
+    if against is not None:
+        sys.exit(compare_trees(against, rounds, seed, json, console, check=check))
     machine = measure_machine()
     console.print(
         f"{torch.get_num_threads()} threads read {machine.bytes_per_s / 1e9:.1f} GB/s and do "
@@ -97,6 +109,23 @@ def steps(
         }
         write_json(json, models={"weights": "random", "held_tokens": HELD}, figures=figures)
     sys.exit(0 if not check or print_bars(bars, console) else 1)
+
+
+def compare_trees(
+    tree: Path, rounds: int, seed: int, json: Path | None, console: Console, *, check: bool
+) -> int:
+    """Compare with an earlier tree's decoders; return the exit status."""
+    with TemporaryDirectory() as name:
+        shape = replace(PUBLISHED["tiny"], encoder_layers=1, seed=seed)
+        folders = {"tiny": save_checkpoint(shape, Path(name) / "tiny")}
+        folders |= {model: Path(resolve(model)) for model in (DEMO_TARGET, DEMO_DRAFT)}
+        pairs = compare(folders, tree, rounds, seed, console)
+    print_pairs(pairs, seed, console)
+    bars = tree_bars(pairs, DEMO_TARGET, DEMO_DRAFT, seed)
+    if json is not None:
+        figures = {"pairs": [asdict(pair) for pair in pairs], "bars": list(map(str, bars))}
+        write_json(json, models={"earlier": str(tree.name), "held_tokens": HELD}, figures=figures)
+    return 0 if not check or print_bars(bars, console) else 1
 
 
 def measure_shape(name: str, machine: Machine, rounds: int, seed: int, console: Console) -> list[Row]:

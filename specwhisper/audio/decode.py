@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from io import BytesIO
 from typing import BinaryIO
 
@@ -19,11 +20,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
 from specwhisper.errors import InvalidAudio
 from specwhisper.types import SAMPLE_RATE
 
-try:
-    import av
-except ModuleNotFoundError:
-    av = None  # type: ignore[assignment]
-
+HAS_FFMPEG = find_spec("av") is not None
 Block = tuple[int, NDArray[np.float32]]  # samples per second, samples [frames, channels]
 
 BLOCK_SAMPLES = 65_536  # over all channels
@@ -117,7 +114,7 @@ def _decode(source: BinaryIO, name: str) -> Iterator[Block]:
     except (soundfile.SoundFileError, TypeError):  # TypeError: a name ending in .raw
         sound = None
     # soundfile seeks after every block, of which libsndfile's MP3 decoder complains on standard error.
-    if sound is not None and sound.frames > 0 and (sound.format != "MP3" or av is None):
+    if sound is not None and sound.frames > 0 and (sound.format != "MP3" or not HAS_FFMPEG):
         with sound:
             yield from _decode_with_libsndfile(sound, name)
     else:
@@ -144,12 +141,14 @@ def _decode_with_libsndfile(sound: soundfile.SoundFile, name: str) -> Iterator[B
 
 
 def _decode_with_ffmpeg(source: BinaryIO, name: str, is_known: bool) -> Iterator[Block]:
-    if av is None:
+    if not HAS_FFMPEG:
         if is_known:
             return
         raise InvalidAudio(
             f"{name} cannot be decoded by libsndfile: pip install 'specwhisper[media]' adds FFmpeg's formats."
         )
+    import av  # takes 17 MB, and most recordings do without it
+
     try:
         container = av.open(source, "r", options={"format_whitelist": CONTAINERS})
     except (av.FFmpegError, ValueError) as error:

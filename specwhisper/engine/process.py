@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import logging
 import os
+import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
@@ -40,6 +43,13 @@ def redirect_logs(library: Library) -> None:
         transformers_logging.disable_default_handler()
         transformers_logging.enable_propagation()
         transformers_logging.disable_progress_bar()
+
+
+def return_freed_memory() -> None:
+    """Return freed memory to the system; glibc keeps it otherwise."""
+    gc.collect()
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)
 
 
 def pin(cores: Sequence[int]) -> None:

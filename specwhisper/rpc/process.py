@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 INIT_PID = 1  # the kernel drops its signals that have no handler: the first process of a container
@@ -62,12 +62,16 @@ def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
         stop()
 
     for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, take)
+        try:
+            loop.add_signal_handler(number, take)
+        except NotImplementedError:  # Windows' event loop has none, but wakes for Python's own handlers
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(take))
     try:
         yield
     finally:
         for number in STOP_SIGNALS:
-            loop.remove_signal_handler(number)
+            with suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
             if has_come:
                 signal.signal(number, signal.SIG_IGN)
 

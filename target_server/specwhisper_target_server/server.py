@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from specwhisper.engine.local import TargetEngine
-from specwhisper.engine.process import prepare_process, redirect_logs
+from specwhisper.engine.process import prepare_process, redirect_logs, return_freed_memory
 from specwhisper.errors import OutOfMemory
 from specwhisper.model.backends import library_for
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, digest_in, load_checkpoint
@@ -103,6 +103,7 @@ async def loaded_service(
     redirect_logs(library_for(checkpoint, config.device, device_map=config.device_map))
     async with running_service(config, checkpoint, leases=leases) as service:
         checkpoint.weights.close()  # the slots hold the weights now, in a layout of their own
+        return_freed_memory()
         yield service
 
 

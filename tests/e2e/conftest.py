@@ -82,12 +82,19 @@ def pair(checkpoints, start_server_for_all, free_port) -> Pair:
 
 
 @pytest.fixture(scope="session")
-def demo_server(start_server_for_all) -> str:
-    """Start the bundled pair, each model in a server of its own; return the draft server's address."""
+def demo_servers(start_server_for_all) -> Pair:
+    """Start the bundled pair, each model in a server of its own."""
     target = start_server_for_all("specwhisper_target_server")
-    return start_server_for_all(
+    draft = start_server_for_all(
         "specwhisper_draft_server", "--target", target.address, "--allow-latency-injection"
-    ).address
+    )
+    return Pair(target, draft)
+
+
+@pytest.fixture(scope="session")
+def demo_server(demo_servers) -> str:
+    """Return the address of the bundled pair's draft server."""
+    return demo_servers.draft.address
 
 
 @pytest.fixture(scope="session")

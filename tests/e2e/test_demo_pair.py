@@ -70,14 +70,14 @@ def test_the_targets_word_error_rate_is_low(transcripts):
     samples = [sample for sample in SAMPLES if sample["file_name"] in found]
     said = [" ".join(words(sample["text"])) for sample in samples]
     written = [" ".join(words(found[sample["file_name"]]["text"])) for sample in samples]
-    assert jiwer.wer(said, written) < 0.12
+    assert jiwer.wer(said, written) < 0.05
 
 
 def test_the_draft_is_accepted_often_but_not_always(transcripts):
     statistics = [transcript["stats"] for transcript in transcripts["sync"].values()]
     accepted = sum(s["num_accepted"] for s in statistics)
     verified = sum(s["num_verified"] for s in statistics)
-    assert 0.3 < accepted / verified < 0.9  # of whole blocks, including tokens after a wrong one
+    assert 0.6 < accepted / verified < 1  # of whole blocks, including tokens after a wrong one
 
 
 def test_silence_is_an_empty_transcript_in_every_format(demo_server, tmp_path):

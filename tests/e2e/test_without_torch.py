@@ -1,8 +1,9 @@
-"""A draft server without a Whisper model runs where torch is not installed."""
+"""Servers of the image for CPUs run where torch is not installed."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,24 +15,34 @@ from specwhisper_client.streaming import StreamingClient
 from tests.e2e.processes import Server
 from tests.unit.draft_server.test_silero import SAMPLES
 
-TORCH = "torch,transformers,huggingface_hub,accelerate,safetensors"
+TORCH = "torch,transformers,accelerate,safetensors"
 CAPTIONS = "1\n00:00:00,000 --> 00:00:05,000\nHello.\n"
 
 
-@pytest.fixture(params=["target-only", "recogniser"])
-async def address(request, pair, tmp_path) -> AsyncIterator[str]:
+@pytest.fixture(scope="module")
+def target(checkpoints) -> Iterator[Server]:
+    """Start a target server in a process that cannot import torch."""
+    server = Server(
+        "tests.without", TORCH, "specwhisper_target_server", "--port", "0", "--model", checkpoints.target
+    )
+    yield server
+    server.end()
+
+
+@pytest.fixture(params=["whisper", "target-only", "recogniser"])
+def address(request, target, checkpoints, tmp_path) -> Iterator[str]:
     """Start a draft server in a process that cannot import torch."""
-    arguments = ["--mode", "target-only"]
-    if request.param == "recogniser":
-        captions = tmp_path / "captions.srt"
-        captions.write_text(CAPTIONS)
-        arguments = ["--draft-recogniser", "examples.live_captions:create", "--draft-model", str(captions)]
-    command = ("specwhisper_draft_server", "--port", "0", "--target", pair.target.address, *arguments)
+    captions = tmp_path / "captions.srt"
+    captions.write_text(CAPTIONS)
+    arguments = {
+        "whisper": ["--draft-model", checkpoints.draft],
+        "target-only": ["--mode", "target-only"],
+        "recogniser": ["--draft-recogniser", "examples.live_captions:create", "--draft-model", str(captions)],
+    }[request.param]
+    command = ("specwhisper_draft_server", "--port", "0", "--target", target.address, *arguments)
     server = Server("tests.without", TORCH, *command)
-    try:
-        yield server.address
-    finally:
-        server.end()
+    yield server.address
+    server.end()
 
 
 async def test_recordings_and_live_audio_are_transcribed(address, pair, noise):
@@ -45,3 +56,13 @@ async def test_recordings_and_live_audio_are_transcribed(address, pair, noise):
         live = LiveTranscription(stream, file(SAMPLES / "01_phone_call.flac", is_paced=False))
         speech = [update.speech async for update in live if update.speech is not None]
     assert set(speech) == {VoiceEvent.BEGIN, VoiceEvent.END}
+
+
+async def test_torch_is_not_loaded_where_it_is_installed(demo_servers):
+    """The servers of ``make demo``, which are started without any flag for it."""
+    async with TranscriptionClient(demo_servers.draft.address) as client:
+        assert (await client.transcribe_file(SAMPLES / "01_phone_call.flac", language="en")).text
+    for server in (demo_servers.draft, demo_servers.target):
+        maps = Path(f"/proc/{server.pid}/maps").read_text()
+        assert "onnxruntime" in maps
+        assert "torch" not in maps

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from experiments.common.models.checkpoints import build_model
+from experiments.common.models.checkpoints import build_model, save_checkpoint
 from experiments.common.models.published import PUBLISHED
 from experiments.steps import __main__ as steps
+from experiments.steps import against
 from experiments.steps.floor import Machine, floor_s
+from specwhisper.errors import SpecWhisperError
 from specwhisper.model.onnx.linear import sums_bytes_exactly
 
 MACHINE = Machine(1e10, dict.fromkeys(("float32", "bfloat16", "int8"), 1e11))
@@ -28,6 +30,30 @@ def test_every_precision_is_timed_against_its_floor():
     assert {row.name for row in found} == set(names)
     assert len(found) == 3 + 5 * (len(names) - 1)
     assert all(len(row.seconds) == 2 and min(row.seconds) > 0 < row.floor_s for row in found)
+
+
+@pytest.mark.nightly
+def test_two_trees_are_timed_in_turns(tmp_path):
+    folder = save_checkpoint(NARROW, tmp_path / "narrow")
+    pairs = against.compare({"narrow": folder}, against.ROOT, rounds=2, seed=0, console=Console(quiet=True))
+    assert len(pairs) == len(against.DTYPES) * len(against.SIZES)
+    assert all(len(times) == 2 and min(times) > 0 for p in pairs for times in (p.now_ms, p.before_ms))
+
+
+@pytest.mark.nightly
+def test_a_tree_that_cannot_step_is_reported(tmp_path):
+    with pytest.raises(SpecWhisperError, match="ended at"):
+        against.compare({"none": tmp_path}, against.ROOT, rounds=1, seed=0, console=Console(quiet=True))
+
+
+def test_ratios_and_the_drafts_step_have_bars():
+    pairs = [
+        against.Pair("tiny", "int8", 1, 1, [0.6, 0.6], [1.0, 1.0]),
+        against.Pair("target", "float32", 1, 5, [0.7, 0.7], [1.0, 1.0]),
+        against.Pair("draft", "float32", 1, 1, [0.19, 0.19], [0.1, 0.1]),
+        against.Pair("draft", "float32", 8, 1, [9.0, 9.0], [0.1, 0.1]),
+    ]
+    assert [bar.holds for bar in against.find_bars(pairs, "target", "draft", seed=0)] == [True, False, True]
 
 
 def test_the_loop_is_timed_beside_its_passes():

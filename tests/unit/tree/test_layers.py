@@ -191,8 +191,25 @@ def test_rooms_of_the_draft_server_import_lower_rooms_only():
     assert found == []
 
 
+def loaded_by(names, libraries):
+    """Return which libraries a process has loaded after it has imported modules."""
+    script = f"import sys\nimport {', '.join(names)}\nprint(*sorted({libraries} & sys.modules.keys()))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.split()
+
+
 def test_importing_the_client_loads_no_model_library():
     names = [name for name, _ in modules() if layer_of(name) in LIGHT and not name.endswith("__main__")]
-    script = f"import sys\nimport {', '.join(names)}\nprint(*sorted({TORCH | RAY} & sys.modules.keys()))"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
-    assert (run.stdout.strip(), run.returncode) == ("", 0), run.stderr
+    assert loaded_by(names, TORCH | RAY | {"onnxruntime"}) == []
+
+
+def test_servers_and_models_on_cpus_load_no_torch():
+    """Only ``specwhisper.model.pytorch`` and text models load it."""
+    rooms = {"specwhisper_draft_server", "specwhisper_target_server", *MODELS}
+    names = [
+        name
+        for name, _ in modules()
+        if layer_of(name) in rooms and not name.startswith("specwhisper.model.pytorch")
+    ]
+    assert loaded_by(names, TORCH) == []

@@ -1,0 +1,41 @@
+"""A stop signal reaches a server, also where the event loop has no handlers for signals."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+
+from specwhisper.rpc.process import STOP_SIGNALS, stop_signals
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def absent(*_):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+@pytest.mark.parametrize("has_handlers", [True, False])
+async def test_a_signal_stops(number, has_handlers, monkeypatch):
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    if not has_handlers:  # as on Windows
+        monkeypatch.setattr(loop, "add_signal_handler", absent)
+        monkeypatch.setattr(loop, "remove_signal_handler", absent)
+    with stop_signals(stopped.set):
+        signal.raise_signal(number)
+        await asyncio.wait_for(stopped.wait(), 10)
+    assert all(signal.getsignal(each) is signal.SIG_IGN for each in STOP_SIGNALS), "a late one is ignored"
+
+
+async def test_without_a_signal_handlers_are_removed():
+    with stop_signals(lambda: None):
+        pass
+    assert signal.SIG_IGN not in map(signal.getsignal, STOP_SIGNALS)
