@@ -17,7 +17,7 @@ from specwhisper.wire.status import ERROR_BY_NAME
 from specwhisper.wire.v1 import verification_pb2 as pb
 
 if TYPE_CHECKING:
-    from specwhisper_target_server.service import VerificationService  # imports torch, unlike a locator
+    from specwhisper_target_server.service import VerificationService  # a locator needs no engine
 
 Reply = TypeVar("Reply", bound=Message)
 

@@ -11,6 +11,7 @@ from functools import partial
 
 from specwhisper.engine.local import LocalTranscriber, TargetEngine
 from specwhisper.engine.process import redirect_logs, return_freed_memory
+from specwhisper.errors import UnsupportedOption
 from specwhisper.model.backend import Encoder
 from specwhisper.model.backends import library_for, load_encoder, load_encoders
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
@@ -28,7 +29,10 @@ from specwhisper_draft_server.metrics import DraftMetrics
 def load_draft(config: DraftConfig) -> Checkpoint:
     """Load the draft's weights."""
     checkpoint = load_checkpoint(config.draft_model, revision=config.revision, dtype=config.dtype)
-    redirect_logs(library_for(checkpoint, config.device))
+    library = library_for(checkpoint, config.device)
+    if config.cut_windows and library != "onnx":
+        raise UnsupportedOption(f"--cut-windows is for ONNX Runtime, not for {library}: leave it out.")
+    redirect_logs(library)
     return replace(checkpoint, tokenizer=None)  # the target converts prompts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -87,9 +88,7 @@ def evaluate(
 
     Recordings that cannot be decoded are left out and named; the exit status is 1 then.
     """
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # where PyTorch runs the models
     errors = Console(stderr=True)
     bad: list[str] = []
     try:

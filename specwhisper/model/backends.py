@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from specwhisper.errors import UnsupportedOption
+from specwhisper.extras import needs_extra
 from specwhisper.model.backend import Backend, Encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.onnx.support import unsupported
@@ -61,7 +62,8 @@ def load_encoder(
         from specwhisper.model.onnx.backend import OnnxEncoder
 
         return OnnxEncoder(checkpoint)
-    from specwhisper.model.pytorch.backend import TorchEncoder
+    with needs_extra(f"'{checkpoint.name}' in {checkpoint.dtype} on {device}", "server"):
+        from specwhisper.model.pytorch.backend import TorchEncoder
 
     return TorchEncoder(checkpoint, str(device))
 
@@ -125,7 +127,8 @@ def open_backend(
     )
     encoder = encoder or load_encoder(checkpoint, device, library=library)
     if library == "pytorch":
-        from specwhisper.model.pytorch.backend import TorchBackend
+        with needs_extra(f"'{checkpoint.name}' in {checkpoint.dtype} on {device}", "server"):
+            from specwhisper.model.pytorch.backend import TorchBackend
 
         return TorchBackend(
             checkpoint,

@@ -26,7 +26,7 @@ def tune(
     dtype: Annotated[str, typer.Option(metavar="TYPE", help="Precision of the draft model.")] = "float32",
     threads: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="CPU threads of the draft model. Default: torch's own."),
+        typer.Option(min=1, metavar="N", help="CPU threads of the draft model. Default: as many as cores."),
     ] = None,
     audio: Annotated[
         list[Path] | None,

@@ -28,6 +28,7 @@ from specwhisper.types import Mode
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.config import DraftConfig
+from specwhisper_draft_server.whisper import load_draft
 from specwhisper_target_server.config import TargetConfig
 from tests.rpc.services import (
     all_free,
@@ -321,6 +322,12 @@ def test_cores_are_parsed():
             parse_cores(text)
     with pytest.raises(InvalidRequest, match=r"--cores is \[4095\], but this process may use \["):
         prepare_process("cpu", None, (4095,))
+
+
+def test_windows_are_cut_on_onnx_runtime_only():
+    config = DraftConfig(draft_model="demo-draft-tiny", dtype="bfloat16", cut_windows=True)
+    with pytest.raises(UnsupportedOption, match="--cut-windows is for ONNX Runtime, not for pytorch"):
+        load_draft(config)
 
 
 def test_a_missing_device_is_refused():
