@@ -60,8 +60,8 @@ class DraftConfig(ServingOptions):
         str,
         Setting(
             MODEL,
-            "Numeric type of the draft's weights: float32, bfloat16, float16 or, on a CPU, int8; the text is "
-            "the same with each.",
+            "Numeric type of the draft's weights: float32; on a CPU with VNNI int8; with PyTorch (the extra "
+            "server) bfloat16 or float16. The text is the same with each.",
             metavar="TYPE",
             choices=DTYPES,
         ),

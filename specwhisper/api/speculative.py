@@ -51,7 +51,7 @@ class SpeculativeWhisper:
     time: each thread needs a file object of its own.
 
     On a CPU a forked process can use it too, with threads of its own, if nothing was being transcribed at the
-    fork; else calls there raise :class:`InvalidRequest`, since torch may hang in such a process.
+    fork; else calls there raise :class:`InvalidRequest`, since models may hang in such a process.
 
     Parameters
     ----------

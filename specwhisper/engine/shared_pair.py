@@ -74,7 +74,7 @@ class SharedPair:
     def leave_to_parent(self) -> None:
         """Start again in a forked process, which lacks the parent's threads.
 
-        If they were working, torch and BLAS hold locks that are never released here, so later calls are
+        If they were working, the models' library holds locks that are never released here, so later calls are
         refused.
         """
         self._lock = Lock()
@@ -178,7 +178,7 @@ class SharedPair:
         """Return the engine, started by the first call of a process."""
         if self._was_forked_busy:
             raise InvalidRequest(
-                "This process was forked while recordings were being transcribed, so torch may hang in it: "
+                "This process was forked while recordings were being transcribed, so models may hang in it: "
                 "fork while none is, or start processes with 'spawn'."
             )
         with self._lock:

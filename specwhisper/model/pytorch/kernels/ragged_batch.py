@@ -1,4 +1,4 @@
-"""A batch without padding, as a CPU runs it: its rows follow each other."""
+"""A batch without padding, for CPUs and device maps: rows follow each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run batches without padding, as a CPU does."""
+"""Run batches without padding, on CPUs and with device maps."""
 
 from __future__ import annotations
 
