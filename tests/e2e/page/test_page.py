@@ -87,11 +87,13 @@ async def test_a_sample_is_drafted_verified_and_final(url, tmp_path):
                     { subtree: true, childList: true, attributes: true });
             }"""
         )
+        await page.locator("#latency").fill("100")  # else a draft may be verified before it is shown
         await try_sample(page)
         await expect(page.locator("#transcript .word.final").first).to_be_visible(timeout=60_000)
         await page.status_is("Transcribing")  # still running
         await page.status_is(COMPLETE)
-        assert await page.page.evaluate("[...seen].sort()") == ["corrected", "draft", "final", "verified"]
+        seen = {*await page.page.evaluate("[...seen]")}
+        assert seen | {"corrected"} == {"corrected", "draft", "final", "verified"}  # the draft may be right
         assert await page.words("draft") == await page.words("verified") == []
         text = await final_text(page)
         assert similarity(text) > 0.9
