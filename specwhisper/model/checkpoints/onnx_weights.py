@@ -27,7 +27,7 @@ MATRIX_NODE = re.compile(r"/(?P<path>.+)/MatMul")
 
 
 class _Tensor:
-    """A tensor of a file; one that lies in a file of its own is read anew each time."""
+    """A tensor of a file; its numbers, if in another file, are read at each call."""
 
     def __init__(self, tensor: TensorProto, folder: Path, *, is_transposed: bool) -> None:
         shape = tuple(tensor.dims)

@@ -116,17 +116,7 @@ class SlotDecoder:
         num_scored: Sequence[int],
         probes: Sequence[tuple[int, int]] = (),
     ) -> Floats:
-        """Append rows of tokens; return logits after the last ``num_scored`` of each.
-
-        Parameters
-        ----------
-        probes : further tokens whose logits are returned, at most one a row, as (row, index in the row).
-
-        Returns
-        -------
-        float32 logits, sum(num_scored) + len(probes) x vocabulary, row after row, then the probes. They may
-        be overwritten by the next call.
-        """
+        """Append rows of tokens, as :meth:`specwhisper.model.backend.Backend.append`."""
         wanted = [
             (row, index)
             for row, (of_row, num) in enumerate(zip(tokens, num_scored, strict=True))

@@ -154,16 +154,7 @@ class CachedDecoder(nn.Module):
         num_scored: Sequence[int],
         probes: Sequence[tuple[int, int]] = (),
     ) -> Tensor:
-        """Append rows of tokens; return logits after the last ``num_scored`` of each.
-
-        Parameters
-        ----------
-        probes : further tokens whose logits are returned, at most one a row, as (row, index in the row).
-
-        Returns
-        -------
-        float32 logits, sum(num_scored) + len(probes) x vocabulary, row after row, then the probes.
-        """
+        """Append rows of tokens, as :meth:`specwhisper.model.backend.Backend.append`."""
         ends = [len(row) for row in tokens]
         wanted = [
             (row, index)
