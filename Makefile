@@ -6,7 +6,7 @@ PYTHON ?= python3
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
-demo: .venv/.server  ## transcribe a sample live: client, draft server and target server
+demo: .venv/.demo  ## transcribe a sample live: client, draft server and target server
 	scripts/demo
 
 demo-web: .venv/.web  ## the same in a browser, with a microphone or a sample, until Ctrl-C
@@ -38,14 +38,14 @@ clean:  ## remove .venv and everything generated but not committed
 
 INSTALLED_FROM = pyproject.toml constraints.txt scripts/install
 
-.venv/.server: $(INSTALLED_FROM)
-	@PYTHON="$(PYTHON)" scripts/install server
+.venv/.demo: $(INSTALLED_FROM)
+	@PYTHON="$(PYTHON)" scripts/install demo
 	@touch $@
 
 .venv/.web: $(INSTALLED_FROM)
 	@PYTHON="$(PYTHON)" scripts/install web
-	@touch .venv/.server $@
+	@touch .venv/.demo $@
 
 .venv/.dev: $(INSTALLED_FROM)
 	@PYTHON="$(PYTHON)" scripts/install dev
-	@touch .venv/.server .venv/.web $@  # it has all that the servers need
+	@touch .venv/.demo .venv/.web $@  # it has all that the demos need
