@@ -19,27 +19,26 @@ from typing import Any
 
 DEMO = Path(__file__).parent.parent / "specwhisper" / "demo"
 START_TIMEOUT_S = 120
-# Programs of other installations may take each part: variables with their command lines.
-PROGRAMS = {
-    "SPECWHISPER": "specwhisper_client.cli.main",
-    "SPECWHISPER_DRAFT_SERVER": "specwhisper_draft_server",
-    "SPECWHISPER_TARGET_SERVER": "specwhisper_target_server",
-}
+CLIENT = "specwhisper_client.cli.main"
 LANGUAGE = "en"  # the bundled pair was not trained to detect languages
 
 
-def program(name: str) -> list[str]:
-    """Return the command line of one of the programs."""
-    return shlex.split(os.environ.get(name, "")) or [sys.executable, "-m", PROGRAMS[name]]
+def program(module: str) -> list[str]:
+    """Return the command line of a module's program; a variable may name that of another installation.
+
+    It is the module's package in capitals: SPECWHISPER_CLIENT, SPECWHISPER_DRAFT_SERVER, ...
+    """
+    other = os.environ.get(module.partition(".")[0].upper(), "")
+    return shlex.split(other) or [sys.executable, "-m", module]
 
 
 @contextmanager
-def server(name: str, log: Path, *arguments: str) -> Iterator[str]:
+def server(module: str, log: Path, *arguments: str) -> Iterator[str]:
     """Run a server process, yield its address once it is ready, and stop it with SIGTERM."""
-    command = [*program(name), "--port", "0", "--log-format", "json", *arguments]
+    command = [*program(module), "--port", "0", "--log-format", "json", *arguments]
     with log.open("w") as stderr, subprocess.Popen(command, stderr=stderr) as process:
         try:
-            yield wait_until_ready(process, PROGRAMS[name], log)
+            yield wait_until_ready(process, module, log)
         finally:
             process.terminate()
 
@@ -63,7 +62,7 @@ def wait_until_ready(process: subprocess.Popen[bytes], module: str, log: Path) -
 def transcribe(recording: Path, address: str, folder: Path, *options: str) -> Any:
     """Run the command line client, which shows the text live on a terminal, and give the JSON it wrote."""
     command = [
-        *program("SPECWHISPER"),
+        *program(CLIENT),
         "transcribe",
         str(recording),
         "--server",
@@ -92,9 +91,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         logs = Path(folder)
         print("Starting a target server and a draft server ...", flush=True)
-        target = stack.enter_context(server("SPECWHISPER_TARGET_SERVER", logs / "target.log"))
+        target = stack.enter_context(server("specwhisper_target_server", logs / "target.log"))
         draft = stack.enter_context(
-            server("SPECWHISPER_DRAFT_SERVER", logs / "draft.log", "--target", target)
+            server("specwhisper_draft_server", logs / "draft.log", "--target", target)
         )
         print(f"target server {target}, draft server {draft}\n", flush=True)
         print(f"$ specwhisper transcribe {recording.name} --language {LANGUAGE}", flush=True)
