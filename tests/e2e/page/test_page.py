@@ -346,7 +346,6 @@ async def test_a_key_is_required(gateway, monkeypatch):
         server.end()
 
 
-@pytest.mark.nightly
 def test_the_demo_stops_every_process_it_started():
     """Run ``make demo-web`` until Ctrl-C."""
     environment = {**os.environ, "DISPLAY": "", "WAYLAND_DISPLAY": ""}
