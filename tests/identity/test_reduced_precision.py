@@ -9,18 +9,26 @@ from experiments.exactness.cases import Case
 from experiments.exactness.prepared import Prepared
 from experiments.exactness.reduced import run_reduced
 from specwhisper.model.onnx.linear import sums_bytes_exactly
-from tests.nightly import mostly_nightly
 
+BFLOAT16_STEP = 1 / 16  # between neighbouring logits of 8 to 16
 CASE = Case("reduced", Shape(seed=71), (3.0, 12.0))
 
 
 @pytest.mark.skipif(not sums_bytes_exactly(), reason="this processor's sums of bytes overflow")
-@pytest.mark.parametrize("dtype", mostly_nightly(["int8", "bfloat16"]))
-def test_texts_of_all_modes_are_equal(dtype):
-    result = run_reduced("reduced", Prepared(CASE), 2, dtype)
+def test_texts_of_all_modes_are_equal_in_int8():
+    result = run_reduced("reduced", Prepared(CASE), 2, "int8")
     assert result.num_recordings == 2
     assert result.num_tokens > 100
     assert result.margins == []
+
+
+@pytest.mark.nightly
+def test_texts_of_all_modes_differ_at_ties_only_in_bfloat16():
+    """PyTorch runs it: a token's result depends on its batch, in the last bit."""
+    result = run_reduced("reduced", Prepared(CASE), 2, "bfloat16")
+    assert result.num_recordings == 2
+    assert result.num_tokens > 100
+    assert max(result.margins, default=0.0) <= BFLOAT16_STEP
 
 
 @pytest.mark.nightly
