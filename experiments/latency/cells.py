@@ -91,16 +91,18 @@ def cells_of(
 ) -> list[Cell]:
     """Return every combination.
 
-    Only drafts have a length, only ``one-process`` has several cores, only ``full`` has kinds of hints.
+    Only drafts have a length, only ``one-process`` has several cores, only ``full`` has kinds of hints. Draft
+    lengths are set for one kind of hints, the first.
     """
     found = []
     for mode in modes:
-        lengths = gammas if mode.drafts else [CHOSEN]
         num_cores = max_cores if mode is Mode.ONE_PROCESS else 1
+        kinds = hints if mode is Mode.FULL else [Hints.REALIGNED]
         found += [
             Cell(mode, gamma, place, cores, kind)
-            for kind in (hints if mode is Mode.FULL else [Hints.REALIGNED])
-            for gamma in lengths
+            for kind in kinds
+            for gamma in (gammas if mode.drafts else [CHOSEN])
+            if gamma == CHOSEN or kind is kinds[0]
             for place in range(num_round_trips)
             for cores in range(1, num_cores + 1)
         ]

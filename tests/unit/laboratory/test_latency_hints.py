@@ -59,6 +59,15 @@ def test_only_full_has_kinds_of_hints():
         parse_hints("on")
 
 
+def test_draft_lengths_are_set_for_the_first_kind_of_hints():
+    cells = cells_of([Mode.FULL], [2, CHOSEN], 1, 1, [Hints.REALIGNED, Hints.OFF])
+    assert [(cell.hints, cell.gamma) for cell in cells] == [
+        (Hints.REALIGNED, 2),
+        (Hints.REALIGNED, CHOSEN),
+        (Hints.OFF, CHOSEN),
+    ]
+
+
 @pytest.mark.parametrize("realigns", [0.0, 0.8])
 def test_realignment_is_counted_in_a_trace(realigns):
     tokens = tuple(range(3_000))
