@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specwhisper.model.backend import Features
-from specwhisper.model.onnx.backend import OnnxEncoder
+from specwhisper.model.onnx.encoder import OnnxEncoder
 
 
 def note_encoded(monkeypatch: pytest.MonkeyPatch) -> list[Features]:

@@ -99,8 +99,8 @@ class DraftConfig(ServingOptions):
         str,
         Setting(
             DRAFTING,
-            "Numeric type of --target-model: float32 (text identical to transformers), bfloat16, float16 or, "
-            "on a CPU, int8.",
+            "Numeric type of --target-model: float32 (text identical to transformers); on a CPU with VNNI "
+            "int8; with PyTorch (the extra server) bfloat16 or float16.",
             metavar="TYPE",
             choices=DTYPES,
         ),

@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import numpy as np
-import torch
 import typer
 from rich.progress import track
 from rich.table import Table
@@ -23,6 +22,7 @@ from experiments.common.bench.stats import ratio_of_medians
 from experiments.common.models.deep_pair import save_deep_pair
 from specwhisper import SpeculativeConfig, SpeculativeWhisper, Transcription
 from specwhisper.errors import SpecWhisperError
+from specwhisper.model.threads import num_threads
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
 BATCHES = (1, 2, 4, 8)
@@ -115,7 +115,7 @@ def batching(
     if json is not None:
         figures = {
             "rows": [asdict(row) for row in rows.values()],
-            "threads": torch.get_num_threads(),
+            "threads": num_threads(),
             "bars": list(map(str, bars)),
         }
         write_json(json, models=named | {"device": device}, figures=figures)

@@ -37,7 +37,7 @@ class Pass:
     ----------
     at_s : arrival at the client by the monotonic clock.
     held : tokens in the slot before, with the prompt.
-    num_verified, num_accepted : candidates of the draft, without reused candidates.
+    num_verified, num_accepted : candidates of the draft, without hints.
     """
 
     at_s: float

@@ -10,7 +10,6 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from experiments.common.replay.model import EncodeOnceModel
@@ -18,6 +17,7 @@ from experiments.common.servers.usage import cpu_s
 from specwhisper.audio.recording import Recording
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import Row, Scores
+from specwhisper.model.threads import num_threads
 
 PROCESS, PASSES, ROWS, FED, FORWARD, ENCODINGS, ENCODE = range(7)  # indices of the counters
 
@@ -87,11 +87,11 @@ class Meter:
 
     @contextmanager
     def counting(self, counter: int) -> Iterator[None]:
-        """Count the thread's CPU time, multiplied by torch's number of threads."""
+        """Count the thread's CPU time, multiplied by the model's number of threads."""
         started_ns = time.thread_time_ns()
         yield
         elapsed_ns = time.thread_time_ns() - started_ns
-        self._counters[counter] += elapsed_ns * torch.get_num_threads()
+        self._counters[counter] += elapsed_ns * num_threads()
 
     def count(self, counter: int, number: int = 1) -> None:
         """Add to a counter."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from experiments.common.models.in_memory import weights_in_memory
 from experiments.common.models.scripted import VOCABULARY, ScriptedModel
 from experiments.common.models.speech import SPOKEN_MULTILINGUAL, EnergyVad, SpeechOrNoiseModel
 from experiments.common.servers.emptiest import always_choose_emptiest
@@ -18,7 +19,6 @@ from experiments.common.servers.forked import Probes
 from specwhisper.engine.process import prepare_process
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.sizes import ModelSizes
-from specwhisper.model.checkpoints.weights import weights_in_memory
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model
 from specwhisper.observe.failpoints import VARIABLE, load_failpoints

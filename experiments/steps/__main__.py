@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import numpy as np
-import torch
 import typer
 from rich.console import Console
 from rich.progress import track
@@ -30,8 +29,8 @@ from experiments.steps.floor import Machine, floor_s, measure_machine
 from experiments.steps.loop import Loop
 from experiments.steps.subjects import Ours, Subject, Transformers
 from specwhisper.model.checkpoints.names import resolve
-from specwhisper.model.onnx.linear import sums_bytes_exactly
-from specwhisper.model.threads import limit_threads
+from specwhisper.model.onnx.rounding import sums_bytes_exactly
+from specwhisper.model.threads import limit_threads, num_threads
 
 HELD = 60  # tokens in each slot: the middle of a window of speech
 ALONE = ((1, 1), (1, 5), (1, 17))
@@ -89,7 +88,7 @@ def steps(
         sys.exit(compare_trees(against, rounds, seed, json, console, check=check))
     machine = measure_machine()
     console.print(
-        f"{torch.get_num_threads()} threads read {machine.bytes_per_s / 1e9:.1f} GB/s and do "
+        f"{num_threads()} threads read {machine.bytes_per_s / 1e9:.1f} GB/s and do "
         + ", ".join(f"{ops / 1e9:.0f} Gop/s in {dtype}" for dtype, ops in machine.ops_per_s.items()),
         highlight=False,
     )
@@ -101,7 +100,7 @@ def steps(
     bars = find_bars(table, overhead, seed)
     if json is not None:
         figures = {
-            "threads": torch.get_num_threads(),
+            "threads": num_threads(),
             "floor": asdict(machine),
             "rows": [asdict(row) for row in table],
             "loop": overhead,

@@ -6,13 +6,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from transformers import WhisperConfig
 
-BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
+from specwhisper.model.onnx.graph import Graph
+from specwhisper.model.threads import num_threads
+
+BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}  # of a weight
+KEPT = {"float32": "float32", "bfloat16": "bfloat16", "int8": "float32"}  # type of what lies in slots
 PROBE_BYTES = 320 * 2**20  # more than caches hold
-PROBE_ROWS = 1500
+PROBE_ROWS, PROBE_SIZE = 1500, 2048  # of a product
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +45,11 @@ def pass_work(config: WhisperConfig, dtype: str, *, rows: int, width: int, held:
 
     Parameters
     ----------
-    dtype : of the weights; what lies in the slots has the weights' type, or bfloat16 beside int8.
+    dtype : of the weights; what lies in the slots has the weights' type, or float32 with int8.
     rows, width, held : slots, tokens that each appends, tokens that each holds already.
     """
     size, layers, tokens = config.d_model, config.decoder_layers, rows * width
-    per_weight, per_kept = BYTES[dtype], max(2, BYTES[dtype])
+    per_weight, per_kept = BYTES[dtype], BYTES[KEPT[dtype]]
     weights = layers * (6 * size**2 + 2 * size * config.decoder_ffn_dim)
     seen = {"cross-attention": config.max_source_positions, "self-attention": held + width}
     work = {
@@ -61,15 +66,14 @@ def pass_work(config: WhisperConfig, dtype: str, *, rows: int, width: int, held:
 
 def floor_s(config: WhisperConfig, dtype: str, machine: Machine, **sizes: int) -> float:
     """Return the least time of a pass; attention computes in the type of what it reads."""
-    attends = "bfloat16" if dtype == "int8" else dtype
     return sum(
-        work.floor_s(machine, attends if name.endswith("attention") else dtype)
+        work.floor_s(machine, KEPT[dtype] if name.endswith("attention") else dtype)
         for name, work in pass_work(config, dtype, **sizes).items()
     )
 
 
 def measure_machine() -> Machine:
-    """Read as fast, and multiply as fast, as the best of PyTorch's kernels does here."""
+    """Read as fast as PyTorch does here; multiply as fast as the library that runs a data type."""
     matrix = torch.ones(PROBE_BYTES // 4 // 1024, 1024)
     vector, flat = torch.ones(1, 1024), matrix.flatten()
     readers = (lambda: F.linear(vector, matrix), lambda: flat.sum(), lambda: torch.dot(flat, flat))
@@ -78,21 +82,24 @@ def measure_machine() -> Machine:
 
 
 def _ops_per_s(dtype: str) -> float:
-    size = 2048
-    if dtype == "int8":
-        values = torch.ones(PROBE_ROWS, size, dtype=torch.uint8)
-        packed = torch.ops.onednn.qlinear_prepack(torch.ones(size, size, dtype=torch.int8), None)
-        scale, zero = torch.ones(size), torch.zeros(size, dtype=torch.int64)
-        seconds = _best_s(
-            lambda: torch.ops.onednn.qlinear_pointwise(
-                *(values, 1.0, 0, packed, scale, zero, None, 1.0, 0, torch.float32, "none", [], "")
-            )
-        )
-    else:
-        type_ = getattr(torch, dtype)
-        values, weights = torch.ones(PROBE_ROWS, size, dtype=type_), torch.ones(size, size, dtype=type_)
-        seconds = _best_s(lambda: F.linear(values, weights))
-    return 2 * PROBE_ROWS * size**2 / seconds
+    multiply = _int8_product() if dtype == "int8" else _float_product(getattr(torch, dtype))
+    return 2 * PROBE_ROWS * PROBE_SIZE**2 / _best_s(multiply)
+
+
+def _float_product(dtype: torch.dtype) -> Callable[[], object]:
+    values = torch.ones(PROBE_ROWS, PROBE_SIZE, dtype=dtype)
+    weights = torch.ones(PROBE_SIZE, PROBE_SIZE, dtype=dtype)
+    return lambda: F.linear(values, weights)
+
+
+def _int8_product() -> Callable[[], object]:
+    graph = Graph()
+    graph.input("bytes", np.uint8, ("rows", PROBE_SIZE))
+    product = graph.node("MatMulInteger", "bytes", graph.weight(np.ones((PROBE_SIZE, PROBE_SIZE), np.int8)))
+    graph.output("sums", product, np.int32, ("rows", PROBE_SIZE))
+    session = graph.open(num_threads())
+    values = {"bytes": np.ones((PROBE_ROWS, PROBE_SIZE), np.uint8)}
+    return lambda: session.run(None, values)
 
 
 def _best_s(run: Callable[[], object], times: int = 7) -> float:

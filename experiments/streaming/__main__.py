@@ -74,8 +74,9 @@ def benchmark(
 ) -> None:
     """Send recordings to live servers: latency of first and final text, changes, forward passes, drift.
 
-    Takes are clean, noisy, with pauses, and five minutes long. Arms are our servers with and without
-    reused candidates, both policies, target-only, one process, and plain transformers with the same policy.
+    Takes are clean, noisy, with pauses, and five minutes long. Arms are our servers with and
+    without reuse of the hypothesis, both policies, target-only, one process, and plain transformers with the
+    same policy.
     Exits with 1 if a final text of ``full`` differs from the target's own in the same steps; of concurrent
     sessions, the first one's is compared.
     """

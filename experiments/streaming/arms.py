@@ -16,7 +16,7 @@ from experiments.streaming.takes import Take
 from specwhisper.live import LiveOptions, StabilityPolicy
 from specwhisper.types import Mode
 
-FULL, NO_REUSE, ALIGN_ATT = "full", "full, no reused candidates", "full, align-att"
+FULL, NO_REUSE, ALIGN_ATT = "full", "full, hypothesis not reused", "full, align-att"
 TARGET_ONLY, ONE_PROCESS, PLAIN = "target-only", "one process", "transformers"
 ARMS = (FULL, NO_REUSE, ALIGN_ATT, TARGET_ONLY, ONE_PROCESS, PLAIN)
 MAX_SESSIONS = 16

@@ -120,7 +120,12 @@ def bars(rows: dict[tuple[str, int], Row], *, step_s: float, sessions: int) -> l
         found += _bars_of(full, step_s=step_s)
         ratio = full.forwards_per_step / rows[NO_REUSE, 1].forwards_per_step
         found.append(
-            Bar("forward passes per step relative to no reused candidates", ratio, 0.4, f"{ratio:.2f}")
+            Bar(
+                "forward passes per step, over those without reuse of the hypothesis",
+                ratio,
+                0.4,
+                f"{ratio:.2f}",
+            )
         )
     if (long := rows.get((FULL_LONG, 1))) is not None:
         found.append(_growth(long, "a long session: "))

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated
 
 import numpy as np
-import torch
 import typer
 from rich.progress import track
 from rich.table import Table
@@ -23,6 +22,7 @@ from experiments.common.bench.report import Bar, open_console, print_bars, write
 from experiments.common.bench.stats import ratio_of_medians, spread
 from specwhisper import SpeculativeWhisper
 from specwhisper.errors import SpecWhisperError
+from specwhisper.model.threads import num_threads as threads_of_model
 from specwhisper.types import SAMPLE_RATE
 
 SHORTEST_S, LONGEST_S = 1.0, 5.0
@@ -100,7 +100,7 @@ def threads(
             "arms": [asdict(one), asdict(many)],
             "recordings": num_recordings,
             "batch_size": batch_size,
-            "torch_threads": torch.get_num_threads(),
+            "model_threads": threads_of_model(),
             "bars": list(map(str, bars)),
         }
         write_json(json, models={"target": target, "draft": draft}, figures=figures)

@@ -18,6 +18,18 @@ from specwhisper.model.arrays import Array, Device
 Features = NDArray[np.float32]  # of a window: mel bins x frames
 
 
+def wanted_tokens(
+    tokens: Sequence[Sequence[int]], num_scored: Sequence[int], probes: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Return the tokens whose logits :meth:`Backend.append` returns, as (row, index in the row)."""
+    scored = [
+        (row, index)
+        for row, (of_row, num) in enumerate(zip(tokens, num_scored, strict=True))
+        for index in range(len(of_row) - num, len(of_row))
+    ]
+    return [*scored, *probes]
+
+
 class Encoder(Protocol):
     """Encodes windows; safe in several threads.
 

@@ -6,21 +6,22 @@ ONNX Runtime is for CPUs, PyTorch for everything else. Each is imported when it 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from specwhisper.errors import UnsupportedOption
+from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.extras import needs_extra
 from specwhisper.model.backend import Backend, Encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.onnx.support import unsupported
 from specwhisper.model.sharing import share
+from specwhisper.types import CROSS_CACHES
 
 Library = Literal["onnx", "pytorch"]
 
-ENCODER = "model.encoder."
 ENCODER_SIZES = (
     *("d_model", "encoder_layers", "encoder_attention_heads", "encoder_ffn_dim"),
     *("num_mel_bins", "max_source_positions", "activation_function"),
@@ -59,7 +60,7 @@ def load_encoder(
 ) -> Encoder:
     """Load a checkpoint's encoder onto a device."""
     if (library or library_for(checkpoint, device)) == "onnx":
-        from specwhisper.model.onnx.backend import OnnxEncoder
+        from specwhisper.model.onnx.encoder import OnnxEncoder
 
         return OnnxEncoder(checkpoint)
     with needs_extra(f"'{checkpoint.name}' in {checkpoint.dtype} on {device}", "server"):
@@ -97,7 +98,7 @@ def has_same_encoder(draft: Checkpoint, target: Checkpoint) -> bool:
         return False
     if any(getattr(draft.sizes, size) != getattr(target.sizes, size) for size in ENCODER_SIZES):
         return False
-    names = [name for name in target.weights if name.startswith(ENCODER)]
+    names = target.weights.of_encoder()
     return all(np.array_equal(draft.weights[name], target.weights[name]) for name in names)
 
 
@@ -118,13 +119,28 @@ def open_backend(
 
     Parameters
     ----------
+    encoder : the checkpoint's, loaded before; by default it is loaded onto ``device``.
+    ids : the checkpoint's id of each token of another vocabulary, ``None`` for those that it lacks. Then
+        tokens and logits are in that vocabulary's order.
+    has_static_shapes : by default on a GPU without device map.
     library : by default that of :func:`library_for`.
 
     The others are those of :class:`specwhisper.model.pytorch.backend.TorchBackend`.
+
+    Raises
+    ------
+    UnsupportedOption, InvalidRequest
+        for settings that exclude each other.
     """
+    if has_static_shapes is None:
+        has_static_shapes = str(device).startswith("cuda") and device_map is None
+    _check(device_map, cross_cache_dtype, has_static_shapes=has_static_shapes)
     library = library or library_for(
         checkpoint, device, device_map=device_map, has_static_shapes=has_static_shapes
     )
+    if ids is not None:
+        weights, sizes = checkpoint.weights.reordered(ids), replace(checkpoint.sizes, vocab_size=len(ids))
+        checkpoint = replace(checkpoint, weights=weights, sizes=sizes)
     encoder = encoder or load_encoder(checkpoint, device, library=library)
     if library == "pytorch":
         with needs_extra(f"'{checkpoint.name}' in {checkpoint.dtype} on {device}", "server"):
@@ -135,16 +151,30 @@ def open_backend(
             num_slots,
             encoder=encoder,
             device=str(device),
-            ids=ids,
             device_map=device_map,
             offload_folder=offload_folder,
             cross_cache_dtype=cross_cache_dtype,
             has_static_shapes=has_static_shapes,
         )
-    if cross_cache_dtype is not None:
+    from specwhisper.model.onnx.backend import OnnxBackend
+
+    return OnnxBackend(checkpoint, num_slots, encoder=encoder)
+
+
+def _check(
+    device_map: Mapping[str, int | str] | None, cross_cache_dtype: str | None, *, has_static_shapes: bool
+) -> None:
+    """Refuse settings that exclude each other, and an unknown cross-attention cache."""
+    if has_static_shapes and device_map is not None:
+        raise UnsupportedOption("Static shapes are for a model on one device: leave the device map out.")
+    if cross_cache_dtype is None:
+        return
+    if cross_cache_dtype not in CROSS_CACHES:
+        raise InvalidRequest(
+            f"There is no cross-attention cache of '{cross_cache_dtype}': choose one of "
+            f"{', '.join(CROSS_CACHES)}."
+        )
+    if not has_static_shapes:
         raise UnsupportedOption(
             f"A cross-attention cache of '{cross_cache_dtype}' is for models on one GPU: leave it out here."
         )
-    from specwhisper.model.onnx.backend import OnnxBackend
-
-    return OnnxBackend(checkpoint, num_slots, encoder=encoder, ids=ids)

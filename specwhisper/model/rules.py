@@ -59,19 +59,21 @@ class DecodingRules:
 
     Parameters
     ----------
-    place : the device of the logits; by default they are NumPy's.
+    on_device : the device of the logits; by default they are NumPy's.
     absent : ids that the model does not have.
     """
 
-    def __init__(self, vocabulary: Vocabulary, place: Device = None, *, absent: Sequence[int] = ()) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, on_device: Device = None, *, absent: Sequence[int] = ()
+    ) -> None:
         self._vocabulary = vocabulary
         self._begin = vocabulary.timestamp_begin
         self._num_times = len(vocabulary) - self._begin
         # Both tables hold 0 or -inf, to add to logits: by state, and by how many timestamps are left.
-        self._forbidden = to_device(self._forbidden_by_state(absent), place)
+        self._forbidden = to_device(self._forbidden_by_state(absent), on_device)
         step = np.zeros(2 * self._num_times, np.float32)
         step[: self._num_times] = -np.inf
-        self._too_early = windows(to_device(step, place), self._num_times)
+        self._too_early = windows(to_device(step, on_device), self._num_times)
 
     def _forbidden_by_state(self, absent: Sequence[int]) -> NDArray[np.float32]:
         vocabulary = self._vocabulary

@@ -60,24 +60,24 @@ def window_sampling(window: Window, options: DecodingOptions) -> Sampling | None
     )
 
 
-def gumbel(keys: Sequence[int], size: int, place: Device = None) -> Array:
+def gumbel(keys: Sequence[int], size: int, on_device: Device = None) -> Array:
     """Return Gumbel noise for each key and id: float32, keys x size.
 
     Parameters
     ----------
-    place : the device of the noise; by default it is NumPy's.
+    on_device : the device of the noise; by default it is NumPy's.
     """
-    bits = random_bits(keys, size, place)
+    bits = random_bits(keys, size, on_device)
     xp = array_namespace(bits)
     # 53 bits in the middle of their interval: never 0 or 1, so that the logarithms are finite.
     uniform = (xp.astype(_shifted(bits, 11), xp.float64) + 0.5) * 2.0**-53
     return -xp.astype(xp.log(-xp.log(uniform)), xp.float32)
 
 
-def random_bits(keys: Sequence[int], size: int, place: Device = None) -> Array:
+def random_bits(keys: Sequence[int], size: int, on_device: Device = None) -> Array:
     """Return 64 random bits for each key and id, as signed numbers: keys x size."""
     signed = to_device(
-        np.array(keys, np.uint64).view(np.int64), place
+        np.array(keys, np.uint64).view(np.int64), on_device
     )  # torch multiplies signed numbers only
     xp = array_namespace(signed)
     numbers = xp.arange(1, size + 1, dtype=xp.int64, device=device(signed))
@@ -127,6 +127,6 @@ def _signed(value: int) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 
-def _shifted(bits: Array, places: int) -> Array:
+def _shifted(bits: Array, num_bits: int) -> Array:
     """Shift right and fill with zeros."""
-    return (bits >> places) & ((1 << (64 - places)) - 1)
+    return (bits >> num_bits) & ((1 << (64 - num_bits)) - 1)

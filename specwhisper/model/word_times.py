@@ -100,9 +100,7 @@ def _alignment(weights: Array, median_width: int) -> Array:
 def _medians(values: Array, width: int) -> Array:
     """Return the median of the values around each, which are mirrored at the ends."""
     if not is_on_host(values):
-        from specwhisper.model.pytorch import transfer  # loads torch
-
-        return transfer.medians(values, width)
+        return _medians_on_device(values, width)
     half = width // 2
     padded = np.pad(on_host(values), ((0, 0), (0, 0), (half, half)), mode="reflect")
     if not np.isfinite(padded).all():  # NaN sorts last
@@ -111,6 +109,14 @@ def _medians(values: Array, width: int) -> Array:
     starts = range(0, len(rows), FILTERED_TOKENS)
     medians = np.concatenate([_sorted_medians(rows[i : i + FILTERED_TOKENS], width) for i in starts])
     return array_namespace(values).asarray(medians.reshape(values.shape))
+
+
+def _medians_on_device(values: Array, width: int) -> Array:
+    """Compute the same where the values are."""
+    xp, half = array_namespace(values), width // 2
+    first, last = values[..., 1 : half + 1], values[..., -half - 1 : -1]
+    mirrored = xp.concat([xp.flip(first, axis=-1), values, xp.flip(last, axis=-1)], axis=-1)
+    return xp.sort(windows(mirrored, width), axis=-1)[..., half]
 
 
 def _sorted_medians(rows: NDArray[np.float32], width: int) -> NDArray[np.float32]:

@@ -78,8 +78,8 @@ class TargetConfig(ServingOptions):
         str,
         Setting(
             MODEL,
-            "Numeric type of the weights: float32 (text identical to transformers), bfloat16, float16 or, on "
-            "a CPU, int8.",
+            "Numeric type of the weights: float32 (text identical to transformers); on a CPU with VNNI int8; "
+            "with PyTorch (the extra server) bfloat16 or float16.",
             metavar="TYPE",
             choices=DTYPES,
         ),

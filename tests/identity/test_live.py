@@ -24,7 +24,7 @@ LENGTH_S = 9.5
 UTTERANCES = ((0.0, 6.25), (6.5, 9.4))
 LIVE = LiveOptions(step_ms=1_500, trim_ms=4_000)
 OTHERS = {
-    "without reused candidates": LiveOptions(step_ms=1_500, trim_ms=4_000, reuses_candidates=False),
+    "without reuse of the hypothesis": LiveOptions(step_ms=1_500, trim_ms=4_000, reuses_candidates=False),
     "align-att": LiveOptions(step_ms=1_500, policy=StabilityPolicy.ALIGN_ATT),
 }
 

@@ -8,7 +8,7 @@ from experiments.common.models.checkpoints import Shape
 from experiments.exactness.cases import Case
 from experiments.exactness.prepared import Prepared
 from experiments.exactness.reduced import run_reduced
-from specwhisper.model.onnx.linear import sums_bytes_exactly
+from specwhisper.model.onnx.rounding import sums_bytes_exactly
 
 BFLOAT16_STEP = 1 / 16  # between neighbouring logits of 8 to 16
 CASE = Case("reduced", Shape(seed=71), (3.0, 12.0))

@@ -17,12 +17,13 @@ from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalG
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
+from experiments.common.models.in_memory import weights_in_memory
 from experiments.common.models.openai_tokenizer import NUM_TEXT_TOKENS, non_speech, published_vocabulary
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.generation import build_vocabulary, check_generation, read_generation
 from specwhisper.model.checkpoints.sizes import read_sizes
 from specwhisper.model.checkpoints.tokenizer import Tokenizer
-from specwhisper.model.checkpoints.weights import complete_weights, weights_in_memory
+from specwhisper.model.checkpoints.weights import complete_weights
 
 SENTENCES = (
     "the quick brown fox jumps over the lazy dog",

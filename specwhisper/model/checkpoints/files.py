@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from specwhisper.errors import CheckpointError
+from specwhisper.model.checkpoints.compat import is_known_to_lack
 from specwhisper.model.checkpoints.names import resolve
 
 CONFIG, WEIGHTS, WEIGHTS_INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -142,7 +143,7 @@ def digest_of(paths: list[Path]) -> str:
 def _fetch(repository: str, file: str, revision: str) -> Path | None:
     """Return a file of the hub from the cache, or download it."""
     # Models in folders do not need it.
-    from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import (
         EntryNotFoundError,
         GatedRepoError,
@@ -153,7 +154,7 @@ def _fetch(repository: str, file: str, revision: str) -> Path | None:
 
     if COMMIT.fullmatch(revision):  # never changes, so the hub need not be asked
         cached = try_to_load_from_cache(repository, file, revision=revision)
-        if cached is _CACHED_NO_EXIST:
+        if is_known_to_lack(cached):
             return None
         if cached is not None:
             return Path(cached)

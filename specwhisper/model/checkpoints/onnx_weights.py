@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from specwhisper.errors import CheckpointError
 from specwhisper.extras import needs_extra
-from specwhisper.model.checkpoints.weights import Weights
+from specwhisper.model.checkpoints.weights import ENCODER, Weights
 
 if TYPE_CHECKING:
     from onnx import GraphProto, TensorProto
@@ -58,7 +58,7 @@ def weights_in_onnx(encoder: Path, decoder: Path) -> Weights:
     with needs_extra("a model in ONNX files", "draft"):
         import onnx
     arrays: dict[str, _Tensor] = {}
-    for path, prefix in ((encoder, "model.encoder."), (decoder, "")):
+    for path, prefix in ((encoder, f"{ENCODER}."), (decoder, "")):
         graph = onnx.load(path, load_external_data=False).graph
         found = {
             prefix + name: _Tensor(tensor, path.parent, is_transposed=is_transposed)

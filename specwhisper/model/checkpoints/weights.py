@@ -11,7 +11,7 @@ import math
 import os
 import struct
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -26,7 +26,8 @@ from specwhisper.model.checkpoints.sizes import ModelSizes
 NUMBER_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 MAX_HEADER_BYTES = 100_000_000  # as safetensors has it
 CACHE_LINE = 64  # bytes; torch's own arrays begin at such a boundary too
-EMBEDDING, PROJECTION = "model.decoder.embed_tokens.weight", "proj_out.weight"
+ENCODER, DECODER = "model.encoder", "model.decoder"  # how names of their weights begin
+EMBEDDING, PROJECTION = f"{DECODER}.embed_tokens.weight", "proj_out.weight"
 
 
 class StoredArray(Protocol):
@@ -71,6 +72,28 @@ class Weights(Mapping[str, NDArray[np.float32]]):
         """Return whether two names stand for equal weights."""
         return self._arrays[name] is self._arrays[other] or np.array_equal(self[name], self[other])
 
+    def of_encoder(self) -> list[str]:
+        """Return the names of the encoder's weights."""
+        return [name for name in self if name.startswith(f"{ENCODER}.")]
+
+    def of_decoder(self) -> list[str]:
+        """Return the names of the decoder's weights, the projection to logits among them."""
+        return [name for name in self if not name.startswith(f"{ENCODER}.")]
+
+    def reordered(self, ids: Sequence[int | None]) -> Weights:
+        """Return the weights with embedding and projection in another vocabulary's order.
+
+        Parameters
+        ----------
+        ids : this model's id of each token of that vocabulary; a token that it lacks has the row of id 0.
+        """
+        rows = [0 if i is None else i for i in ids]
+        arrays = {name: self._arrays[name] for name in self if name not in (EMBEDDING, PROJECTION)}
+        embedding = _Rows(self._arrays[EMBEDDING], rows)
+        is_tied = self.is_same(EMBEDDING, PROJECTION)
+        projection = embedding if is_tied else _Rows(self._arrays[PROJECTION], rows)
+        return Weights(arrays | {EMBEDDING: embedding, PROJECTION: projection})
+
     def close(self) -> None:
         """Free what the weights hold: none can be read from now on."""
         self._arrays.clear()
@@ -87,11 +110,6 @@ def weights_in_files(paths: Iterable[Path]) -> Weights:
         for a file that is cut off, or no safetensors file.
     """
     return Weights({name: array for path in paths for name, array in _Safetensors(path).arrays()})
-
-
-def weights_in_memory(arrays: Mapping[str, NDArray[Any]]) -> Weights:
-    """Return arrays as weights; uint16 are the bits of bfloat16."""
-    return Weights({name: _InMemory(array) for name, array in arrays.items()})
 
 
 def complete_weights(name: str, weights: Weights, sizes: ModelSizes) -> Weights:
@@ -147,15 +165,14 @@ def weight_shapes(sizes: ModelSizes) -> dict[str, tuple[int, ...]]:
         linear(f"{name}.out_proj", width, width)
         norm(f"{name}_layer_norm")
 
-    encoder, decoder = "model.encoder", "model.decoder"
     for name, inputs in (("conv1", sizes.num_mel_bins), ("conv2", width)):
-        shapes[f"{encoder}.{name}.weight"] = (width, inputs, 3)
-        shapes[f"{encoder}.{name}.bias"] = (width,)
+        shapes[f"{ENCODER}.{name}.weight"] = (width, inputs, 3)
+        shapes[f"{ENCODER}.{name}.bias"] = (width,)
     shapes[EMBEDDING] = shapes[PROJECTION] = (sizes.vocab_size, width)
     for root, num_positions, num_layers, hidden, attentions in (
-        (encoder, sizes.max_source_positions, sizes.encoder_layers, sizes.encoder_ffn_dim, ("self_attn",)),
+        (ENCODER, sizes.max_source_positions, sizes.encoder_layers, sizes.encoder_ffn_dim, ("self_attn",)),
         (
-            *(decoder, sizes.max_target_positions, sizes.decoder_layers, sizes.decoder_ffn_dim),
+            *(DECODER, sizes.max_target_positions, sizes.decoder_layers, sizes.decoder_ffn_dim),
             ("self_attn", "encoder_attn"),
         ),
     ):
@@ -170,13 +187,17 @@ def weight_shapes(sizes: ModelSizes) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-class _InMemory:
-    def __init__(self, array: NDArray[Any]) -> None:
-        self.shape = array.shape
-        self._array = array
+class _Rows:
+    """Rows of a stored array, in an order of their own."""
+
+    def __init__(self, stored: StoredArray, rows: Sequence[int]) -> None:
+        self.shape = (len(rows), *stored.shape[1:])
+        self._stored = stored
+        self._rows = rows
 
     def read(self) -> NDArray[Any]:
-        return self._array
+        rows: NDArray[Any] = self._stored.read()[self._rows]
+        return rows
 
 
 class _Safetensors:

@@ -2,50 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.model.backend import Encoder, Features
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.checkpoints.weights import EMBEDDING, PROJECTION
 from specwhisper.model.onnx.decoder import SlotDecoder
-from specwhisper.model.onnx.encoder import WindowEncoder
 from specwhisper.model.threads import num_threads
 
 
-class OnnxBackend(SlotDecoder):
+class OnnxBackend:
     """A :class:`specwhisper.model.backend.Backend`: an encoder, and slots.
 
     Parameters
     ----------
     encoder : of the checkpoint, maybe shared with another model.
-    ids : the checkpoint's id of each token of another vocabulary, ``None`` for those that it lacks.
     """
 
     max_windows = 1  # threads of the runtime encode a window together
     device = None
 
-    def __init__(
-        self, checkpoint: Checkpoint, num_slots: int, *, encoder: Encoder, ids: Sequence[int | None] | None
-    ) -> None:
-        weights: Mapping[str, NDArray[np.float32]] = checkpoint.weights
-        sizes = checkpoint.sizes
-        if ids is not None:
-            weights, sizes = Reordered(weights, ids), replace(sizes, vocab_size=len(ids))
-        is_int8 = checkpoint.dtype == "int8"
-        super().__init__(
-            sizes,
-            weights,
+    def __init__(self, checkpoint: Checkpoint, num_slots: int, *, encoder: Encoder) -> None:
+        self.num_slots = num_slots
+        self._encoder = encoder
+        self._decoder = SlotDecoder(
+            checkpoint.sizes,
+            checkpoint.weights,
             num_slots,
-            is_int8=is_int8,
+            is_int8=checkpoint.dtype == "int8",
             num_threads=num_threads(),
             queried_layers={layer for layer, _ in checkpoint.alignment_heads},
         )
-        self._encoder = encoder
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Memory of one slot."""
+        return self._decoder.bytes_per_slot
+
+    def warm_up(self, width: int) -> None:
+        """Do nothing: no shape needs preparation."""
 
     def inference(self) -> AbstractContextManager[object]:
         """Return a context that does nothing."""
@@ -55,47 +53,28 @@ class OnnxBackend(SlotDecoder):
         """Encode windows, each into its slot, which is emptied."""
         for slot, features in windows:
             (encoded,) = self._encoder([features])
-            self.prefill_audio(slot, encoded)
+            self._decoder.prefill_audio(slot, encoded)
+
+    def append(
+        self,
+        slots: Sequence[int],
+        tokens: Sequence[Sequence[int]],
+        num_scored: Sequence[int],
+        probes: Sequence[tuple[int, int]] = (),
+    ) -> NDArray[np.float32]:
+        """Append rows of tokens; return logits after the last ones of each."""
+        return self._decoder.append(slots, tokens, num_scored, probes)
+
+    def cross_attention(
+        self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]
+    ) -> NDArray[np.float32]:
+        """Run tokens through an emptied slot; return cross-attention weights of heads."""
+        return self._decoder.cross_attention(slot, tokens, heads)
+
+    def rollback(self, slot: int, length: int) -> None:
+        """Remove all but the first ``length`` tokens of a slot."""
+        self._decoder.rollback(slot, length)
 
     def length(self, slot: int) -> int:
         """Return the number of tokens in a slot."""
-        return self.lengths[slot]
-
-    def warm_up(self, width: int) -> None:
-        """Do nothing: no shape needs preparation."""
-
-
-class OnnxEncoder:
-    """The encoder of a checkpoint; a :class:`specwhisper.model.backend.Encoder`."""
-
-    max_windows = 1
-
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        self._encode = WindowEncoder(
-            checkpoint.sizes,
-            checkpoint.weights,
-            is_int8=checkpoint.dtype == "int8",
-            num_threads=num_threads(),
-        )
-
-    def __call__(self, windows: Sequence[Features]) -> Sequence[NDArray[np.float32]]:
-        """Encode windows one after the other."""
-        return [self._encode(features) for features in windows]
-
-
-class Reordered(Mapping[str, NDArray[np.float32]]):
-    """Weights with embedding and projection in another vocabulary's order."""
-
-    def __init__(self, weights: Mapping[str, NDArray[np.float32]], ids: Sequence[int | None]) -> None:
-        self._weights = weights
-        self._rows = [0 if i is None else i for i in ids]
-
-    def __getitem__(self, name: str) -> NDArray[np.float32]:
-        weight = self._weights[name]
-        return weight[self._rows] if name in (EMBEDDING, PROJECTION) else weight
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._weights)
-
-    def __len__(self) -> int:
-        return len(self._weights)
+        return self._decoder.lengths[slot]

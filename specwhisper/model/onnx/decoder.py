@@ -8,7 +8,7 @@ after it. The result of a token has the same bits in any company.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,21 +16,23 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from specwhisper.model.backend import wanted_tokens
 from specwhisper.model.checkpoints.sizes import ModelSizes
-from specwhisper.model.onnx.decoder_graph import ROOT, SPARE_POSITIONS, DecoderGraph, Weights, projection
+from specwhisper.model.checkpoints.weights import DECODER
+from specwhisper.model.onnx.decoder_graph import SPARE_POSITIONS, DecoderGraph
 from specwhisper.model.onnx.graph import Graph, bind
-from specwhisper.model.onnx.linear import Linear
-from specwhisper.model.onnx.passes import MIN_QUERIES, Indices, Shape, without_lone_row
+from specwhisper.model.onnx.indices import MIN_QUERIES, BatchShape, Indices, without_lone_row
+from specwhisper.model.onnx.layers import Layers
 
-MAX_ROWS = 16  # of one pass; more rows are appended in several
+MAX_ROWS = 16  # of one forward pass; more rows are appended in several
 MAX_BINDINGS = 64  # that are kept: those of the shapes that return
 
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """A shape's bound arrays; some are written before each run."""
+class BoundArrays:
+    """What a forward pass of one shape reads and writes; some are filled before each."""
 
     binding: onnxruntime.IOBinding
     ids: NDArray[np.int64]
@@ -58,7 +60,7 @@ class SlotDecoder:
     def __init__(
         self,
         sizes: ModelSizes,
-        weights: Weights,
+        weights: Mapping[str, Floats],
         num_slots: int,
         *,
         is_int8: bool,
@@ -84,7 +86,7 @@ class SlotDecoder:
         self._window_session = window_graph(sizes, weights).open(num_threads)
         graph = DecoderGraph(sizes, weights, num_rows=self._num_rows, is_int8=is_int8)
         self._session = graph.build(queried_layers).open(num_threads)
-        self._passes: OrderedDict[object, Pass] = OrderedDict()
+        self._bound_arrays: OrderedDict[object, BoundArrays] = OrderedDict()
 
     @property
     def bytes_per_slot(self) -> int:
@@ -117,12 +119,7 @@ class SlotDecoder:
         probes: Sequence[tuple[int, int]] = (),
     ) -> Floats:
         """Append rows of tokens, as :meth:`specwhisper.model.backend.Backend.append`."""
-        wanted = [
-            (row, index)
-            for row, (of_row, num) in enumerate(zip(tokens, num_scored, strict=True))
-            for index in range(len(of_row) - num, len(of_row))
-        ]
-        wanted += probes
+        wanted = wanted_tokens(tokens, num_scored, probes)
         order = sorted(range(len(slots)), key=slots.__getitem__)
         size = self._rows_together(slots, max(map(len, tokens)))
         parts = [order[i : i + size] for i in range(0, len(order), size)]
@@ -130,13 +127,13 @@ class SlotDecoder:
             return self._run(slots, tokens, order, wanted)["logits"][: len(wanted)]
         logits = np.empty((len(wanted), self._sizes.vocab_size), np.float32)
         for part in parts:
-            places = [place for place, (row, _) in enumerate(wanted) if row in part]
-            of_part = [wanted[i] for i in places]
-            logits[places] = self._run(slots, tokens, part, of_part)["logits"][: len(places)]
+            indices = [i for i, (row, _) in enumerate(wanted) if row in part]
+            of_part = [wanted[i] for i in indices]
+            logits[indices] = self._run(slots, tokens, part, of_part)["logits"][: len(indices)]
         return logits
 
     def _rows_together(self, slots: Sequence[int], width: int) -> int:
-        """Return how many rows one pass may take: one if a slot has no room for the longest row."""
+        """Return how many rows one forward pass may take: one if a slot has no room for the longest row."""
         room = self._sizes.max_target_positions + SPARE_POSITIONS - without_lone_row(width)
         return self._num_rows if all(self.lengths[slot] <= room for slot in slots) else 1
 
@@ -183,8 +180,8 @@ class SlotDecoder:
         order : indices of these rows.
         wanted : tokens whose logits are returned, as (row, index in the row).
         """
-        rank = {row: place for place, row in enumerate(order)}
-        shape = Shape(
+        rank = {row: i for i, row in enumerate(order)}
+        shape = BatchShape(
             tuple(slots[row] for row in order),
             tuple(len(tokens[row]) for row in order),
             tuple((rank[row], index) for row, index in wanted),
@@ -193,32 +190,31 @@ class SlotDecoder:
         ids = [token for row in order for token in tokens[row]]
         prepared.ids[: len(ids)] = ids
         prepared.ids[len(ids) :] = ids[-1]
-        first, place = shape.slots[0], 0
-        longest = 1
+        first, start, longest = shape.slots[0], 0, 1
         for slot, width in zip(shape.slots, shape.widths, strict=True):
             held = self.lengths[slot]
-            prepared.positions[place : place + width] = range(held, held + width)
-            place += width
+            prepared.positions[start : start + width] = range(held, held + width)
+            start += width
             last = held + without_lone_row(width) - 1
             prepared.last[slot - first] = last
             longest = max(longest, last + 1)
-        prepared.positions[place:] = prepared.positions[place - 1]
+        prepared.positions[start:] = prepared.positions[start - 1]
         prepared.total[0] = longest
         self._session.run_with_iobinding(prepared.binding)
         for slot, width in zip(shape.slots, shape.widths, strict=True):
             self.lengths[slot] += width
         return prepared.outputs
 
-    def _prepared(self, shape: Shape, layers: tuple[int, ...]) -> Pass:
-        """Return the bound arrays of a shape, kept from an earlier pass or new."""
+    def _prepared(self, shape: BatchShape, layers: tuple[int, ...]) -> BoundArrays:
+        """Return the arrays of a shape, kept from an earlier forward pass or new."""
         key = (shape, layers, tuple(self._window_lengths[slot] for slot in shape.slots))
-        found = self._passes.pop(key, None) or self._bound(shape, layers)
-        self._passes[key] = found
-        if len(self._passes) > MAX_BINDINGS:
-            self._passes.popitem(last=False)
+        found = self._bound_arrays.pop(key, None) or self._bound(shape, layers)
+        self._bound_arrays[key] = found
+        if len(self._bound_arrays) > MAX_BINDINGS:
+            self._bound_arrays.popitem(last=False)
         return found
 
-    def _bound(self, shape: Shape, layers: tuple[int, ...]) -> Pass:
+    def _bound(self, shape: BatchShape, layers: tuple[int, ...]) -> BoundArrays:
         indices = Indices.of(shape)
         num_tokens, num_slots = shape.num_tokens, len(indices.num_queries)
         ids, positions = np.zeros(num_tokens, np.int64), np.zeros(num_tokens, np.int64)
@@ -251,7 +247,7 @@ class SlotDecoder:
         binding = self._session.io_binding()
         bind(binding, inputs=inputs, outputs=outputs | results)
         kept = (*inputs.values(), *outputs.values())
-        return Pass(binding, ids, positions, last, total, results, kept)
+        return BoundArrays(binding, ids, positions, last, total, results, kept)
 
     def _window(self, slot: int) -> Iterator[tuple[str, Floats]]:
         """Yield the keys and values of the window in a slot, by part and layer.
@@ -268,21 +264,21 @@ class SlotDecoder:
                 yield f"{part}_{layer}", cache[layer][slot, : length * self._sizes.d_model].reshape(shape)
 
 
-def window_graph(sizes: ModelSizes, weights: Weights) -> Graph:
+def window_graph(sizes: ModelSizes, weights: Mapping[str, Floats]) -> Graph:
     """Return a graph from ``encoded``, a window, to every layer's keys and values.
 
     Outputs are ``key_L``, 1 x heads x window x head size, and ``value_L``, transposed.
     """
-    graph, linear = Graph(), None
+    graph = Graph()
+    layers = Layers(graph, weights, is_int8=False)
     heads, head_size = sizes.decoder_attention_heads, sizes.d_model // sizes.decoder_attention_heads
     graph.input("encoded", np.float32, ("window", sizes.d_model))
-    linear = Linear(graph, is_int8=False)
     for layer in range(sizes.decoder_layers):
         for part, order, shape in (
             ("key", (0, 2, 1, 3), (1, heads, "window", head_size)),
             ("value", (0, 2, 3, 1), (1, heads, head_size, "window")),
         ):
-            weight, bias = projection(weights, f"{ROOT}.layers.{layer}.encoder_attn", part[0])
-            projected = graph.reshape(linear("encoded", weight, bias), 1, -1, heads, head_size)
+            projected = layers.projected("encoded", f"{DECODER}.layers.{layer}.encoder_attn", part[0])
+            projected = graph.reshape(projected, 1, -1, heads, head_size)
             graph.output(f"{part}_{layer}", graph.transpose(projected, *order), np.float32, shape)
     return graph

@@ -7,18 +7,17 @@ since each reads another slot; branches that a forward pass does not need are no
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.model.checkpoints.sizes import ModelSizes
+from specwhisper.model.checkpoints.weights import DECODER, EMBEDDING, PROJECTION
 from specwhisper.model.onnx.graph import Graph
-from specwhisper.model.onnx.linear import Linear, round_rows
+from specwhisper.model.onnx.layers import Layers
+from specwhisper.model.onnx.rounding import round_rows
 
-Weights = Mapping[str, NDArray[np.float32]]
-ROOT = "model.decoder"
-EPSILON = 1e-5
 # Positions of a slot after the last one of the model: a lone token is fed as two, the second is overwritten.
 SPARE_POSITIONS = 2
 
@@ -41,13 +40,20 @@ class DecoderGraph:
     wanted : the tokens whose logits are returned.
     """
 
-    def __init__(self, sizes: ModelSizes, weights: Weights, *, num_rows: int, is_int8: bool) -> None:
+    def __init__(
+        self,
+        sizes: ModelSizes,
+        weights: Mapping[str, NDArray[np.float32]],
+        *,
+        num_rows: int,
+        is_int8: bool,
+    ) -> None:
         self._sizes = sizes
-        self._weights = weights
+        self._embedding = weights[EMBEDDING]
         self._num_rows = num_rows
         self._is_int8 = is_int8
         self._graph = Graph()
-        self._linear = Linear(self._graph, is_int8=is_int8)
+        self._layers = Layers(self._graph, weights, is_int8=is_int8)
         self._head_size = sizes.d_model // sizes.decoder_attention_heads
 
     def build(self, queried_layers: Collection[int] = ()) -> Graph:
@@ -59,12 +65,12 @@ class DecoderGraph:
         """
         graph, sizes = self._graph, self._sizes
         self._declare_inputs()
-        positions = graph.weight(self._weights[f"{ROOT}.embed_positions.weight"])
+        positions = self._layers.weight(f"{DECODER}.embed_positions.weight")
         hidden = graph.node("Add", self._embedded(), graph.node("Gather", positions, "positions"))
         for layer in range(sizes.decoder_layers):
             hidden = self._layer(layer, hidden, is_queried=layer in queried_layers)
-        hidden = self._norm(graph.node("Gather", hidden, "wanted"), f"{ROOT}.layer_norm")
-        logits = self._linear(hidden, self._weights["proj_out.weight"])
+        hidden = self._layers.norm(graph.node("Gather", hidden, "wanted"), f"{DECODER}.layer_norm")
+        logits = self._layers.linear(hidden, PROJECTION.removesuffix(".weight"))
         graph.output("logits", logits, np.float32, ("wanted", sizes.vocab_size))
         return graph
 
@@ -85,10 +91,10 @@ class DecoderGraph:
 
     def _embedded(self) -> str:
         """Return the embeddings of the tokens: tokens x d_model."""
-        graph, table = self._graph, self._weights[f"{ROOT}.embed_tokens.weight"]
+        graph, table = self._graph, self._embedding
         if self._is_int8:
             rounded, scales = round_rows(table)
-            rows = graph.node("Cast", graph.node("Gather", graph.weight(rounded), "ids"), to=1)  # 1: float32
+            rows = graph.cast(graph.node("Gather", graph.weight(rounded), "ids"), np.float32)
             embedded = graph.node("Mul", rows, graph.node("Gather", graph.weight(scales[:, None]), "ids"))
         else:
             embedded = graph.node("Gather", graph.weight(table), "ids")
@@ -97,19 +103,20 @@ class DecoderGraph:
         return graph.node("Mul", embedded, graph.constant(self._sizes.d_model**0.5, np.float32))
 
     def _layer(self, layer: int, hidden: str, *, is_queried: bool) -> str:
-        graph, root = self._graph, f"{ROOT}.layers.{layer}"
-        normed = self._norm(hidden, f"{root}.self_attn_layer_norm")
-        attended = self._attend_self(layer, self._projected(normed, f"{root}.self_attn", "qkv"))
-        hidden = graph.node("Add", hidden, self._projected(attended, f"{root}.self_attn", "out"))
-        normed = self._norm(hidden, f"{root}.encoder_attn_layer_norm")
-        query = self._projected(normed, f"{root}.encoder_attn", "q", scale=self._head_size**-0.5)
+        graph, layers, name = self._graph, self._layers, f"{DECODER}.layers.{layer}"
+        own, cross = f"{name}.self_attn", f"{name}.encoder_attn"
+        qkv = layers.projected(layers.norm(hidden, f"{own}_layer_norm"), own, "qkv")
+        attended = self._attend_self(layer, qkv)
+        hidden = graph.node("Add", hidden, layers.linear(attended, f"{own}.out_proj"))
+        normed = layers.norm(hidden, f"{cross}_layer_norm")
+        query = layers.projected(normed, cross, "q", scale=self._head_size**-0.5)
         if is_queried:
             graph.output(f"query_{layer}", query, np.float32, ("tokens", self._sizes.d_model))
         attended = self._attend_cross(layer, query)
-        hidden = graph.node("Add", hidden, self._projected(attended, f"{root}.encoder_attn", "out"))
-        normed = self._norm(hidden, f"{root}.final_layer_norm")
-        expanded = graph.contrib("Gelu", self._plain(normed, f"{root}.fc1"))
-        return graph.node("Add", hidden, self._plain(expanded, f"{root}.fc2"))
+        hidden = graph.node("Add", hidden, layers.linear(attended, f"{cross}.out_proj"))
+        normed = layers.norm(hidden, f"{name}.final_layer_norm")
+        expanded = graph.contrib("Gelu", layers.linear(normed, f"{name}.fc1"))
+        return graph.node("Add", hidden, layers.linear(expanded, f"{name}.fc2"))
 
     def _attend_self(self, layer: int, qkv: str) -> str:
         """Write keys and values into the slots and attend: tokens x (3 x d_model) to tokens x d_model."""
@@ -174,28 +181,3 @@ class DecoderGraph:
         weights = graph.node("Softmax", scores, axis=2)
         attended = graph.node("MatMul", value, weights)  # pieces x heads x head size x queries
         return graph.reshape(graph.transpose(attended, 0, 3, 1, 2), -1, sizes.d_model)
-
-    def _norm(self, value: str, name: str) -> str:
-        weight, bias = (self._graph.weight(self._weights[f"{name}.{part}"]) for part in ("weight", "bias"))
-        return self._graph.node("LayerNormalization", value, weight, bias, axis=-1, epsilon=EPSILON)
-
-    def _plain(self, value: str, name: str) -> str:
-        return self._linear(value, self._weights[f"{name}.weight"], self._weights[f"{name}.bias"])
-
-    def _projected(self, value: str, root: str, parts: str, *, scale: float = 1.0) -> str:
-        """Apply one or several projections at once: ``qkv``, ``q`` or ``out``."""
-        names = ["out"] if parts == "out" else list(parts)
-        weight, bias = projection(self._weights, root, names)
-        return self._linear(value, weight * np.float32(scale), bias * np.float32(scale))
-
-
-def projection(
-    weights: Weights, root: str, names: Sequence[str]
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return an attention's joined weights and biases; a key has no bias."""
-    parts = [weights[f"{root}.{name}_proj.weight"] for name in names]
-    biases = [
-        weights[key] if (key := f"{root}.{name}_proj.bias") in weights else np.zeros(len(part), np.float32)
-        for name, part in zip(names, parts, strict=True)
-    ]
-    return np.concatenate(parts), np.concatenate(biases)

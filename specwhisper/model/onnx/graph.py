@@ -95,6 +95,10 @@ class Graph:
         """Reshape a value; 0 keeps a length, -1 takes what is left."""
         return self.node("Reshape", value, self.constant(shape))
 
+    def cast(self, value: str, dtype: type[np.generic]) -> str:
+        """Convert the numbers of a value to another type."""
+        return self.node("Cast", value, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
     def transpose(self, value: str, *order: int) -> str:
         """Reorder the axes of a value."""
         return self.node("Transpose", value, perm=order)

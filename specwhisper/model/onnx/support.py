@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 
 DTYPES = ("float32", "int8")
+ONNXRUNTIME, ONNX = "1.32", "1.23"  # the last releases that were tried
 RUNTIME = (1, 32)  # the first release whose attention takes rows of different lengths
 HEAD_SIZE_MULTIPLE = 8  # of its attention
 
@@ -33,6 +34,6 @@ def unsupported(checkpoint: Checkpoint) -> str | None:
 
 
 def _sums_bytes_exactly() -> bool:
-    from specwhisper.model.onnx.linear import sums_bytes_exactly  # loads the runtime
+    from specwhisper.model.onnx.rounding import sums_bytes_exactly  # loads the runtime
 
     return sums_bytes_exactly()

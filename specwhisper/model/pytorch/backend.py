@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.model.backend import Encoder, Features
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.pytorch.checkpoint import DecoderWeights, load_encoder
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.model.pytorch.kernels.graphs import CAPTURING
-from specwhisper.model.pytorch.kernels.layer_cache import CROSS_CACHE_DTYPES
 from specwhisper.model.pytorch.placement import place
 
 MAX_WINDOWS = 8  # that a GPU encodes at once; more would not be faster
@@ -46,16 +43,10 @@ class TorchBackend:
     ----------
     encoder : of the checkpoint on the same device, maybe shared with another model.
     device : of the whole model, unless there is a device map.
-    ids : the checkpoint's id of each token of another vocabulary, ``None`` for those that it lacks.
     device_map : accelerate's map from decoder module (``layers.0``, ...) to device, "cpu" or "disk".
     cross_cache_dtype : "int8" or "float8" rounds the cross-attention cache, which halves the memory of a
         slot; only with static shapes.
-    has_static_shapes : whether batches are padded to a few shapes; by default on a GPU without device map.
-
-    Raises
-    ------
-    UnsupportedOption, InvalidRequest
-        for settings that exclude each other.
+    has_static_shapes : whether batches are padded to a few shapes; not with a device map.
     """
 
     def __init__(
@@ -65,28 +56,22 @@ class TorchBackend:
         *,
         encoder: Encoder,
         device: str | torch.device = "cpu",
-        ids: Sequence[int | None] | None = None,
         device_map: dict[str, int | str] | None = None,
         offload_folder: Path | None = None,
         cross_cache_dtype: str | None = None,
-        has_static_shapes: bool | None = None,
+        has_static_shapes: bool,
     ) -> None:
         self.num_slots = num_slots
         self.device = torch.empty(0, device=device).device  # with its number
         is_gpu = self.device.type == "cuda"
-        if has_static_shapes is None:
-            has_static_shapes = is_gpu and device_map is None
-        check_static_shapes(device_map, has_static_shapes=has_static_shapes)
-        check_cross_cache(cross_cache_dtype, has_static_shapes=has_static_shapes)
         self._encoder = encoder
         # A shared encoder keeps single windows, for another thread's stream.
         is_concurrent = is_gpu and has_static_shapes and encoder.max_windows > 1
         self._stream = torch.cuda.Stream(self.device) if is_concurrent else None
         self.max_windows = encoder.max_windows if is_concurrent else 1
-        sizes = checkpoint.sizes if ids is None else replace(checkpoint.sizes, vocab_size=len(ids))
         with torch.device("meta"):
-            self._decoder = CachedDecoder(sizes, num_slots)
-        weights = DecoderWeights(checkpoint, ids)
+            self._decoder = CachedDecoder(checkpoint.sizes, num_slots)
+        weights = DecoderWeights(checkpoint)
         load_decoder_weights(self._decoder, weights)
         self._decoder.eval().requires_grad_(False)
         if device_map is not None:
@@ -147,23 +132,3 @@ class TorchBackend:
     def length(self, slot: int) -> int:
         """Return the number of tokens in a slot."""
         return self._decoder.lengths[slot]
-
-
-def check_static_shapes(device_map: dict[str, int | str] | None, *, has_static_shapes: bool) -> None:
-    """Refuse static shapes with a device map."""
-    if has_static_shapes and device_map is not None:
-        raise UnsupportedOption("Static shapes are for a model on one device: leave the device map out.")
-
-
-def check_cross_cache(dtype: str | None, *, has_static_shapes: bool) -> None:
-    """Refuse an unknown cross-attention cache, or one without static shapes."""
-    if dtype is None:
-        return
-    if dtype not in CROSS_CACHE_DTYPES:
-        raise InvalidRequest(
-            f"There is no cross-attention cache of '{dtype}': choose one of {', '.join(CROSS_CACHE_DTYPES)}."
-        )
-    if not has_static_shapes:
-        raise UnsupportedOption(
-            f"A cross-attention cache of '{dtype}' is for models on one GPU: leave it out here."
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import cached_property
 from typing import Any
@@ -14,9 +14,8 @@ from transformers import WhisperConfig
 from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.checkpoints.weights import EMBEDDING, PROJECTION
+from specwhisper.model.checkpoints.weights import EMBEDDING, ENCODER, PROJECTION
 
-ENCODER, DECODER = "model.encoder.", "model.decoder."
 TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 
 
@@ -27,8 +26,8 @@ def load_encoder(checkpoint: Checkpoint, device: str | torch.device = "cpu") -> 
     config = WhisperConfig(**values | {"attn_implementation": "sdpa"})
     with torch.device("meta"):
         encoder = WhisperEncoder(config)
-    names = [name for name in checkpoint.weights if name.startswith(ENCODER)]
-    state = {name.removeprefix(ENCODER): read_tensor(checkpoint, name).to(device) for name in names}
+    names = checkpoint.weights.of_encoder()
+    state = {name.removeprefix(f"{ENCODER}."): read_tensor(checkpoint, name).to(device) for name in names}
     encoder.load_state_dict(state, assign=True)
     encoder.eval().requires_grad_(False)
     return encoder
@@ -49,36 +48,26 @@ class DecoderWeights(Mapping[str, Tensor]):
 
     The projection to logits is among them.
 
-    Parameters
-    ----------
-    ids : the checkpoint's id of each token of another vocabulary, ``None`` for those that it lacks; rows of
-        the embedding are in its order.
-
     Attributes
     ----------
     is_tied : whether embedding and projection are equal.
     """
 
-    def __init__(self, checkpoint: Checkpoint, ids: Sequence[int | None] | None = None) -> None:
+    def __init__(self, checkpoint: Checkpoint) -> None:
         self.is_tied = checkpoint.weights.is_same(EMBEDDING, PROJECTION)
         self._checkpoint = checkpoint
-        self._rows = None if ids is None else torch.tensor([0 if i is None else i for i in ids])
 
     def __getitem__(self, name: str) -> Tensor:
         if name == EMBEDDING or (name == PROJECTION and self.is_tied):
             return self._embedding
-        return self._read(name)
+        return read_tensor(self._checkpoint, name)
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._checkpoint.weights if name == PROJECTION or name.startswith(DECODER))
+        return iter(self._checkpoint.weights.of_decoder())
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._checkpoint.weights.of_decoder())
 
     @cached_property
     def _embedding(self) -> Tensor:
-        return self._read(EMBEDDING)
-
-    def _read(self, name: str) -> Tensor:
-        tensor = read_tensor(self._checkpoint, name)
-        return tensor if self._rows is None or name not in (EMBEDDING, PROJECTION) else tensor[self._rows]
+        return read_tensor(self._checkpoint, EMBEDDING)

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
+from specwhisper.model.backend import wanted_tokens
 from specwhisper.model.checkpoints.sizes import ModelSizes
+from specwhisper.model.checkpoints.weights import DECODER, EMBEDDING, PROJECTION
 from specwhisper.model.pytorch.compat import execution_device
 from specwhisper.model.pytorch.kernels.graphs import CudaGraphs, uncaptured
 from specwhisper.model.pytorch.kernels.layer_cache import (
@@ -155,13 +157,7 @@ class CachedDecoder(nn.Module):
         probes: Sequence[tuple[int, int]] = (),
     ) -> Tensor:
         """Append rows of tokens, as :meth:`specwhisper.model.backend.Backend.append`."""
-        ends = [len(row) for row in tokens]
-        wanted = [
-            (row, index)
-            for row, (end, num) in enumerate(zip(ends, num_scored, strict=True))
-            for index in range(end - num, end)
-        ]
-        hidden = self._run(slots, tokens, [*wanted, *probes])
+        hidden = self._run(slots, tokens, wanted_tokens(tokens, num_scored, probes))
         return cast(Tensor, self.unembed(self.norm(hidden))).float()
 
     def _run(
@@ -242,15 +238,14 @@ def load_decoder_weights(decoder: CachedDecoder, state: Mapping[str, Tensor]) ->
     def plain(prefix: str) -> dict[str, Tensor]:
         return {"weight": state[f"{prefix}.weight"], "bias": state[f"{prefix}.bias"]}
 
-    root = "model.decoder"
     parts: dict[str, dict[str, Tensor]] = {
-        "embed_tokens": {"weight": state[f"{root}.embed_tokens.weight"]},
-        "embed_positions": {"weight": state[f"{root}.embed_positions.weight"]},
-        "norm": plain(f"{root}.layer_norm"),
-        "unembed": {"weight": state["proj_out.weight"]},
+        "embed_tokens": {"weight": state[EMBEDDING]},
+        "embed_positions": {"weight": state[f"{DECODER}.embed_positions.weight"]},
+        "norm": plain(f"{DECODER}.layer_norm"),
+        "unembed": {"weight": state[PROJECTION]},
     }
     for i in range(len(decoder.layers)):
-        theirs, ours = f"{root}.layers.{i}", f"layers.{i}"
+        theirs, ours = f"{DECODER}.layers.{i}", f"layers.{i}"
         parts |= {
             f"{ours}.self_norm": plain(f"{theirs}.self_attn_layer_norm"),
             f"{ours}.self_qkv": fused(f"{theirs}.self_attn", "qkv"),

@@ -30,15 +30,3 @@ def to_host(values: Tensor) -> Callable[[], Tensor]:
         return copied
 
     return wait
-
-
-def medians(values: Tensor, width: int) -> Tensor:
-    """Return the median of the values around each, which are mirrored at the ends.
-
-    Parameters
-    ----------
-    values : heads x tokens x positions, more positions than half a width.
-    """
-    half = width // 2
-    padded = torch.nn.functional.pad(values, (half, half, 0, 0), mode="reflect")
-    return padded.unfold(-1, width, 1).sort()[0][..., half]

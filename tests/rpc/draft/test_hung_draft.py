@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from experiments.common.models.in_memory import weights_in_memory
 from experiments.common.models.scripted import ScriptedModel
 from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.engine import local
-from specwhisper.model.checkpoints.weights import weights_in_memory
 from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import decoding_pb2

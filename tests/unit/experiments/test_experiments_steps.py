@@ -13,7 +13,7 @@ from experiments.steps import __main__ as steps
 from experiments.steps import against
 from experiments.steps.floor import Machine, floor_s
 from specwhisper.errors import SpecWhisperError
-from specwhisper.model.onnx.linear import sums_bytes_exactly
+from specwhisper.model.onnx.rounding import sums_bytes_exactly
 
 MACHINE = Machine(1e10, dict.fromkeys(("float32", "bfloat16", "int8"), 1e11))
 NARROW = replace(PUBLISHED["tiny"], d_model=64, heads=2, decoder_layers=1, words="few")

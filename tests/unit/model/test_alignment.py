@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.models.whisper.generation_whisper import _dynamic_time_warping, _median_filter
 
-from specwhisper.model.pytorch import transfer
-from specwhisper.model.word_times import _medians, begin_alignment, most_attended_ms
+from specwhisper.model.word_times import _medians, _medians_on_device, begin_alignment, most_attended_ms
 from specwhisper.transcription.alignment import dynamic_time_warping, token_positions
 from tests.unit.model.libraries import LIBRARIES, OfLibrary, numpy_of, torch_of
 
@@ -79,7 +78,7 @@ def test_medians_equal_those_of_a_gpu(of, seed: int, width: int, tokens: int, ki
         values = values.round()  # many values are equal
     elif kind != "-":
         values[values > 1] = {"i": torch.inf, "n": torch.nan}[kind]
-    expected = transfer.medians(values, width)
+    expected = _medians_on_device(values, width)
     assert np.array_equal(_medians(of(values), width), expected, equal_nan=True)
 
 

@@ -1,14 +1,19 @@
-"""Private parts of torch, transformers and accelerate work as expected."""
+"""Libraries that run and read models have releases that were tried; their private parts work."""
 
 from __future__ import annotations
 
 import accelerate
+import huggingface_hub
+import onnx
+import onnxruntime
 import pytest
 import torch
 import transformers
 from torch import nn
 
 from experiments.common.models.checkpoints import Shape, build_tokenizer
+from specwhisper.model.checkpoints import compat as checkpoints_compat
+from specwhisper.model.onnx import support
 from specwhisper.model.pytorch import compat
 
 TOKENIZER = build_tokenizer(Shape())
@@ -20,10 +25,13 @@ TOKENIZER = build_tokenizer(Shape())
         (torch, compat.TORCH),
         (transformers, compat.TRANSFORMERS),
         (accelerate, compat.ACCELERATE),
+        (huggingface_hub, checkpoints_compat.HUGGINGFACE_HUB),
+        (onnxruntime, support.ONNXRUNTIME),
+        (onnx, support.ONNX),
     ],
 )
 def test_libraries_have_the_tested_releases(library, release):
-    """Run this file with the new release, then name it in ``compat.py``."""
+    """Run the tests of models with the new release, then name it where this test reads it."""
     assert library.__version__.rpartition(".")[0] == release
 
 

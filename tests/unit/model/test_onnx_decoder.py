@@ -14,7 +14,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
 from specwhisper.model.onnx.decoder import MAX_ROWS, SlotDecoder
-from specwhisper.model.onnx.passes import MAX_QUERIES
+from specwhisper.model.onnx.indices import MAX_QUERIES
 from tests.nightly import examples
 
 SHAPE = Shape(decoder_layers=3, heads=4, max_target_positions=48, seed=5)

@@ -191,6 +191,33 @@ def test_rooms_of_the_draft_server_import_lower_rooms_only():
     assert found == []
 
 
+ENGINES = {  # libraries that run models, and the only modules that import them
+    "onnxruntime": (
+        "specwhisper.model.onnx.",
+        "specwhisper_draft_server.recognisers.sherpa",
+        "specwhisper_draft_server.silero",
+        "specwhisper_client.cli.tune",  # asks whether it is there
+    ),
+    "onnx": ("specwhisper.model.onnx.", "specwhisper.model.checkpoints.onnx_weights"),
+    "torch": (
+        "specwhisper.model.pytorch.",
+        "specwhisper.text.",
+        "specwhisper.engine.process",
+        "specwhisper.api.speculative",  # for the type of a device
+    ),
+}
+
+
+def test_models_run_on_their_engines_only_where_those_are_wrapped():
+    found = []
+    for module, path in modules():
+        for name in imports_of(path, module, path.name == "__init__.py"):
+            library = name.split(".")[0]
+            if library in ENGINES and not module.startswith(ENGINES[library]):
+                found.append(f"{module} imports {name}")
+    assert found == []
+
+
 def loaded_by(names, libraries):
     """Return which libraries a process has loaded after it has imported modules."""
     script = f"import sys\nimport {', '.join(names)}\nprint(*sorted({libraries} & sys.modules.keys()))"

@@ -106,13 +106,13 @@ class StaticInputs:
         ``wanted`` are tokens as (row, index in the row).
         """
         host = torch.zeros(len(self._memory), dtype=torch.int32, pin_memory=self._memory.is_cuda)
-        ids, slots, starts, lengths, places = (host.numpy()[part] for part in self._parts)
+        ids, slots, starts, lengths, wanted_indices = (host.numpy()[part] for part in self._parts)
         slots[:] = spare_slot
         for index, (slot, start, tokens) in enumerate(rows):
             first = index * self._shape.width
             ids[first : first + len(tokens)] = tokens
             slots[index], starts[index], lengths[index] = slot, start, len(tokens)
-        places[: len(wanted)] = [row * self._shape.width + index for row, index in wanted]
+        wanted_indices[: len(wanted)] = [row * self._shape.width + index for row, index in wanted]
         self._memory.copy_(host, non_blocking=True)
 
 

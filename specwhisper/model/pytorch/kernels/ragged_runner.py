@@ -50,7 +50,7 @@ class RaggedRunner:
         for index in order:
             offsets[index] = offset
             offset += len(rows[index].tokens)
-        places = [offsets[row] + index for row, index in wanted]
-        if places != list(range(offset)):
-            hidden = hidden[torch.tensor(places, device=hidden.device)]
+        indices = [offsets[row] + index for row, index in wanted]
+        if indices != list(range(offset)):
+            hidden = hidden[torch.tensor(indices, device=hidden.device)]
         return hidden

@@ -17,7 +17,7 @@ from experiments.common.models.checkpoints import Shape, Words, build_tokenizer
 from specwhisper.model.checkpoints.files import ModelFiles
 from specwhisper.model.checkpoints.names import DEMO_MODELS, resolve
 from specwhisper.model.checkpoints.tokenizer import Tokenizer, read_tokenizer
-from tests.unit.model.folders import change_json
+from tests.unit.model.checkpoints.folders import change_json
 
 TEXTS = (
     " Hello there, it's 3.14 o'clock!",

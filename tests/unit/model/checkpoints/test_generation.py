@@ -13,7 +13,7 @@ from experiments.common.models.checkpoints import Shape
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.generation import CALLER_OPTIONS, FROM_CONFIG, Generation, read_generation
-from tests.unit.model.folders import change_json, copy_of
+from tests.unit.model.checkpoints.folders import change_json, copy_of
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
 # What is read of a generation config.

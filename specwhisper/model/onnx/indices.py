@@ -1,4 +1,4 @@
-"""Indices of a forward pass: where its rows' tokens lie in the graph's inputs."""
+"""Indices of a forward pass: where the tokens of its rows are in the graph's inputs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 # The runtime multiplies by up to this many queries in one way; more would change the order of its sums.
 MAX_QUERIES = 16
 MIN_QUERIES = 2  # for a single one it has another way
-ROWS_OF_A_BLOCK = (
-    128  # of a product on a CPU: a single row after the last full block is summed in another order
-)
+ROWS_OF_A_BLOCK = 128  # of a product on a CPU: a single row after the last full one has another sum
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """The sizes of a pass, and the tokens whose results are wanted.
+class BatchShape:
+    """The sizes of a forward pass, and the tokens whose results are wanted.
 
     Attributes
     ----------
@@ -48,10 +46,10 @@ class Indices:
     wanted: NDArray[np.int64]
 
     @classmethod
-    def of(cls, shape: Shape) -> Indices:
+    def of(cls, shape: BatchShape) -> Indices:
         """Compute the indices of a shape.
 
-        A slot between two slots of the pass has no queries. A lone token stands twice in the batch.
+        A slot between two slots of the forward pass has no queries. A lone token stands twice in the batch.
         """
         widths, first_slot = shape.widths, shape.slots[0]
         starts = np.concatenate([[0], np.cumsum(widths)])
@@ -61,11 +59,11 @@ class Indices:
         queries_of = np.zeros(num_slots, np.int32)
         unpadded, gathered, rows, num_gathered = [], [], [], 0
         for slot, width, start in zip(shape.slots, widths, starts, strict=False):
-            place = slot - first_slot
-            padded[place, :width] = np.arange(start, start + width)
-            padded[place, width:] = start + width - 1
-            queries_of[place] = without_lone_row(width)
-            unpadded.append(place * num_queries + np.arange(width))
+            index = slot - first_slot
+            padded[index, :width] = np.arange(start, start + width)
+            padded[index, width:] = start + width - 1
+            queries_of[index] = without_lone_row(width)
+            unpadded.append(index * num_queries + np.arange(width))
             pieces = _pieces(width)
             rows.append(start + np.minimum(pieces, width - 1))
             gathered.append(num_gathered + np.arange(width))
@@ -73,11 +71,11 @@ class Indices:
         wanted = np.array([starts[row] + index for row, index in shape.wanted], np.int64)
         return cls(
             padded=padded,
-            unpadded=_without_lone_row(np.concatenate(unpadded)),
+            unpadded=_repeat_if_lone(np.concatenate(unpadded)),
             num_queries=queries_of,
             rows=tuple(rows),
-            gathered=_without_lone_row(np.concatenate(gathered)),
-            wanted=_without_lone_row(wanted),
+            gathered=_repeat_if_lone(np.concatenate(gathered)),
+            wanted=_repeat_if_lone(wanted),
         )
 
 
@@ -93,6 +91,6 @@ def without_lone_row(num_rows: int) -> int:
     return num_rows + (num_rows % ROWS_OF_A_BLOCK == 1)
 
 
-def _without_lone_row(indices: NDArray[np.int64]) -> NDArray[np.int64]:
+def _repeat_if_lone(indices: NDArray[np.int64]) -> NDArray[np.int64]:
     """Repeat the last index if it would be alone in its block."""
     return np.pad(indices, (0, without_lone_row(len(indices)) - len(indices)), mode="edge")

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from transformers import WhisperForConditionalGeneration
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint, build_model
+from experiments.common.models.in_memory import weights_in_memory
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.weights import (
@@ -25,10 +26,9 @@ from specwhisper.model.checkpoints.weights import (
     complete_weights,
     weight_shapes,
     weights_in_files,
-    weights_in_memory,
 )
 from specwhisper.model.pytorch.checkpoint import load_encoder, read_tensor
-from tests.unit.model.folders import WEIGHTS, copy_of, rewrite_weights
+from tests.unit.model.checkpoints.folders import WEIGHTS, copy_of, rewrite_weights
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
 MODEL, CHECKPOINT = build_checkpoint(SHAPE)
