@@ -70,7 +70,7 @@ class Measured:
         checkpoint = load_checkpoint(trace.target)
         checkpoint.weights.close()
         checkpoint = replace(checkpoint, name=replay_name(self.shape, trace.target), dtype=weights.dtype)
-        return checkpoint, ReplayTarget(trace, checkpoint.vocabulary, model)
+        return checkpoint, ReplayTarget(trace, checkpoint.vocabulary, model, tokenizer=checkpoint.tokenizer)
 
     def drafting(self, num_slots: int, *, is_free: bool) -> Drafting:
         """Return a draft server's draft; a free one has no cost and proposes the same."""

@@ -16,11 +16,13 @@ class WhisperCppPeer:
 
     def __init__(self, path: Path) -> None:
         import _pywhispercpp as library
+        from pywhispercpp.utils import redirect_stderr
 
         self._library = library
         parameters = library.whisper_context_default_params()
         parameters.use_gpu = False
-        self._model = library.whisper_init_from_file_with_params(str(path), parameters)
+        with redirect_stderr(None):  # its log is dozens of lines
+            self._model = library.whisper_init_from_file_with_params(str(path), parameters)
 
     def decode(self, pieces: Sequence[Piece]) -> Run:
         """Write a given number of tokens for each window."""

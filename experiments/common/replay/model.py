@@ -10,6 +10,7 @@ from experiments.common.replay.trace import Decoding, Trace, window_digest
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.tokenizer import Tokenizer
 from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.options import Acceptance
@@ -62,13 +63,20 @@ class Replay(ABC):
     forward : a model of any shape with its own vocabulary. It runs everything in full: encoder, decoder,
         logits, rules, choice. ``None`` costs nothing, to load only another model.
     num_slots : number of slots without ``forward``.
+    tokenizer : of the trace's target, for hints; without one they are ignored.
     """
 
     has_word_times = False
     _may_guess = False  # whether it encodes windows that its trace does not have
 
     def __init__(
-        self, trace: Trace, vocabulary: Vocabulary, forward: Model | None, *, num_slots: int = 1
+        self,
+        trace: Trace,
+        vocabulary: Vocabulary,
+        forward: Model | None,
+        *,
+        num_slots: int = 1,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         if trace.vocabulary_digest != vocabulary.digest:
             raise InvalidRequest(
@@ -85,6 +93,7 @@ class Replay(ABC):
         self.max_positions = vocabulary.max_length
         self.max_windows = 1 if forward is None else forward.max_windows
         self._trace = trace
+        self._tokenizer = tokenizer
         self._forward = forward
         self._ids = [] if forward is None else forward_ids(vocabulary, forward.vocabulary)
         self._audio = [""] * self.num_slots
@@ -119,10 +128,12 @@ class Replay(ABC):
         return len(self._fed[slot])
 
     def tokenize(self, text: str) -> tuple[int, ...]:
-        """Refuse a prompt: the trace has its tokens only as part of windows."""
-        if text.strip():
-            raise UnsupportedOption("A replay takes no prompt.")
-        return ()
+        """Return the tokens of a hint. A prompt is of no use: the trace has no window that follows it."""
+        if not text.strip():
+            return ()
+        if self._tokenizer is None:
+            raise UnsupportedOption("This replay takes neither prompt nor hint.")
+        return tuple(self._tokenizer.encode(" " + text.strip()))
 
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int

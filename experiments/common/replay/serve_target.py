@@ -66,7 +66,9 @@ async def _run(config: TargetConfig, shape: str, dtype: str, trace: Trace, *, en
         random = random_checkpoint(shape, dtype=dtype)
         checkpoint = replace(checkpoint, dtype=random.dtype)
         forward = EncodeOnceModel(random, slots, encode_once=encode_once, device=config.device)
-    model = ReplayTarget(trace, checkpoint.vocabulary, forward, num_slots=slots)
+    model = ReplayTarget(
+        trace, checkpoint.vocabulary, forward, num_slots=slots, tokenizer=checkpoint.tokenizer
+    )
     async with running_service(config, checkpoint, model) as service:
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
         await serve({SERVICE_NAME: add}, config, on_drain=service.announce_drain)

@@ -137,6 +137,18 @@ def test_the_draft_has_the_real_drafts_acceptance(samples, demo, replayed, mode)
         assert {n: getattr(got, n) for n in COUNTS} == {n: getattr(expected, n) for n in COUNTS}
 
 
+def test_a_replays_target_takes_hints(samples, trace, demo):
+    vocabulary, tokenizer = demo.target.vocabulary, load_checkpoint("demo-target").tokenizer
+    target = ReplayTarget(trace, vocabulary, None, tokenizer=tokenizer)
+    pair = Pair(target, ReplayDraft(trace, vocabulary, None), demo.max_new_tokens)
+    expected = demo.transcribe(samples[0], TIMED, Mode.TARGET_ONLY)
+    hint = " ".join(segment.text.strip() for segment in expected.segments)
+    hinted = pair.transcribe(samples[0], replace(TIMED, hint=hint), Mode.FULL)
+    assert texts(hinted) == texts(expected)
+    plain = pair.transcribe(samples[0], TIMED, Mode.FULL)
+    assert hinted.stats.num_hinted_accepted > plain.stats.num_hinted_accepted + 10
+
+
 @pytest.mark.nightly
 def test_the_traces_options_prompt_and_fall_back(trace):
     assert {decoding.temperature for decoding in trace.decodings} == {0.0, 0.4}
@@ -205,7 +217,7 @@ def test_windows_and_options_that_were_not_recorded_are_refused(samples, trace, 
         replayed.transcribe(other, TIMED, Mode.TARGET_ONLY)
     with pytest.raises(InvalidRequest, match="no decoding of this window after"):
         replayed.transcribe(samples[0], replace(TIMED, language="de"), Mode.TARGET_ONLY)
-    with pytest.raises(UnsupportedOption, match="takes no prompt"):
+    with pytest.raises(UnsupportedOption, match="neither prompt nor hint"):
         replayed.transcribe(samples[0], replace(TIMED, initial_prompt="cats"), Mode.TARGET_ONLY)
     with pytest.raises(InvalidRequest, match="other token ids"):
         ReplayTarget(replace(trace, vocabulary_digest=""), demo.target.vocabulary, None)
