@@ -21,7 +21,10 @@ Features = NDArray[np.float32]  # of a window: mel bins x frames
 def wanted_tokens(
     tokens: Sequence[Sequence[int]], num_scored: Sequence[int], probes: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Return the tokens whose logits :meth:`Backend.append` returns, as (row, index in the row)."""
+    """Return the tokens whose logits :meth:`Backend.append` returns.
+
+    Each is (row, index in the row).
+    """
     scored = [
         (row, index)
         for row, (of_row, num) in enumerate(zip(tokens, num_scored, strict=True))

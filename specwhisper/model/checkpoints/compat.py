@@ -9,7 +9,12 @@ HUGGINGFACE_HUB = "2.4"  # the last release that it was tried with
 
 
 def is_known_to_lack(cached: object) -> bool:
-    """Return whether an answer of ``try_to_load_from_cache`` means that the hub has no such file."""
+    """Return whether the hub has no such file.
+
+    Parameters
+    ----------
+    cached : what ``try_to_load_from_cache`` returned.
+    """
     from huggingface_hub import _CACHED_NO_EXIST
 
     return cached is _CACHED_NO_EXIST

@@ -32,7 +32,10 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class BoundArrays:
-    """What a forward pass of one shape reads and writes; some are filled before each."""
+    """Arrays that a forward pass of one shape reads and writes.
+
+    Some are filled before each.
+    """
 
     binding: onnxruntime.IOBinding
     ids: NDArray[np.int64]

@@ -33,7 +33,10 @@ class OnnxEncoder:
         self._options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
 
     def __call__(self, windows: Sequence[Features]) -> Sequence[NDArray[np.float32]]:
-        """Encode windows one after the other, mel bins x frames each, to (frames / 2) x d_model each."""
+        """Encode windows one after the other.
+
+        Each is mel bins x frames, and becomes (frames / 2) x d_model.
+        """
         return [self._encode(features) for features in windows]
 
     def _encode(self, features: Features) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Indices of a forward pass: where the tokens of its rows are in the graph's inputs."""
+"""Indices of a forward pass: where its tokens are in the graph's inputs."""
 
 from __future__ import annotations
 

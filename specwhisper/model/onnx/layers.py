@@ -1,4 +1,4 @@
-"""Layers of a graph with a checkpoint's weights: norms, and linear layers in float32 or int8."""
+"""Layers of a graph: norms, and linear layers in float32 or int8."""
 
 from __future__ import annotations
 

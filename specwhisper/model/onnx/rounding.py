@@ -1,4 +1,4 @@
-"""Numbers rounded to int8: weights when a graph is built, activations in the graph."""
+"""Numbers rounded to int8: weights beforehand, activations in the graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def round_rows(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[n
 
 
 def rounded_activations(graph: Graph, value: str) -> tuple[str, str]:
-    """Return rows as bytes around :data:`ZERO_POINT`, and the largest magnitude of each."""
+    """Return rows as bytes, and the largest magnitude of each.
+
+    The byte of 0 is :data:`ZERO_POINT`.
+    """
     largest = graph.node("ReduceMax", graph.node("Abs", value), graph.constant([-1]), keepdims=1)
     largest = graph.node("Max", largest, graph.constant(SMALLEST_SCALE, np.float32))
     scaled = graph.node("Mul", graph.node("Div", value, largest), graph.constant(LARGEST, np.float32))
