@@ -18,6 +18,10 @@ BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}  # of a weight
 KEPT = {"float32": "float32", "bfloat16": "bfloat16", "int8": "float32"}  # type of what lies in slots
 PROBE_BYTES = 320 * 2**20  # more than caches hold
 PROBE_ROWS, PROBE_SIZE = 1500, 2048  # of a product
+ONNX_PRODUCTS = {  # operator, types of activations, weights and sums
+    "float32": ("MatMul", np.float32, np.float32, np.float32),
+    "int8": ("MatMulInteger", np.uint8, np.int8, np.int32),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +86,24 @@ def measure_machine() -> Machine:
 
 
 def _ops_per_s(dtype: str) -> float:
-    multiply = _int8_product() if dtype == "int8" else _float_product(getattr(torch, dtype))
+    multiply = _torch_product() if dtype == "bfloat16" else _onnx_product(dtype)
     return 2 * PROBE_ROWS * PROBE_SIZE**2 / _best_s(multiply)
 
 
-def _float_product(dtype: torch.dtype) -> Callable[[], object]:
-    values = torch.ones(PROBE_ROWS, PROBE_SIZE, dtype=dtype)
-    weights = torch.ones(PROBE_SIZE, PROBE_SIZE, dtype=dtype)
+def _torch_product() -> Callable[[], object]:
+    values = torch.ones(PROBE_ROWS, PROBE_SIZE, dtype=torch.bfloat16)
+    weights = torch.ones(PROBE_SIZE, PROBE_SIZE, dtype=torch.bfloat16)
     return lambda: F.linear(values, weights)
 
 
-def _int8_product() -> Callable[[], object]:
+def _onnx_product(dtype: str) -> Callable[[], object]:
+    operator, inputs, weights, sums = ONNX_PRODUCTS[dtype]
     graph = Graph()
-    graph.input("bytes", np.uint8, ("rows", PROBE_SIZE))
-    product = graph.node("MatMulInteger", "bytes", graph.weight(np.ones((PROBE_SIZE, PROBE_SIZE), np.int8)))
-    graph.output("sums", product, np.int32, ("rows", PROBE_SIZE))
+    graph.input("values", inputs, ("rows", PROBE_SIZE))
+    product = graph.node(operator, "values", graph.weight(np.ones((PROBE_SIZE, PROBE_SIZE), weights)))
+    graph.output("sums", product, sums, ("rows", PROBE_SIZE))
     session = graph.open(num_threads())
-    values = {"bytes": np.ones((PROBE_ROWS, PROBE_SIZE), np.uint8)}
+    values = {"values": np.ones((PROBE_ROWS, PROBE_SIZE), inputs)}
     return lambda: session.run(None, values)
 
 
