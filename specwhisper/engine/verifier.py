@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
@@ -28,10 +29,9 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.admission import ResponseTime
 from specwhisper.speculation.batching_delay import BatchingDelay
-from specwhisper.speculation.given_hint import GivenHint
-from specwhisper.speculation.ledger import SharedHints
+from specwhisper.speculation.forward_time import TokenShare
 from specwhisper.speculation.scheduling import next_batch
-from specwhisper.transcription.hints.tokens import WhisperTokens
+from specwhisper.transcription.hints.session import given_hint, session_hints
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import (
     DEFAULT_MAX_WIDTH,
@@ -98,6 +98,8 @@ class Verifier:
         self._response_time = ResponseTime(latency_budget_ms)
         self._batching_delay = BatchingDelay() if has_batching_delay else None
         self._last_forward_ns = 0  # when it ended
+        self._token_share = TokenShare()
+        self._given_hint = partial(given_hint, vocabulary=model.vocabulary, tokenize=model.tokenize)
         self._plan = plan or WhisperPlan(model, max_new_tokens)
         self._slots = FreeSlots(model.num_slots, "The target")
         self._opener = WindowOpener(
@@ -211,22 +213,10 @@ class Verifier:
             limits=self.limits,
             recording=recording,
             windows=windows,
-            hints=SharedHints(
-                WhisperTokens(self._model.vocabulary, options.timestamps),
-                self._given_hint(options.hint) if mode.drafts and options.hint else None,
-                keeps_sent=options.realigns and mode is Mode.FULL,
+            hints=session_hints(
+                mode, options, self._model.vocabulary, self._model.tokenize, self._token_share
             ),
         )
-
-    def _given_hint(self, text: str) -> GivenHint:
-        return GivenHint(text, self._hint_tokens, self._model.vocabulary.word_of)
-
-    def _hint_tokens(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of a hint; none if the model cannot tokenize it."""
-        try:
-            return self._model.tokenize(text)
-        except UnsupportedOption:  # no reason to end a session
-            return ()
 
     def close(self, session_id: str) -> None:
         """End a session and free its slot; without effect if it has ended already.
@@ -311,6 +301,7 @@ class Verifier:
             rows: Sequence[Row], scores: Sequence[Scores], started_ns: int, forward_ns: int
         ) -> None:
             self._last_forward_ns = started_ns + forward_ns
+            self._token_share.observe([len(row.tokens) for row in rows], forward_ns)
             if self._batching_delay is not None:
                 self._batching_delay.observe(forward_ns)
             for row, score in zip(rows, scores, strict=True):

@@ -108,7 +108,7 @@ class WindowDraft:
     def candidates(self, max_tokens: int) -> Sequence[int]:
         """Return stale tokens that one draft step may draft again, beside a new one."""
         stale = self.stale
-        return () if stale is None else stale.continuation(max_tokens=min(max_tokens, stale.reach))
+        return () if stale is None else stale.continuation(max_tokens=min(max_tokens, stale.reach()))
 
     def extend(self, scores: Scores, index: int, *, known_from: int) -> None:
         """Append the token after ``index`` candidates.

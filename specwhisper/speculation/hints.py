@@ -23,11 +23,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from math import ceil, log
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 MAX_REACH = 64  # tokens of a hint in a forward pass
-MIN_CHANCE = 0.1  # that the last of them is right: it costs a few hundredths of a forward pass
+MIN_CHANCE = 0.1  # that the last of them is right
 MIN_RATE = 0.1  # below it none is worth it, until words match again
 FIRST_RATE = 0.75
 LATELY, FOR_LONGER = 0.25, 0.07  # weight of the last word in the rates
@@ -83,6 +83,25 @@ class Rates(NamedTuple):
     num_missed: int = 0
 
 
+@lru_cache(maxsize=4096)
+def num_worthwhile(rate: float, token_share: float) -> int:
+    """Return how many candidates make the time of a token shortest, at least one.
+
+    Parameters
+    ----------
+    rate : how often each is right if those before it are.
+    token_share : time of a candidate, over the time of a forward pass without any.
+    """
+    chance, num_expected = rate, 1.0
+    for num in range(1, MAX_REACH):
+        num_expected += chance
+        chance *= rate
+        saved = chance * (1 + token_share * num) / num_expected
+        if chance < MIN_CHANCE or saved < token_share:
+            return num
+    return MAX_REACH
+
+
 class Hint:
     """A hint and the position at which it continues the committed text.
 
@@ -98,7 +117,7 @@ class Hint:
     def __init__(
         self, tokens: Iterable[int], word_of: Callable[[int], str], *, rate: float = FIRST_RATE
     ) -> None:
-        self._lately = self._for_longer = rate
+        self._lately = self._for_longer = self._survival = rate
         self._num_missed = 0  # words in a row that were not expected
         self._tokens: list[int] = []
         self._words: list[str] = []
@@ -187,13 +206,16 @@ class Hint:
         self._lately += (is_right - self._lately) * LATELY
         self._for_longer += (is_right - self._for_longer) * FOR_LONGER
 
-    @property
-    def reach(self) -> int:
-        """How many tokens are worth a place in a forward pass."""
+    def reach(self, token_share: float = 0.0) -> int:
+        """Return how many tokens are worth their time in a forward pass.
+
+        Parameters
+        ----------
+        token_share : time of one more token, over the time of a forward pass without any.
+        """
         if self.rate < MIN_RATE:
             return 0
-        num_likely = log(MIN_CHANCE) / log(self.rate) if self.rate < 1 else MAX_REACH
-        return min(MAX_REACH, max(1, ceil(num_likely)))
+        return num_worthwhile(round(min(self.rate, self._survival), 2), round(token_share, 2))
 
     def continuation(self, max_tokens: int | None = None) -> Sequence[int]:
         """Return the tokens that continue the committed text."""
@@ -213,7 +235,10 @@ class Hint:
         """Take the next committed token."""
         position = self._position
         is_following = self.is_following
-        if is_following and position < len(self._tokens) and self._tokens[position] == token:
+        is_expected = position < len(self._tokens) and self._tokens[position] == token
+        if is_following:
+            self._survival += (is_expected - self._survival) * FOR_LONGER
+        if is_following and is_expected:
             self._position += 1  # nearly always
             self._observe(True)
             return

@@ -15,7 +15,7 @@ hints              text that may be said, and where it          realigned (:mod:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -84,12 +84,14 @@ class SharedHints:
     given : text from outside, turned to the open window; it has followed the committed tokens.
     keeps_sent : whether what the draft sent before a correction becomes a hint.
     rates : how often the draft is right.
+    token_share : returns the time of one more token of the session, over that of a forward pass.
     """
 
     texts: HintTokens = PLAIN
     given: GivenHint | None = None
     keeps_sent: bool = False
     rates: DraftRates = field(default_factory=DraftRates)
+    token_share: Callable[[], float] = float  # 0.0: not known
 
 
 class Ledger:
@@ -157,17 +159,18 @@ class Ledger:
         """
         fresh = self._fresh if max_drafted is None else self._limited(max_drafted)
         is_whole = len(fresh) == len(self._fresh)
+        token_share = self._shared.token_share()
         for source, hint in sorted(self._hints(), key=lambda each: -each[1].rate):
             text = self._texts.fit(self.committed, hint.continuation(max_tokens=len(fresh) + MAX_REACH))
-            num_shared = _num_shared(fresh, text)
-            if num_shared == len(text) or not hint.reach:
+            num_shared, reach = _num_shared(fresh, text), hint.reach(token_share)
+            if num_shared == len(text) or not reach:
                 continue
             if num_shared == len(fresh):
-                num_added = max(0, hint.reach - num_shared) if is_whole else 0
+                num_added = max(0, reach - num_shared) if is_whole else 0
                 return fresh + [Pending(token, source) for token in text[num_shared:][:num_added]]
             is_drafted = fresh[num_shared].source is Source.DRAFT
             if hint.rate > (self._shared.rates.fresh if is_drafted else OWN_RATE):
-                return [Pending(token, source) for token in text[: hint.reach]]
+                return [Pending(token, source) for token in text[:reach]]
         return fresh
 
     def _limited(self, max_drafted: int) -> list[Pending]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.speculation.forward_time import ForwardTime
+from specwhisper.speculation.forward_time import ForwardTime, TokenShare
 
 
 def fitted(*observed: tuple[int, float]) -> ForwardTime:
@@ -41,3 +41,17 @@ def test_the_time_of_a_token_is_never_negative():
     found = fitted((1, 10e6), (20, 5e6), (40, 1e6))
     assert found.per_token_ns == 0
     assert found.constant_ns == pytest.approx(16e6 / 3, rel=0.01)
+
+
+def test_a_tokens_share_is_of_its_sessions_part():
+    shares = []
+    for num_sessions in (1, 4):
+        share = TokenShare()
+        assert share() == 0.0, "it is not known yet"
+        for width in [1, 5, 9] * 4:
+            share.observe([width] * num_sessions, 20e6 + 1e6 * width * num_sessions)
+        shares.append(share())
+    assert shares == pytest.approx([0.05, 0.2], rel=0.05)
+    for width in [1, 5, 9] * 400:
+        share.observe([width], 1e6 * width)
+    assert share() > 0.99, "all time is that of tokens"

@@ -208,6 +208,15 @@ class TestHints:
         ledger.append([9])
         assert ledger.candidates() == []
 
+    def test_a_hint_adds_fewer_candidates_where_each_takes_longer(self):
+        text = list(range(100))
+        counts = []
+        for share in (0.0, 0.05, 0.2, 1.0):
+            hints = SharedHints(given=Hint(text, PLAIN.word_of, rate=0.9), token_share=lambda: share)
+            counts.append(len(Ledger(shared=hints).candidates()))
+        assert counts == sorted(counts, reverse=True)
+        assert counts[0] > 20 and counts[-1] == 1
+
     @given(st.data())
     def test_candidates_are_of_some_source_and_never_change_what_is_committed(self, data):
         token = st.integers(0, 3)
