@@ -84,6 +84,12 @@ def sweep(
     repeats: Annotated[
         int, typer.Option(min=1, help="Measurements of each cell; a later run may add more.")
     ] = 5,
+    set_repeats: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Of these, how many also have the set draft lengths: the last ones; default: all."
+        ),
+    ] = None,
     max_cores: Annotated[int, typer.Option(min=1, max=2, help="Most cores of `one-process`.")] = 2,
     out: Annotated[
         Path,
@@ -118,6 +124,7 @@ def sweep(
             max_cores,
             seed,
             parse_hints(hints),
+            set_repeats,
         )
         pair = Models(models, target, draft, dtype, encode, next_window)
         conditions = Conditions(

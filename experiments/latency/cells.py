@@ -109,13 +109,26 @@ def cells_of(
     return found
 
 
-def schedule(cells: Sequence[Cell], num_repeats: int, seed: int) -> Iterator[tuple[int, Cell]]:
-    """Yield repeat and cell: each repeat shuffles the round trips, and the cells at each of them."""
+def schedule(
+    cells: Sequence[Cell], num_repeats: int, seed: int, num_set_repeats: int | None = None
+) -> Iterator[tuple[int, Cell]]:
+    """Yield repeat and cell: each repeat shuffles the round trips, and the cells at each of them.
+
+    Parameters
+    ----------
+    num_set_repeats : of these, how many have the cells with a set draft length: the last ones; by default
+        all.
+    """
     random = Random(seed)
+    first_set = num_repeats - (num_repeats if num_set_repeats is None else num_set_repeats)
     for repeat in range(num_repeats):
         round_trips = sorted({cell.round_trip for cell in cells})
         for place in random.sample(round_trips, len(round_trips)):
-            here = [cell for cell in cells if cell.round_trip == place]
+            here = [
+                cell
+                for cell in cells
+                if cell.round_trip == place and (cell.gamma == CHOSEN or repeat >= first_set)
+            ]
             for cell in random.sample(here, len(here)):
                 yield repeat, cell
 

@@ -24,9 +24,10 @@ MAX_RUN = 128  # tokens; longer runs count as this long
 def fit_costs(sweep: Sweep, runs: Sequence[Run] | None = None) -> Costs:
     """Fit a simulation's costs to the session statistics of some or all runs.
 
-    The constant and the per-token part of a forward pass come from all runs by least squares; what a turn
-    takes beside its forward pass, from target-only; the draft step, from the sessions' own estimates; the
-    time of a message, from the shortest round trip of ``sync``.
+    The constant and the per-token part of a forward pass come from all runs by least squares, or all of it
+    from what was measured before the sweep, scaled to target-only's forward passes; what a turn takes beside
+    its forward pass, from target-only; the draft step, from the sessions' own estimates; the time of a
+    message, from the shortest round trip of ``sync``.
     """
     runs = [run for run in runs or sweep.runs if run.cell.mode is not Mode.ONE_PROCESS]
     alone = [run for run in runs if run.cell.mode is Mode.TARGET_ONLY]
@@ -42,10 +43,25 @@ def fit_costs(sweep: Sweep, runs: Sequence[Run] | None = None) -> Costs:
     )
     draft_s = _median(map(_draft_step_s, waiting or drafting))
     return Costs(
-        target=Cost(float(pass_s) + beside_s, max(0.0, float(token_s))),
+        target=Cost(
+            float(pass_s) + beside_s,
+            max(0.0, float(token_s)),
+            measured=_scaled(sweep.header.get("forward_s", ()), alone, beside_s),
+        ),
         draft=Cost(draft_s),
         message_s=_message_s(sweep, waiting),
     )
+
+
+def _scaled(
+    forward_s: Sequence[tuple[int, float]], alone: Sequence[Run], beside_s: float
+) -> tuple[tuple[int, float], ...]:
+    """Scale measured forward passes to those of target-only, and add what a turn takes beside them."""
+    if not forward_s or not alone:
+        return ()
+    (_, one_s), *_ = forward_s
+    scale = _median(run.statistics["forward_ns"] / 1e9 / _passes(run) for run in alone) / one_s
+    return tuple((width, beside_s + scale * seconds) for width, seconds in forward_s)
 
 
 def _message_s(sweep: Sweep, waiting: Sequence[Run]) -> float:
@@ -90,8 +106,8 @@ def _passes(run: Run) -> int:
 
 
 def _tokens(run: Run) -> int:
-    """Count the tokens of all forward passes: each session's last one and its candidates."""
-    return _passes(run) + int(run.statistics["num_verified"])
+    """Count the tokens of all forward passes: each session's last one, and candidates of every source."""
+    return _passes(run) + int(run.statistics["num_verified"] + run.statistics["num_hinted"])
 
 
 def theory_costs(costs: Costs, round_trip_s: float) -> theory.Costs:

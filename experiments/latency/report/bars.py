@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
+from operator import attrgetter
 from statistics import median
 
 from experiments.common.bench.report import Bar
@@ -53,7 +54,7 @@ def find_notes(summary: Summary, *, seed: int) -> list[str]:
         full = summary.requested_full(place)
         both_cores = summary.requested(Arm(Mode.ONE_PROCESS, 2), place)
         if full and both_cores and _one_process_bound(steps) is not None:
-            name = f"full over one process on two cores, {steps:.3g} steps (for information)"
+            name = f"full over one process on two cores, {steps:.3g} passes (for information)"
             _, shown = _compare(summary, Comparison(name, full, both_cores, nan), seed)
             notes.append(f"{name}: {shown}")
     return notes
@@ -74,10 +75,10 @@ def _comparisons(summary: Summary) -> Iterator[Comparison]:
         )
         for name, references, bound in claims:
             if full and references and bound is not None:
-                yield Comparison(f"full over {name} at {steps:.3g} steps", full, references, bound)
+                yield Comparison(f"full over {name} at {steps:.3g} passes", full, references, bound)
         for hints, bound in ((Hints.GIVEN, GIVEN_BOUND), (Hints.ADVERSARIAL, ADVERSARIAL_BOUND)):
             if target_only and (cells := summary.requested_full(place, hints)):
-                name = f"{Arm(Mode.FULL, hints=hints)} over target-only at {steps:.3g} steps"
+                name = f"{Arm(Mode.FULL, hints=hints)} over target-only at {steps:.3g} passes"
                 yield Comparison(name, cells, target_only, bound)
 
 
@@ -117,26 +118,22 @@ def _compare(summary: Summary, comparison: Comparison, seed: int) -> tuple[float
 
 
 def _prediction_bars(summary: Summary, predicted: Mapping[Cell, Predicted]) -> list[Bar]:
+    """Return bars of every mode against the simulation, and against the closed form where there is one."""
     bars = []
     for mode in (Mode.FULL, Mode.SYNC, Mode.PIPELINED):
-        bound = SIMULATION_BOUND if mode is Mode.FULL else CLOSED_FORM_BOUND
-        cells = [c for c in summary.sweep.requested_cells if c.mode is mode and c.has_closed_form]
-        if not cells:
-            continue
-        what = "the simulation" if mode is Mode.FULL else "the closed form"
-        name = f"{mode} against {what}, largest error"
-        missing = next((cell for cell in cells if cell not in predicted), None)
-        if missing is not None:
-            bars.append(Bar(name, nan, bound, f"n/a ({missing} was not measured)"))
-            continue
-        errors = {cell: _error(summary, cell, predicted[cell]) for cell in cells}
-        worst = max(errors, key=lambda cell: errors[cell])
-        where = f"{worst} at {summary.steps(worst):.3g} steps, median error {median(errors.values()):.1%}"
-        bars.append(Bar(name, errors[worst], bound, f"{errors[worst]:.1%} ({where})"))
+        cells = [cell for cell in summary.sweep.requested_cells if cell.mode is mode]
+        with_form = [cell for cell in cells if cell.has_closed_form]
+        for what, bound, of, expected_s in (
+            ("the simulation", SIMULATION_BOUND, cells, attrgetter("simulations_s")),
+            ("the closed form", CLOSED_FORM_BOUND, with_form, attrgetter("closed_forms_s")),
+        ):
+            name = f"{mode} against {what}, largest error"
+            missing = next((cell for cell in of if cell not in predicted), None)
+            if missing is not None:
+                bars.append(Bar(name, nan, bound, f"n/a ({missing} was not measured)"))
+            elif of:
+                errors = {c: abs(summary.over_measured(c, expected_s(predicted[c])) - 1) for c in of}
+                worst = max(errors, key=lambda cell: errors[cell])
+                where = f"{worst} at {summary.steps(worst):.3g} passes, median {median(errors.values()):.1%}"
+                bars.append(Bar(name, errors[worst], bound, f"{errors[worst]:.1%} ({where})"))
     return bars
-
-
-def _error(summary: Summary, cell: Cell, prediction: Predicted) -> float:
-    """Return the relative error of a prediction."""
-    expected_s = prediction.simulations_s if cell.mode is Mode.FULL else prediction.closed_forms_s
-    return abs(summary.over_measured(cell, expected_s) - 1)

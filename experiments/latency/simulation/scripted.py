@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from experiments.common.replay.trace import Decoding
 from experiments.latency.simulation.hosts import Clock
 from specwhisper.audio.recording import Recording
@@ -21,14 +23,25 @@ PROMPT_TOKENS = 4
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Time of a forward pass: constant, per token and per session."""
+    """Time of a forward pass: constant, per token and per session.
+
+    Attributes
+    ----------
+    measured : tokens of a forward pass of one session and its seconds, ascending; they replace the constant
+        and the part of each token, and what lies between them is interpolated.
+    """
 
     pass_s: float
     token_s: float = 0.0
     session_s: float = 0.0
+    measured: tuple[tuple[int, float], ...] = ()
 
     def of(self, num_tokens: int, num_sessions: int) -> float:
         """Return the seconds of a forward pass."""
+        if self.measured:
+            last, last_s = self.measured[-1]
+            further_s = max(0, num_tokens - last) * last_s / last
+            return float(np.interp(num_tokens, *zip(*self.measured, strict=True))) + further_s
         return self.pass_s + num_tokens * self.token_s + num_sessions * self.session_s
 
 

@@ -21,6 +21,7 @@ from experiments.latency.cells import CHOSEN, Cell, schedule
 from experiments.latency.networks.backends import open_network
 from experiments.latency.networks.conditions import Conditions
 from experiments.latency.sweep.cell_runner import CellRunner
+from experiments.latency.sweep.forward_times import measure_forward_times
 from experiments.latency.sweep.lab import Lab, cores_used, open_lab
 from experiments.latency.sweep.models import Pair
 from experiments.latency.sweep.origin import Origin, describe_origins
@@ -49,6 +50,7 @@ def sweep(request: SweepRequest, setup: SweepSetup, store: Store, console: Conso
         network.apply(setup.conditions)  # refuses unsupported conditions before anything is written
         network.apply(Conditions())
         console.print(f"Starting {', '.join(pair.describe().values())} ...", highlight=False)
+        forward_s = measure_forward_times(pair, cores["target server"])
         lab = stack.enter_context(open_lab(pair, network, request.cells()))
         target_only = {sample.name: _target_only(lab, sample) for sample in samples}
         vocabulary = load_checkpoint(Trace.load(trace).target).vocabulary
@@ -62,6 +64,7 @@ def sweep(request: SweepRequest, setup: SweepSetup, store: Store, console: Conso
                 "network": network.name,
                 "request": request.facts() | {"samples": [sample.name for sample in samples]},
                 "step_s": step_s,
+                "forward_s": forward_s,
                 "round_trips_s": [scale_s * round_trip for round_trip in request.round_trips],
                 "trace": trace.read_text(),
                 "texts": {name: list(timed.tokens) for name, timed in target_only.items()},
@@ -84,7 +87,7 @@ def left_of(begun: Sweep, request: SweepRequest, samples: Sequence[Sample]) -> l
     done = begun.done
     return [
         (repeat, cell, sample)
-        for repeat, cell in schedule(request.cells(), request.repeats, request.seed)
+        for repeat, cell in schedule(request.cells(), request.repeats, request.seed, request.set_repeats)
         for sample in samples
         if (repeat, cell, sample.name) not in done
     ]

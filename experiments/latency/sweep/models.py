@@ -100,6 +100,12 @@ class Pair:
         arguments = (*cost, "--trace", str(self.trace), "--max-sessions", "2", *switches)
         return f"{REPLAY_SERVERS}.serve_{role}", arguments
 
+    def load_forward(self) -> Model:
+        """Load what runs the target's forward passes into this process."""
+        if self.models.shape is None:
+            return WhisperModel(load_checkpoint(Trace.load(self.trace).target), 1)
+        return WhisperModel(random_checkpoint(self.models.shape, dtype=self.models.dtype), 1)
+
     def load(self) -> tuple[Model, Model]:
         """Load both into this process."""
         trace, models = Trace.load(self.trace), self.models

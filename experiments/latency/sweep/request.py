@@ -21,6 +21,7 @@ class SweepRequest:
     Attributes
     ----------
     round_trips : in target-only forward passes, or in seconds with ``in_seconds``.
+    set_repeats : repeats of the cells with a set draft length; by default as many as of the others.
     """
 
     modes: Sequence[Mode]
@@ -31,6 +32,7 @@ class SweepRequest:
     max_cores: int
     seed: int
     hints: Sequence[Hints] = (Hints.REALIGNED,)
+    set_repeats: int | None = None
 
     def cells(self) -> list[Cell]:
         """Return every combination of mode, draft length and round trip."""
@@ -40,7 +42,7 @@ class SweepRequest:
         """Return what identifies the sweep, as JSON values; repeats may be added later."""
         plain = {**asdict(self), "modes": [str(mode) for mode in self.modes]}
         plain["hints"] = [str(kind) for kind in self.hints]
-        del plain["repeats"]
+        del plain["repeats"], plain["set_repeats"]
         return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
 
 
