@@ -54,7 +54,7 @@ def _order(arm: Arm) -> tuple[int, int, int]:
 
 def _table(title: str, names: Sequence[str]) -> Table:
     table = Table(title=title, title_justify="left")
-    for name in ("round trip, steps", "ms", "target-only, ms", *names):
+    for name in ("round trip, passes", "ms", "target-only, ms", *names):
         table.add_column(name, justify="right")
     return table
 

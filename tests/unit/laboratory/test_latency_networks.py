@@ -183,3 +183,10 @@ def test_invalid_stalls_are_refused(words):
 def test_an_unknown_mode_is_refused():
     with pytest.raises(InvalidRequest, match="--modes is 'fast'"):
         parse_modes("fast")
+
+
+def test_set_draft_lengths_may_have_fewer_repeats():
+    cells = cells_of([Mode.TARGET_ONLY, Mode.SYNC], [2, CHOSEN], 2, 1)
+    planned = list(schedule(cells, 3, seed=0, num_set_repeats=1))
+    assert [repeat for repeat, cell in planned if cell.gamma == 2] == [2, 2], "the last one has them"
+    assert sum(cell.gamma == CHOSEN for _, cell in planned) == 3 * 2 * 2

@@ -253,3 +253,9 @@ def test_a_clock_advances_within_a_step():
     assert clock() == 2_500_000_000
     assert clock.take_spent_s() == 0.5
     assert clock() == 2_000_000_000
+
+
+def test_a_measured_forward_pass_is_interpolated():
+    cost = Cost(1.0, 1.0, measured=((1, 0.02), (3, 0.03), (5, 0.06)))
+    assert [cost.of(n, 1) for n in (1, 2, 3, 4, 5)] == pytest.approx([0.02, 0.025, 0.03, 0.045, 0.06])
+    assert cost.of(10, 1) == pytest.approx(0.12), "beyond what was measured it is proportional"

@@ -136,7 +136,7 @@ def test_predictions_match_the_simulated_sweep(store, predicted):
     bars = find_bars(summary, predicted, seed=0)
     named = {bar.name: bar for bar in bars}
     assert named["full against the simulation, largest error"].holds
-    near, far = (named[f"full over target-only at {steps} steps"] for steps in (0, 5))
+    near, far = (named[f"full over target-only at {steps} passes"] for steps in (0, 5))
     assert near.value < far.value < 1
     assert not far.holds  # the draft is never right after an error: too slow for the goal
 
@@ -163,15 +163,15 @@ def test_a_bar_without_its_cell_fails(store, predicted):
     known = {cell: one for cell, one in predicted.items() if cell in summary.times_s}
     held = {bar.name: bar for bar in find_bars(summary, known, seed=0)}
     for name in (
-        "full over target-only at 0 steps",
-        "full over the best sync at 0 steps",
-        "full over the best sync at 5 steps",
+        "full over target-only at 0 passes",
+        "full over the best sync at 0 passes",
+        "full over the best sync at 5 passes",
         "full against the simulation, largest error",
         "sync against the closed form, largest error",
     ):
         assert not held[name].holds
         assert "n/a" in str(held[name]) and str(held[name]).endswith("fails")
-    assert held["full over target-only at 5 steps"].value < 1
+    assert held["full over target-only at 5 passes"].value < 1
 
 
 def test_cells_without_a_repeat_in_common_are_not_compared(store):
@@ -189,7 +189,8 @@ def test_bars_of_cells_that_were_not_requested_are_left_out(store, predicted):
     header = {**sweep.header, "request": {**sweep.header["request"], "modes": ["target-only", "full"]}}
     summary = Summary.of(replace(sweep, header=header))
     names = [bar.name for bar in find_bars(summary, predicted, seed=0)]
-    assert names == [*(f"full over target-only at {s} steps" for s in ("0", "1.25", "5")), FULL_SIMULATED]
+    over_target_only = [f"full over target-only at {s} passes" for s in ("0", "1.25", "5")]
+    assert names == [*over_target_only, FULL_SIMULATED, "full against the closed form, largest error"]
 
 
 def test_one_process_on_two_cores_is_compared_without_a_bar(store):
@@ -211,7 +212,7 @@ def test_one_process_on_two_cores_is_compared_without_a_bar(store):
     one_core = next(bar for bar in find_bars(summary, {}, seed=0) if "one core at 0" in bar.name)
     assert one_core.holds
     notes = find_notes(summary, seed=0)
-    assert notes[0].startswith("full over one process on two cores, 0 steps (for information): ")
+    assert notes[0].startswith("full over one process on two cores, 0 passes (for information): ")
     assert str(draw(summary, {}, seed=0).curves[-1].arm) == "one-process, 2 cores"
     assert "n/a" in find_notes(Summary.of(Sweep(summary.sweep.header, sweep.runs)), seed=0)[0]
 
@@ -259,7 +260,7 @@ def test_a_sweep_is_shown(store, path, tmp_path):
     _, output = shown(path, "--check", "--json", str(figures))
     assert "Texts equal to the target's: 42 of 42" in output
     assert "Measured at commit a1b2c3; none, 1 cores." in output
-    assert "full over target-only at 0 steps: " in output
+    assert "full over target-only at 0 passes: " in output
     assert "95 % intervals, n = 2; best set draft length" in output
     content = json.loads(figures.read_text())
     assert content["texts"] == {"runs": 42, "different": []}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -212,7 +214,7 @@ class TestHints:
         text = list(range(100))
         counts = []
         for share in (0.0, 0.05, 0.2, 1.0):
-            hints = SharedHints(given=Hint(text, PLAIN.word_of, rate=0.9), token_share=lambda: share)
+            hints = SharedHints(given=Hint(text, PLAIN.word_of, rate=0.9), token_share=partial(float, share))
             counts.append(len(Ledger(shared=hints).candidates()))
         assert counts == sorted(counts, reverse=True)
         assert counts[0] > 20 and counts[-1] == 1
