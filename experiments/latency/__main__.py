@@ -15,6 +15,7 @@ from experiments.common.bench.report import open_console
 from experiments.latency.cells import Hints, parse_gammas, parse_hints, parse_modes, parse_stall, parse_times
 from experiments.latency.commands.branches import branches
 from experiments.latency.commands.calibrate import calibrate
+from experiments.latency.commands.errors import Acceptance, Realigns, RunLength, processes
 from experiments.latency.commands.expect import STEPS, expect
 from experiments.latency.commands.opening import opening
 from experiments.latency.commands.reproduce import reproduce
@@ -31,11 +32,11 @@ from experiments.latency.sweep.grid import sweep as measure
 from experiments.latency.sweep.models import Models
 from experiments.latency.sweep.request import SweepRequest, SweepSetup
 from experiments.latency.sweep.store import Store
-from specwhisper.errors import SpecWhisperError
+from specwhisper.errors import InvalidRequest, SpecWhisperError
 
 QUICK_STEPS, QUICK_GAMMAS, QUICK_MODES = "0,2.5", "3,chosen", "target-only,sync,full"
 MODES = "target-only,sync,pipelined,full,one-process"
-SAMPLE = BUNDLED / "01_phone_call.flac"
+SHORTEST = tuple(BUNDLED / name for name in ("01_phone_call.flac", "07_a_letter.flac", "02_tomato_soup.flac"))
 SWEEP = Path("latency.jsonl")
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
@@ -80,6 +81,9 @@ def sweep(
     ] = "0,0",
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
+    acceptance: Acceptance = None,
+    realigns: Realigns = "0.8",
+    run_length: RunLength = 0.0,
     audio: Audio = None,
     repeats: Annotated[
         int, typer.Option(min=1, help="Measurements of each cell; a later run may add more.")
@@ -126,11 +130,14 @@ def sweep(
             parse_hints(hints),
             set_repeats,
         )
-        pair = Models(models, target, draft, dtype, encode, next_window)
+        errors = processes(acceptance, realigns, run_length)
+        if len(errors) > 1:
+            raise InvalidRequest("A sweep has one draft: pass one --acceptance and one --realigns.")
+        pair = Models(models, target, draft, dtype, encode, next_window, *errors)
         conditions = Conditions(
             0.0, jitter_ms / 1e3, loss, reordering, mbit * 125_000, stall_every_s, stall_s
         )
-        setup = SweepSetup(pair, load_samples(audio or [SAMPLE]), network, conditions)
+        setup = SweepSetup(pair, load_samples(audio or SHORTEST[: 1 if quick else None]), network, conditions)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and networks are stopped
         measure(request, setup, Store(out), console)
         all_hold = report(out, console, seed=seed, json=json, check=check)

@@ -15,6 +15,7 @@ from specwhisper.speculation.hints import Hint
 CHUNK_CHARACTERS = 4_000  # tokenized at once, in a few milliseconds
 GIVEN_RATE = 0.9
 MIN_AHEAD = 512  # tokens after the position: more than a window has
+LOST_AHEAD = 4_096  # tokens by which each window searches further: an hour of speech in a few windows
 MAX_TOKENS = 65_536  # of pieces, in a session; further ones are dropped
 MAX_OLD = 2_048  # tokens of pieces before the window, which are dropped then
 TOLERANCE_SAMPLES = 8_000  # half a second, by which the time of a piece may be late
@@ -105,7 +106,7 @@ class GivenHint(Hint):
         self.seek(start)
         self._committed, self._starts = [], [self.position]
         # A lost hint is searched in more and more of the text.
-        self._extend_to(len(self) + 1 if start is None else start + MIN_AHEAD)
+        self._extend_to(len(self) + LOST_AHEAD if start is None else start + MIN_AHEAD)
 
     def _follow_again(self) -> None:
         """Find the position of the window's committed tokens in a text that has changed."""

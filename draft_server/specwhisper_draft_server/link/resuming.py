@@ -232,7 +232,7 @@ class ResumingTargetStream:
         self._tracker.migrate()
         self._failover.connected()
         self._current_tasks, self._current, self.limits = stack, stream, stream.limits
-        self._hints.restart()
+        self._hints.restart(0 if resume is None else resume.window.start_sample)
         self._send_hints()
         await stack.enter_async_context(_running(self._feed(stream)))
         await stack.enter_async_context(_running(self._migrate(stream)))

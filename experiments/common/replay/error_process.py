@@ -28,6 +28,10 @@ class ErrorProcess:
     realigns: float = 0.0
     run_length: float = 0.0
 
+    def __str__(self) -> str:
+        run = f" for {self.run_length:g} tokens" if self.run_length else ""
+        return f"alpha {self.acceptance:g}, beta {self.realigns:g}{run}"
+
     def applied(self, decodings: Sequence[Decoding], seed: int) -> tuple[Decoding, ...]:
         """Return the decodings with errors of this kind; wrong tokens are other ones of the texts."""
         random = Random(seed)

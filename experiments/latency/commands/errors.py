@@ -25,19 +25,35 @@ Realigns = Annotated[
         help="With --acceptance: how often what was drafted after an error holds after the correction (beta)."
     ),
 ]
+RunLength = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        help="With --acceptance: mean tokens for which it then holds; 0: until the draft's next error.",
+    ),
+]
 
 
 def with_errors(
-    trace: Trace, acceptance: str | None, realigns: str, seed: int
+    trace: Trace, acceptance: str | None, realigns: str, run_length: float, seed: int
 ) -> Iterator[tuple[str, Trace]]:
     """Yield a name and a trace for each combination of the rates; without rates, the trace itself."""
-    if acceptance is None:
+    found = processes(acceptance, realigns, run_length)
+    if not found:
         yield "the pair's own errors", trace
-        return
-    for alpha in _shares(acceptance, "--acceptance"):
-        for beta in _shares(realigns, "--realigns"):
-            decodings = ErrorProcess(alpha, beta).applied(trace.decodings, seed)
-            yield f"alpha {alpha:g}, beta {beta:g}", replace(trace, decodings=decodings)
+    for process in found:
+        yield str(process), replace(trace, decodings=process.applied(trace.decodings, seed))
+
+
+def processes(acceptance: str | None, realigns: str, run_length: float) -> list[ErrorProcess]:
+    """Return each combination of the rates; none without any."""
+    if acceptance is None:
+        return []
+    return [
+        ErrorProcess(alpha, beta, run_length)
+        for alpha in _shares(acceptance, "--acceptance")
+        for beta in _shares(realigns, "--realigns")
+    ]
 
 
 def _shares(words: str, flag: str) -> list[float]:

@@ -17,7 +17,7 @@ from experiments.common.bench.report import open_console, write_json
 from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
 from experiments.latency.cells import CHOSEN, Arm, Hints, parse_times
-from experiments.latency.commands.errors import Acceptance, Realigns, with_errors
+from experiments.latency.commands.errors import Acceptance, Realigns, RunLength, with_errors
 from experiments.latency.prediction.fit import acceptance_of, realigned_of
 from experiments.latency.prediction.predict import CostModel, costs_facts
 from experiments.latency.simulation.scripted import Cost
@@ -116,6 +116,7 @@ def expect(
     audio: Audio = None,
     acceptance: Acceptance = None,
     realigns: Realigns = "0.8",
+    run_length: RunLength = 0.0,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -130,7 +131,7 @@ def expect(
     try:
         round_trips = parse_times("0,1.25" if quick else rtt, "--rtt")
         trace = record(load_samples(audio), target=target, draft=draft, options=OPTIONS)
-        traces = list(with_errors(trace, acceptance, realigns, seed))
+        traces = list(with_errors(trace, acceptance, realigns, run_length, seed))
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
     pass_s = pass_ms / 1e3

@@ -17,6 +17,8 @@ NETWORKED = ("--modes", "target-only,sync,pipelined,full")
 WITH_ONE_PROCESS = ("--modes", "target-only,sync,pipelined,full,one-process", "--max-cores", "1")
 FEW = ("--rtt", "0,1.25,5", "--gamma", "chosen", "--repeats", "2")
 BAD_NETWORK = ("--jitter-ms", "20", "--loss", "0.01", "--reordering", "0.05", "--stall", "0.5,5")
+GRID = ("--gamma", "2,4,8,16,chosen", "--repeats", "5", "--set-repeats", "2")
+CHOSEN_ERRORS = ("--acceptance", "0.7,0.85,0.92", "--realigns", "0,0.8")
 SEVERAL_RECORDINGS = ("--modes", "target-only,sync,full,one-process", "--max-cores", "1", "--check")
 AT_BARS = ("--rtt", "0.25,1.25,5", "--gamma", "4,chosen", "--repeats", "1")
 DEMO = ("--models", "demo", "--rtt", "0,1.25,5,10", "--gamma", "chosen", "--repeats", "5")
@@ -42,7 +44,7 @@ def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ..
 
     return {
         "calibration": ("calibrate", *seeded, *short),
-        "sweep": sweep("sweep", "--repeats", "2", "--check"),
+        "sweep": sweep("sweep", *GRID, "--check"),
         "plots": ("plot", "--sweep", str(folder / "sweep.jsonl"), "--folder", str(folder), *seeded),
         "longer recordings": sweep("longer_recordings", *SEVERAL_RECORDINGS, *AT_BARS, *longer),
         "bad network": sweep("bad_network", *NETWORKED, *FEW, *BAD_NETWORK),
@@ -50,6 +52,7 @@ def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ..
         "next window": sweep("next_window", *WINDOWS),
         "one window at a time": sweep("one_window", "--no-next-window", *WINDOWS),
         "expected": ("expect", *short),
+        "expected by errors": ("expect", *CHOSEN_ERRORS, *short),
         "expected with the distilled draft": ("expect", "--draft", "demo-draft-distil", *short),
         "many sessions on one target": ("together", *seeded, *short),
         "side branches": ("branches", *seeded, *short),

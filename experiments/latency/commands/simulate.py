@@ -18,7 +18,7 @@ from experiments.common.bench.report import open_console, write_json
 from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
 from experiments.latency.cells import CHOSEN, Arm, Hints, parse_gammas, parse_hints, parse_modes, parse_times
-from experiments.latency.commands.errors import Acceptance, Realigns, with_errors
+from experiments.latency.commands.errors import Acceptance, Realigns, RunLength, with_errors
 from experiments.latency.commands.together import HANDLING_US
 from experiments.latency.prediction.fit import acceptance_of
 from experiments.latency.simulation.population import Outcome, Population, simulate_population
@@ -159,6 +159,7 @@ def simulate(
     audio: Audio = None,
     acceptance: Acceptance = None,
     realigns: Realigns = "0.8",
+    run_length: RunLength = 0.0,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -200,7 +201,7 @@ def simulate(
                 return run_scenario(Scenario(population, costs, drafted, kind, duration_s, seed), trace)
 
         tables = []
-        for name, trace in with_errors(recorded, acceptance, realigns, seed):
+        for name, trace in with_errors(recorded, acceptance, realigns, run_length, seed):
             found: list[Simulated] = []
             for mode in parse_modes(modes):
                 for length in parse_gammas(gamma) if mode.drafts else [CHOSEN]:

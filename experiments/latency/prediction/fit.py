@@ -18,6 +18,7 @@ from specwhisper.transcription.hints.tokens import WhisperTokens
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
 
+OVERLAPPING = (Mode.PIPELINED, Mode.FULL)  # modes in which the draft drafts beside forward passes
 MAX_RUN = 128  # tokens; longer runs count as this long
 
 
@@ -27,7 +28,8 @@ def fit_costs(sweep: Sweep, runs: Sequence[Run] | None = None) -> Costs:
     The constant and the per-token part of a forward pass come from all runs by least squares, or all of it
     from what was measured before the sweep, scaled to target-only's forward passes; what a turn takes beside
     its forward pass, from target-only; the draft step, from the sessions' own estimates; the time of a
-    message, from the shortest round trip of ``sync``.
+    message, from the shortest round trip of ``sync``; how a draft that drafts slows forward passes, from
+    the modes in which it does.
     """
     runs = [run for run in runs or sweep.runs if run.cell.mode is not Mode.ONE_PROCESS]
     alone = [run for run in runs if run.cell.mode is Mode.TARGET_ONLY]
@@ -42,15 +44,30 @@ def fit_costs(sweep: Sweep, runs: Sequence[Run] | None = None) -> Costs:
         run.time_per_token_s - run.statistics["forward_ns"] / 1e9 / _passes(run) for run in alone
     )
     draft_s = _median(map(_draft_step_s, waiting or drafting))
+    target = Cost(
+        float(pass_s) + beside_s,
+        max(0.0, float(token_s)),
+        measured=_scaled(sweep.header.get("forward_s", ()), alone, beside_s),
+    )
     return Costs(
-        target=Cost(
-            float(pass_s) + beside_s,
-            max(0.0, float(token_s)),
-            measured=_scaled(sweep.header.get("forward_s", ()), alone, beside_s),
-        ),
+        target=target,
         draft=Cost(draft_s),
         message_s=_message_s(sweep, waiting),
+        overlap=_overlap(target, [run for run in drafting if run.cell.mode in OVERLAPPING], beside_s),
     )
+
+
+def _overlap(target: Cost, runs: Sequence[Run], beside_s: float) -> float:
+    """Return the time of forward passes beside a draft that drafts, over that of others; 1 without any.
+
+    Both share the machine's memory.
+    """
+    found = [
+        (beside_s + run.statistics["forward_ns"] / 1e9 / _passes(run))
+        / target.of(_tokens(run) / _passes(run), 1)
+        for run in runs
+    ]
+    return max(1.0, _median(found)) if found else 1.0
 
 
 def _scaled(

@@ -9,6 +9,7 @@ from statistics import median
 from experiments.common.replay.trace import Decoding, Trace
 from experiments.latency.cells import CHOSEN, Cell, Hints
 from experiments.latency.prediction.fit import (
+    OVERLAPPING,
     fit_costs,
     hint_survival,
     realigned_of,
@@ -16,6 +17,7 @@ from experiments.latency.prediction.fit import (
     survival_of,
     theory_costs,
 )
+from experiments.latency.simulation.scripted import slowed
 from experiments.latency.simulation.world import Costs, simulate_session
 from experiments.latency.sweep.hint_text import simulated_words, with_hints
 from experiments.latency.sweep.store import Sweep
@@ -85,11 +87,13 @@ class CostModel:
         self, mode: Mode, gamma: int, round_trip_s: float, hints: Hints = Hints.REALIGNED
     ) -> float:
         """Return the time per token by simulation."""
-        length = DraftLength.of(mode, gamma or None)
+        length, costs = DraftLength.of(mode, gamma or None), self.costs
+        if mode in OVERLAPPING:
+            costs = replace(costs, target=slowed(costs.target, costs.overlap))
         simulated = simulate_session(
             self.decodings,
             self.vocabulary,
-            self.costs,
+            costs,
             length,
             round_trip_s=round_trip_s,
             jitter_s=self.jitter_s,
@@ -152,7 +156,8 @@ def describe_costs(costs: Costs, step_s: float) -> str:
     return (
         f"forward pass {1e3 * costs.target.pass_s:.1f} ms and {1e3 * costs.target.token_s:.2f} ms a token, "
         f"draft step {1e3 * costs.draft.pass_s:.1f} ms ({costs.draft.pass_s / step_s:.2f} of a "
-        f"target-only forward pass), message {1e3 * costs.message_s:.2f} ms one way"
+        f"target-only forward pass), message {1e3 * costs.message_s:.2f} ms one way; beside a draft that "
+        f"drafts, a forward pass takes {costs.overlap:.2f} times as long"
     )
 
 
@@ -163,4 +168,5 @@ def costs_facts(costs: Costs) -> dict[str, float]:
         "pass_token_s": costs.target.token_s,
         "draft_s": costs.draft.pass_s,
         "message_s": costs.message_s,
+        "overlap": costs.overlap,
     }

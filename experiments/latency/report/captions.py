@@ -56,9 +56,9 @@ def _lengths(drawing: Drawing) -> str:
 def _modes(drawing: Drawing) -> Caption:
     panels = " Left: the modes. Right: full, by the hints that the target has." * (len(drawing.panels) > 1)
     intervals = (
-        f"Error bars are 95 % intervals of resampled repeats, {drawing.repeats}."
+        f"Error bars are 95 % intervals of resampled repeats, {drawing.drawn_repeats}."
         if drawing.has_intervals
-        else f"One repeat, {drawing.repeats}, has no interval."
+        else f"One repeat, {drawing.drawn_repeats}, has no interval."
     )
     return Caption(
         "latency-modes",
@@ -74,7 +74,7 @@ def _gamma(drawing: Drawing) -> Caption:
         "Time per token by round trip and draft length",
         f"{RELATIVE} All draft lengths (gamma) are set. Colours are logarithmic and end at "
         f"{1 / HEAT_LIMIT:g} and {HEAT_LIMIT:g}: blue is faster than target-only, red slower; "
-        f"{drawing.repeats}.",
+        f"{drawing.set_repeats}.",
     )
 
 
@@ -85,7 +85,7 @@ def _best_gamma(drawing: Drawing) -> Caption:
         "The set draft length (gamma) with the least time per token. A bar spans the lengths that tie with "
         f"it, each of them a dash: the times differ by at most {percent(TIE - 1)}, or their 95 % intervals "
         "overlap. Measured: among the lengths tried. Predicted: by the closed form for sync, by the "
-        f"simulation for pipelined and full; {drawing.repeats}.",
+        f"simulation for pipelined and full; {drawing.set_repeats}.",
     )
 
 
@@ -105,7 +105,8 @@ def _where(drawing: Drawing) -> Caption:
     return Caption(
         "latency-where",
         "Where the time of a token goes",
-        f"{RELATIVE} {_lengths(drawing)} In sync and one-process, draft, network and target take turns, so "
-        "their times add up. In pipelined and full they overlap: other waiting is all time outside the "
-        f"target's forward passes; {drawing.repeats}.",
+        f"{RELATIVE} {_lengths(drawing)} Shown are the first, the middle and the last round trip. In sync "
+        "and one-process, draft, network and target take turns, so their times add up. In pipelined and full "
+        "they overlap: other waiting is all time outside the target's forward passes. The line at 1 is "
+        f"target-only; {drawing.drawn_repeats}.",
     )

@@ -129,7 +129,8 @@ class Drawing:
     title : the models.
     steps : round trips in target-only forward passes, ascending.
     step_ms : time of a target-only forward pass on the measured machine.
-    repeats : their number, as in "n = 5".
+    repeats, drawn_repeats, set_repeats : their number, as in "n = 5": of all cells, of those in curves, and
+        of those with a set draft length.
     curves : of all modes that draft.
     lengths_are_chosen : whether sessions chose the draft lengths of curves and bars; otherwise each has the
         fastest of the set lengths.
@@ -139,6 +140,8 @@ class Drawing:
     steps: list[float]
     step_ms: float
     repeats: str
+    drawn_repeats: str
+    set_repeats: str
     lengths_are_chosen: bool
     curves: list[Curve]
     grids: list[Grid]

@@ -111,7 +111,7 @@ def _legend_below(figure: Figure, drawing: Drawing) -> None:
     figure.legend(
         list(named.values()),
         list(named),
-        title=drawing.repeats,
+        title=drawing.drawn_repeats,
         title_fontsize=7,
         loc="outside lower center",
         ncols=4,
@@ -159,7 +159,7 @@ def _heat_maps(drawing: Drawing) -> Figure:
         _round_trips(axes, drawing)
         axes.set_title(str(grid.arm))
     panels[0].set_ylabel(GAMMA)
-    label = f"{PER_TOKEN}, {drawing.repeats}"
+    label = f"{PER_TOKEN}, {drawing.set_repeats}"
     bar = figure.colorbar(image, ax=panels, extend="both", pad=0.01, label=label)
     bar.set_ticks(list(HEAT_TICKS), labels=[f"{tick:g}" for tick in HEAT_TICKS])
     bar.minorticks_off()
@@ -184,7 +184,7 @@ def _best_gammas(drawing: Drawing) -> Figure:
                 linestyle="",
                 marker="o" if is_measured else "D",
                 fillstyle="full" if is_measured else "none",
-                label=f"{name}, {drawing.repeats}" if is_measured else name,
+                label=f"{name}, {drawing.set_repeats}" if is_measured else name,
             )
         _round_trips(axes, drawing)
         axes.set_title(str(arm))

@@ -114,7 +114,7 @@ def _curves(drawing: Drawing) -> go.Figure:
     figure.update_yaxes(_ratio_axis(""))
     figure.update_yaxes(title=PER_TOKEN, col=1)
     figure.add_hline(1, line={"color": STYLES[TARGET_ONLY].colour, "width": 1})
-    figure.update_layout(hovermode="x unified", legend_title_text=drawing.repeats)
+    figure.update_layout(hovermode="x unified", legend_title_text=drawing.drawn_repeats)
     return figure
 
 
@@ -136,7 +136,7 @@ def _heat_maps(drawing: Drawing) -> go.Figure:
     figure.update_yaxes(title=GAMMA, col=1)
     limit = log2(HEAT_LIMIT)
     ticks = {"tickvals": list(map(log2, HEAT_TICKS)), "ticktext": [f"{tick:g}" for tick in HEAT_TICKS]}
-    title = {"text": f"{PER_TOKEN}, {drawing.repeats}", "side": "right"}
+    title = {"text": f"{PER_TOKEN}, {drawing.set_repeats}", "side": "right"}
     figure.update_coloraxes(
         colorscale=list(HEAT), cmin=-limit, cmax=limit, colorbar={"title": title, **ticks}
     )
@@ -179,7 +179,7 @@ def _best_gammas(drawing: Drawing) -> go.Figure:
     _round_trips(figure, drawing)
     figure.update_yaxes(type="log", tickvals=[2**power for power in range(8)])
     figure.update_yaxes(title=f"best {GAMMA}", col=1)
-    figure.update_layout(legend_title_text=drawing.repeats)
+    figure.update_layout(legend_title_text=drawing.set_repeats)
     return figure
 
 
@@ -225,7 +225,7 @@ def _time_parts(drawing: Drawing) -> go.Figure:
         figure.add_bar(x=values, y=bars.labels, name=name, orientation="h", marker={"color": PARTS[name]})
     figure.add_vline(1, line={"color": STYLES[TARGET_ONLY].colour, "width": 1})
     figure.update_xaxes(title=PER_TOKEN)
-    figure.update_layout(legend_title_text=drawing.repeats, legend_traceorder="normal")
+    figure.update_layout(legend_title_text=drawing.drawn_repeats, legend_traceorder="normal")
     figure.update_yaxes(autorange="reversed", title="mode, round trip in target-only forward passes")
     return figure
 

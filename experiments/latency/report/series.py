@@ -51,10 +51,14 @@ def draw(summary: Summary, predicted: Mapping[Cell, Predicted], *, seed: int) ->
         steps=[sweep.round_trips_s[place] / sweep.step_s for place in places],
         step_ms=1e3 * sweep.step_s,
         repeats=summary.repeats,
+        drawn_repeats=summary.drawn_repeats,
+        set_repeats=summary.set_repeats,
         lengths_are_chosen=summary.lengths_are_chosen,
         curves=[_curve(ratios, arm, places) for arm in arms if arm.mode.drafts],
-        grids=[grid for mode in DRAFTING if (grid := _grid(ratios, Arm(mode), places)).gammas],
-        best_measured=[best for mode in DRAFTING if any((best := _best(ratios, Arm(mode), places)).ties)],
+        grids=[grid for mode in DRAFTING if (grid := _grid(ratios, summary.set_arm(mode), places)).gammas],
+        best_measured=[
+            best for mode in DRAFTING if any((best := _best(ratios, summary.set_arm(mode), places)).ties)
+        ],
         best_predicted=_best_predicted(summary, modes, places) if predicted else [],
         simulated=_dots(ratios, arms, predicted, lambda cell, one: one.simulations_s),
         closed_form=_dots(ratios, arms, predicted, _closed_forms_s),
@@ -94,7 +98,9 @@ def _set_gammas(summary: Summary, arm: Arm) -> list[int]:
 
 def _grid(ratios: _Ratios, arm: Arm, places: Sequence[int]) -> Grid:
     gammas = _set_gammas(ratios.summary, arm)
-    rows = [[ratios.of(Cell(arm.mode, gamma, place)) for place in places] for gamma in gammas]
+    rows = [
+        [ratios.of(Cell(arm.mode, gamma, place, hints=arm.hints)) for place in places] for gamma in gammas
+    ]
     return Grid(arm, gammas, [[nan if ratio is None else ratio.value for ratio in row] for row in rows])
 
 
@@ -102,7 +108,7 @@ def _best(ratios: _Ratios, arm: Arm, places: Sequence[int]) -> BestGammas:
     """Return the best of the measured lengths, if there are several to choose from."""
     gammas, ties = _set_gammas(ratios.summary, arm), []
     for place in places:
-        known = {gamma: ratios.of(Cell(arm.mode, gamma, place)) for gamma in gammas}
+        known = {gamma: ratios.of(Cell(arm.mode, gamma, place, hints=arm.hints)) for gamma in gammas}
         found = {gamma: ratio for gamma, ratio in known.items() if ratio is not None}
         ties.append(tie_of(found) if len(found) > 1 else None)
     return BestGammas(arm, ties)

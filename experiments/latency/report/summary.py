@@ -42,10 +42,27 @@ class Summary:
 
     @property
     def repeats(self) -> str:
-        """Number of repeats of each cell, as in "n = 5", or in "n = 3 to 5" where some do not count."""
-        counts = [len(times) for times in self.times_s.values()]
-        fewest, most = min(counts), max(counts)
-        return f"n = {fewest}" if fewest == most else f"n = {fewest} to {most}"
+        """Number of repeats of each cell, as in "n = 5", or in "n = 3 to 5" where some have fewer."""
+        return _repeats(self.times_s.values())
+
+    @property
+    def drawn_repeats(self) -> str:
+        """The same, of cells whose length sessions chose, if any did."""
+        return _repeats(
+            times
+            for cell, times in self.times_s.items()
+            if cell.gamma == CHOSEN or not self.lengths_are_chosen
+        )
+
+    @property
+    def set_repeats(self) -> str:
+        """The same, of cells with a set draft length."""
+        return _repeats(times for cell, times in self.times_s.items() if cell.gamma != CHOSEN)
+
+    def set_arm(self, mode: Mode) -> Arm:
+        """Return the arm in which a mode's draft lengths were set: with the first kind of hints."""
+        kinds = self.sweep.header["request"]["hints"]
+        return Arm(mode, hints=Hints(kinds[0])) if mode is Mode.FULL else Arm(mode)
 
     @cached_property
     def lengths_are_chosen(self) -> bool:
@@ -108,6 +125,12 @@ class Summary:
         if not repeats:
             return None
         return ratio_of_medians([ours[r] for r in repeats], [theirs[r] for r in repeats], seed=seed)
+
+
+def _repeats(times_s: Iterable[Mapping[int, float]]) -> str:
+    counts = [len(times) for times in times_s]
+    fewest, most = min(counts, default=0), max(counts, default=0)
+    return f"n = {fewest}" if fewest == most else f"n = {fewest} to {most}"
 
 
 def _over(runs: Sequence[Run]) -> float:

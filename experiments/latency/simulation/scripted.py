@@ -36,13 +36,19 @@ class Cost:
     session_s: float = 0.0
     measured: tuple[tuple[int, float], ...] = ()
 
-    def of(self, num_tokens: int, num_sessions: int) -> float:
+    def of(self, num_tokens: float, num_sessions: int) -> float:
         """Return the seconds of a forward pass."""
         if self.measured:
             last, last_s = self.measured[-1]
             further_s = max(0, num_tokens - last) * last_s / last
             return float(np.interp(num_tokens, *zip(*self.measured, strict=True))) + further_s
         return self.pass_s + num_tokens * self.token_s + num_sessions * self.session_s
+
+
+def slowed(cost: Cost, factor: float) -> Cost:
+    """Return a cost with all times longer by a factor."""
+    measured = tuple((width, factor * seconds) for width, seconds in cost.measured)
+    return Cost(factor * cost.pass_s, factor * cost.token_s, factor * cost.session_s, measured)
 
 
 def prompt_of(index: int) -> tuple[int, ...]:

@@ -33,6 +33,7 @@ class Costs:
     ----------
     message_s : time of a message one way beside the link: serialisation and thread hand-over.
     handling_s : CPU time of a message at either host, which Python threads cannot overlap.
+    overlap : time of a forward pass beside a draft that drafts on the same machine, over that of others.
     """
 
     target: Cost
@@ -41,6 +42,7 @@ class Costs:
     draft_encode_s: float = 0.0
     message_s: float = 0.0
     handling_s: float = 0.0
+    overlap: float = 1.0
 
 
 @dataclass(slots=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -14,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from experiments.common.audio.samples import Sample
 from experiments.common.bench.report import machine_facts, version_facts
-from experiments.common.replay.record import recorded
+from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
 from experiments.common.servers.processes import on_cores
 from experiments.latency.cells import CHOSEN, Cell, schedule
@@ -23,7 +24,7 @@ from experiments.latency.networks.conditions import Conditions
 from experiments.latency.sweep.cell_runner import CellRunner
 from experiments.latency.sweep.forward_times import measure_forward_times
 from experiments.latency.sweep.lab import Lab, cores_used, open_lab
-from experiments.latency.sweep.models import Pair
+from experiments.latency.sweep.models import Models, Pair
 from experiments.latency.sweep.origin import Origin, describe_origins
 from experiments.latency.sweep.request import SweepRequest, SweepSetup
 from experiments.latency.sweep.store import Run, Store, Sweep
@@ -43,7 +44,7 @@ def sweep(request: SweepRequest, setup: SweepSetup, store: Store, console: Conso
     with ExitStack() as stack:
         trace = Path(stack.enter_context(TemporaryDirectory())) / "trace.json"
         models, samples = setup.models, setup.samples
-        recorded(trace, samples, target=models.target, draft=models.draft, options=OPTIONS)
+        _record(trace, models, samples, request.seed)
         pair = Pair(models, trace)
         with on_cores(cores["network"]):
             network = stack.enter_context(open_network(setup.network))
@@ -107,6 +108,14 @@ def _report_progress(begun: Sweep, origin: Origin, num_left: int, console: Conso
             highlight=False,
             soft_wrap=True,
         )
+
+
+def _record(path: Path, models: Models, samples: Sequence[Sample], seed: int) -> None:
+    """Write the pair's trace, with the errors that its draft is to make."""
+    trace = record(samples, target=models.target, draft=models.draft, options=OPTIONS)
+    if models.errors is not None:
+        trace = replace(trace, decodings=models.errors.applied(trace.decodings, seed))
+    trace.save(path)
 
 
 def _target_only(lab: Lab, sample: Sample) -> TimedTokens:

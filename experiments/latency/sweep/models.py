@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.common.models.published import PUBLISHED
+from experiments.common.replay.error_process import ErrorProcess
 from experiments.common.replay.model import EncodeOnceModel, ReplayDraft, ReplayTarget
 from experiments.common.replay.shapes import random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
@@ -32,6 +33,7 @@ class Models:
     encodes : whether every window is encoded. Otherwise each slot of a replay keeps its first encoding, and
         all time is decoding.
     drafts_next_window : as ``--next-window`` of a draft server.
+    errors : of a replay's draft, instead of those of the pair.
     """
 
     kind: str
@@ -40,12 +42,15 @@ class Models:
     dtype: str = "float32"
     encodes: bool = False
     drafts_next_window: bool = True
+    errors: ErrorProcess | None = None
 
     def __post_init__(self) -> None:
         if self.kind != DEMO and (not self.kind.startswith(REPLAY) or self.shape not in PUBLISHED):
             raise InvalidRequest(
                 f"--models is '{self.kind}': pass {DEMO}, or {REPLAY} and one of {', '.join(PUBLISHED)}."
             )
+        if self.errors is not None and self.kind == DEMO:
+            raise InvalidRequest(f"--acceptance is for a replay: pass --models {REPLAY}SHAPE as well.")
         if self.dtype not in DTYPES:
             raise InvalidRequest(f"--dtype is '{self.dtype}': choose one of {', '.join(DTYPES)}.")
 
@@ -78,6 +83,8 @@ class Pair:
                 role: f"{replay_name(shapes[role], name)}, {models.dtype}{suffix}"
                 for role, name in named.items()
             }
+        if models.errors is not None:
+            named["draft"] += f", errors: {models.errors}"
         if not models.drafts_next_window:
             named["draft"] += ", one window at a time"
         return named

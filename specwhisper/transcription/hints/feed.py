@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 from specwhisper.errors import InvalidRequest, check_between
 from specwhisper.options import MAX_HINT_BYTES
@@ -33,15 +33,16 @@ class HintFeed:
             self._num_bytes -= _size(self._kept.pop(0))
             self._num_taken = max(0, self._num_taken - 1)
 
-    def take(self, most: int = MAX_HINT_BYTES) -> list[HintText]:
+    def take(self, most: int | None = None) -> list[HintText]:
         """Return hints that were not taken yet, those of the earliest audio first."""
-        new = self._kept[self._num_taken : self._num_taken + most]
+        new = self._kept[self._num_taken :][:most]
         self._num_taken += len(new)
         return new
 
-    def restart(self) -> None:
-        """Begin again with all that were kept, for another server."""
-        self._num_taken = 0
+    def restart(self, start_sample: int = 0) -> None:
+        """Begin again, for another server, with all that may be said from a time on."""
+        later = bisect_right(self._kept, start_sample, key=lambda kept: kept.start_sample)
+        self._num_taken = max(0, later - 1)
 
 
 def _size(hint: HintText) -> int:
