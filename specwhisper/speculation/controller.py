@@ -4,7 +4,7 @@ Pure: observations go in, a choice comes out, and every choice names its reason.
 has at most :data:`MAX_ADAPTIVE_GAMMA` tokens, a draft is ahead no further than an answer takes, and where
 drafting gains nothing it pauses, except for a probe now and then.
 
-A gamma, depth or min_confidence that is asked for is taken as it is. Otherwise these inputs decide:
+A gamma, depth or min_confidence that is requested is taken as it is. Otherwise these inputs decide:
 
 ==========================  ==========================  =====================================================
 input                       measured by                 effect of a larger value
@@ -159,7 +159,7 @@ def _choose_length(length: DraftLength, estimates: Estimates | None) -> Choice:
             return Choice(length.gamma, 0, "paused: the target alone is as fast")
     gamma = _shortest_block(estimates) if length.is_adaptive else length.gamma
     if length.depth is not None:
-        return Choice(gamma, gamma * length.depth, "as deep as asked for")
+        return Choice(gamma, gamma * length.depth, "as deep as requested")
     answer_ns = estimates.round_trip_ns + 2 * estimates.jitter_ns + 2 * estimates.forward_ns
     num_awaited = ceil(answer_ns / max(1.0, estimates.draft_ns))  # drafted before an answer can come
     realigned = _realigned(length, estimates)
@@ -174,7 +174,7 @@ def _choose_length(length: DraftLength, estimates: Estimates | None) -> Choice:
 def _choose_block(length: DraftLength, estimates: Estimates) -> Choice:
     """Choose in lock-step, where a draft is ahead by one block."""
     if not length.is_adaptive:
-        return Choice(length.gamma, length.gamma, "as asked for")
+        return Choice(length.gamma, length.gamma, "as requested")
     gamma = best_gamma(estimates.costs, estimates.survival, MAX_ADAPTIVE_GAMMA)
     if length.min_confidence is None and estimates.calibration >= MIN_CALIBRATION:
         gamma = min(2 * gamma + 1, MAX_ADAPTIVE_GAMMA)  # the draft's confidence ends the block

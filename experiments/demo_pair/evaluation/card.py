@@ -29,7 +29,7 @@ def locality_rows(metrics: dict[str, Any]) -> list[str]:
     runs = [draft.get("after_errors", {"realigned": 0.0, "mean_run": 0.0}) for draft in found]
     rows = {
         "words unlike the target's": [percent(draft["alone_against_target"]) for draft in found],
-        "finds back": [percent(run["realigned"]) for run in runs],
+        "realigns (β)": [percent(run["realigned"]) for run in runs],
         "tokens that then hold": [f"{run['mean_run']:.1f}" for run in runs],
     }
     return [f"| {title} | {' | '.join(values)} |" for title, values in rows.items()]

@@ -59,7 +59,7 @@ class Locality:
             self.runs += [] if run is None else [run]
 
     def summary(self) -> dict[str, float | int]:
-        """Return the share of errors after which the draft finds back, and how long it then holds."""
+        """Return the share of errors after which the draft realigns, and how long it then holds."""
         found = len(self.runs)
         return {
             "errors": self.num_errors,
