@@ -120,7 +120,7 @@ def print_figures(
         f"the other {len(disk) - len(listed)} {rest:.0f}; together {sum(disk.values()):.0f}.",
         highlight=False,
     )
-    table = Table("draft server, eight sessions", "MB resident", "s to start")
+    table = Table("draft server, one session used", "MB resident", "s to start")
     for each in footprints:
         table.add_row(each.name, f"{each.resident_mb:.0f}", ", ".join(f"{s:.2f}" for s in each.start_s))
     console.print(table)

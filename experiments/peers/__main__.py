@@ -1,4 +1,4 @@
-"""``python -m experiments.peers``: our one process beside transformers, faster-whisper and openai-whisper."""
+"""``python -m experiments.peers``: our one process beside other programs."""
 
 from __future__ import annotations
 
