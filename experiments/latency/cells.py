@@ -72,9 +72,10 @@ class Cell:
     def has_closed_form(self) -> bool:
         """Whether a closed form exists.
 
-        None covers waiting drafts that stop at low confidence, and none covers adversarial hints.
+        None covers waiting drafts that stop at low confidence, and none covers hints from outside: draft and
+        hint help each other.
         """
-        if self.hints is Hints.ADVERSARIAL:
+        if self.hints in (Hints.GIVEN, Hints.ADVERSARIAL):
             return False
         return self.mode in (Mode.TARGET_ONLY, Mode.FULL) or self.gamma != CHOSEN
 

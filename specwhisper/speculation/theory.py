@@ -98,19 +98,6 @@ def full_s(costs: Costs, survival: Sequence[float], realigned: float = 0.0) -> f
     return total_s / _chain_tokens(survival, realigned)
 
 
-def given_hint_s(costs: Costs, survival: Sequence[float]) -> float:
-    """Return the time of a token if all candidates are those of a given hint.
-
-    They never have to arrive, and a forward pass has as many as make a token's time shortest.
-
-    Parameters
-    ----------
-    survival : of the hint's tokens after an error of it.
-    """
-    widths = range(1, max(2, len(survival)))
-    return min(costs.verify_s(width) / tokens_per_block(survival, width) for width in widths)
-
-
 def useful(survival: Sequence[float], realigned: float, index: float) -> float:
     """Return how often a candidate after ``index`` others can be accepted.
 

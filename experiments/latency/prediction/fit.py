@@ -12,10 +12,7 @@ from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs
 from experiments.latency.sweep.store import Run, Sweep
 from specwhisper.speculation import theory
-from specwhisper.speculation.given_hint import GivenHint
 from specwhisper.speculation.hints import PLAIN, Hint
-from specwhisper.transcription.hints.tokens import WhisperTokens
-from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
 
 OVERLAPPING = (Mode.PIPELINED, Mode.FULL)  # modes in which the draft drafts beside forward passes
@@ -172,30 +169,6 @@ def survival_of(decodings: Iterable[Decoding], gamma: int | None = None, *, firs
 
 def _survival(lengths: Sequence[int]) -> list[float]:
     return [float(np.mean(np.array(lengths) > i)) for i in range(max(lengths))]
-
-
-def hint_survival(decodings: Iterable[Decoding], vocabulary: Vocabulary, text: str) -> list[float]:
-    """Return how often the first i tokens of a given hint are all right, by i.
-
-    Parameters
-    ----------
-    text : of the hint, as ids of tokens.
-    """
-    tokens = WhisperTokens(vocabulary, timestamps=True)
-    hint = GivenHint(text, lambda words: [int(word) for word in words.split()], tokens.word_of)
-    lengths, run, committed = [], 0, list[int]()
-    for decoding in decodings:
-        hint.open_window(len(committed))
-        committed = []
-        for token in decoding.tokens:
-            expected = tokens.fit(committed, hint.continuation(max_tokens=1))[:1]
-            run += 1
-            if list(expected) != [token] or run > MAX_RUN:
-                lengths.append(run)
-                run = 0
-            hint.follow(token)
-            committed.append(token)
-    return _survival([*lengths, run] if run else lengths)
 
 
 def realigned_of(decodings: Iterable[Decoding]) -> float:

@@ -11,7 +11,6 @@ from experiments.latency.cells import CHOSEN, Cell, Hints
 from experiments.latency.prediction.fit import (
     OVERLAPPING,
     fit_costs,
-    hint_survival,
     realigned_of,
     runs_beside,
     survival_of,
@@ -67,9 +66,6 @@ class CostModel:
         if mode is Mode.TARGET_ONLY:
             return theory.target_only_s(costs)
         if mode is Mode.FULL:
-            if hints is Hints.GIVEN:
-                hint = self._options(hints).hint
-                return theory.given_hint_s(costs, hint_survival(self.decodings, self.vocabulary, hint))
             realigned = 0.0 if hints is Hints.OFF else realigned_of(self.decodings)
             return theory.full_s(
                 costs, self._survival(first=1), realigned

@@ -97,7 +97,7 @@ def _predictions(drawing: Drawing) -> Caption:
         "(gamma), set or chosen by the session. On the line a prediction is exact. Shaded are errors of at "
         f"most {percent(SIMULATION_BOUND)} for the simulation and {percent(CLOSED_FORM_BOUND)} for the "
         "closed forms, which do not exist for sync, pipelined and one-process where sessions choose the "
-        f"length, and for adversarial hints; {drawing.repeats}.",
+        f"length, and for hints from outside; {drawing.repeats}.",
     )
 
 

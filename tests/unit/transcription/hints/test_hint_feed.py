@@ -69,3 +69,12 @@ def test_a_long_text_is_refused_by_its_bytes():
     check_hint_text("é" * 2_000)
     with pytest.raises(InvalidRequest, match="4002 bytes"):
         check_hint_text("é" * 2_001)
+
+
+def test_another_server_gets_what_may_be_said_from_its_window_on():
+    feed = HintFeed()
+    for sample in (0, 10, 20, 30):
+        feed.put(HintText(sample, str(sample)))
+    assert len(feed.take()) == 4
+    feed.restart(25)
+    assert [hint.start_sample for hint in feed.take()] == [20, 30], "the one before may not be over yet"
