@@ -25,9 +25,10 @@ DEMO = ("--models", "demo", "--rtt", "0,1.25,5,10", "--gamma", "chosen", "--repe
 LONGER = [path for path in bundled() if path.suffix == ".ogg"]
 SEVERAL_WINDOWS = str(BUNDLED / "06_the_clock_in_the_tower.ogg")
 WINDOWS = (*FEW, "--modes", "target-only,full", "--encode", "--audio", SEVERAL_WINDOWS)
+HINTS = ("--hints", "off,realigned")
 FAR_APART = ("--rtt-ms", "5,40,150", "--slots", "128")
-CROWD = ("--clients", "10000", "--targets", "40", "--duration-s", "30", "--modes", "full")
-SEARCH = ("--search", "--duration-s", "40")
+CROWD = ("--clients", "10000", "--targets", "40", "--duration-s", "30", "--modes", "full", *HINTS)
+SEARCH = ("--search", "--duration-s", "40", *HINTS)
 FAR_GPU = (*FAR_APART, *SEARCH, "--clients", "512")
 NEAR = ("--rtt-ms", "5", "--slots", "128", "--pass-ms", "8", "--draft-ms", "2", "--draft-session-us", "200")
 NEAR_GPU = (*NEAR, *SEARCH, "--clients", "384", "--max-lag-s", "2.5", "--modes", "target-only,sync,full")
