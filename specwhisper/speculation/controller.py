@@ -50,6 +50,7 @@ MESSAGE_SHARE = 0.1  # of the draft's time, at most, for messages
 SHARED_MESSAGE_SHARE = 0.2  # of the target's time, at most, for the messages of all its sessions
 # How far ahead a draft runs, and whether it does at all.
 MIN_SURVIVAL = 0.01  # of the last token that is drafted
+FIRST_REALIGNED = 0.6  # before any correction
 REALIGNED_MEMORY = 0.95  # of a correction's weight, with every later one
 MIN_GAIN = 0.02  # of the target's time, that a draft must save in `full`
 # Where a draft stops by its own confidence that all it drafted is right.
@@ -209,7 +210,7 @@ class Controller:
         self._forward = ForwardTime()
         self._sharing = Smoothed()
         self._survival = Survival()
-        self._realigned = 0.0
+        self._realigned = FIRST_REALIGNED
         self._num_right = self._num_promised = 0.0
         self._num_judged = self._num_committed = 0  # since the last choice
 
