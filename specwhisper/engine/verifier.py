@@ -213,9 +213,7 @@ class Verifier:
             limits=self.limits,
             recording=recording,
             windows=windows,
-            hints=session_hints(
-                mode, options, self._model.vocabulary, self._model.tokenize, self._token_share
-            ),
+            hints=session_hints(mode, options, self._model.vocabulary, self._given_hint, self._token_share),
         )
 
     def close(self, session_id: str) -> None:

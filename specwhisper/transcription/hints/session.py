@@ -19,13 +19,18 @@ def session_hints(
     mode: Mode,
     options: DecodingOptions,
     vocabulary: Vocabulary,
-    tokenize: Tokenize,
+    given: Callable[[str], GivenHint],
     token_share: Callable[[], float],
 ) -> SharedHints:
-    """Return the hints of a session that opens."""
+    """Return the hints of a session that opens.
+
+    Parameters
+    ----------
+    given : returns a text from outside as a hint.
+    """
     return SharedHints(
         WhisperTokens(vocabulary, options.timestamps),
-        given_hint(options.hint, vocabulary, tokenize) if mode.drafts and options.hint else None,
+        given(options.hint) if mode.drafts and options.hint else None,
         keeps_sent=options.realigns and mode is Mode.FULL,
         token_share=token_share,
     )
