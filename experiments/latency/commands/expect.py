@@ -40,7 +40,7 @@ class Expected:
     sync : by fixed draft length.
     chosen : by mode, with the draft length that the session chooses.
     hints : of ``full`` by kind of hints.
-    full, given : closed forms of mode ``full``, and with a given hint.
+    full : closed form of mode ``full``.
     """
 
     round_trip: float
@@ -48,7 +48,6 @@ class Expected:
     chosen: dict[Mode, float]
     hints: dict[Hints, float]
     full: float
-    given: float
 
     @property
     def best_gamma(self) -> int:
@@ -70,7 +69,6 @@ def expected(model: CostModel, round_trip: float, pass_s: float) -> Expected:
         {mode: relative(mode) for mode in (Mode.SYNC, Mode.PIPELINED, Mode.FULL)},
         {kind: relative(Mode.FULL, kind) for kind in (Hints.OFF, Hints.GIVEN, Hints.ADVERSARIAL)},
         model.closed_form_s(Mode.FULL, CHOSEN, way_s) / target_only_s,
-        model.closed_form_s(Mode.FULL, CHOSEN, way_s, Hints.GIVEN) / target_only_s,
     )
 
 
@@ -85,7 +83,7 @@ def print_expected(found: list[Expected], console: Console, *, title: str) -> No
         "full, chosen",
     )
     of_hints = map(str, (Arm(Mode.FULL, hints=kind) for kind in found[0].hints))
-    for name in (*names, *of_hints, "full, closed form", "given hint, closed form"):
+    for name in (*names, *of_hints, "full, closed form"):
         table.add_column(name, justify="right")
     for one in found:
         table.add_row(
@@ -93,7 +91,6 @@ def print_expected(found: list[Expected], console: Console, *, title: str) -> No
             f"{one.sync[one.best_gamma]:.2f} ({one.best_gamma})",
             *(f"{share:.2f}" for share in (*one.chosen.values(), *one.hints.values())),
             f"{one.full:.2f}",
-            f"{one.given:.2f}",
         )
     console.print(table)
 
@@ -167,7 +164,6 @@ def _facts(trace: Trace, found: list[Expected]) -> dict[str, Any]:
                 "chosen": {str(mode): share for mode, share in one.chosen.items()},
                 "full_by_hints": {str(kind): share for kind, share in one.hints.items()},
                 "full_closed_form": one.full,
-                "given_closed_form": one.given,
             }
             for one in found
         ],
