@@ -41,7 +41,7 @@ SAMPLES = Path(str(files("specwhisper"))) / "demo" / "samples"
 
 
 class Teacher:
-    """The target: it writes windows, and says how sure it is of every token."""
+    """The target: it writes windows, and has the probability of every token."""
 
     def __init__(self, name: str, language: str, device: str, batch_size: int) -> None:
         checkpoint = load_checkpoint(name)
@@ -128,7 +128,7 @@ def distil(
     recordings: Annotated[Path, typer.Option(file_okay=False, exists=True, help="A folder.")] = SAMPLES,
     out: Annotated[Path | None, typer.Option(help="Where the draft goes.")] = None,
     language: Annotated[str, typer.Option(help="Of the recordings.")] = "en",
-    keep: Annotated[list[int] | None, typer.Option(help="A decoder layer to keep; say it for each.")] = None,
+    keep: Annotated[list[int] | None, typer.Option(help="A decoder layer to keep; repeat for more.")] = None,
     steps: Annotated[int, typer.Option(min=1, help="Batches to learn from.")] = 8,
     batch_size: Annotated[int, typer.Option(min=1, help="Windows in a batch.")] = 4,
     rate: Annotated[float, typer.Option(help="Learning rate, at its highest.")] = 1e-4,

@@ -89,7 +89,7 @@ class Recognizer(nn.Module):
     def encode(self, features: torch.Tensor, offsets: torch.Tensor | None = None) -> torch.Tensor:
         """Run the encoder on windows shorter than 30 s too, which transformers refuses.
 
-        `offsets` says at which position each of them begins, as if cut from a longer window.
+        `offsets` has the position at which each of them begins, as if cut from a longer window.
         """
         encoder = self.whisper.model.encoder
         hidden = functional.gelu(encoder.conv1(features))

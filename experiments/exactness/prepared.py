@@ -181,7 +181,7 @@ class Prepared:
         return checkpoint_from_model(model, self.tokens, name="distil")
 
     def _stranger(self) -> Checkpoint:
-        """Weights of its own: nearly everything it says is wrong."""
+        """Weights of its own: nearly all of its tokens are wrong."""
         model, tokens = build_model(replace(self._other_shape, seed=99))
         return checkpoint_from_model(model, tokens, name="stranger")
 

@@ -62,7 +62,7 @@ def rows(quick: bool, seed: int, only: str) -> list[Row]:
 
 
 def decoded(run: Callable[[Row], T], chosen: Sequence[Row], console: Console) -> list[T]:
-    """Decode rows, one on each core, and say how far it has come."""
+    """Decode rows, one on each core, and print the progress."""
     processes = ProcessPoolExecutor(
         len(available_cores()), mp_context=get_context("spawn"), initializer=be_quiet_and_single
     )

@@ -33,7 +33,7 @@ class Outcome:
     weights : those that alone write this very text; ``None`` where the text is no target's, or none came.
     error : how it failed; empty where it did not.
     first_s : when a target first committed something; ``None`` where none did.
-    mode : in which the session ended, by what its server says.
+    mode : in which the session ended, as its server reports.
     """
 
     weights: Weights | None

@@ -1,4 +1,4 @@
-"""A draft engine that hangs: sessions continue without drafts, say so, and have the same text."""
+"""A draft engine that hangs: sessions continue without drafts, report it, and have the same text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Hung:
     where : what the engine hung in.
     num_due : sessions that should have run ``target-only``: of those under way, the ones that ended once the
         hang must have been noticed.
-    num_silent : those of them that did not say so.
+    num_silent : those of them that did not report it.
     longest_opening_s : from the beginning of a session that opened afterwards to its first text.
     longest_known_opening_s : the same of those that came once health said that the engine hangs.
     longest_said_s : from the hang until health and metric said so.
@@ -114,7 +114,7 @@ async def _as_placed(folder: Path) -> _Round:
 
 
 async def _said_s(draft: ForkedServer, hung_s: float) -> float:
-    """Wait until health and metric say that the engine hangs; return how long after the hang that was."""
+    """Wait until health and metric report that the engine hangs; return how long after the hang that was."""
     async with open_channel(draft.address) as channel:
         health = HealthStub(channel)
         while monotonic() - hung_s < MAX_SAID_S:
@@ -160,7 +160,7 @@ def bars(hung: Hung) -> list[Bar]:
             f"{len(hung.wrong)} of {hung.num_sessions}",
         ),
         Bar(
-            f"{what}: sessions that did not say they ran target-only",
+            f"{what}: sessions that did not report that they ran target-only",
             hung.num_silent if hung.num_due else inf,  # nothing was measured
             1,
             f"{hung.num_silent} of {hung.num_due} that should have",

@@ -195,7 +195,7 @@ async def running_pair(
 
 
 async def until(process: ForkedServer, name: str, *, at_least: int = 1) -> None:
-    """Wait until a server says so of itself; :class:`TimeoutError` if it never does."""
+    """Wait until a server reports it; :class:`TimeoutError` if it never does."""
     async with asyncio.timeout(WITHIN_S):
         while (await process.probe(name))[name] < at_least:
             await asyncio.sleep(POLL_S)

@@ -1,4 +1,4 @@
-"""Servers that stop in order under running sessions: how soon health says so, and what is lost."""
+"""Servers that stop in order under running sessions: how soon health reports it, and what is lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Stopped:
 
     Attributes
     ----------
-    notice_s : from the signal until health no longer says "serving".
+    notice_s : from the signal until health no longer reports "serving".
     num_orphans : processes that it left running.
     wrong : violations of its sessions.
     """

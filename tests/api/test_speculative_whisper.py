@@ -50,7 +50,7 @@ def test_one_recording_gives_one_result_that_prints_as_its_text(pair, samples):
 
 
 class AudioDecoder:
-    """What `datasets` gives from version 4 on."""
+    """An item of `datasets` from version 4 on."""
 
     def __init__(self, samples: np.ndarray) -> None:
         self._samples = samples

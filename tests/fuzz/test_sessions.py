@@ -182,7 +182,7 @@ class SessionsAtOneTarget(RuleBasedStateMachine):
     @precondition(lambda self: self.speakers)
     @rule(which=WHICH, start=st.integers(0, 40 * RATE) | NUMBERS, text=st.text(max_size=40))
     def hint(self, which, start, text):
-        """Send a text that the audio does not say, at any time."""
+        """Send a text that is not in the audio, at any time."""
         self._speaker(which).send(pb.VerifyRequest(hint=pb.Hint(start_sample=start, text=text)))
 
     @precondition(lambda self: self.speakers)

@@ -23,7 +23,7 @@ from tests.identity.pairwise import all_pairs, covering_rows, pairs_of
 from tests.interference import KINDS, Interference
 from tests.nightly import NIGHTLY, at_night, mostly_nightly
 
-# transformers' word times fall over some of what a model says when nothing is suppressed.
+# transformers' word times fail on some of the tokens of a model when none are suppressed.
 WORDLESS = tuple(case for case in CASES if not case.options.word_timestamps)
 MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS)
 FACTORS = (SHAPES, MODES, tuple(range(1, 17)), KINDS, DRAFTS)

@@ -1,6 +1,6 @@
 """Phonemes of words: the symbols that the encoder's CTC head learns.
 
-English spelling says little about sound; to learn it is the decoder's part.
+English spelling shows little of the sound; the decoder learns it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def write_phonemes(texts: Iterable[str], work: Path) -> None:
     ).stdout.splitlines()
     spoken = [line.strip().translate(STRESS) for line in said if line.strip()]
     if len(spoken) != len(known):
-        raise SystemExit(f"espeak-ng gave {len(spoken)} pronunciations for {len(known)} words")
+        raise SystemExit(f"espeak-ng returned {len(spoken)} pronunciations for {len(known)} words")
     lexicon = {
         word: [symbol for symbol in re.split(r"[_ ]", line) if symbol]
         for word, line in zip(known, spoken, strict=True)

@@ -37,7 +37,7 @@ def record(lines: list[list[str]], rng: np.random.Generator) -> np.ndarray:
 
 
 def make_samples(folder: Path, seed: int) -> None:
-    """Write the recordings and metadata.jsonl, which says what is spoken in each, as datasets have it."""
+    """Write the recordings and metadata.jsonl with the text of each, as datasets have it."""
     check_engines()
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng([seed, 7])

@@ -176,7 +176,7 @@ class Transcriber:
     ) -> Transcript:
         """Write the tokens from an optional previous text to the end.
 
-        `history` is what the transcript already says before the part to be learnt.
+        `history` is the transcript before the part to be learnt.
         """
         ids = self.vocabulary
         prompt = [ids.previous] if previous else []

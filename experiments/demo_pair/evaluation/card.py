@@ -1,4 +1,4 @@
-"""Writes the model card from the measured figures, so that it cannot say anything else."""
+"""Write the model card from the measured figures, so that they agree."""
 
 from __future__ import annotations
 

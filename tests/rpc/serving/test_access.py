@@ -279,7 +279,7 @@ async def test_an_untrusted_connection_is_reported_in_one_sentence(authority):
     roots, others = ClientTls(folder / "roots.pem"), ClientTls(folder / "others.pem")
     named = ClientTls(folder / "roots.pem", server_name="elsewhere.example")
     encrypted, mutual = server_tls(folder), server_tls(folder, is_mutual=True)
-    for tls, shown, says in (
+    for tls, shown, message in (
         (encrypted, others, "certificate of the server at .* is not trusted .unable to get local issuer"),
         (encrypted, named, "is not trusted .Hostname"),
         (encrypted, None, "closes new connections: does it require encryption"),
@@ -287,10 +287,10 @@ async def test_an_untrusted_connection_is_reported_in_one_sentence(authority):
         (None, roots, "does not encrypt"),
     ):
         async with serving(tls=tls) as (address, _):
-            with pytest.raises(TargetUnavailable, match=says):
+            with pytest.raises(TargetUnavailable, match=message):
                 await located(address, Credentials(shown))
             link = TargetLink(address, credentials=Credentials(shown), connect_timeout_s=0.5)
-            with pytest.raises(TargetUnavailable, match=says):
+            with pytest.raises(TargetUnavailable, match=message):
                 await link.describe()
             await link.close()
 
