@@ -28,7 +28,7 @@ from specwhisper_draft_server.drafts.source import DraftSource
 from specwhisper_draft_server.heartbeats import with_heartbeats
 from specwhisper_draft_server.idle_timeout import IdleTimeout
 from specwhisper_draft_server.link.descriptions import Descriptions
-from specwhisper_draft_server.link.needs import Needs
+from specwhisper_draft_server.link.requirements import Requirements
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
 from specwhisper_draft_server.replies import duration, final_result, spoken_language
@@ -241,17 +241,19 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         drafting = self._drafting if request.length.mode.drafts else None
         lost = None
         while True:
-            needs = (
-                Needs("", weights_digest) if drafting is None else drafting.placement.needs(weights_digest)
+            requirements = (
+                Requirements("", weights_digest)
+                if drafting is None
+                else drafting.placement.requirements(weights_digest)
             )
             if in_outages:
-                target, lost = await self._descriptions.in_outages(needs)
+                target, lost = await self._descriptions.in_outages(requirements)
             else:
-                target = await self._descriptions.for_session(needs)
+                target = await self._descriptions.for_session(requirements)
             if drafting is None or drafting.placement.choose(target):
                 return target, lost
             # By now it may be known which vocabulary the draft can use, or that it cannot use this one.
-            if needs == drafting.placement.needs(weights_digest):
+            if requirements == drafting.placement.requirements(weights_digest):
                 raise PairMismatch(drafting.placement.why_not(target))
 
     def _model_of(self, session: Session | LiveFailover, request: SessionRequest) -> pb.ModelInfo:

@@ -18,7 +18,7 @@ from specwhisper.api.progress import ProgressBar
 from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.api.transcribe_call import TranscribeCall, Watch, check_batch_size
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.audio.given import Audio, Source
+from specwhisper.audio.inputs import Audio, Source
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.audio.source import pcm_if_short
 from specwhisper.engine.process import default_device

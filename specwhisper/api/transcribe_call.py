@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import Any
 
 from specwhisper.api.speculative_config import SpeculativeConfig
-from specwhisper.audio.given import Audio, Source, check_all, recordings_in
+from specwhisper.audio.inputs import Audio, Source, check_all, recordings_in
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
 from specwhisper.model.chunked import Chunk, cut
 from specwhisper.options import DecodingOptions, options_from

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specwhisper.api.speculative import SpeculativeWhisper
-from specwhisper.audio.given import recordings_in
+from specwhisper.audio.inputs import recordings_in
 from specwhisper.errors import InvalidAudio
 from specwhisper.evaluation.references import Reference
 from specwhisper.evaluation.scoring import ErrorRates, error_rates

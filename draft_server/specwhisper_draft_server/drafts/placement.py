@@ -14,7 +14,7 @@ from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.faults import is_device_fault, leave_process
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper_draft_server.link.needs import Needs
+from specwhisper_draft_server.link.requirements import Requirements
 
 logger = logging.getLogger(__name__)
 
@@ -99,9 +99,9 @@ class Placement:
             raise PairMismatch(self.why_not(target))
         await asyncio.shield(self._task)
 
-    def needs(self, weights_digest: str = "") -> Needs:
+    def requirements(self, weights_digest: str = "") -> Requirements:
         """Return what a session with drafts requires of a target, as far as is known."""
-        return Needs(self._vocabulary_digest, weights_digest, dict(self._unusable))
+        return Requirements(self._vocabulary_digest, weights_digest, dict(self._unusable))
 
     def why_not(self, target: TargetDescription) -> str:
         """Return why the draft cannot be used with a target."""

@@ -12,7 +12,7 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import AudioChunk, Commit, WindowOpened
-from specwhisper_draft_server.link.needs import Needs
+from specwhisper_draft_server.link.requirements import Requirements
 
 
 class SessionDraft(Protocol):
@@ -33,7 +33,7 @@ class Pairing(Protocol):
     def choose(self, target: TargetDescription) -> bool:
         """Return whether it uses a target's vocabulary."""
 
-    def needs(self, weights_digest: str = "") -> Needs:
+    def requirements(self, weights_digest: str = "") -> Requirements:
         """Return what a session with drafts requires of a target."""
 
     def why_not(self, target: TargetDescription) -> str:

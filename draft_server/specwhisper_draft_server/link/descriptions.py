@@ -6,7 +6,7 @@ from specwhisper.errors import GONE, ServerDraining, TargetUnavailable
 from specwhisper.rpc.failover import Failover
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.wire.status import was_there
-from specwhisper_draft_server.link.needs import ANY, Needs
+from specwhisper_draft_server.link.requirements import ANY, Requirements
 
 
 class Descriptions:
@@ -22,51 +22,51 @@ class Descriptions:
         self._retry_timeout_s = retry_timeout_s
         self._last: TargetDescription | None = None
 
-    async def ask(self, needs: Needs = ANY) -> TargetDescription:
+    async def ask(self, requirements: Requirements = ANY) -> TargetDescription:
         """Ask a target now."""
         self._last = await self._transcriber.describe(
-            vocabulary_digest=needs.vocabulary_digest,
-            weights_digest=needs.weights_digest,
-            unusable=needs.unusable,
+            vocabulary_digest=requirements.vocabulary_digest,
+            weights_digest=requirements.weights_digest,
+            unusable=requirements.unusable,
         )
         return self._last
 
-    async def for_session(self, needs: Needs) -> TargetDescription:
+    async def for_session(self, requirements: Requirements) -> TargetDescription:
         """Return a target on which a session may open.
 
         After one was lost, targets are asked again for a while.
         """
-        if (known := self._known(needs)) is not None:
+        if (known := self._known(requirements)) is not None:
             return known
         failover = Failover(self._retry_timeout_s)
         while True:
             try:
-                return await self.ask(needs)
+                return await self.ask(requirements)
             except GONE as error:
                 if not was_there(error):
                     raise
                 await failover.wait(error)
 
     async def in_outages(
-        self, needs: Needs
+        self, requirements: Requirements
     ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
         """Return a target as :meth:`for_session` does, also during an outage.
 
         Then it is the last one, with the error.
         """
         last = self._last
-        if last is None or not needs.are_met_by(last):
-            return await self.for_session(needs), None
-        if (known := self._known(needs)) is not None:
+        if last is None or not requirements.are_met_by(last):
+            return await self.for_session(requirements), None
+        if (known := self._known(requirements)) is not None:
             return known, None
         try:
-            return await self.ask(needs), None
+            return await self.ask(requirements), None
         except GONE as error:
             return last, error
 
-    def _known(self, needs: Needs) -> TargetDescription | None:
+    def _known(self, requirements: Requirements) -> TargetDescription | None:
         return self._transcriber.known(
-            vocabulary_digest=needs.vocabulary_digest,
-            weights_digest=needs.weights_digest,
-            unusable=needs.unusable,
+            vocabulary_digest=requirements.vocabulary_digest,
+            weights_digest=requirements.weights_digest,
+            unusable=requirements.unusable,
         )

@@ -28,8 +28,8 @@ from specwhisper_draft_server.link.choosing import TargetOffer
 from specwhisper_draft_server.link.connecting import ANSWER_S, wait_connected
 from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream, Outbox, errors_translated
 from specwhisper_draft_server.link.known_targets import KnownTargets
-from specwhisper_draft_server.link.needs import ANY, Needs
 from specwhisper_draft_server.link.opening import opened_at_one
+from specwhisper_draft_server.link.requirements import ANY, Requirements
 from specwhisper_draft_server.link.resuming import ResumingTargetStream
 from specwhisper_draft_server.link.targets import Targets
 from specwhisper_draft_server.metrics import DraftMetrics
@@ -85,10 +85,14 @@ class TargetLink:
         self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
     ) -> TargetDescription | None:
         """Return the description of a target whose connection is still up, if any."""
-        needs = Needs(vocabulary_digest, weights_digest, unusable)
+        requirements = Requirements(vocabulary_digest, weights_digest, unusable)
         for address in self._targets.configured:
             target = self._known.at(address).description
-            if target is not None and needs.are_met_by(target) and self._channels.is_connected(address):
+            if (
+                target is not None
+                and requirements.are_met_by(target)
+                and self._channels.is_connected(address)
+            ):
                 return target
         return None
 
@@ -99,15 +103,15 @@ class TargetLink:
 
         Its vocabulary is sent only if it has changed.
         """
-        needs = Needs(vocabulary_digest, weights_digest, unusable)
+        requirements = Requirements(vocabulary_digest, weights_digest, unusable)
         known = self._descriptions.get(weights_digest)
-        if known is not None and needs.are_met_by(known):
+        if known is not None and requirements.are_met_by(known):
             return known
         mismatched: list[str] = []
 
         async def ask(address: str) -> TargetDescription:
             try:
-                return await self._describe(address, needs)
+                return await self._describe(address, requirements)
             except PairMismatch:
                 mismatched.append(address)
                 raise
@@ -115,12 +119,12 @@ class TargetLink:
         try:
             return await self._targets.first(ask)
         except (PairMismatch, TargetUnavailable):  # the latter if some mismatch and others are down
-            if needs == ANY or not mismatched:
+            if requirements == ANY or not mismatched:
                 raise
-        offer = await self._find(needs)  # a locator describes one target, but may name others
-        return await self._describe(offer.address, needs)
+        offer = await self._find(requirements)  # a locator describes one target, but may name others
+        return await self._describe(offer.address, requirements)
 
-    async def _describe(self, address: str, needs: Needs) -> TargetDescription:
+    async def _describe(self, address: str, requirements: Requirements) -> TargetDescription:
         held = self._vocabulary
         request = pb.DescribeRequest(vocabulary_digest=held.digest if held else "")
         async with self._asking(address) as stub:
@@ -146,7 +150,7 @@ class TargetLink:
             limits=codec.limits_from_proto(reply.limits),
         )
         self._known.note_description(address, target)
-        needs.check(address, target)
+        requirements.check(address, target)
         self._note_description(target)
         return target
 
@@ -166,11 +170,11 @@ class TargetLink:
             return refused_handshake(error.details() or "", address)
         return None
 
-    async def _find(self, needs: Needs, avoid: Collection[str] = ()) -> TargetOffer:
+    async def _find(self, requirements: Requirements, avoid: Collection[str] = ()) -> TargetOffer:
         """Ask all targets for a free slot."""
         request = pb.LocateRequest(
-            weights_digest=needs.weights_digest,
-            vocabulary_digest=needs.vocabulary_digest,
+            weights_digest=requirements.weights_digest,
+            vocabulary_digest=requirements.vocabulary_digest,
             protocol_version=LINK.version,
             oldest_protocol_version=LINK.oldest,
             avoid=avoid,
@@ -192,8 +196,8 @@ class TargetLink:
         The slot is asked for now.
         """
         link = copy(self)
-        needs = Needs.of(target, same_weights=same_weights)
-        link._offer = await self._find(needs, [avoid] if avoid else [])
+        requirements = Requirements.of(target, same_weights=same_weights)
+        link._offer = await self._find(requirements, [avoid] if avoid else [])
         return link
 
     def _only_target(self, avoid: str) -> TargetOffer | None:
@@ -271,10 +275,10 @@ class TargetLink:
         self, hello: pb.Hello, target: TargetDescription, *, same_weights: bool, avoid: str
     ) -> AsyncIterator[GrpcTargetStream]:
         """Open a session on one target; it has accepted and waits for the first message."""
-        needs = Needs.of(target, same_weights=same_weights)
+        requirements = Requirements.of(target, same_weights=same_weights)
         opened = opened_at_one(
-            partial(self._find, needs),
-            partial(self._open_at, hello=hello, target=target, needs=needs),
+            partial(self._find, requirements),
+            partial(self._open_at, hello=hello, target=target, requirements=requirements),
             avoid=avoid,
             offer=self._offer or self._only_target(avoid),
         )
@@ -283,10 +287,10 @@ class TargetLink:
 
     @asynccontextmanager
     async def _open_at(
-        self, offer: TargetOffer, hello: pb.Hello, target: TargetDescription, needs: Needs
+        self, offer: TargetOffer, hello: pb.Hello, target: TargetDescription, requirements: Requirements
     ) -> AsyncIterator[GrpcTargetStream]:
         outbox = Outbox()
-        own_hello = pb.Hello(lease=offer.lease, weights_digest=needs.weights_digest)
+        own_hello = pb.Hello(lease=offer.lease, weights_digest=requirements.weights_digest)
         own_hello.MergeFrom(hello)
         outbox.put(pb.VerifyRequest(hello=own_hello))
         async with self._asking(offer.address) as stub:
@@ -327,7 +331,7 @@ class TargetLink:
         is_expected = weights == expected.weights_digest
         described = expected if is_expected else self._descriptions.get(weights)
         if described is None:
-            described = await self._describe(address, Needs(expected.vocabulary.digest, weights))
+            described = await self._describe(address, Requirements(expected.vocabulary.digest, weights))
         # A target computes features itself, but cannot know the maximum of a recording that is arriving.
         bins, maxima = described.num_mel_bins, options.log_mel_max
         if maxima and bins not in maxima:

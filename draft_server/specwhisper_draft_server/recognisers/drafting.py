@@ -14,7 +14,7 @@ from specwhisper.model.faults import leave_process
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper_draft_server.link.needs import Needs
+from specwhisper_draft_server.link.requirements import Requirements
 from specwhisper_draft_server.recognisers.protocol import Recogniser
 from specwhisper_draft_server.recognisers.stream import RecognisedStream
 
@@ -28,9 +28,9 @@ class AnyTarget:
         """Return whether it can be used with a target: always."""
         return True
 
-    def needs(self, weights_digest: str = "") -> Needs:
+    def requirements(self, weights_digest: str = "") -> Requirements:
         """Return what a session requires of a target."""
-        return Needs("", weights_digest)
+        return Requirements("", weights_digest)
 
     def why_not(self, target: TargetDescription) -> str:
         """Return nothing: it can be used with every target."""

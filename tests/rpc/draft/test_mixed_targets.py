@@ -27,7 +27,7 @@ from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import decoding_pb2, verification_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_draft_server.link.needs import ANY
+from specwhisper_draft_server.link.requirements import ANY
 from tests.rpc.network import cut_clients
 from tests.rpc.services import (
     Draft,

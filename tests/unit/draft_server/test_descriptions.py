@@ -15,7 +15,7 @@ from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Limits
 from specwhisper.wire.status import error_from_rpc
 from specwhisper_draft_server.link.descriptions import Descriptions
-from specwhisper_draft_server.link.needs import ANY, Needs
+from specwhisper_draft_server.link.requirements import ANY, Requirements
 
 OLD, NEW = (TargetDescription("model", weights, SPOKEN, 80, Limits()) for weights in ("old", "new"))
 ABSENT = TargetUnavailable("No target server answered.")
@@ -45,18 +45,18 @@ class Targets:
     ) -> None:
         self._answers = list(answers)
         self._known = known
-        self.calls: list[Needs] = []
+        self.calls: list[Requirements] = []
 
     def known(
         self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
     ) -> TargetDescription | None:
-        needs = Needs(vocabulary_digest, weights_digest, unusable)
-        return self._known if self._known is not None and needs.are_met_by(self._known) else None
+        requirements = Requirements(vocabulary_digest, weights_digest, unusable)
+        return self._known if self._known is not None and requirements.are_met_by(self._known) else None
 
     async def describe(
         self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
     ) -> TargetDescription:
-        self.calls.append(Needs(vocabulary_digest, weights_digest, unusable))
+        self.calls.append(Requirements(vocabulary_digest, weights_digest, unusable))
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -67,8 +67,8 @@ async def test_a_known_description_is_not_requested_again():
     targets = Targets(NEW, known=OLD)
     descriptions = Descriptions(targets, 10.0)
     assert await descriptions.for_session(ANY) is OLD
-    assert await descriptions.for_session(Needs(weights_digest="new")) is NEW
-    assert targets.calls == [Needs(weights_digest="new")]
+    assert await descriptions.for_session(Requirements(weights_digest="new")) is NEW
+    assert targets.calls == [Requirements(weights_digest="new")]
 
 
 async def test_a_request_is_repeated_if_its_connection_breaks():
@@ -105,7 +105,7 @@ async def test_in_an_outage_the_last_description_is_returned_without_waiting(err
     targets = Targets(OLD, error)
     descriptions = Descriptions(targets, 10.0)
     assert await descriptions.in_outages(ANY) == (OLD, None)
-    assert await descriptions.in_outages(Needs(SPOKEN.digest, "old")) == (OLD, error)
+    assert await descriptions.in_outages(Requirements(SPOKEN.digest, "old")) == (OLD, error)
     assert len(targets.calls) == 2
     with pytest.raises(TargetUnavailable):
         await Descriptions(targets, 0.0).in_outages(ANY)
@@ -115,4 +115,4 @@ async def test_in_an_outage_a_description_of_other_weights_is_not_used():
     descriptions = Descriptions(Targets(OLD, ABSENT), 10.0)
     await descriptions.ask()
     with pytest.raises(TargetUnavailable):
-        await descriptions.in_outages(Needs(weights_digest="new"))
+        await descriptions.in_outages(Requirements(weights_digest="new"))

@@ -10,7 +10,7 @@ from specwhisper.transcription.transcriber import TargetDescription
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class Requirements:
     """Requirements of a session for its target; by default none.
 
     Attributes
@@ -25,8 +25,8 @@ class Needs:
     unusable: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, target: TargetDescription | None, *, same_weights: bool) -> Needs:
-        """Return the needs of a session that was set up for a target."""
+    def of(cls, target: TargetDescription | None, *, same_weights: bool) -> Requirements:
+        """Return the requirements of a session that was set up for a target."""
         if target is None:
             return cls()
         return cls(target.vocabulary.digest, target.weights_digest if same_weights else "")
@@ -55,4 +55,4 @@ class Needs:
             )
 
 
-ANY = Needs()
+ANY = Requirements()
