@@ -16,7 +16,7 @@ HEAD_WIDTH = 64  # of an attention head
 
 
 class Block(StrEnum):
-    """What is between the encoder and the linear layer."""
+    """Layers between the encoder and the linear layer."""
 
     NONE = "none"
     CONV = "conv"  # a convolution, which halves the rate to 25 positions per second

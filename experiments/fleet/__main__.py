@@ -23,7 +23,7 @@ Measured = tuple[list[Bar], Any, tuple[str, ...]]  # bars, figures, and what was
 
 
 class Part(StrEnum):
-    """What is measured."""
+    """A part of the experiment."""
 
     MIXED = "mixed-weights"
     UPDATE = "rolling-update"

@@ -52,7 +52,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class PublishedPair:
-    """What is published about a pair; ``None`` where no source was found."""
+    """Published figures of a pair; ``None`` where no source was found."""
 
     target: str
     draft: str

@@ -1,4 +1,4 @@
-"""What is compared: which system, on which part, in which precision, and what came out."""
+"""The arms that are compared: system, part and precision, and their results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Part(StrEnum):
 
 
 class System(StrEnum):
-    """Who transcribes."""
+    """A program that transcribes."""
 
     TARGET_ONLY = "target-only"
     ONE_PROCESS = "one-process"

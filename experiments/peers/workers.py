@@ -32,7 +32,7 @@ OURS = "specwhisper"
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is transcribed, and by what.
+    """Recordings and the models that transcribe them.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ STUCK_WITHIN_S = 2.0  # all that a client takes that reads nothing is taken by t
 
 
 class Fourth(StrEnum):
-    """Who is there beside the others."""
+    """A client beside the others."""
 
     NONE = "without it"
     NOT_READING = "beside it"

@@ -1,4 +1,4 @@
-"""What is timed: our decoder in each precision, and transformers' own, all with random weights."""
+"""Decoders to time: ours in each precision, and transformers' own, all with random weights."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ SHORT_CALLS = 100  # unary calls that one connection may have open beside its se
 
 @dataclass(frozen=True, kw_only=True)
 class ListenOptions(Settings):
-    """What gRPC servers and the gateway share.
+    """Settings that gRPC servers and the gateway share.
 
     Attributes
     ----------

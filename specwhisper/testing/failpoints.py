@@ -27,7 +27,7 @@ POINTS = {"target": TARGET_POINTS, "draft": DRAFT_POINTS}
 
 
 class Fault(StrEnum):
-    """What happens at a failpoint."""
+    """An action at a failpoint."""
 
     KILL = "kill"  # SIGKILL
     STOP = "stop"  # SIGSTOP, until SIGCONT

@@ -1,4 +1,4 @@
-"""How far a training is: its learning rate, what is being learnt, and on windows of which length."""
+"""The state of a training: its learning rate, its stage, and the lengths of its windows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Stage(Enum):
-    """What is being learnt: all at once, nothing is learnt for a long time."""
+    """The task of a stage: with all tasks at once, nothing is learnt for a long time."""
 
     HEAD = "the CTC head alone, on an encoder that does not change"
     LISTEN = "the encoder alone, by CTC"
@@ -32,7 +32,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True)
 class Lesson:
-    """What is taught from some share of the training on; ``lengths_s`` are window lengths and their weights.
+    """The task from some share of the training on; ``lengths_s`` are window lengths and their weights.
 
     Plain windows are clean and have neither timestamps nor anything before them. ``depth`` is how many
     decoder layers take part; the others begin as identities, so that they can join late. ``misread`` is the
@@ -96,7 +96,7 @@ class Schedule:
 
     @property
     def lesson(self) -> Lesson:
-        """What is taught now."""
+        """The current task."""
         progress = self.progress
         return next(lesson for lesson in reversed(COURSES[self.course]) if progress >= lesson.start)
 

@@ -1,4 +1,4 @@
-"""What ONNX Runtime can run."""
+"""Checks of what ONNX Runtime can run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made of figures of experiments.fleet."""
+"""The bars of experiments.fleet, from figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made of figures of experiments.promises, and that it sees what it looks for."""
+"""The bars of experiments.promises, from figures, and that it detects what it looks for."""
 
 from __future__ import annotations
 

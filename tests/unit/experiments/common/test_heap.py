@@ -1,4 +1,4 @@
-"""What is allocated is counted, and a system that cannot count reports it."""
+"""Allocated memory is counted, and a system that cannot count reports it."""
 
 from __future__ import annotations
 
