@@ -31,7 +31,7 @@ NO_BEAMS = (
     "Beam search is not offered: a beam reorders its past at every token, which no draft can predict; "
     "leave beam_size at 1, or sample with a temperature."
 )
-MAX_HINT_BYTES = 200_000  # twelve hours of speech; a message holds 262,144
+MAX_HINT_BYTES = 200_000  # some four hours of English; a message holds 262,144
 MAX_SEED = 2**63 - 1
 MAX_TEMPERATURES = 16
 # Logits are divided by a temperature in float32: with a smaller one they overflow; a larger one does itself.

@@ -171,8 +171,8 @@ class StreamingClient:
         """Send a text that the audio may say from a time on.
 
         The target verifies it, so it saves time and changes no text. It replaces all that was sent for the
-        audio from there on, so another recogniser's text may be sent again as it grows. It ends a hint of the
-        options, which has no times. It goes out with the next samples.
+        audio from there on, so another recogniser's text may be sent again as it grows. A hint of the options,
+        which has no times, stays beside it. It goes out with the next samples.
 
         Parameters
         ----------
@@ -251,7 +251,7 @@ class StreamingClient:
 
     async def _with_hints(self, audio: AsyncGenerator[bytes]) -> AsyncGenerator[bytes | HintText]:
         """Yield audio, and before each piece the hints that have come since the last one."""
-        self._hints.restart()
+        self._hints.restart(self.position.start_sample)
         async with aclosing(audio):
             async for piece in audio:
                 for hint in self._hints.take():

@@ -141,8 +141,10 @@ class ParityChecker:
 
     async def _check(self, recording: _Recording) -> None:
         """Decode a recording again, and report the first difference."""
-        request = replace(
-            recording.request, length=DraftLength.of(Mode.TARGET_ONLY, None), added_latency_ms=0
+        request = SessionRequest(
+            replace(recording.request.options, hint=""),
+            DraftLength.of(Mode.TARGET_ONLY, None),
+            recording.request.endpointing,
         )
         session = Session(request, self._transcriber, recording.target, None, same_weights=True)
         find_room = partial(self._transcriber.find_room, recording.target, same_weights=True)

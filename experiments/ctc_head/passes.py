@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specwhisper.speculation.given_hint import GivenHint
+from specwhisper.speculation.given_hint import TextHint
 from specwhisper.speculation.hints import HintTokens
 from specwhisper.speculation.ledger import Ledger, SharedHints
 
@@ -65,9 +65,9 @@ def count_passes(
     texts: HintTokens,
 ) -> None:
     """Count the forward passes in which the target, with a hint, writes these tokens of a window."""
-    given = GivenHint(hint, tokenize, texts.word_of)
-    given.open_window(0)
-    ledger = Ledger(shared=SharedHints(texts, given))
+    script = TextHint(hint, tokenize, texts.word_of)
+    script.open_window(0)
+    ledger = Ledger(shared=SharedHints(texts, script))
     is_accepted: list[bool] = []
     corrections: list[int] = []
     while len(ledger.committed) < len(tokens):

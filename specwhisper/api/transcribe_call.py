@@ -87,6 +87,8 @@ class TranscribeCall:
         sources, is_one = recordings_in(self.audio)
         object.__setattr__(self, "sources", sources if isinstance(sources, list) else Reading(sources))
         object.__setattr__(self, "is_one", is_one)
+        if self.decoding.hint and not is_one and self.num_recordings != 1:
+            raise InvalidRequest("hint is the text of one recording: transcribe each in a call of its own.")
         if self.on_error == "raise" and isinstance(sources, list):
             check_all(sources)
 
@@ -129,7 +131,7 @@ class TranscribeCall:
                 raise InvalidRequest("stride_length_s is the overlap of chunks: set chunk_length_s too.")
             return
         next(self.cut(0))
-        for name in ("word_timestamps", "condition_on_previous_text"):
+        for name in ("word_timestamps", "condition_on_previous_text", "hint"):
             if getattr(self.decoding, name):
                 raise UnsupportedOption(
                     f"Chunks are decoded on their own: leave chunk_length_s or {name} out."

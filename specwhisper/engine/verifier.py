@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import partial
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
@@ -31,7 +30,7 @@ from specwhisper.speculation.admission import ResponseTime
 from specwhisper.speculation.batching_delay import BatchingDelay
 from specwhisper.speculation.forward_time import TokenShare
 from specwhisper.speculation.scheduling import next_batch
-from specwhisper.transcription.hints.session import given_hint, session_hints
+from specwhisper.transcription.hints.session import HintBuilder
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import (
     DEFAULT_MAX_WIDTH,
@@ -99,7 +98,7 @@ class Verifier:
         self._batching_delay = BatchingDelay() if has_batching_delay else None
         self._last_forward_ns = 0  # when it ended
         self._token_share = TokenShare()
-        self._given_hint = partial(given_hint, vocabulary=model.vocabulary, tokenize=model.tokenize)
+        self._hints = HintBuilder(model.vocabulary, model.tokenize)
         self._plan = plan or WhisperPlan(model, max_new_tokens)
         self._slots = FreeSlots(model.num_slots, "The target")
         self._opener = WindowOpener(
@@ -213,7 +212,7 @@ class Verifier:
             limits=self.limits,
             recording=recording,
             windows=windows,
-            hints=session_hints(mode, options, self._model.vocabulary, self._given_hint, self._token_share),
+            hints=self._hints.of_session(mode, options, self._token_share),
         )
 
     def close(self, session_id: str) -> None:
@@ -249,8 +248,8 @@ class Verifier:
                     now_ns = self._clock()
                     if (answer := session.offer(message, received_ns or now_ns, now_ns)) is not None:
                         self._reply(session, answer)
-                case HintText() if session.mode.drafts:
-                    session.hint(message, self._given_hint, received_ns or self._clock())
+                case HintText():
+                    session.hint(message, self._hints.live, received_ns or self._clock())
                 case Resume():
                     session.resume(message, self._model.vocabulary, self._model.num_mel_bins)
         except Exception as error:

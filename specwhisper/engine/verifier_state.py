@@ -16,7 +16,7 @@ from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.arrivals import Arrival, Arrivals
-from specwhisper.speculation.given_hint import GivenHint
+from specwhisper.speculation.given_hint import LiveHint
 from specwhisper.speculation.ledger import Ledger, SharedHints
 from specwhisper.speculation.scheduling import Request
 from specwhisper.transcription.resume_point import check_resume
@@ -233,22 +233,22 @@ class VerifierState:
             self.ready_ns = received_ns
         return None
 
-    def hint(self, hint: HintText, given_hint: Callable[[str], GivenHint], received_ns: int) -> None:
+    def hint(self, hint: HintText, live_hint: Callable[[], LiveHint], received_ns: int) -> None:
         """Take a text for the audio from a time on.
 
         Parameters
         ----------
-        given_hint : returns a hint of the session.
+        live_hint : returns the hint that holds these texts, before the first of them.
         """
         was_runnable, opened = self.is_runnable, self.open_window
-        given = self.hints.given
-        if given is None:
-            given = self.hints.given = given_hint("")
+        live = self.hints.live
+        if live is None:
+            live = self.hints.live = live_hint()
             if opened is not None:
-                given.open_window(0, opened.window.start_sample)
+                live.open_window(0, opened.window.start_sample)
                 for token in opened.ledger.committed:
-                    given.follow(token)
-        given.replace(hint.start_sample, hint.text)
+                    live.follow(token)
+        live.replace(hint.start_sample, hint.text)
         if self.is_runnable and not was_runnable:
             self.ready_ns = received_ns
 
@@ -295,13 +295,20 @@ class VerifierState:
         if resume.log_mel_max is not None:
             self.recording.resume_log_mel_max(num_mel_bins, resume.log_mel_max)
 
+    @property
+    def _continues(self) -> bool:
+        """Whether live audio began in another session."""
+        return self.options.live is not None and self.options.live.position.start_sample > 0
+
     def begin_window(self, num_frames: int, now_ns: int) -> TargetWindow:
         """Open the next window, or the one that is resumed."""
         resumed, self.resumed = self.resumed, None
         window = resumed.window if resumed else self.windows.open(num_frames)
         last = self.closed if self.mode.drafts else None  # target-only reuses nothing: it is the baseline
-        if self.hints.given is not None:
-            self.hints.given.open_window(self.closed.num_kept if self.closed else 0, window.start_sample)
+        if self.closed is None and window.start_sample and (resumed or self._continues):
+            self.hints.open_later(resumed.previous if resumed else (), window.start_sample)
+        else:
+            self.hints.open_window(self.closed.num_kept if self.closed else 0, window.start_sample)
         ledger = Ledger(
             resumed.committed if resumed else (),
             opening=last.opening if last else (),

@@ -56,8 +56,8 @@ class Model(Protocol):
     def length(self, slot: int) -> int:
         """Return the number of tokens in a slot."""
 
-    def tokenize(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of a prompt's text."""
+    def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
+        """Return the tokens of a text of a prompt or a hint, by default as after a space."""
 
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
@@ -215,13 +215,13 @@ class WhisperModel:
         no_speech_prob = None if vocabulary.no_speech is None else probs[-1]
         return ProbeResult(no_speech_prob, dict(zip(vocabulary.languages, probs, strict=False)))
 
-    def tokenize(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of a prompt's text; refuse special tokens."""
+    def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
+        """Return the tokens of a text; refuse special tokens."""
         if not text.strip():
             return ()
         if self._tokenizer is None:
             raise UnsupportedOption("This model has no tokenizer: leave the prompt out.")
-        ids = tuple(self._tokenizer.encode(" " + text.strip()))
+        ids = tuple(self._tokenizer.encode(" " * after_space + text.strip()))
         if specials := [i for i in ids if i >= self.vocabulary.end_of_text]:
             raise UnsupportedOption(
                 f"A prompt may not hold special tokens such as {self.vocabulary.tokens[specials[0]]}."

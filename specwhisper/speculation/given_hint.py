@@ -1,13 +1,20 @@
-"""A hint from outside, which runs through all windows of a session.
+"""Hints from outside, which run through all windows of a session.
 
-It may be captions, a script or an older transcript, known from the start; or the text of another recogniser,
-piece by piece, each with the time of its first word.
+=================  =================================================================================
+Hint               Text
+=================  =================================================================================
+:class:`TextHint`  known from the start, without times: captions, a script, an older transcript
+:class:`LiveHint`  piece by piece, each with the time of its first word: another recogniser, captions
+                   as they appear
+=================  =================================================================================
 """
 
 from __future__ import annotations
 
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from specwhisper.speculation.hints import Hint
@@ -16,9 +23,84 @@ CHUNK_CHARACTERS = 4_000  # tokenized at once, in a few milliseconds
 GIVEN_RATE = 0.9
 MIN_AHEAD = 512  # tokens after the position: more than a window has
 LOST_AHEAD = 4_096  # tokens by which each window searches further: an hour of speech in a few windows
-MAX_TOKENS = 65_536  # of pieces, in a session; further ones are dropped
+MAX_TOKENS = 65_536  # of a hint; further ones are dropped
 MAX_OLD = 2_048  # tokens of pieces before the window, which are dropped then
 TOLERANCE_SAMPLES = 8_000  # half a second, by which the time of a piece may be late
+# Scripts without spaces between words, as `unicodedata` names their characters.
+UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "MYANMAR", "IDEOGRAPHIC", "FULLWIDTH")
+
+Tokenize = Callable[[str], Sequence[int]]
+
+
+class GivenHint(Hint):
+    """A text from outside, and its position in the open window.
+
+    Windows are decoded again, whole or from a time on: the hint goes back to where the next window begins.
+    """
+
+    def __init__(self, word_of: Callable[[int], str]) -> None:
+        super().__init__((), word_of, rate=GIVEN_RATE)
+        self._window_rates = self.rates  # at its start
+        self._committed: list[int] = []  # of the open window
+        self._starts: list[int | None] = [0]  # position after so many of them
+
+    def open_window(self, num_kept: int, start_sample: int = 0) -> None:
+        """Turn to the next window.
+
+        Parameters
+        ----------
+        num_kept : tokens of the last window whose audio is not decoded again.
+        start_sample : of the window.
+        """
+        self._window_rates = self.rates
+        self._begin(self._starts[min(num_kept, len(self._starts) - 1)])
+
+    def follow(self, token: int) -> None:
+        """Take the next committed token of the window."""
+        super().follow(token)
+        self._committed.append(token)
+        self._starts.append(self.position)
+
+    def _begin(self, start: int | None) -> None:
+        self.seek(start)
+        self._committed, self._starts = [], [self.position]
+
+
+class TextHint(GivenHint):
+    """A text of the whole session, tokenized as the windows reach it.
+
+    Parameters
+    ----------
+    tokenize : returns the tokens of a piece of text.
+    """
+
+    def __init__(self, text: str, tokenize: Tokenize, word_of: Callable[[int], str]) -> None:
+        super().__init__(word_of)
+        self._tokenize = tokenize
+        self._chunks = _chunks(text)
+        self._extend_to(MIN_AHEAD)
+
+    def open_later(self, previous: Sequence[int], start_sample: int) -> None:
+        """Turn to the first window of a session that continues another one's audio.
+
+        Parameters
+        ----------
+        previous : the last tokens before the window, by which its place is found; maybe none.
+        """
+        self._starts = [None]
+        self.open_window(0, start_sample)
+        for token in previous:
+            self.follow(token)
+        self._begin(self.position)
+
+    def _begin(self, start: int | None) -> None:
+        super()._begin(start)
+        # A lost hint is searched in more and more of the text.
+        self._extend_to(len(self) + LOST_AHEAD if start is None else start + MIN_AHEAD)
+
+    def _extend_to(self, num_tokens: int) -> None:
+        while len(self) < min(num_tokens, MAX_TOKENS) and (chunk := next(self._chunks, None)) is not None:
+            self.extend(self._tokenize(chunk))
 
 
 class Piece(NamedTuple):
@@ -34,52 +116,32 @@ class Piece(NamedTuple):
     position: int
 
 
-class GivenHint(Hint):
-    """A text, tokenized as the windows reach it, and its position in the open window.
-
-    Windows are decoded again, whole or from a time on: the hint goes back to where the next window begins.
-    Where pieces have times, the position lies among those of the window's time.
+class LiveHint(GivenHint):
+    """Pieces of text with times; the position lies among those of the window's time.
 
     Parameters
     ----------
-    text : of the whole session, or empty; it has no times.
     tokenize : returns the tokens of a piece of text.
     """
 
-    def __init__(
-        self, text: str, tokenize: Callable[[str], Sequence[int]], word_of: Callable[[int], str]
-    ) -> None:
-        super().__init__((), word_of, rate=GIVEN_RATE)
+    def __init__(self, tokenize: Tokenize, word_of: Callable[[int], str]) -> None:
+        super().__init__(word_of)
         self._tokenize = tokenize
-        self._chunks = _chunks(text)
         self._pieces = [Piece(0, 0)]
-        self._has_times = False
         self._window_start = 0  # sample
-        self._window_rates = self.rates  # at its start
-        self._committed: list[int] = []  # of the open window
-        self._starts: list[int | None] = [0]  # position after so many of them
-        self._extend_to(MIN_AHEAD)
 
     def open_window(self, num_kept: int, start_sample: int = 0) -> None:
-        """Turn to the next window.
-
-        Parameters
-        ----------
-        num_kept : tokens of the last window whose audio is not decoded again.
-        start_sample : of the window.
-        """
-        start = self._starts[min(num_kept, len(self._starts) - 1)]
-        self._window_start, self._window_rates = start_sample, self.rates
-        self._begin(start)
+        """See :meth:`GivenHint.open_window`."""
+        self._window_start = start_sample
+        super().open_window(num_kept, start_sample)
         self._drop_old()
 
     def replace(self, start_sample: int, text: str) -> None:
         """Replace all text from a time on.
 
         A recogniser sends each version of an utterance so, with the time at which the utterance begins; the
-        empty text takes it back. What was not yet tokenized of a text without times is dropped.
+        empty text takes it back.
         """
-        self._chunks, self._has_times = iter(()), True
         index = bisect_left(self._pieces, start_sample, key=lambda piece: piece.start_sample)
         position = self._pieces[index].position if index < len(self._pieces) else len(self)
         tokens = self._tokenize(_plain(text))
@@ -95,18 +157,14 @@ class GivenHint(Hint):
         if not is_settled:
             self._follow_again()
 
-    def follow(self, token: int) -> None:
-        """Take the next committed token of the window."""
-        super().follow(token)
-        self._committed.append(token)
-        self._starts.append(self.position)
-
     def _begin(self, start: int | None) -> None:
-        start = self._in_time(start)
-        self.seek(start)
-        self._committed, self._starts = [], [self.position]
-        # A lost hint is searched in more and more of the text.
-        self._extend_to(len(self) + LOST_AHEAD if start is None else start + MIN_AHEAD)
+        """Begin a window among the pieces that may be said there."""
+        latest = self._window_start + TOLERANCE_SAMPLES
+        index = max(1, bisect_right(self._pieces, latest, key=lambda piece: piece.start_sample))
+        first, end = self._pieces[index - 1].position, len(self)
+        if index < len(self._pieces):
+            end = self._pieces[index].position
+        super()._begin(first if start is None else min(max(first, start), end))
 
     def _follow_again(self) -> None:
         """Find the position of the window's committed tokens in a text that has changed."""
@@ -115,17 +173,6 @@ class GivenHint(Hint):
         self._begin(self._starts[0])
         for token in committed:
             self.follow(token)
-
-    def _in_time(self, start: int | None) -> int | None:
-        """Move a position to the pieces that may be said where the window begins."""
-        if not self._has_times:
-            return start
-        latest = self._window_start + TOLERANCE_SAMPLES
-        index = max(1, bisect_right(self._pieces, latest, key=lambda piece: piece.start_sample))
-        first, end = self._pieces[index - 1].position, len(self)
-        if index < len(self._pieces):
-            end = self._pieces[index].position
-        return first if start is None else min(max(first, start), end)
 
     def _drop_old(self) -> None:
         """Drop the pieces before the window once they are many tokens."""
@@ -136,14 +183,17 @@ class GivenHint(Hint):
         self._pieces = [Piece(sample, position - num_old) for sample, position in self._pieces[index:]]
         self._starts = [self.position]
 
-    def _extend_to(self, num_tokens: int) -> None:
-        while len(self) < num_tokens and (chunk := next(self._chunks, None)) is not None:
-            self.extend(self._tokenize(chunk))
-
 
 def _plain(text: str) -> str:
-    """Return a text with single spaces and without special tokens."""
-    return " ".join(text.replace("<|", "< |").split())
+    """Return a text without special tokens, with the spaces that its script has between words."""
+    words = text.replace("<|", "< |").split()
+    spaces = ("" if is_unspaced(a[-1]) and is_unspaced(b[0]) else " " for a, b in pairwise(words))
+    return "".join(word + space for word, space in zip(words, [*spaces, ""], strict=True)) if words else ""
+
+
+def is_unspaced(character: str) -> bool:
+    """Return whether a character's script has no spaces between words."""
+    return unicodedata.name(character, "").startswith(UNSPACED)
 
 
 def _chunks(text: str) -> Iterator[str]:

@@ -85,27 +85,28 @@ class Rates(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def num_worthwhile(rate: float, token_share: float) -> int:
-    """Return how many candidates make the time of a token shortest, at least one.
+    """Return how many candidates make the time of a token shortest.
 
     Parameters
     ----------
     rate : how often each is right if those before it are.
-    token_share : time of a candidate, over the time of a forward pass without any.
+    token_share : time of a token, over the time of a forward pass without tokens.
     """
     chance, num_expected = rate, 1.0
-    for num in range(1, MAX_REACH):
+    for num in range(MAX_REACH):
+        time_so_far = 1 + token_share * (1 + num)  # one token is the session's own
+        if chance < MIN_CHANCE or chance * time_so_far < token_share * num_expected:
+            return num
         num_expected += chance
         chance *= rate
-        saved = chance * (1 + token_share * num) / num_expected
-        if chance < MIN_CHANCE or saved < token_share:
-            return num
     return MAX_REACH
 
 
 class Hint:
     """A hint and the position at which it continues the committed text.
 
-    A committed token takes constant time, and each token of the hint is indexed once.
+    A committed token takes constant time. A lost hint is indexed: each token once, and once more where old
+    tokens are dropped.
 
     Parameters
     ----------
@@ -211,7 +212,7 @@ class Hint:
 
         Parameters
         ----------
-        token_share : time of one more token, over the time of a forward pass without any.
+        token_share : time of a token, over the time of a forward pass without tokens.
         """
         if self.rate < MIN_RATE:
             return 0

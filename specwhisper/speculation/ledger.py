@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from specwhisper.speculation.given_hint import GivenHint
+from specwhisper.speculation.given_hint import GivenHint, LiveHint, TextHint
 from specwhisper.speculation.hints import MAX_REACH, PLAIN, Hint, HintTokens
 
 NUM_SENT = 3  # hints of what the draft had sent, before each of the last corrections
@@ -81,17 +81,35 @@ class SharedHints:
     Attributes
     ----------
     texts : how the tokens of hints are compared, and where they may stand.
-    given : text from outside, turned to the open window; it has followed the committed tokens.
+    script, live : texts from outside, turned to the open window; they have followed the committed tokens.
     keeps_sent : whether what the draft sent before a correction becomes a hint.
     rates : how often the draft is right.
     token_share : returns the time of one more token of the session, over that of a forward pass.
     """
 
     texts: HintTokens = PLAIN
-    given: GivenHint | None = None
+    script: TextHint | None = None
+    live: LiveHint | None = None
     keeps_sent: bool = False
     rates: DraftRates = field(default_factory=DraftRates)
     token_share: Callable[[], float] = float  # 0.0: not known
+
+    @property
+    def given(self) -> list[GivenHint]:
+        """Texts from outside."""
+        return [hint for hint in (self.script, self.live) if hint is not None]
+
+    def open_window(self, num_kept: int, start_sample: int) -> None:
+        """Turn to the next window; see :meth:`GivenHint.open_window`."""
+        for hint in self.given:
+            hint.open_window(num_kept, start_sample)
+
+    def open_later(self, previous: Sequence[int], start_sample: int) -> None:
+        """Turn to the first window of a session that continues another; see :meth:`TextHint.open_later`."""
+        if self.script is not None:
+            self.script.open_later(previous, start_sample)
+        if self.live is not None:
+            self.live.open_window(0, start_sample)
 
 
 class Ledger:
@@ -179,8 +197,9 @@ class Ledger:
 
     def _hints(self) -> list[tuple[Source, Hint]]:
         hints = [(Source.SENT, hint) for hint in self._sent]
-        named = ((Source.OWN, self._own), (Source.GIVEN, self._shared.given))
-        return hints + [(source, hint) for source, hint in named if hint is not None]
+        if self._own is not None:
+            hints.append((Source.OWN, self._own))
+        return hints + [(Source.GIVEN, hint) for hint in self._shared.given]
 
     def offer(self, base: int, known_committed: int, tokens: Sequence[int]) -> Offer:
         """Take candidates for the positions from ``base`` on.

@@ -141,7 +141,7 @@ class TextModel:
         """Return the number of tokens in a slot."""
         return self._lengths[slot]
 
-    def tokenize(self, text: str) -> tuple[int, ...]:
+    def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         """Return a prompt's tokens, special ones included."""
         return tuple(self._tokenizer(text).input_ids)
 

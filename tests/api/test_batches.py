@@ -218,6 +218,8 @@ NAN = float("nan")
         ({"chunk_length_s": 15, "stride_length_s": NAN}, "stride_length_s is nan"),
         ({"chunk_length_s": float("inf")}, "chunk_length_s is inf"),
         ({"chunk_length_s": 0}, "Chunks of 0 s"),
+        ({"chunk_length_s": 15, "hint": "a"}, "leave chunk_length_s or hint out"),
+        ({"hint": "a"}, "hint is the text of one recording"),
         ({"on_error": "ignore"}, "on_error is 'ignore': choose 'raise' or 'return'"),
     ],
 )

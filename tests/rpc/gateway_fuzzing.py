@@ -37,7 +37,7 @@ def examples(number: int) -> settings:
 class AnyText(ScriptedModel):
     """A model that has a token for any prompt."""
 
-    def tokenize(self, text: str) -> tuple[int, ...]:
+    def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         return tuple(ord(letter) % NUM_TEXT for letter in text)
 
 

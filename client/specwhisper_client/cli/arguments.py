@@ -24,8 +24,18 @@ Hint = Annotated[
     str,
     typer.Option(
         metavar="FILE",
-        help="Text that the audio is believed to say: captions (srt, vtt) or plain text. It saves time and "
-        "never changes the text.",
+        help="Text that the audio is believed to say: captions (srt, vtt, ass, ttml) or plain text. It saves "
+        "time and never changes the text.",
+    ),
+]
+Hints = Annotated[
+    str,
+    typer.Option(
+        "--hint",
+        metavar="FILE|FOLDER",
+        help="Text that the audio is believed to say: captions (srt, vtt, ass, ttml) or plain text; "
+        "for several recordings a folder of files with their names. It saves time, and never changes the "
+        "text.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No output but the text.")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -12,6 +12,7 @@ from rich.text import Text
 from specwhisper.errors import InvalidAudio, SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials
+from specwhisper.transcription.hints.file import find_hint
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Mode
@@ -30,6 +31,7 @@ class Job:
 
     Attributes
     ----------
+    hints : folder with a hint for each recording of its name.
     mode, gamma : how draft and target work together; ``None`` for the server's own.
     formats : of the transcript; several need an ``output_dir``.
     output_dir : where transcripts are written; ``None`` for standard output.
@@ -40,6 +42,7 @@ class Job:
 
     server: str
     options: DecodingOptions = field(default_factory=DecodingOptions)
+    hints: Path | None = None
     mode: Mode | None = None
     gamma: int | None = None
     formats: Sequence[OutputFormat] = (OutputFormat.TXT,)
@@ -48,6 +51,10 @@ class Job:
     quiet: bool = False
     is_streaming: bool = False
     credentials: Credentials = OPEN
+
+    def options_of(self, file: Path) -> DecodingOptions:
+        """Return the options of a recording, with its hint."""
+        return replace(self.options, hint=find_hint(self.hints, file)) if self.hints else self.options
 
 
 async def transcribe_files(files: list[Path], job: Job, console: Console, errors: Console) -> bool:
@@ -131,7 +138,7 @@ async def _show(
     if job.is_streaming:
         stream = StreamingClient(
             job.server,
-            job.options,
+            job.options_of(file),
             mode=job.mode,
             gamma=job.gamma,
             interim_results=is_live,
@@ -144,7 +151,7 @@ async def _show(
                     display.show(update)
             return live.result
     transcription = client.stream_file(
-        file, job.options, mode=job.mode, gamma=job.gamma, interim_results=is_live
+        file, job.options_of(file), mode=job.mode, gamma=job.gamma, interim_results=is_live
     )
     with display:
         async for update in transcription:

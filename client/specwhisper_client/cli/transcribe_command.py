@@ -15,7 +15,7 @@ from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, T
 from specwhisper.rpc.channels import Credentials
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import SERVER_MODES, Mode
-from specwhisper_client.cli.arguments import Gamma, Hint, Quiet, Server, hint_of, parse_mode
+from specwhisper_client.cli.arguments import Gamma, Hints, Quiet, Server, hint_of, parse_mode
 from specwhisper_client.cli.grouped_options import takes
 from specwhisper_client.cli.jobs import Job, report, transcribe_files
 from specwhisper_client.cli.output import OutputFormat
@@ -52,7 +52,7 @@ class Decoding:
         ),
     ] = False
     hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words in the prompt of every window.")] = ""
-    hint: Hint = ""
+    hint: Hints = ""
     condition_on_previous_text: Annotated[
         bool, typer.Option("--condition-on-previous-text", help="Previous text as prompt of each window.")
     ] = False
@@ -132,7 +132,13 @@ class Decoding:
 
     def options(self) -> DecodingOptions:
         """Return them, checked."""
-        return options_from(DecodingOptions(), asdict(self) | {"hint": hint_of(self.hint)})
+        hint = "" if self.hint_folder else hint_of(self.hint)
+        return options_from(DecodingOptions(), asdict(self) | {"hint": hint})
+
+    @property
+    def hint_folder(self) -> Path | None:
+        """The folder of hints, if it is none for a single recording."""
+        return Path(self.hint) if self.hint and Path(self.hint).is_dir() else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,11 +219,17 @@ class TranscribeOptions:
         if layout != Layout() and not self.decoding.word_timestamps:
             raise InvalidRequest("Lines are laid out by their words: add word_timestamps.")
         options, formats = self.decoding.options(), parse_formats(self.output_format)
+        if options.hint and len(self.files) > 1:
+            raise InvalidRequest(
+                "--hint FILE is the text of one recording: for several, pass a folder that holds NAME.srt, "
+                "NAME.vtt or NAME.txt for each."
+            )
         if len(formats) > 1 and self.output_dir is None:
             raise InvalidRequest("Several formats need a folder: add --output-dir FOLDER.")
         return Job(
             self.server,
             options,
+            self.decoding.hint_folder,
             self.mode,
             self.gamma,
             formats,

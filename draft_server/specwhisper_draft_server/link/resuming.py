@@ -18,12 +18,12 @@ from specwhisper.audio.recording import CONTEXT_SAMPLES
 from specwhisper.errors import GONE, PairMismatch, ServerFull, SlowReader, SpecWhisperError
 from specwhisper.observe.tracing import note_event
 from specwhisper.rpc.failover import Failover
-from specwhisper.transcription.hints.feed import HintFeed
 from specwhisper.transcription.resume_point import ResumeTracker
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
 from specwhisper.types import AudioChunk, Candidates, Commit, HintText, Resume, WindowOpened
 from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES
 from specwhisper_draft_server.link.migration import opened_elsewhere
+from specwhisper_draft_server.link.paced_hints import PacedHints
 from specwhisper_draft_server.metrics import DraftMetrics
 
 logger = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class ResumingTargetStream:
         self._open_remote = open_remote
         self._tracker = ResumeTracker(target.limits.max_ahead_tokens, resume)
         self._audio = KeptAudio(self._needed_from)
-        self._hints = HintFeed()
+        self._hints = PacedHints()
         self._current: RemoteTargetStream | None = None
         self._current_tasks = AsyncExitStack()  # closes the current stream and ends its tasks
         self._next: Opened | None = None  # the stream to continue on, once the current one has ended
@@ -145,12 +145,6 @@ class ResumingTargetStream:
     def hint(self, hint: HintText) -> None:
         """Send a text that the audio is believed to say, to the next target too."""
         self._hints.put(hint)
-        self._send_hints()
-
-    def _send_hints(self) -> None:
-        if self._current is not None:
-            for hint in self._hints.take():
-                self._current.hint(hint)
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Keep audio, for every target that needs it; wait while much of it is not sent."""
@@ -232,8 +226,8 @@ class ResumingTargetStream:
         self._tracker.migrate()
         self._failover.connected()
         self._current_tasks, self._current, self.limits = stack, stream, stream.limits
-        self._hints.restart(0 if resume is None else resume.window.start_sample)
-        self._send_hints()
+        start_sample = 0 if resume is None else resume.window.start_sample
+        await stack.enter_async_context(_running(self._hints.send(stream.hint, start_sample)))
         await stack.enter_async_context(_running(self._feed(stream)))
         await stack.enter_async_context(_running(self._migrate(stream)))
 

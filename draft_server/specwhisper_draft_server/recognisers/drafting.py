@@ -42,8 +42,8 @@ class RecogniserDrafting:
 
     Parameters
     ----------
-    timeout_s : how long a call of the recogniser may take. After that it hangs: sessions run without drafts
-        until it answers.
+    timeout_s : how long a call of the recogniser may take. After that it hangs: open sessions continue
+        without drafts, and so do new ones until it answers.
     on_failure : called when a session's draft fails.
     """
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import NamedTuple, Protocol, cast
 
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, SpecWhisperError
 
 
 class Recognised(NamedTuple):
@@ -30,13 +30,18 @@ class Recognised(NamedTuple):
 
 
 class RecogniserStream(Protocol):
-    """Recognises one stretch of audio."""
+    """Recognises one stretch of audio.
+
+    It may have a method ``close()`` without parameters, which is called once nothing more follows, also where
+    audio is skipped or the session ends early.
+    """
 
     def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool) -> Sequence[Recognised]:
         """Take the next audio; return the text that has changed, the oldest first.
 
         Each text replaces all that was returned from its time on. An incremental recogniser returns an
-        utterance again as it grows; one that is not returns it once, for example when speech pauses.
+        utterance again as it grows, with the same time: with a later one, the words before it would be there
+        twice. Another recogniser returns it once, for example when speech pauses.
 
         Parameters
         ----------
@@ -82,7 +87,9 @@ def load_recogniser(factory: str, model: str) -> Recogniser:
         raise InvalidRequest(f"--draft-recogniser {factory} cannot be loaded ({error}).") from error
     try:
         return cast(Callable[[str], Recogniser], function)(model)
-    except (OSError, ValueError) as error:
+    except SpecWhisperError:
+        raise
+    except Exception as error:  # of any library
         raise InvalidRequest(
             f"--draft-recogniser {factory} cannot use --draft-model '{model}' ({error})."
         ) from error

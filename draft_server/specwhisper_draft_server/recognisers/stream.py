@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -112,6 +113,13 @@ class RecognisedStream:
 
     async def run(self) -> None:
         """Recognise audio as it arrives, until it fails or is cancelled."""
+        try:
+            await self._run()
+        finally:
+            with suppress(RuntimeError):  # of an executor that has ended
+                self._executor.submit(self._close)
+
+    async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while not self.has_failed:
             await self._has_pieces.wait()
@@ -161,7 +169,16 @@ class RecognisedStream:
     def _recognise(self, piece: Piece) -> Sequence[Recognised]:
         """Run the recogniser; another stream begins where audio was skipped."""
         if self._stream is None or piece.start_sample != self._next_sample:
+            self._close()
             self._first_sample = piece.start_sample
             self._stream = self._open(piece.start_sample / SAMPLE_RATE)
         self._next_sample = piece.end_sample
         return self._stream.accept(piece.pcm, is_pause=piece.is_pause, is_last=piece.is_last)
+
+    def _close(self) -> None:
+        """Close the recogniser's stream, if it can be closed."""
+        stream, self._stream = self._stream, None
+        try:
+            getattr(stream, "close", lambda: None)()
+        except Exception as error:
+            logger.warning("recogniser stream not closed", extra={"session": self._id, "error": str(error)})

@@ -156,6 +156,13 @@ class Session:
         return self._draft is not None and self._draft.has_failed
 
     @property
+    def _start_sample(self) -> int:
+        """First sample that the target decodes."""
+        if self._request.options.live is not None:
+            return self._request.options.live.position.start_sample
+        return 0 if self._resume_point is None else self._resume_point.resume.window.start_sample
+
+    @property
     def is_paused(self) -> bool:
         """Whether the target's events wait."""
         return not self._unpaused.is_set()
@@ -213,7 +220,7 @@ class Session:
             stream = self._stream or await self.open()
             logger.info("session opened", extra=log)
             note_event("session opened", **log)
-            hinting = asyncio.create_task(self._request.hints.send(stream.hint))
+            hinting = asyncio.create_task(self._request.hints.send(stream.hint, self._start_sample))
             following = asyncio.create_task(self._follow(stream))
             sending = asyncio.create_task(self._audio.send(stream, audio))
             for task in (following, sending):
@@ -270,7 +277,7 @@ class Session:
                 raise RuntimeError("A draft proposes nothing before the target has opened a window.")
             self._propose(self._stream, [drafted.candidates])
         if drafted.hint is not None:
-            self._request.hints.put(drafted.hint)
+            self._request.hints.put_recognised(drafted.hint)
         if drafted.belief is not None and self._live is not None:
             self._live.update_belief(drafted.belief.window, drafted.belief.tokens)
         self.builder.statistics.observe(drafted.report)

@@ -143,7 +143,7 @@ class ScriptedModel:
         """Return the number of tokens in a slot."""
         return len(self._fed[slot])
 
-    def tokenize(self, text: str) -> tuple[int, ...]:
+    def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         """Convert letters to tokens."""
         return tuple((ord(letter) - ord("a")) % NUM_TEXT for letter in text)
 

@@ -127,13 +127,13 @@ class Replay(ABC):
         """Return the number of tokens in a slot."""
         return len(self._fed[slot])
 
-    def tokenize(self, text: str) -> tuple[int, ...]:
+    def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         """Return the tokens of a hint. A prompt is of no use: the trace has no window that follows it."""
         if not text.strip():
             return ()
         if self._tokenizer is None:
             raise UnsupportedOption("This replay takes neither prompt nor hint.")
-        return tuple(self._tokenizer.encode(" " + text.strip()))
+        return tuple(self._tokenizer.encode(" " * after_space + text.strip()))
 
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int

@@ -143,7 +143,7 @@ class ScriptedModel:
         """Return how many tokens a slot holds."""
         return len(self._fed[slot])
 
-    def tokenize(self, text: str) -> tuple[int, ...]:
+    def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         """Return the ids that a hint consists of: a simulation has no other text."""
         return tuple(map(int, text.split()))
 

@@ -3,46 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.given_hint import GivenHint
+from specwhisper.speculation.given_hint import LiveHint, TextHint, is_unspaced
 from specwhisper.speculation.ledger import SharedHints
 from specwhisper.transcription.hints.tokens import WhisperTokens
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
 
-Tokenize = Callable[[str], Sequence[int]]
+
+class Tokenize(Protocol):
+    """See :meth:`specwhisper.model.model.Model.tokenize`."""
+
+    def __call__(self, text: str, *, after_space: bool = True) -> Sequence[int]:
+        """Return the tokens of a text, by default as after a space."""
 
 
-def session_hints(
-    mode: Mode,
-    options: DecodingOptions,
-    vocabulary: Vocabulary,
-    given: Callable[[str], GivenHint],
-    token_share: Callable[[], float],
-) -> SharedHints:
-    """Return the hints of a session that opens.
+@dataclass(frozen=True, slots=True)
+class HintBuilder:
+    """Makes the hints of a model's sessions."""
 
-    Parameters
-    ----------
-    given : returns a text from outside as a hint.
-    """
-    return SharedHints(
-        WhisperTokens(vocabulary, options.timestamps),
-        given(options.hint) if mode.drafts and options.hint else None,
-        keeps_sent=options.realigns and mode is Mode.FULL,
-        token_share=token_share,
-    )
+    vocabulary: Vocabulary
+    tokenize: Tokenize
 
+    def of_session(
+        self, mode: Mode, options: DecodingOptions, token_share: Callable[[], float]
+    ) -> SharedHints:
+        """Return the hints of a session that opens."""
+        return SharedHints(
+            WhisperTokens(self.vocabulary, options.timestamps),
+            script=self.script(options.hint) if options.hint else None,
+            keeps_sent=options.realigns and mode is Mode.FULL,
+            token_share=token_share,
+        )
 
-def given_hint(text: str, vocabulary: Vocabulary, tokenize: Tokenize) -> GivenHint:
-    """Return a text from outside as a hint; it is empty if it cannot be tokenized."""
+    def script(self, text: str) -> TextHint:
+        """Return the hint of a session's options."""
+        return TextHint(text, self._tokens_of, self.vocabulary.word_of)
 
-    def tokens_of(text: str) -> Sequence[int]:
+    def live(self) -> LiveHint:
+        """Return a hint for texts with times."""
+        return LiveHint(self._tokens_of, self.vocabulary.word_of)
+
+    def _tokens_of(self, text: str) -> Sequence[int]:
+        """Return the tokens of a text; none if it cannot be tokenized, since that must not end a session."""
+        text = text.strip()
         try:
-            return tokenize(text)
-        except UnsupportedOption:  # no reason to end a session
+            return self.tokenize(text, after_space=not text or not is_unspaced(text[0]))
+        except UnsupportedOption:
             return ()
-
-    return GivenHint(text, tokens_of, vocabulary.word_of)

@@ -246,6 +246,25 @@ async def test_options_are_named_as_whispers_and_reach_the_server(files):
     )
 
 
+async def test_each_file_has_the_hint_of_its_name(files, tmp_path):
+    server = ScriptedTranscription()
+    hints = tmp_path / "hints"
+    hints.mkdir()
+    (hints / "second.txt").write_text("a script", "utf-8")
+    async with serving(server) as address:
+        for recordings, hint in ((files, "a script"), (files[:1], "")):
+            status, _, err = await run_cli(
+                "transcribe", *recordings, "--server", address, "--quiet", "--hint", hints
+            )
+            assert (status, err) == (0, "")
+            assert decoding_options_from_proto(server.config.config.decoding).hint == hint
+        status, _, err = await run_cli(
+            "transcribe", *files, "--server", address, "--hint", hints / "second.txt"
+        )
+    assert status == 1
+    assert err.startswith("error: --hint FILE is the text of one recording")
+
+
 async def test_booleans_and_none_are_read_as_openais(files):
     server = ScriptedTranscription()
     options = [

@@ -30,6 +30,9 @@ class Recording:
         self.calls.append(("open", language, start_s))
         return self
 
+    def close(self) -> None:
+        self.calls.append(("close",))
+
     def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool) -> list[Recognised]:
         self.calls.append((len(pcm) / 2 / SAMPLE_RATE, is_pause, is_last))
         return [Recognised(0.5, str(len(self.calls)))]
@@ -89,7 +92,8 @@ async def test_audio_before_the_targets_window_is_skipped():
         for start_s in range(1, 8):
             stream.send(chunk(start_s, 1.0))
         assert (await drafted.get()).hint == HintText(5 * SAMPLE_RATE + 8_000, "4")
-    assert ("open", "en", 5.0) in recogniser.calls
+    assert recogniser.calls[recogniser.calls.index(("close",)) + 1] == ("open", "en", 5.0)
+    assert recogniser.calls[-1] == ("close",)
 
 
 def stop() -> list[Recognised]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from specwhisper.types import HintText
-from specwhisper_draft_server.sessions import session_hints
-from specwhisper_draft_server.sessions.session_hints import MAX_AT_ONCE, SessionHints
+from specwhisper_draft_server.link import paced_hints
+from specwhisper_draft_server.link.paced_hints import MAX_AT_ONCE
+from specwhisper_draft_server.sessions.session_hints import SessionHints
 
 
 async def test_a_flood_of_hints_waits_and_only_its_newest_texts_are_sent(monkeypatch):
-    monkeypatch.setattr(session_hints, "INTERVAL_S", 1_000.0)
+    monkeypatch.setattr(paced_hints, "INTERVAL_S", 1_000.0)
     hints, received = SessionHints(), []
     sending = asyncio.create_task(hints.send(received.append))
     for start_sample in range(1_000):
@@ -35,3 +36,12 @@ async def test_a_hint_is_sent_as_soon_as_it_comes():
         hints.put(HintText(0, text))
         assert await received.get() == HintText(0, text)
     sending.cancel()
+
+
+def test_a_recogniser_does_not_replace_what_the_client_has_sent():
+    hints = SessionHints()
+    hints.put_recognised(HintText(0, "recognised"))
+    assert hints.take() == [HintText(0, "recognised")]
+    hints.put(HintText(1, "caption"))
+    hints.put_recognised(HintText(0, "recognised again"))
+    assert hints.take() == [HintText(1, "caption")]

@@ -1,11 +1,22 @@
-"""A hint from outside runs through all windows."""
+"""Hints from outside run through all windows."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.speculation.given_hint import CHUNK_CHARACTERS, MAX_OLD, MIN_AHEAD, GivenHint
+from specwhisper.speculation.given_hint import (
+    CHUNK_CHARACTERS,
+    LOST_AHEAD,
+    MAX_OLD,
+    MAX_TOKENS,
+    MIN_AHEAD,
+    GivenHint,
+    LiveHint,
+    TextHint,
+)
+
+SECOND = 16_000
 
 
 def numbers(text: str) -> list[int]:
@@ -13,8 +24,12 @@ def numbers(text: str) -> list[int]:
     return [int(word) for word in text.split()]
 
 
-def hint_of(text: str) -> GivenHint:
-    return GivenHint(text, numbers, str)
+def hint_of(text: str) -> TextHint:
+    return TextHint(text, numbers, str)
+
+
+def live_hint() -> LiveHint:
+    return LiveHint(numbers, str)
 
 
 def follow(hint: GivenHint, tokens) -> None:
@@ -68,16 +83,51 @@ def test_a_text_has_no_special_tokens_and_one_without_spaces_is_split():
         pieces.append(text)
         return []
 
-    GivenHint("a <|endoftext|>\nb", tokenize, str)
-    GivenHint("字" * 3 * CHUNK_CHARACTERS, tokenize, str)
+    TextHint("a <|endoftext|>\nb", tokenize, str)
+    TextHint("字" * 3 * CHUNK_CHARACTERS, tokenize, str)
     assert pieces == ["a < |endoftext|> b", "字" * CHUNK_CHARACTERS, "字" * 2 * CHUNK_CHARACTERS]
 
 
-SECOND = 16_000
+def test_lines_are_joined_as_their_script_has_words():
+    pieces = []
+
+    def tokenize(text: str) -> list[int]:
+        pieces.append(text)
+        return []
+
+    TextHint("今日は。\nいい天気です\nね", tokenize, str)
+    TextHint("ok\n今日は\nWhisper です", tokenize, str)
+    TextHint("one\n two", tokenize, str)
+    TextHint(" \n", tokenize, str)
+    assert pieces == ["今日は。いい天気ですね", "ok 今日は Whisper です", "one two"]
+
+
+def test_a_session_that_continues_finds_its_place_by_the_text_before():
+    hint = hint_of(" ".join(map(str, range(20_000))))
+    hint.open_later([2_000, 2_001, 2_002], 9 * SECOND)
+    assert hint.position == 2_003
+    assert list(hint.continuation(max_tokens=2)) == [2_003, 2_004]
+    hint.open_window(0, 9 * SECOND)  # decoded again
+    assert hint.position == 2_003
+
+
+def test_a_session_that_continues_without_text_proposes_nothing_until_it_has_some():
+    hint = hint_of(" ".join(map(str, range(20_000))))
+    hint.open_later([], 9 * SECOND)
+    assert list(hint.continuation()) == []
+    follow(hint, [2_000, 2_001, 2_002])
+    assert hint.position == 2_003
+
+
+def test_a_text_has_a_largest_number_of_tokens():
+    hint = hint_of(" ".join(["7"] * 2 * MAX_TOKENS))
+    for _ in range(2 * MAX_TOKENS // LOST_AHEAD):
+        hint.open_later([], SECOND)
+    assert MAX_TOKENS <= len(hint) < MAX_TOKENS + 2 * CHUNK_CHARACTERS
 
 
 def test_an_utterance_that_grows_is_followed():
-    hint = hint_of("")
+    hint = live_hint()
     hint.open_window(0, 0)
     hint.replace(0, "0 1")
     assert hint.continuation() == [0, 1]
@@ -94,7 +144,7 @@ def test_an_utterance_that_grows_is_followed():
 
 
 def test_a_window_begins_at_the_piece_of_its_time():
-    hint = hint_of("")
+    hint = live_hint()
     hint.open_window(0, 0)
     hint.replace(0, "0 1 2")
     hint.replace(10 * SECOND, "10 11 12")
@@ -113,8 +163,9 @@ def test_a_window_begins_at_the_piece_of_its_time():
 
 
 def test_text_from_a_time_on_replaces_what_was_there():
-    hint = hint_of("0 1 2 3")
+    hint = live_hint()
     hint.open_window(0, 0)
+    hint.replace(0, "0 1 2 3")
     follow(hint, [0, 1])
     hint.replace(5 * SECOND, "50 51")
     hint.replace(8 * SECOND, "80")
@@ -125,7 +176,7 @@ def test_text_from_a_time_on_replaces_what_was_there():
 
 
 def test_old_pieces_are_dropped():
-    hint = hint_of("")
+    hint = live_hint()
     for utterance in range(2_000):
         start_sample = utterance * 5 * SECOND
         words = range(10 * utterance, 10 * utterance + 10)
@@ -141,7 +192,7 @@ def test_old_pieces_are_dropped():
 @given(st.data())
 def test_any_texts_and_tokens_give_the_same_as_if_they_had_come_at_once(data):
     tokens = st.integers(0, 6)
-    hint, window = hint_of(""), []
+    hint, window = live_hint(), []
     hint.open_window(0, 0)
     for _ in range(data.draw(st.integers(1, 20))):
         match data.draw(st.sampled_from(["text", "tokens", "window"])):

@@ -237,14 +237,15 @@ def test_a_change_at_the_end_of_a_long_hint_that_is_lost_indexes_only_the_change
 @given(st.floats(0.1, 0.99), st.floats(0.01, 1.0))
 def test_the_worthwhile_candidates_make_a_tokens_time_shortest(rate, token_share):
     def token_time(num: int) -> float:
-        return (1 + token_share * num) / sum(rate**i for i in range(num + 1))
+        return (1 + token_share * (1 + num)) / sum(rate**i for i in range(num + 1))
 
     num = num_worthwhile(rate, token_share)
-    assert 1 <= num <= MAX_REACH
-    enough = next(i for i in range(1, MAX_REACH + 1) if rate ** (i + 1) < MIN_CHANCE or i == MAX_REACH)
-    assert token_time(num) == pytest.approx(min(map(token_time, range(1, enough + 1))))
+    enough = next(i for i in range(MAX_REACH + 1) if rate ** (i + 1) < MIN_CHANCE or i == MAX_REACH)
+    assert 0 <= num <= enough
+    assert token_time(num) == pytest.approx(min(map(token_time, range(enough + 1))))
 
 
 def test_free_candidates_are_taken_as_long_as_one_may_be_right():
     assert num_worthwhile(1.0, 0.5) == MAX_REACH
+    assert num_worthwhile(0.3, 0.0) == 1
     assert 0.9 ** num_worthwhile(0.9, 0.0) >= MIN_CHANCE > 0.9 ** (num_worthwhile(0.9, 0.0) + 1)

@@ -146,24 +146,24 @@ class TestHints:
         assert (tokens(ledger), ledger.held) == ([1, 2, 8, 9], 3)
 
     def test_a_text_from_outside_follows(self):
-        ledger = Ledger([1], shared=SharedHints(given=Hint([1, 2, 3, 4], PLAIN.word_of)))
+        ledger = Ledger([1], shared=SharedHints(script=Hint([1, 2, 3, 4], PLAIN.word_of)))
         assert (tokens(ledger), ledger.held, set(sources(ledger))) == ([2, 3, 4], 1, {Source.GIVEN})
         ledger.offer(1, 1, [2])
         assert sources(ledger) == [Source.DRAFT, Source.GIVEN, Source.GIVEN]
 
     def test_where_both_differ_the_source_that_was_right_more_often_goes_first(self):
-        ledger = Ledger(shared=SharedHints(given=Hint(range(10), PLAIN.word_of, rate=0.9)))
+        ledger = Ledger(shared=SharedHints(script=Hint(range(10), PLAIN.word_of, rate=0.9)))
         ledger.offer(0, 0, [7])
         assert tokens(ledger)[0] == 0
         ledger = Ledger(
-            shared=SharedHints(given=Hint(range(10), PLAIN.word_of, rate=0.9), rates=DraftRates(0.95))
+            shared=SharedHints(script=Hint(range(10), PLAIN.word_of, rate=0.9), rates=DraftRates(0.95))
         )
         ledger.offer(0, 0, [7])
         assert tokens(ledger) == [7]
 
     def test_a_hint_that_is_always_wrong_is_not_tried(self):
         hint, num_offered = Hint(range(1000), PLAIN.word_of), 0
-        ledger = Ledger(shared=SharedHints(given=hint))
+        ledger = Ledger(shared=SharedHints(script=hint))
         for position in range(500):
             candidates = ledger.candidates()
             num_offered += len(candidates)
@@ -214,10 +214,14 @@ class TestHints:
         text = list(range(100))
         counts = []
         for share in (0.0, 0.05, 0.2, 1.0):
-            hints = SharedHints(given=Hint(text, PLAIN.word_of, rate=0.9), token_share=partial(float, share))
+            hints = SharedHints(script=Hint(text, PLAIN.word_of, rate=0.9), token_share=partial(float, share))
             counts.append(len(Ledger(shared=hints).candidates()))
         assert counts == sorted(counts, reverse=True)
-        assert counts[0] > 20 and counts[-1] == 1
+        assert counts[0] > 20 and counts[-1] == 3
+
+    def test_a_hint_that_is_seldom_right_adds_nothing_where_tokens_are_all_that_takes_time(self):
+        hints = SharedHints(script=Hint(range(9), PLAIN.word_of, rate=0.4), token_share=partial(float, 1.0))
+        assert Ledger(shared=hints).candidates() == []
 
     @given(st.data())
     def test_candidates_are_of_some_source_and_never_change_what_is_committed(self, data):
@@ -227,7 +231,7 @@ class TestHints:
             opening=data.draw(text),
             ending=data.draw(text),
             shared=SharedHints(
-                given=Hint(data.draw(text), PLAIN.word_of), keeps_sent=data.draw(st.booleans())
+                script=Hint(data.draw(text), PLAIN.word_of), keeps_sent=data.draw(st.booleans())
             ),
             max_pending=8,
         )
