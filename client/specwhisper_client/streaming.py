@@ -171,8 +171,8 @@ class StreamingClient:
         """Send a text that the audio may say from a time on.
 
         The target verifies it, so it saves time and changes no text. It replaces all that was sent for the
-        audio from there on, so another recogniser's text may be sent again as it grows. A hint of the options,
-        which has no times, stays beside it. It goes out with the next samples.
+        audio from there on, so another recogniser's text may be sent again as it grows. A hint of the
+        options, which has no times, stays beside it. It goes out with the next samples.
 
         Parameters
         ----------
