@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.common.models.scripted import VOCABULARY, ScriptedModel, recording
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.audio.recording import CONTEXT_SAMPLES
+from specwhisper.engine.one_process import InlineExecutor, OneProcess
+from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription
-from specwhisper.types import Mode
+from specwhisper.types import AudioChunk, Commit, Finished, Mode, Resume, Window, WindowOpened
 from tests.interference import KINDS, Interference
 from tests.nightly import examples
 
@@ -90,6 +92,41 @@ def test_a_hint_that_the_target_cannot_tokenize_is_ignored(monkeypatch):
     hinted = transcribe(Mode.FULL, "any text")
     assert hinted.window_tokens == own_text().window_tokens
     assert hinted.stats.num_hinted == 0
+
+
+def decode(hint: str = "", resume: Resume | None = None) -> tuple[list[Window], list[list[int]], int]:
+    """Decode with the target alone; return its windows, their tokens, and the accepted tokens of a hint."""
+    verifier = Verifier(ScriptedModel(seed=SEED), executor=InlineExecutor())
+    verifier.open("session", Mode.TARGET_ONLY, DecodingOptions(language="en", hint=hint))
+    start_sample = 0
+    if resume is not None:
+        verifier.submit("session", resume)
+        start_sample = resume.window.start_sample - CONTEXT_SAMPLES
+    pcm = PCM[start_sample * 2 :]
+    verifier.submit("session", AudioChunk(start_sample, pcm, is_last=True))
+    windows, tokens, num_hinted = [], [], 0
+    while True:
+        for _, event in verifier.step():
+            match event:
+                case Finished():
+                    return windows, tokens, num_hinted
+                case WindowOpened(window=window):
+                    windows.append(window)
+                    tokens.append([])
+                case Commit():
+                    tokens[-1] += event.tokens
+                    num_hinted += min(event.num_accepted, event.num_hinted)
+
+
+@pytest.mark.parametrize("has_previous", [True, False])
+def test_a_session_that_is_resumed_finds_its_place_in_the_hint(has_previous):
+    windows, tokens, _ = decode()
+    hint = "".join(words_of(own_text()))
+    previous = VOCABULARY.text_tokens(tokens[0]) if has_previous else ()
+    resume = Resume(windows[1], (), previous=tuple(previous))
+    _, resumed, num_hinted = decode(hint, resume)
+    assert resumed == tokens[1:]
+    assert num_hinted > 0.8 * sum(map(len, resumed))
 
 
 @settings(max_examples=examples(40, 400), deadline=None)
