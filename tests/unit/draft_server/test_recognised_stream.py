@@ -25,13 +25,14 @@ class Recording:
 
     def __init__(self) -> None:
         self.calls: list[tuple] = []
+        self.num_closed = 0
 
     def open(self, language: str | None, start_s: float) -> Recording:
         self.calls.append(("open", language, start_s))
         return self
 
     def close(self) -> None:
-        self.calls.append(("close",))
+        self.num_closed += 1
 
     def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool) -> list[Recognised]:
         self.calls.append((len(pcm) / 2 / SAMPLE_RATE, is_pause, is_last))
@@ -92,8 +93,8 @@ async def test_audio_before_the_targets_window_is_skipped():
         for start_s in range(1, 8):
             stream.send(chunk(start_s, 1.0))
         assert (await drafted.get()).hint == HintText(5 * SAMPLE_RATE + 8_000, "4")
-    assert recogniser.calls[recogniser.calls.index(("close",)) + 1] == ("open", "en", 5.0)
-    assert recogniser.calls[-1] == ("close",)
+    assert ("open", "en", 5.0) in recogniser.calls
+    assert recogniser.num_closed == 2
 
 
 def stop() -> list[Recognised]:

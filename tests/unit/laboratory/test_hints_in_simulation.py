@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -42,12 +43,15 @@ def windows(acceptance: float, realigns: float, num_windows: int = 4) -> tuple[D
     return ErrorProcess(acceptance, realigns).applied(made, seed=1)
 
 
-def time_per_step(decodings, round_trip: float, mode: Mode = Mode.FULL, **options) -> float:
+def time_per_step(
+    decodings, round_trip: float, mode: Mode = Mode.FULL, *, token_share: float = 0.03, **options
+) -> float:
     """Return the time of a token over that of a forward pass of the target alone."""
+    target = Cost((1 - token_share) * STEP_S, token_share * STEP_S)
     session = simulate_session(
         decodings,
         VOCABULARY,
-        COSTS,
+        replace(COSTS, target=target),
         DraftLength.of(mode, None),
         round_trip_s=round_trip * STEP_S,
         options=DecodingOptions(language="en", **options),
@@ -122,7 +126,8 @@ def test_a_hint_with_a_foreword_is_found():
 
 @pytest.mark.parametrize("kind", ["another text", "right, then wrong"])
 @pytest.mark.parametrize("acceptance", [0.0, 0.85])
-def test_a_bad_hint_costs_at_most_a_fiftieth(kind, acceptance):
+@pytest.mark.parametrize("token_share", [0.03, 0.15])
+def test_a_bad_hint_costs_at_most_a_fiftieth(kind, acceptance, token_share):
     decodings = windows(acceptance, 0.0)
     hint = hint_of(decodings, 1.0)
     if kind == "right, then wrong":
@@ -132,5 +137,7 @@ def test_a_bad_hint_costs_at_most_a_fiftieth(kind, acceptance):
             for n in range(0, len(text), 3)
             for word in (*text[n : n + 3], *range(n % 900, n % 900 + 9))
         )
-    with_hint, without = (time_per_step(decodings, 5.0, hint=text) for text in (hint, ""))
+    with_hint, without = (
+        time_per_step(decodings, 5.0, token_share=token_share, hint=text) for text in (hint, "")
+    )
     assert with_hint <= min(1.0, without) + 0.02
