@@ -25,7 +25,7 @@ class PacedHints(HintFeed):
         self._has_new.set()
 
     async def send(self, receive: Callable[[HintText], None], start_sample: int = 0) -> None:
-        """Send a target the hints for the audio from a time on and those that follow, until cancelled."""
+        """Send a target the hints for the audio from a time on, until cancelled."""
         self.restart(start_sample)
         while True:
             hints = self.take(MAX_AT_ONCE)

@@ -34,7 +34,7 @@ def read_hint(path: Path | str) -> str:
 
 
 def find_hint(folder: Path, recording: Path) -> str:
-    """Return the text of the file in a folder that is named like a recording; empty without one."""
+    """Return the hint in a folder that is named like a recording; empty without one."""
     paths = (folder / f"{recording.stem}{suffix}" for suffix in (*CAPTIONS, ".txt"))
     return next((read_hint(path) for path in paths if path.is_file()), "")
 
