@@ -98,8 +98,12 @@ class CostModel:
         return simulated.time_per_token_s
 
     def _options(self, hints: Hints) -> DecodingOptions:
-        words = [word for one in self.decodings for word in simulated_words(one.tokens, self.vocabulary)]
-        return with_hints(OPTIONS[0], hints, words, seed=HINT_SEED)
+        """Return the options with the hints of all recordings; each has the errors that it has in a sweep."""
+        words: dict[str, list[str]] = {}
+        for one in self.decodings:
+            words.setdefault(one.recording, []).extend(simulated_words(one.tokens, self.vocabulary))
+        made = [with_hints(OPTIONS[0], hints, each, seed=HINT_SEED) for each in words.values()]
+        return replace(made[0], hint=" ".join(filter(None, (each.hint for each in made))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,12 +28,12 @@ def with_hints(options: DecodingOptions, kind: Hints, words: Sequence[str], *, s
 
 
 def simulated_words(tokens: Sequence[int], vocabulary: Vocabulary) -> list[str]:
-    """Return the words of a simulated text, each as the ids of its tokens."""
+    """Return the words of a simulated text, between its spaces, each as the ids of its tokens."""
     words: list[list[int]] = []
     for token in tokens:
         if token >= vocabulary.end_of_text:
             continue
-        if words and not vocabulary.may_begin_word(token):
+        if words and not vocabulary.token_bytes((token,)).startswith(b" "):
             words[-1].append(token)
         else:
             words.append([token])

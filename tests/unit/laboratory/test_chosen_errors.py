@@ -72,7 +72,7 @@ def test_words_of_a_simulated_text_are_whole_and_without_times():
         max_length=448,
     )
     assert simulated_words((6, 0, 1, 2, 6, 4), vocabulary) == ["0 1", "2"]
-    assert simulated_words((0, 1, 3, 2), vocabulary) == ["0 1", "3", "2"]
+    assert simulated_words((0, 1, 3, 2), vocabulary) == ["0 1 3", "2"]
 
 
 def test_a_replays_draft_may_make_chosen_errors():
