@@ -76,30 +76,27 @@ def test_a_lost_text_is_searched_in_all_of_it_window_by_window():
     assert num_windows < 30
 
 
-def test_a_text_has_no_special_tokens_and_one_without_spaces_is_split():
-    pieces = []
+def tokenized(*texts: str) -> list[str]:
+    """Return the pieces of text that hints tokenize."""
+    pieces: list[str] = []
 
     def tokenize(text: str) -> list[int]:
         pieces.append(text)
         return []
 
-    TextHint("a <|endoftext|>\nb", tokenize, str)
-    TextHint("字" * 3 * CHUNK_CHARACTERS, tokenize, str)
-    assert pieces == ["a < |endoftext|> b", "字" * CHUNK_CHARACTERS, "字" * 2 * CHUNK_CHARACTERS]
+    for text in texts:
+        TextHint(text, tokenize, str)
+    return pieces
+
+
+def test_a_text_has_no_special_tokens_and_one_without_spaces_is_split():
+    assert tokenized("a <|endoftext|>\nb") == ["a < |endoftext|> b"]
+    assert tokenized("字" * 3 * CHUNK_CHARACTERS) == ["字" * CHUNK_CHARACTERS, "字" * 2 * CHUNK_CHARACTERS]
 
 
 def test_lines_are_joined_as_their_script_has_words():
-    pieces = []
-
-    def tokenize(text: str) -> list[int]:
-        pieces.append(text)
-        return []
-
-    TextHint("今日は。\nいい天気です\nね", tokenize, str)
-    TextHint("ok\n今日は\nWhisper です", tokenize, str)
-    TextHint("one\n two", tokenize, str)
-    TextHint(" \n", tokenize, str)
-    assert pieces == ["今日は。いい天気ですね", "ok 今日は Whisper です", "one two"]
+    assert tokenized("今日は。\nいい天気です\nね") == ["今日は。いい天気ですね"]
+    assert tokenized("ok\n今日は\nWhisper です", "one\n two", " \n") == ["ok 今日は Whisper です", "one two"]
 
 
 def test_a_session_that_continues_finds_its_place_by_the_text_before():
