@@ -88,7 +88,7 @@ class Workers:
         return run
 
     def warm_up(self, arm: Arm) -> str | None:
-        """Run an arm untimed; print the reason, if it cannot."""
+        """Run an arm untimed; return the reason, if it cannot."""
         try:
             self.run(arm)
             if arm.system.is_ours:

@@ -27,7 +27,7 @@ MAX_TOKENS = 65_536  # of a hint; further ones are dropped
 MAX_OLD = 2_048  # tokens of pieces before the window, which are dropped then
 TOLERANCE_SAMPLES = 8_000  # half a second, by which the time of a piece may be late
 # Scripts without spaces between words, as `unicodedata` names their characters.
-UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "MYANMAR", "IDEOGRAPHIC", "FULLWIDTH")
+UNSPACED_SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "MYANMAR", "IDEOGRAPHIC", "FULLWIDTH")
 
 Tokenize = Callable[[str], Sequence[int]]
 
@@ -80,7 +80,7 @@ class TextHint(GivenHint):
         self._chunks = _chunks(text)
         self._extend_to(MIN_AHEAD)
 
-    def open_later(self, previous: Sequence[int], start_sample: int) -> None:
+    def open_later(self, previous: Sequence[int]) -> None:
         """Turn to the first window of a session that continues another one's audio.
 
         Parameters
@@ -88,7 +88,7 @@ class TextHint(GivenHint):
         previous : the last tokens before the window, by which its place is found; maybe none.
         """
         self._starts = [None]
-        self.open_window(0, start_sample)
+        self.open_window(0)
         for token in previous:
             self.follow(token)
         self._begin(self.position)
@@ -187,13 +187,16 @@ class LiveHint(GivenHint):
 def _plain(text: str) -> str:
     """Return a text without special tokens, with the spaces that its script has between words."""
     words = text.replace("<|", "< |").split()
-    spaces = ("" if is_unspaced(a[-1]) and is_unspaced(b[0]) else " " for a, b in pairwise(words))
-    return "".join(word + space for word, space in zip(words, [*spaces, ""], strict=True)) if words else ""
+    plain = words[:1]
+    for before, word in pairwise(words):
+        is_joined = is_unspaced(before[-1]) and is_unspaced(word[0])
+        plain.append(word if is_joined else f" {word}")
+    return "".join(plain)
 
 
 def is_unspaced(character: str) -> bool:
     """Return whether a character's script has no spaces between words."""
-    return unicodedata.name(character, "").startswith(UNSPACED)
+    return unicodedata.name(character, "").startswith(UNSPACED_SCRIPTS)
 
 
 def _chunks(text: str) -> Iterator[str]:

@@ -84,7 +84,7 @@ class SharedHints:
     script, live : texts from outside, turned to the open window; they have followed the committed tokens.
     keeps_sent : whether what the draft sent before a correction becomes a hint.
     rates : how often the draft is right.
-    token_share : returns the time of one more token of the session, over that of a forward pass.
+    token_share : returns the time of a token of the session, over its part of a forward pass without tokens.
     """
 
     texts: HintTokens = PLAIN
@@ -110,7 +110,7 @@ class SharedHints:
         See :meth:`TextHint.open_later`.
         """
         if self.script is not None:
-            self.script.open_later(previous, start_sample)
+            self.script.open_later(previous)
         if self.live is not None:
             self.live.open_window(0, start_sample)
 

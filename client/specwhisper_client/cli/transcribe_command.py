@@ -137,7 +137,7 @@ class Decoding:
 
     @property
     def hint_folder(self) -> Path | None:
-        """The folder of hints, if it is none for a single recording."""
+        """The folder that ``hint`` names; ``None`` for a file."""
         return Path(self.hint) if self.hint and Path(self.hint).is_dir() else None
 
 

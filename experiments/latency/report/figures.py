@@ -190,8 +190,9 @@ def _best_gammas(drawing: Drawing) -> Figure:
         axes.set_title(str(arm))
         axes.legend(loc="upper left")
     panels[0].set_yscale("log", base=2)
-    ticks = [2**power for power in range(max(lengths).bit_length() + 1)]
+    ticks = [2**power for power in range(max(lengths).bit_length())]
     panels[0].set_yticks(ticks, map(str, ticks))
+    panels[0].set_ylim(top=4 * max(lengths))  # room for the legends
     panels[0].set_ylabel(f"best {GAMMA}")
     return figure
 

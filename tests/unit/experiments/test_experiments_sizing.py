@@ -7,6 +7,7 @@ from transformers import WhisperConfig, WhisperForConditionalGeneration
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.published import PUBLISHED
 from experiments.sizing.__main__ import SHAPES
+from experiments.sizing.hint import measure_hint
 from experiments.sizing.memory import num_sessions, num_weights, slot_bytes
 from specwhisper.model.model import WhisperModel
 
@@ -52,3 +53,9 @@ def test_the_largest_number_of_sessions_that_fit():
     ]
     assert taken[0] <= 80 * GIB < taken[1]
     assert num_sessions(4 * GIB, shape, "float16", reserved_bytes=reserved) == 0
+
+
+def test_the_longest_hint_takes_some_megabytes():
+    hint = measure_hint()
+    assert 2e6 < hint.tokens < 4e6
+    assert 12e6 < hint.searched < 24e6

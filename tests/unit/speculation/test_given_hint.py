@@ -101,7 +101,7 @@ def test_lines_are_joined_as_their_script_has_words():
 
 def test_a_session_that_continues_finds_its_place_by_the_text_before():
     hint = hint_of(" ".join(map(str, range(20_000))))
-    hint.open_later([2_000, 2_001, 2_002], 9 * SECOND)
+    hint.open_later([2_000, 2_001, 2_002])
     assert hint.position == 2_003
     assert list(hint.continuation(max_tokens=2)) == [2_003, 2_004]
     hint.open_window(0, 9 * SECOND)  # decoded again
@@ -110,7 +110,7 @@ def test_a_session_that_continues_finds_its_place_by_the_text_before():
 
 def test_a_session_that_continues_without_text_proposes_nothing_until_it_has_some():
     hint = hint_of(" ".join(map(str, range(20_000))))
-    hint.open_later([], 9 * SECOND)
+    hint.open_later([])
     assert list(hint.continuation()) == []
     follow(hint, [2_000, 2_001, 2_002])
     assert hint.position == 2_003
@@ -119,7 +119,7 @@ def test_a_session_that_continues_without_text_proposes_nothing_until_it_has_som
 def test_a_text_has_a_largest_number_of_tokens():
     hint = hint_of(" ".join(["7"] * 2 * MAX_TOKENS))
     for _ in range(2 * MAX_TOKENS // LOST_AHEAD):
-        hint.open_later([], SECOND)
+        hint.open_later([])
     assert MAX_TOKENS <= len(hint) < MAX_TOKENS + 2 * CHUNK_CHARACTERS
 
 
