@@ -7,11 +7,10 @@ the place of the target's choice, so that equality accepts it.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The tokens that a forward pass appends.
 
     Attributes

@@ -20,11 +20,11 @@ between any two decodings. A word in other tokens is a substitution and an inser
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
+
+from specwhisper.speculation.run_index import NUM_SEARCHED, RunIndex
 
 MAX_REACH = 64  # tokens of a hint in a forward pass
 MIN_CHANCE = 0.1  # that the last of them is right
@@ -34,7 +34,6 @@ LATELY, FOR_LONGER = 0.25, 0.07  # weight of the last word in the rates
 MAX_DELETED = 12  # tokens of the hint that the committed text may leave out
 MAX_REALIGNING = 16  # committed tokens after a difference; then the hint is lost
 NUM_MATCHED = 2  # words in a row that end a realignment
-NUM_SEARCHED = 3  # words in a row that find a lost place
 MATCH = -1.0  # cost of a word that both texts have; 1 is that of a word that only one has
 SAME_WORD = 0.1  # more for another case of a word, of other punctuation, or of another time
 MAX_LIGHT = 4  # punctuation and times in a row that the committed text may leave out
@@ -84,21 +83,21 @@ class Rates(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def num_worthwhile(rate: float, token_share: float) -> int:
+def num_worthwhile(first: float, later: float, token_share: float) -> int:
     """Return how many candidates make the time of a token shortest.
 
     Parameters
     ----------
-    rate : how often each is right if those before it are.
+    first, later : how often the first one is right, and how often each later one is if those before it are.
     token_share : time of a token, over the time of a forward pass without tokens.
     """
-    chance, num_expected = rate, 1.0
+    chance, num_expected = first, 1.0
     for num in range(MAX_REACH):
         time_so_far = 1 + token_share * (1 + num)  # one token is the session's own
         if chance < MIN_CHANCE or chance * time_so_far < token_share * num_expected:
             return num
         num_expected += chance
-        chance *= rate
+        chance *= later
     return MAX_REACH
 
 
@@ -113,12 +112,19 @@ class Hint:
     tokens : the hint.
     word_of : see :meth:`HintTokens.word_of`.
     rate : how often its tokens are expected to be right, before any was committed.
+    survival : how often each is expected to be right after one that was; by default the same.
     """
 
     def __init__(
-        self, tokens: Iterable[int], word_of: Callable[[int], str], *, rate: float = FIRST_RATE
+        self,
+        tokens: Iterable[int],
+        word_of: Callable[[int], str],
+        *,
+        rate: float = FIRST_RATE,
+        survival: float | None = None,
     ) -> None:
-        self._lately = self._for_longer = self._survival = rate
+        self._lately = self._for_longer = rate
+        self._survival = rate if survival is None else survival
         self._num_missed = 0  # words in a row that were not expected
         self._tokens: list[int] = []
         self._words: list[str] = []
@@ -128,11 +134,9 @@ class Hint:
         self._origin = 0
         self._num_realigning = self._num_matched = 0
         self._is_lost = False
-        self._recent: deque[str] = deque(maxlen=NUM_SEARCHED)  # committed words
-        self._places: dict[tuple[str, ...], list[int]] = {}  # positions after a run of words
-        self._runs: list[tuple[tuple[str, ...], int]] = []  # the same, in order
-        self._num_indexed = 0  # tokens
-        self._unindexed: deque[str] = deque(maxlen=NUM_SEARCHED)  # the last words before those
+        self._unaligned: list[tuple[int, str]] = []  # tokens since the difference, while a word was replaced
+        self._recent: list[str] = []  # the last committed words
+        self._index: RunIndex | None = None  # of its words, once it is lost
         self.extend(tokens)
 
     def __len__(self) -> int:
@@ -147,6 +151,11 @@ class Hint:
     def is_following(self) -> bool:
         """Whether the position is known."""
         return self._costs is None and not self._is_lost
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is lost, or the committed text has passed its end."""
+        return self._is_lost or (self._position if self._costs is None else self._origin) >= len(self._tokens)
 
     def num_shared(self, position: int, tokens: Sequence[int]) -> int:
         """Count the first tokens that the hint has at a position as well."""
@@ -165,25 +174,14 @@ class Hint:
         If the position is not among them, :meth:`seek` one that is.
         """
         del self._tokens[num_tokens:], self._words[num_tokens:]
-        if self._num_indexed <= num_tokens:
-            return
-        while self._runs and self._runs[-1][1] > num_tokens:
-            run, _ = self._runs.pop()
-            self._places[run].pop()
-            if not self._places[run]:
-                del self._places[run]
-        last = self._runs[-1][0] if self._runs else [word for word in self._words if word]
-        self._unindexed = deque(last, maxlen=NUM_SEARCHED)
-        self._num_indexed = num_tokens
+        if self._index is not None:
+            self._index.truncate(self._words)
 
     def drop(self, num_tokens: int) -> None:
         """Drop the first tokens, all of which lie before the position."""
         del self._tokens[:num_tokens], self._words[:num_tokens]
         self._position = max(0, self._position - num_tokens)
-        self._places.clear()
-        self._runs.clear()
-        self._unindexed.clear()
-        self._num_indexed = 0
+        self._index = None
 
     @property
     def rates(self) -> Rates:
@@ -216,7 +214,7 @@ class Hint:
         """
         if self.rate < MIN_RATE:
             return 0
-        return num_worthwhile(round(min(self.rate, self._survival), 2), round(token_share, 2))
+        return num_worthwhile(round(self.rate, 2), round(self._survival, 2), round(token_share, 2))
 
     def continuation(self, max_tokens: int | None = None) -> Sequence[int]:
         """Return the tokens that continue the committed text."""
@@ -230,19 +228,19 @@ class Hint:
         self._costs = None
         self._is_lost = position is None
         self._position = self._position if position is None else min(position, len(self._tokens))
-        self._recent.clear()
+        self._recent = []
 
     def follow(self, token: int) -> None:
         """Take the next committed token."""
         position = self._position
         is_following = self.is_following
-        is_expected = position < len(self._tokens) and self._tokens[position] == token
         if is_following:
+            is_expected = position < len(self._tokens) and self._tokens[position] == token
             self._survival += (is_expected - self._survival) * FOR_LONGER
-        if is_following and is_expected:
-            self._position += 1  # nearly always
-            self._observe(True)
-            return
+            if is_expected:  # nearly always
+                self._position += 1
+                self._observe(True)
+                return
         word = self._word_of(token)
         if not self._is_lost and position < len(self._tokens):
             if word or not self._words[position]:  # a text without times says nothing about them
@@ -254,7 +252,7 @@ class Hint:
                 return
             self._begin_to_realign()
         if word:
-            self._recent.append(word)
+            self._recent = [*self._recent[1 - NUM_SEARCHED :], word]
         if self._is_lost:
             self._search(word)
         else:
@@ -274,10 +272,45 @@ class Hint:
     def _begin_to_realign(self) -> None:
         self._origin = self._position
         self._num_realigning = self._num_matched = 0
-        self._recent.clear()
+        self._recent = []
+        self._unaligned = []
         self._costs = [0.0]
 
     def _realign(self, token: int, word: str) -> None:
+        """Follow a token after a difference.
+
+        Mostly a word has replaced another one, and the text continues after it. Only if it does not, all
+        tokens since the difference are aligned.
+        """
+        num = len(self._unaligned)
+        place = self._origin + num
+        if num == self._num_realigning and self._replaces(place, token, word):
+            self._unaligned.append((token, word))
+            self._num_realigning += 1
+            self._num_matched = num  # all but the first
+            self._position = place + 1
+            if num >= NUM_MATCHED:
+                self._costs = None
+            return
+        unaligned, self._unaligned = [*self._unaligned, (token, word)], []
+        if num:
+            self._num_realigning = self._num_matched = 0
+            self._position = self._origin
+        for each in unaligned:
+            if self._costs is None:  # the hint has grown, and matches by now
+                self.follow(each[0])
+            else:
+                self._align(*each)
+
+    def _replaces(self, place: int, token: int, word: str) -> bool:
+        """Return whether only the first word since the difference differs, as far as this token."""
+        if not word or place >= len(self._tokens) or not self._words[place]:
+            return False
+        if place == self._origin:
+            return word not in self._words[place : place + MAX_DELETED + 1]
+        return self._tokens[place] == token
+
+    def _align(self, token: int, word: str) -> None:
         """Extend the alignment of the committed tokens since the difference by one."""
         old, tokens, words = self._costs or [0.0], self._tokens, self._words
         last = min(MAX_DELETED + self._num_realigning + 1, len(tokens) - self._origin)
@@ -320,22 +353,9 @@ class Hint:
         """Find the last committed words in the hint, nearest to the last known position."""
         if not word or len(self._recent) < NUM_SEARCHED:
             return
-        self._index()
-        places = self._places.get(tuple(self._recent))
-        if places:
-            later = bisect_left(places, self._position)
-            self._position = places[min(later, len(places) - 1)]
+        if self._index is None:
+            self._index = RunIndex()
+        place = self._index.nearest(self._recent, self._words, self._position)
+        if place is not None:
+            self._position = place
             self._is_lost = False
-
-    def _index(self) -> None:
-        """Index the tokens that were added since the last search."""
-        for position in range(self._num_indexed, len(self._tokens)):
-            word = self._words[position]
-            if not word:
-                continue
-            self._unindexed.append(word)
-            if len(self._unindexed) == NUM_SEARCHED:
-                run = tuple(self._unindexed)
-                self._places.setdefault(run, []).append(position + 1)
-                self._runs.append((run, position + 1))
-        self._num_indexed = len(self._tokens)

@@ -144,9 +144,11 @@ class Ledger:
         self._shared = shared or SharedHints()
         self._texts = texts = self._shared.texts
         self._fresh = [Pending(token, Source.OWN) for token in opening][:max_pending]
+        self._num_own = len(self._fresh)  # the first of them are from the opening
         self._own = Hint([*opening, *ending], texts.word_of, rate=OWN_RATE) if opening or ending else None
         self._sent: list[Hint] = []  # the newest first
         self._is_sent_judged = True  # whether the newest one's first token after the correction was
+        self._is_sent_open = False  # whether blocks that extend the newest one may be on their way
         self._sent_end = 0  # position of the newest one's end, as the draft counted before the correction
         self._max_pending = max_pending
         for token in committed:  # of a window that is resumed
@@ -161,12 +163,20 @@ class Ledger:
     @property
     def opening(self) -> tuple[int, ...]:
         """Fresh candidates that the target had decoded before."""
-        return tuple(token for token, source in self._fresh if source is Source.OWN)
+        return tuple(token for token, _ in self._fresh[: self._num_own])
+
+    @property
+    def has_fresh(self) -> bool:
+        """Whether there are fresh candidates."""
+        return bool(self._fresh)
 
     @property
     def has_candidates(self) -> bool:
         """Whether a forward pass would verify anything."""
-        return bool(self._fresh) or bool(self.candidates())
+        if self._fresh:
+            return True
+        token_share = self._shared.token_share()
+        return any(hint.reach(token_share) and self._text(hint, 0) for _, hint in self._hints())
 
     def candidates(self, max_drafted: int | None = None) -> list[Pending]:
         """Return the candidates for the next forward pass.
@@ -178,11 +188,13 @@ class Ledger:
         ----------
         max_drafted : most candidates of the draft; by default all.
         """
-        fresh = self._fresh if max_drafted is None else self._limited(max_drafted)
+        fresh, hints = self._fresh if max_drafted is None else self._limited(max_drafted), self._hints()
+        if not hints:
+            return list(fresh)
         is_whole = len(fresh) == len(self._fresh)
         token_share = self._shared.token_share()
-        for source, hint in sorted(self._hints(), key=lambda each: -each[1].rate):
-            text = self._texts.fit(self.committed, hint.continuation(max_tokens=len(fresh) + MAX_REACH))
+        for source, hint in sorted(hints, key=lambda each: -each[1].rate):
+            text = self._text(hint, len(fresh))
             num_shared, reach = _num_shared(fresh, text), hint.reach(token_share)
             if num_shared == len(text) or not reach:
                 continue
@@ -192,17 +204,21 @@ class Ledger:
             is_drafted = fresh[num_shared].source is Source.DRAFT
             if hint.rate > (self._shared.rates.fresh if is_drafted else OWN_RATE):
                 return [Pending(token, source) for token in text[:reach]]
-        return fresh
+        return list(fresh)
+
+    def _text(self, hint: Hint, num_fresh: int) -> Sequence[int]:
+        """Return the text of a hint after the committed tokens."""
+        return self._texts.fit(self.committed, hint.continuation(max_tokens=num_fresh + MAX_REACH))
 
     def _limited(self, max_drafted: int) -> list[Pending]:
-        num_own = len(self.opening)
-        return self._fresh[: min(num_own + max_drafted, max(max_drafted, MAX_REACH))]
+        return self._fresh[: min(self._num_own + max_drafted, max(max_drafted, MAX_REACH))]
 
     def _hints(self) -> list[tuple[Source, Hint]]:
         hints = [(Source.SENT, hint) for hint in self._sent]
         if self._own is not None:
             hints.append((Source.OWN, self._own))
-        return hints + [(Source.GIVEN, hint) for hint in self._shared.given]
+        hints += [(Source.GIVEN, hint) for hint in self._shared.given]
+        return hints
 
     def offer(self, base: int, known_committed: int, tokens: Sequence[int]) -> Offer:
         """Take candidates for the positions from ``base`` on.
@@ -216,6 +232,7 @@ class Ledger:
         if known_committed <= self.correction < base:  # the correction that it lacks was sent already
             self._extend_sent(base, tokens)
             return Offer.VOID
+        self._is_sent_open &= known_committed <= self.correction
         if base > self.held:
             return Offer.VOID
         for position in range(base, min(end, base + len(tokens))):
@@ -229,7 +246,7 @@ class Ledger:
         overlap = [token for token, _ in self._fresh[index : index + len(fresh)]]
         if overlap == list(fresh):
             return Offer.FRESH if fresh else Offer.LATE
-        num_own = len(self.opening)
+        num_own = self._num_own
         if any(ours.token != theirs for ours, theirs in zip(self._fresh[index:num_own], fresh, strict=False)):
             return Offer.VOID  # the target's own text is right more often than a draft's
         num_kept = max(0, num_own - index)
@@ -239,40 +256,54 @@ class Ledger:
 
     def append(self, tokens: Sequence[int], verified: Sequence[Pending] = ()) -> None:
         """Commit the tokens of a forward pass that verified these candidates."""
-        for token, candidate in zip(tokens, verified, strict=False):
-            if candidate.source is Source.DRAFT:
-                self._shared.rates.judge_fresh(token == candidate.token)
-        for token in tokens:
-            if not self._is_sent_judged:
-                self._shared.rates.judge_sent(list(self._sent[0].continuation(max_tokens=1)) == [token])
-                self._is_sent_judged = True
-            for _, hint in self._hints():
+        for token, (candidate, source) in zip(tokens, verified, strict=False):
+            if source is Source.DRAFT:
+                self._shared.rates.judge_fresh(token == candidate)
+        num_right = _num_shared(self._fresh, tokens)
+        stale = [token for token, _ in self._fresh[num_right:]] if num_right < len(tokens) else []
+        del self._fresh[: num_right if not stale else None]
+        self._num_own = max(0, self._num_own - num_right) if self._fresh else 0
+        if stale:
+            self._append(tokens[: num_right + 1])
+            self.correction = len(self.committed) - 1
+            self._keep_sent(stale, self.correction)
+            tokens = tokens[num_right + 1 :]
+        self._append(tokens)
+        self._drop_ended()
+
+    def _append(self, tokens: Sequence[int]) -> None:
+        if tokens and not self._is_sent_judged:
+            self._shared.rates.judge_sent(list(self._sent[0].continuation(max_tokens=1)) == [tokens[0]])
+            self._is_sent_judged = True
+        for _, hint in self._hints():
+            for token in tokens:
                 hint.follow(token)
-            if self._fresh and self._fresh[0].token == token:
-                del self._fresh[0]
-            elif self._fresh:
-                self.correction = len(self.committed)
-                stale, self._fresh = [pending.token for pending in self._fresh], []
-                self.committed.append(token)
-                self._keep_sent(stale, self.correction)
-                continue
-            self.committed.append(token)
+        self.committed += tokens
+
+    def _drop_ended(self) -> None:
+        """Drop what the draft had sent if it neither continues the text nor will be extended."""
+        self._sent = self._sent and [
+            hint
+            for index, hint in enumerate(self._sent)
+            if not hint.has_ended or (index == 0 and (self._is_sent_open or not self._is_sent_judged))
+        ]
 
     def _keep_sent(self, tokens: Sequence[int], position: int) -> None:
         """Keep what the draft had sent for the positions from a correction on as a hint."""
         if not self._shared.keeps_sent:
             return
-        hint = Hint(tokens, self._texts.word_of, rate=self._shared.rates.sent)
+        rates = self._shared.rates
+        hint = Hint(tokens, self._texts.word_of, rate=rates.sent, survival=rates.fresh)
         for token in self.committed[position:]:
             hint.follow(token)
-        self._is_sent_judged = False
+        self._is_sent_judged, self._is_sent_open = False, True
         best = sorted(self._sent, key=lambda each: -each.rate)[: NUM_SENT - 1]
         self._sent = [hint, *best]
         self._sent_end = position + len(tokens)
 
     def _extend_sent(self, base: int, tokens: Sequence[int]) -> None:
         """Extend the newest hint by a block that was on its way at the correction."""
-        if self._sent and base <= self._sent_end < base + len(tokens):
+        if self._is_sent_open and base <= self._sent_end < base + len(tokens):
             new = tokens[self._sent_end - base :]
             if len(self._sent[0]) + len(new) <= self._max_pending:
                 self._sent[0].extend(new)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from itertools import pairwise
 
@@ -173,11 +174,13 @@ def num_lines(run) -> int:
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # finalizers of other tests would count, too
     sys.settrace(trace)
     try:
         run()
     finally:
         sys.settrace(before)
+        gc.enable()
     return lines
 
 
@@ -234,18 +237,38 @@ def test_a_change_at_the_end_of_a_long_hint_that_is_lost_indexes_only_the_change
     assert read.num_read < 10
 
 
+def test_a_hint_ends_where_the_text_has_passed_it():
+    hint = Hint([1, 2, 3], str)
+    for token in (1, 7):
+        hint.follow(token)
+    assert not hint.has_ended, "3 may follow"
+    hint.follow(3)
+    assert not hint.has_ended, "not sure yet: 2 and 3 may follow"
+    ended = Hint([1, 2], str)
+    for token in (1, 2, 8):
+        ended.follow(token)
+    assert ended.has_ended
+
+
+def test_a_hint_that_may_not_continue_is_worth_more_if_it_holds_once_it_does():
+    brittle, steady = (Hint(range(99), str, rate=0.7, survival=survival) for survival in (0.7, 0.95))
+    assert steady.reach(0.1) > 2 * brittle.reach(0.1)
+
+
 @given(st.floats(0.1, 0.99), st.floats(0.01, 1.0))
 def test_the_worthwhile_candidates_make_a_tokens_time_shortest(rate, token_share):
     def token_time(num: int) -> float:
         return (1 + token_share * (1 + num)) / sum(rate**i for i in range(num + 1))
 
-    num = num_worthwhile(rate, token_share)
+    num = num_worthwhile(rate, rate, token_share)
     enough = next(i for i in range(MAX_REACH + 1) if rate ** (i + 1) < MIN_CHANCE or i == MAX_REACH)
     assert 0 <= num <= enough
     assert token_time(num) == pytest.approx(min(map(token_time, range(enough + 1))))
 
 
 def test_free_candidates_are_taken_as_long_as_one_may_be_right():
-    assert num_worthwhile(1.0, 0.5) == MAX_REACH
-    assert num_worthwhile(0.3, 0.0) == 1
-    assert 0.9 ** num_worthwhile(0.9, 0.0) >= MIN_CHANCE > 0.9 ** (num_worthwhile(0.9, 0.0) + 1)
+    assert num_worthwhile(1.0, 1.0, 0.5) == MAX_REACH
+    assert num_worthwhile(0.3, 0.3, 0.0) == 1
+    assert num_worthwhile(0.5, 0.95, 0.1) > num_worthwhile(0.5, 0.5, 0.1)
+    assert num_worthwhile(0.05, 0.95, 0.0) == 0
+    assert 0.9 ** num_worthwhile(0.9, 0.9, 0.0) >= MIN_CHANCE > 0.9 ** (num_worthwhile(0.9, 0.9, 0.0) + 1)
