@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.log_mel_max import LogMelMax
 from specwhisper.audio.mel import NUM_FFT, SILENCE, log_mel_power, normalise, power_spectrogram
+from specwhisper.audio.pieces import Pieces
 from specwhisper.errors import InvalidAudio
 from specwhisper.types import HOP_SAMPLES, WINDOW_FRAMES, WINDOW_SAMPLES, AudioChunk
 
@@ -31,11 +32,13 @@ class Recording:
     Parameters
     ----------
     log_mel_max : largest log10 mel power of the whole recording by number of mel bins, where it is known.
+    is_clip : whether it is a window of live audio, by itself.
     """
 
-    def __init__(self, log_mel_max: Mapping[int, float] | None = None) -> None:
+    def __init__(self, log_mel_max: Mapping[int, float] | None = None, *, is_clip: bool = False) -> None:
+        self.is_clip = is_clip
         self._log_mel_max = LogMelMax(log_mel_max or {})
-        self._pcm = bytearray()
+        self._pcm = Pieces()
         self._first_sample = 0
         self._has_begun = False
         self._is_complete = False
@@ -108,7 +111,7 @@ class Recording:
             if chunk.is_last and end_sample == 0:
                 raise InvalidAudio("The recording is empty: it holds no audio samples.")
             if end_sample > received:
-                self._pcm += chunk.pcm[(received - chunk.start_sample) * BYTES_PER_SAMPLE :]
+                self._pcm.append(chunk.pcm[(received - chunk.start_sample) * BYTES_PER_SAMPLE :])
             self._is_complete |= chunk.is_last
 
     def discard_before(self, sample: int) -> None:
@@ -116,7 +119,7 @@ class Recording:
         with self._lock:
             keep_from = min(sample - CONTEXT_SAMPLES, self.received_samples)
             if keep_from > self._first_sample:
-                del self._pcm[: (keep_from - self._first_sample) * BYTES_PER_SAMPLE]
+                self._pcm.drop((keep_from - self._first_sample) * BYTES_PER_SAMPLE)
                 self._first_sample = keep_from
             self._log_mel_max.merge_windows_before(sample // HOP_SAMPLES)
 
@@ -158,9 +161,9 @@ class Recording:
             if begin < self._first_sample or begin >= self.received_samples:
                 raise InvalidAudio(f"There is no clip at frame {start_frame}: {self._extent()}.")
             first = self._first_sample
-            pcm = self._pcm[(begin - first) * BYTES_PER_SAMPLE : (end - first) * BYTES_PER_SAMPLE]
-        clip = Recording()
-        clip.append(AudioChunk(0, bytes(pcm), is_last=True))
+            pcm = self._pcm.read((begin - first) * BYTES_PER_SAMPLE, (end - first) * BYTES_PER_SAMPLE)
+        clip = Recording(is_clip=True)
+        clip.append(AudioChunk(0, pcm, is_last=True))
         return clip
 
     def log_mel_max(self, start_frame: int, num_mel_bins: int) -> float | None:
@@ -190,7 +193,7 @@ class Recording:
             if begin < self._first_sample:
                 raise InvalidAudio(f"The window at frame {start_frame} begins too early: {self._extent()}.")
             first = self._first_sample
-            held = self._pcm[(begin - first) * BYTES_PER_SAMPLE : (end - first) * BYTES_PER_SAMPLE]
+            held = self._pcm.read((begin - first) * BYTES_PER_SAMPLE, (end - first) * BYTES_PER_SAMPLE)
         samples = np.zeros(end - begin, np.float32)
         samples[: len(held) // BYTES_PER_SAMPLE] = np.frombuffer(held, "<i2")
         samples /= np.float32(32768)

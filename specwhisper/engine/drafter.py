@@ -14,12 +14,12 @@ from time import perf_counter_ns
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.draft_state import NO_REPORT, Drafted, DraftState
 from specwhisper.engine.encodings import AudioSpan, Encodings
-from specwhisper.engine.forward import run_forward
 from specwhisper.engine.slots import FreeSlots
 from specwhisper.engine.window_draft import WindowDraft
 from specwhisper.errors import DeviceFault
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.faults import is_device_fault
+from specwhisper.model.forward import run_forward
 from specwhisper.model.model import Model
 from specwhisper.model.rules import max_initial_timestamp
 from specwhisper.model.sampling import window_sampling

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.model.rules import max_initial_timestamp
@@ -27,7 +27,7 @@ class TargetWindow:
     probe_result : silence and languages at the window's start, once they are known.
     proposals : the distributions that candidates were drawn from, by position, if acceptance is classical.
     newest_block, newest_block_ns : number of the draft's newest block, and when it arrived; 0 without one.
-    candidates : of the next forward pass.
+    candidates : of the next forward pass; ``None`` while they are not chosen.
     may_self_decode : whether the target may append one token without candidates, in a mode that waits for
         them.
     """
@@ -41,7 +41,7 @@ class TargetWindow:
     proposals: dict[int, Proposal] = field(default_factory=dict)
     newest_block: int = 0
     newest_block_ns: int = 0
-    candidates: list[Pending] = field(default_factory=list)
+    candidates: list[Pending] | None = None
     may_self_decode: bool = False
 
     @property
@@ -62,7 +62,7 @@ class TargetWindow:
         """Take a block; return whether the commit of a forward pass will answer it."""
         self.newest_block = max(self.newest_block, block.number)
         self.newest_block_ns = received_ns
-        ledger = self.ledger
+        ledger, self.candidates = self.ledger, None
         if not block.tokens and block.base == self.num_committed:
             self.may_self_decode = True
             return True
@@ -79,7 +79,8 @@ class TargetWindow:
     def request(self, num_held: int, max_width: int, num_missed: int) -> Request:
         """Return the tokens to append; the slot has ``num_held`` of them."""
         room = self.window.max_new_tokens - self.num_committed - 1  # one is the target's own
-        self.candidates = self.ledger.candidates(max_width)[:room]
+        if self.candidates is None:
+            self.candidates = self.ledger.candidates(max_width)[:room]
         return Request(
             num_needed=len(self.window.prompt) + self.num_committed - num_held,
             num_candidates=len(self.candidates),
@@ -91,17 +92,17 @@ class TargetWindow:
     ) -> Row:
         """Return the next forward pass's row, with the first ``num_candidates``."""
         window, ledger = self.window, self.ledger
-        self.candidates = candidates = self.candidates[:num_candidates]
-        drafted = {
-            self.num_committed + index
-            for index, candidate in enumerate(candidates)
-            if candidate.source is Source.DRAFT
-        }
+        self.candidates = candidates = (self.candidates or [])[:num_candidates]
+        proposals = {}
+        if self.proposals:
+            drafted = (index for index, each in enumerate(candidates) if each.source is Source.DRAFT)
+            positions = {self.num_committed + index for index in drafted}
+            proposals = {i: drawn for i, drawn in self.proposals.items() if i in positions}
         start = vocabulary.start_of_transcript
         has_probe = num_held == 0 and start in window.prompt
         return Row(
             slot=slot,
-            tokens=[*window.prompt, *ledger.committed][num_held:] + [token for token, _ in candidates],
+            tokens=self._missing(num_held) + [token for token, _ in candidates],
             num_candidates=len(candidates),
             generated=ledger.committed,
             timestamps=options.timestamps,
@@ -109,35 +110,47 @@ class TargetWindow:
             sampling=window_sampling(window, options),
             acceptance=options.acceptance,
             acceptance_threshold=options.acceptance_threshold,
-            proposals={i: drawn for i, drawn in self.proposals.items() if i in drafted},
+            proposals=proposals,
             probe=window.prompt.index(start) if has_probe else None,
         )
+
+    def _missing(self, num_held: int) -> list[int]:
+        """Return the tokens of prompt and committed text that the slot lacks."""
+        prompt, committed = self.window.prompt, self.ledger.committed
+        if num_held >= len(prompt):
+            return committed[num_held - len(prompt) :]
+        return [*prompt[num_held:], *committed]
 
     def append(
         self, verdict: Verdict, scores: Scores, timing: Timing, *, num_verified: int, now_ns: int
     ) -> Commit:
         """Append the tokens of a forward pass and return their commit."""
         base, num_tokens = self.num_committed, len(verdict.tokens)
-        is_hinted = [candidate.source is not Source.DRAFT for candidate in self.candidates[:num_verified]]
-        self.ledger.append(verdict.tokens, self.candidates)
-        self.candidates = []
+        verified, self.candidates = (self.candidates or [])[:num_verified], None
+        sources = [source for _, source in verified]
+        num_drafted = sources.count(Source.DRAFT)
+        self.ledger.append(verdict.tokens, verified)
         self.commit_times_ns += [now_ns] * num_tokens
         self.log_probs += scores.log_probs[:num_tokens]
         self.probe_result = scores.probe_result or self.probe_result
         self.may_self_decode = False
-        return replace(
-            self.acknowledgement(now_ns),
+        end = base + num_tokens
+        return Commit(
+            window_id=self.window.id,
             base=base,
             tokens=verdict.tokens,
             log_probs=tuple(scores.log_probs[:num_tokens]),
             margins=tuple(scores.margins[:num_tokens]),
             num_verified=num_verified,
             num_accepted=verdict.num_accepted,
-            num_hinted=sum(is_hinted),
-            num_hinted_first=is_hinted.index(False) if False in is_hinted else len(is_hinted),
+            num_hinted=len(sources) - num_drafted,
+            num_hinted_first=sources.index(Source.DRAFT) if num_drafted else len(sources),
             num_self_decoded=int(num_verified == 0),
+            candidates_received=self.newest_block,
+            held=self.ledger.held,
+            credit=end + self.max_ahead_tokens,
             is_final=verdict.is_final,
-            timing=replace(timing, block_age_ns=self._block_age_ns(now_ns)),
+            timing=timing,
         )
 
     def acknowledgement(self, now_ns: int) -> Commit:
@@ -150,9 +163,9 @@ class TargetWindow:
             candidates_received=self.newest_block,
             held=self.ledger.held,
             credit=end + self.max_ahead_tokens,
-            timing=Timing(block_age_ns=self._block_age_ns(now_ns)),
+            timing=Timing(block_age_ns=self.block_age_ns(now_ns)),
         )
 
-    def _block_age_ns(self, now_ns: int) -> int:
+    def block_age_ns(self, now_ns: int) -> int:
         """Return how long the newest block has been here; 0 without one."""
         return now_ns - self.newest_block_ns if self.newest_block else 0

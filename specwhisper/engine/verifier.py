@@ -15,7 +15,6 @@ from time import perf_counter_ns
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.alignments import Alignments, Waiting
 from specwhisper.engine.encodings import Encodings
-from specwhisper.engine.forward import run_forward
 from specwhisper.engine.slots import FreeSlots
 from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.engine.window_opener import WhisperPlan, WindowOpener
@@ -23,6 +22,7 @@ from specwhisper.errors import DeviceFault, InvalidRequest, OutOfMemory, ServerF
 from specwhisper.model.checkpoints.languages import language_code
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.faults import is_device_fault, is_out_of_memory
+from specwhisper.model.forward import run_forward
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
@@ -136,7 +136,7 @@ class Verifier:
             return True
         if any(session.is_runnable for session in sessions) and not self._remaining_delay_ns():
             return True
-        return any(self._has_timed_out(session) for session in sessions)
+        return any(self._has_timed_out(session, self._clock()) for session in sessions)
 
     @property
     def wake_after_s(self) -> float:
@@ -155,16 +155,18 @@ class Verifier:
         """Return how long the next forward pass still waits for candidates."""
         if self._batching_delay is None:
             return 0.0
-        runnable = [session for session in self._sessions.values() if session.is_runnable]
-        if not runnable:
+        all_derived = [(session.derived, session.ready_ns) for session in self._sessions.values()]
+        first_ns = min((ready_ns for derived, ready_ns in all_derived if derived.is_runnable), default=None)
+        if first_ns is None:
             return 0.0
-        ready_ns = max(self._last_forward_ns, min(session.ready_ns for session in runnable))
-        arrivals = (a for session in self._sessions.values() if (a := session.next_candidates) is not None)
+        ready_ns = max(self._last_forward_ns, first_ns)
+        arrivals = (arrival for derived, _ in all_derived if (arrival := derived.next_candidates) is not None)
         return max(0.0, self._batching_delay.start_ns(ready_ns, arrivals) - self._clock())
 
-    def _has_timed_out(self, session: VerifierState) -> bool:
+    @staticmethod
+    def _has_timed_out(session: VerifierState, now_ns: int) -> bool:
         """Return whether a session has waited too long for candidates."""
-        return session.awaits_candidates and self._clock() - session.ready_ns >= CANDIDATES_TIMEOUT_NS
+        return session.awaits_candidates and now_ns - session.ready_ns >= CANDIDATES_TIMEOUT_NS
 
     def check_room(self) -> int:
         """Return the number of free slots.
@@ -226,7 +228,8 @@ class Verifier:
             return
         if session.aligning is not None:
             session.aligning.cancel()
-        session.commit = session.aligning = None
+        session.commit = None
+        session.wait_for(None)
         self._model.rollback(session.slot, 0)  # frees the memory of models without reserved slots
         self._slots.give_back(session.slot)
 
@@ -262,14 +265,17 @@ class Verifier:
         that a client with many messages cannot stop the forward passes.
         """
         # The session that has waited longest since its last window is encoded first.
-        for session in sorted(self._sessions.values(), key=lambda session: session.opened_ns):
+        ready = filter(self._opener.can_advance, self._sessions.values())
+        for session in sorted(ready, key=lambda session: session.opened_ns):
             try:
-                if self._opener.can_advance(session):
+                if self._opener.can_advance(session):  # still, after the ones before
                     self._advance(session)
             except Exception as error:
                 self._fail(session, error)
-            if self._has_timed_out(session):
-                session.stop_waiting(self._clock())
+        now_ns = self._clock()
+        for session in self._sessions.values():
+            if self._has_timed_out(session, now_ns):
+                session.stop_waiting(now_ns)
         self._last_step_only_answered = bool(self._outbox) and not self._last_step_only_answered
         runnable = [session for session in self._sessions.values() if session.is_runnable]
         if runnable and not self._last_step_only_answered and not self._remaining_delay_ns():
@@ -301,15 +307,21 @@ class Verifier:
             self._token_share.observe([len(row.tokens) for row in rows], forward_ns)
             if self._batching_delay is not None:
                 self._batching_delay.observe(forward_ns)
+            now_ns, num_sessions = self._clock(), len(self._sessions)
             for row, score in zip(rows, scores, strict=True):
                 session = sessions[row.slot]
-                timing = Timing(started_ns - session.ready_ns, forward_ns, session.encode_ns, len(rows))
-                self._response_time.observe(timing.queue_ns + forward_ns, len(self._sessions))
+                queue_ns, opened = started_ns - session.ready_ns, session.open_window
+                self._response_time.observe(queue_ns + forward_ns, num_sessions)
+                block_age_ns = opened.block_age_ns(now_ns) if opened is not None else 0
+                timing = Timing(queue_ns, forward_ns, session.encode_ns, len(rows), block_age_ns)
                 try:
-                    session.commit = self._commit(session, row, score, timing)
+                    session.commit = self._commit(session, row, score, timing, now_ns)
                     self._continue_commit(session)
                 except Exception as error:
                     self._fail(session, error)
+            for session in self._sessions.values():
+                if session.awaits_candidates:
+                    session.reconsider()
 
         run_forward(
             self._model,
@@ -321,15 +333,17 @@ class Verifier:
 
     def _continue_commit(self, session: VerifierState) -> None:
         """Run a session's commit to its end, or until it waits for the executor."""
-        session.aligning = None
+        session.wait_for(None)
         for aligning in session.commit or ():
             if not aligning.done():
-                session.aligning = aligning
+                session.wait_for(aligning)
                 aligning.add_done_callback(lambda _: self._wake())
                 return
         session.commit = None
 
-    def _commit(self, session: VerifierState, row: Row, scores: Scores, timing: Timing) -> Waiting[None]:
+    def _commit(
+        self, session: VerifierState, row: Row, scores: Scores, timing: Timing, now_ns: int
+    ) -> Waiting[None]:
         """Accept, roll back and reply; yield futures to wait for."""
         opened = session.open_window
         if opened is None:
@@ -345,16 +359,15 @@ class Verifier:
             budget=window.max_new_tokens - base,
         )
         self._model.rollback(session.slot, len(window.prompt) + base + verdict.num_accepted)
+        if not verdict.is_final:
+            self._reply(session, session.append(verdict, scores, timing, row.num_candidates, now_ns))
+            return
         alignments = Alignments(self._model, self._aligner, self._clock)
         attended_ms = yield from alignments.attended_ms(session, opened, verdict)
-        commit = session.append(
-            verdict,
-            scores,
-            timing,
-            num_verified=row.num_candidates,
-            now_ns=self._clock(),
-            attended_ms=attended_ms,
-        )
+        if alignments.num_forwards:
+            now_ns = self._clock()
+            timing = replace(timing, block_age_ns=opened.block_age_ns(now_ns))
+        commit = session.append(verdict, scores, timing, row.num_candidates, now_ns, attended_ms)
         words = yield from alignments.words(session, opened, commit)
         if alignments.num_forwards:
             timing = replace(commit.timing, align_ns=alignments.align_ns)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
-from typing import Any, NamedTuple
+from typing import Any
 
 from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
 from specwhisper.engine.encodings import AudioSpan
+from specwhisper.engine.phases import Derived, Detection, Phase
 from specwhisper.engine.target_window import TargetWindow
 from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.model.choosing import ProbeResult, Row, Scores
@@ -35,24 +35,6 @@ from specwhisper.types import (
 )
 
 
-class Phase(Enum):
-    """The next action of a session."""
-
-    AWAIT_WINDOW = auto()  # opens the next window, or finishes, when its audio has arrived
-    ENCODE = auto()  # on the executor: a window, or audio for its language
-    DETECT_LANGUAGE = auto()  # takes part in a forward pass
-    DECODE = auto()  # takes part in forward passes with candidates, or by itself
-    ALIGN = auto()  # on the executor: completes a commit
-    FINISHED = auto()
-
-
-class Detection(NamedTuple):
-    """A detected language, to report with the next commit that has a probe."""
-
-    language_probs: Mapping[str, float]
-    forward_ns: int
-
-
 @dataclass(slots=True, eq=False)
 class VerifierState:
     """The state of a session: messages and forward passes change it.
@@ -60,19 +42,6 @@ class VerifierState:
     A window of a session goes through the phases from :attr:`Phase.AWAIT_WINDOW` to :attr:`Phase.ALIGN`. Its
     language is detected before the first window opens, unless it is named; alignment is for word times and
     AlignAtt only.
-
-    The phase follows from the fields below: the first row that applies.
-
-    ===============  ====================================================  ==================================
-    Phase            Applies while                                         Ended by
-    ===============  ====================================================  ==================================
-    ALIGN            ``aligning`` is set                                   the executor
-    ENCODE           ``encoding`` is set                                   the executor
-    DECODE           ``open_window`` is set                                a final token in a forward pass
-    FINISHED         ``is_finished``
-    DETECT_LANGUAGE  no language yet, the next window's audio is encoded   a forward pass
-    AWAIT_WINDOW     otherwise                                             audio for a window, or its end
-    ===============  ====================================================  ==================================
 
     Attributes
     ----------
@@ -120,10 +89,30 @@ class VerifierState:
     ready_ns: int = 0
     num_missed: int = 0
     is_finished: bool = False
+    _derived: Derived | None = None
+
+    @property
+    def derived(self) -> Derived:
+        """The phase and what the session can do.
+
+        The engine reads it many times between two changes.
+        """
+        if self._derived is None:
+            phase = self._find_phase()
+            self._derived = Derived(
+                phase,
+                self._is_runnable_in(phase),
+                phase is Phase.AWAIT_WINDOW and self.ready_frames is not None,
+                self._find_arrival(),
+            )
+        return self._derived
 
     @property
     def phase(self) -> Phase:
         """The current phase."""
+        return self.derived.phase
+
+    def _find_phase(self) -> Phase:
         if self.aligning is not None:
             return Phase.ALIGN
         if self.encoding is not None:
@@ -141,13 +130,13 @@ class VerifierState:
     @property
     def is_runnable(self) -> bool:
         """Whether the session can take part in a forward pass."""
-        return self._is_runnable_in(self.phase)
+        return self.derived.is_runnable
 
     @property
     def awaits_candidates(self) -> bool:
         """Whether the session can do nothing until candidates arrive."""
-        phase = self.phase
-        return phase is Phase.DECODE and not self._is_runnable_in(phase)
+        derived = self.derived
+        return derived.phase is Phase.DECODE and not derived.is_runnable
 
     def _is_runnable_in(self, phase: Phase) -> bool:
         if phase is not Phase.DECODE or self.open_window is None:
@@ -161,24 +150,12 @@ class VerifierState:
     @property
     def can_advance(self) -> bool:
         """Whether the session can leave its phase without a forward pass."""
-        match self.phase:
-            case Phase.ALIGN | Phase.ENCODE:
-                work = self.aligning or self.encoding
-                return work is not None and work.done()
-            case Phase.AWAIT_WINDOW:
-                return self.ready_frames is not None
-        return False
+        work = self.aligning or self.encoding
+        return self.derived.can_open if work is None else work.done()
 
-    @property
-    def next_candidates(self) -> Arrival | None:
-        """When the candidates on their way arrive; ``None`` if that is unknown."""
+    def _find_arrival(self) -> Arrival | None:
         opened = self.open_window
-        if (
-            opened is None
-            or not self.mode.drafts
-            or self.aligning is not None
-            or opened.ledger.has_candidates
-        ):
+        if opened is None or not self.mode.drafts or self.aligning is not None or opened.ledger.has_fresh:
             return None
         return self.arrivals.arrival(opened.num_committed)
 
@@ -213,6 +190,7 @@ class VerifierState:
                 f"Audio up to sample {end} runs more than {self.limits.max_ahead_samples} samples ahead of "
                 f"the window at {start}: wait for the next window."
             )
+        self._derived = None
         self.recording.append(chunk)
         self.windows.append_audio(chunk, self.recording.received_samples)
         if self.windows.is_live:  # silence between utterances is dropped
@@ -226,7 +204,7 @@ class VerifierState:
             return None
         if not opened.matches(block):
             return None  # unanswered: the draft no longer counts blocks of a wrong prediction
-        was_runnable = self.is_runnable
+        was_runnable, self._derived = self.is_runnable, None
         if not opened.offer(block, received_ns, self.arrivals, self.options.acceptance):
             return opened.acknowledgement(now_ns)
         if self.is_runnable and not was_runnable:
@@ -249,6 +227,9 @@ class VerifierState:
                 for token in opened.ledger.committed:
                     live.follow(token)
         live.replace(hint.start_sample, hint.text)
+        if opened is not None and self.aligning is None:  # else they are verified, but not committed
+            opened.candidates = None
+        self._derived = None
         if self.is_runnable and not was_runnable:
             self.ready_ns = received_ns
 
@@ -272,6 +253,7 @@ class VerifierState:
         if self.open_window is not None:
             self.open_window.may_self_decode = True
             self.ready_ns = now_ns
+            self._derived = None
 
     def resume(self, resume: Resume, vocabulary: Vocabulary, num_mel_bins: int) -> None:
         """Continue a window that another target opened.
@@ -290,6 +272,7 @@ class VerifierState:
                 "A session can only be resumed before any audio: send it directly after the hello."
             )
         check_resume(resume, vocabulary, self.options)
+        self._derived = None
         self.resumed = resume
         self.windows.resume(resume.window, resume.previous)
         if resume.log_mel_max is not None:
@@ -299,6 +282,28 @@ class VerifierState:
     def _continues(self) -> bool:
         """Whether live audio began in another session."""
         return self.options.live is not None and self.options.live.position.start_sample > 0
+
+    def begin_encoding(self, span: AudioSpan, encoding: Future[int]) -> None:
+        """Wait for an encoding, which returns its time in ns."""
+        self.encoded, self.encoding, self._derived = span, encoding, None
+
+    def end_encoding(self, now_ns: int) -> None:
+        """Take the encoding that is done; raise its error."""
+        if self.encoding is not None:
+            self.encode_ns = self.encoding.result()
+            self.encoding, self.ready_ns, self._derived = None, now_ns, None
+
+    def wait_for(self, aligning: Future[Any] | None) -> None:
+        """Wait for an alignment of the current commit, or no longer."""
+        self.aligning, self._derived = aligning, None
+
+    def reconsider(self) -> None:
+        """Find out again whether hints are worth a forward pass: its cost has changed."""
+        self._derived = None
+
+    def finish(self) -> None:
+        """Note that no window follows."""
+        self.is_finished, self._derived = True, None
 
     def begin_window(self, num_frames: int, now_ns: int) -> TargetWindow:
         """Open the next window, or the one that is resumed."""
@@ -327,6 +332,7 @@ class VerifierState:
         self.opened_ns = now_ns
         self.detection_span = None
         self.arrivals.open()
+        self._derived = None
         self.recording.discard_before(window.start_sample)
         return self.open_window
 
@@ -347,13 +353,13 @@ class VerifierState:
         probs = probe_result.language_probs
         self.detection, self.detection_span = Detection(probs, forward_ns), self.encoded
         self.windows.language = max(probs, key=lambda code: probs[code])
+        self._derived = None
 
     def append(
         self,
         verdict: Verdict,
         scores: Scores,
         timing: Timing,
-        *,
         num_verified: int,
         now_ns: int,
         attended_ms: Sequence[float] = (),
@@ -371,6 +377,7 @@ class VerifierState:
             self.arrivals.restart(opened.num_committed, now_ns)
         self.encode_ns = 0
         self.ready_ns = now_ns
+        self._derived = None
         if scores.probe_result is not None:
             commit = replace(commit, no_speech_prob=scores.probe_result.no_speech_prob)
             if self.detection is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from specwhisper.engine.encodings import AudioSpan, Encodings
-from specwhisper.engine.verifier_state import Phase, VerifierState
+from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import LiveWindows
@@ -69,16 +69,14 @@ class WindowOpener:
         """
         if not session.can_advance:
             return False
-        if session.phase is not Phase.AWAIT_WINDOW or not session.windows.is_live:
+        if not session.derived.can_open or not session.windows.is_live:
             return True
         return self._encodings.num_unfinished < self._model.max_windows
 
     def advance(self, session: VerifierState) -> None:
         """Take the result of an encoding, open the next window, or finish."""
         if session.encoding is not None:
-            session.encode_ns = session.encoding.result()
-            session.encoding = None
-            session.ready_ns = self._clock()
+            session.end_encoding(self._clock())
         else:
             self._open_next(session)
 
@@ -86,7 +84,7 @@ class WindowOpener:
         """Open the next window, begin to detect its language, or finish."""
         num_frames = session.ready_frames
         if not num_frames:
-            session.is_finished = True
+            session.finish()
             self._reply(session, Finished())
             return
         windows = session.windows
@@ -123,5 +121,4 @@ class WindowOpener:
                 self._model.encode(session.slot, session.recording, span.start_frame)
             return self._clock() - started_ns
 
-        session.encoded = span
-        session.encoding = self._encodings.submit(session.slot, encode)
+        session.begin_encoding(span, self._encodings.submit(session.slot, encode))

@@ -16,6 +16,7 @@ from math import inf
 from typing import Any
 
 from specwhisper.errors import SessionExpired, SlowReader, SpecWhisperError
+from specwhisper.rpc.time_limit import TimeLimit
 from specwhisper.wire.outcomes import evictions
 from specwhisper.wire.status import refusal
 
@@ -54,18 +55,16 @@ class Evictor:
     def call_limit(self) -> Iterator[None]:
         """Evict the call if the body takes longer than a call may."""
         message = f"The call has lasted {self._max_call_s:g} s, the most for one call: start another one."
-        with self._evict_after(self._max_call_s, SessionExpired(message)):
+        timer = asyncio.get_running_loop().call_later(self._max_call_s, self.evict, SessionExpired(message))
+        try:
             yield
+        finally:
+            timer.cancel()
 
-    @contextmanager
-    def write_limit(self) -> Iterator[None]:
-        """Evict the call if the body takes longer than a write may.
-
-        The body sends one response.
-        """
+    def write_limit(self) -> TimeLimit:
+        """Return a limit for bodies that each send one response; it evicts the call."""
         message = f"No response was read for {self._max_write_s:g} s: the call has ended."
-        with self._evict_after(self._max_write_s, SlowReader(message)):
-            yield
+        return TimeLimit(self._max_write_s, lambda: self.evict(SlowReader(message)))
 
     def evict(self, error: SpecWhisperError) -> None:
         """End the call with the status of an error, unless it is being evicted already."""
@@ -83,11 +82,3 @@ class Evictor:
     async def _send_status(self, error: SpecWhisperError) -> None:
         with suppress(Exception):  # abort always raises
             await self._context.abort(*refusal(error))
-
-    @contextmanager
-    def _evict_after(self, limit_s: float, error: SpecWhisperError) -> Iterator[None]:
-        timer = asyncio.get_running_loop().call_later(limit_s, self.evict, error)
-        try:
-            yield
-        finally:
-            timer.cancel()

@@ -178,6 +178,10 @@ class Vocabulary:
     def _words(self) -> dict[int, str]:
         return {}
 
+    @cached_property
+    def _bytes(self) -> dict[int, bytes]:
+        return {}
+
     def without_ending(self, tokens: Sequence[int]) -> tuple[int, ...]:
         """Return tokens without an ending that only the end of the audio caused.
 
@@ -194,9 +198,13 @@ class Vocabulary:
 
     def token_bytes(self, ids: Iterable[int]) -> bytes:
         """Join the bytes of the text tokens among ``ids``."""
-        return b"".join(
-            bytes(BYTE_OF_CHARACTER[c] for c in self.tokens[i]) for i in ids if i < self.end_of_text
-        )
+        return b"".join([self._bytes_of(i) for i in ids if i < self.end_of_text])
+
+    def _bytes_of(self, token: int) -> bytes:
+        data = self._bytes.get(token)
+        if data is None:
+            data = self._bytes[token] = bytes([BYTE_OF_CHARACTER[c] for c in self.tokens[token]])
+        return data
 
 
 UNSPACED = frozenset(("zh", "yue", "ja", "th", "lo", "my"))  # languages that put no spaces between words

@@ -75,7 +75,9 @@ def _to_response(event: FromTarget | pb.VerifyResponse) -> Response:
         case WindowOpened():
             return pb.VerifyResponse(window_opened=codec.window_opened_to_proto(event))
         case Commit():
-            return pb.VerifyResponse(commit=codec.commit_to_proto(event))
+            response = pb.VerifyResponse()
+            codec.commit_to_proto(event, response.commit)
+            return response
         case _:
             return event
 

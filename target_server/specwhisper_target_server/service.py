@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from functools import partial
 from time import monotonic_ns, perf_counter_ns
 from typing import Any
@@ -26,6 +26,7 @@ from specwhisper.rpc.eviction import Evictor
 from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.session_limiter import SessionLimiter
+from specwhisper.rpc.time_limit import TimeLimit
 from specwhisper.types import AudioChunk, Failed, Finished, Mode, ToTarget
 from specwhisper.wire import HEARTBEAT_S, codec
 from specwhisper.wire.v1 import verification_pb2 as pb
@@ -156,8 +157,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
 
         After hello and welcome come audio and candidates in, windows and commits out.
         """
-        received = self._with_idle_timeout(requests)
-        hello = await _hello(received)
+        received = aiter(requests)
+        hello = await self._hello(received)
         mode, options = self._agree(hello)
         session_id = secrets.token_hex(8)
         log = {"session": session_id, "draft_session": hello.session[:64]}
@@ -244,8 +245,9 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         """Pass the draft's messages to the engine; an invalid one ends the session."""
         has_all_audio = False
         num_posted = num_posted_bytes = 0
+        silence = TimeLimit(self._serving.idle_timeout_s, lambda: events.put_nowait(Failed(self._expired())))
         try:
-            async for request in requests:
+            async for request in _timed(requests, silence):
                 if events.is_congested:
                     await events.join()
                 if request.WhichOneof("message") == "heartbeat":
@@ -272,21 +274,22 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                 )
         except Exception as error:
             events.put_nowait(Failed(error))
+        finally:
+            silence.close()
 
-    async def _with_idle_timeout(
-        self, requests: AsyncIterator[pb.VerifyRequest]
-    ) -> AsyncIterator[pb.VerifyRequest]:
-        """Yield the draft's messages; raise :class:`SessionExpired` after a long silence."""
-        messages, idle_timeout_s = aiter(requests), self._serving.idle_timeout_s
-        while True:
-            try:
-                async with asyncio.timeout(idle_timeout_s):
-                    request = await anext(messages)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                raise SessionExpired(f"The draft server has sent nothing for {idle_timeout_s:g} s.") from None
-            yield request
+    def _expired(self) -> SessionExpired:
+        return SessionExpired(f"The draft server has sent nothing for {self._serving.idle_timeout_s:g} s.")
+
+    async def _hello(self, requests: AsyncIterator[pb.VerifyRequest]) -> pb.Hello:
+        """Return the first message of a session."""
+        try:
+            async with asyncio.timeout(self._serving.idle_timeout_s):
+                first = await anext(requests, None)
+        except TimeoutError:
+            raise self._expired() from None
+        if first is not None and first.WhichOneof("message") == "hello":
+            return first.hello
+        raise InvalidRequest("A session begins with a hello; this one began with something else.")
 
     def _message(self, request: pb.VerifyRequest) -> ToTarget:
         limits = self._verifier.limits
@@ -322,9 +325,13 @@ async def _send_heartbeats(events: EventQueue) -> None:
             events.put_nowait(pb.VerifyResponse(heartbeat=pb.Heartbeat(sent_ns=monotonic_ns())))
 
 
-async def _hello(requests: AsyncIterator[pb.VerifyRequest]) -> pb.Hello:
-    with suppress(StopAsyncIteration):
-        first = await anext(requests)
-        if first.WhichOneof("message") == "hello":
-            return first.hello
-    raise InvalidRequest("A session begins with a hello; this one began with something else.")
+async def _timed(
+    requests: AsyncIterator[pb.VerifyRequest], silence: TimeLimit
+) -> AsyncIterator[pb.VerifyRequest]:
+    """Yield the requests, and limit the time of waiting for one."""
+    while True:
+        with silence:
+            request = await anext(requests, None)
+        if request is None:
+            return
+        yield request

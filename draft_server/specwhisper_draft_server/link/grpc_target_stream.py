@@ -121,7 +121,9 @@ class GrpcTargetStream:
         most = self.limits.max_block_tokens
         if len(block.tokens) > most:
             block = replace(block, tokens=block.tokens[:most], proposals=block.proposals[:most])
-        self._outbox.put(pb.VerifyRequest(candidates=codec.candidates_to_proto(block)))
+        request = pb.VerifyRequest()
+        codec.candidates_to_proto(block, request.candidates)
+        self._outbox.put(request)
 
     def hint(self, hint: HintText) -> None:
         """Queue a hint, unless the target takes none, or none that is so long."""

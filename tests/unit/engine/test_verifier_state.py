@@ -5,7 +5,8 @@ from __future__ import annotations
 from experiments.common.models.speech import SPOKEN_MULTILINGUAL
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.encodings import AudioSpan
-from specwhisper.engine.verifier_state import Phase, VerifierState
+from specwhisper.engine.phases import Phase
+from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.live import LiveOptions
 from specwhisper.model.choosing import ProbeResult
 from specwhisper.options import DecodingOptions
