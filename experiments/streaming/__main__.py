@@ -54,6 +54,9 @@ def benchmark(
     dtype: Annotated[
         str, typer.Option(help="Data type of the target: float32, bfloat16 or int8.")
     ] = "float32",
+    cut_windows: Annotated[
+        bool, typer.Option("--cut-windows", help="Encode only the audio that there is, in split arms.")
+    ] = False,
     step_ms: Annotated[int, typer.Option(help="Audio between two steps, in ms.")] = 500,
     rounds: Annotated[
         int, typer.Option(min=0, help="Runs of each take by each arm; 0: concurrent sessions only.")
@@ -85,17 +88,17 @@ def benchmark(
     counts = [] if quick else [count for count in sessions or SESSIONS if count > 1]
     try:
         takes, long = make_takes(target, audio, seed, quick=quick)
-        with running_servers(target, draft, dtype) as servers:
+        with running_servers(target, draft, dtype, cut_windows=cut_windows) as servers:
             plan = planned(takes, long, 1 if quick else rounds, counts, seed, quick=quick)
             measured = measure(servers, plan, live, console)
         rows = rows_of(measured)
         checked_bars = bars(rows, step_s=step_ms / 1000, sessions=max(counts, default=1))
         figures = {"step_ms": step_ms, "bars": [str(bar) for bar in checked_bars]}
-        models = {"target": target, "draft": draft, "target_dtype": dtype}
+        models = {"target": target, "draft": draft, "target_dtype": dtype, "cut_windows": cut_windows}
         print_rows(rows, console)  # written now, since the comparison takes minutes
         if json is not None:
             write_json(json, models=models, figures=figures | {"takes": [facts(one) for one in measured]})
-        measured = with_target_only_texts(target, dtype, measured, live)
+        measured = with_target_only_texts(target, dtype, measured, live, cut_windows=cut_windows)
     except SpecWhisperError as error:
         sys.exit(f"experiments.streaming: {error}")
     if json is not None:
@@ -154,10 +157,10 @@ def measure(servers: Servers, plan: list[Planned], live: LiveOptions, console: C
 
 
 def with_target_only_texts(
-    target: str, dtype: str, measured: list[Measured], live: LiveOptions
+    target: str, dtype: str, measured: list[Measured], live: LiveOptions, *, cut_windows: bool
 ) -> list[Measured]:
     """Decode the steps of ``full`` again by the target alone; of concurrent sessions, one."""
-    target_only = TargetOnly(target, dtype)
+    target_only = TargetOnly(target, dtype, cut_windows=cut_windows)
     compared: list[Measured] = []
     for one in measured:
         num_compared = sum((one.arm, one.sessions, one.take) == (o.arm, o.sessions, o.take) for o in compared)

@@ -62,8 +62,15 @@ class Servers:
 
 
 @contextmanager
-def running_servers(target: str, draft: str, dtype: str = "float32") -> Iterator[Servers]:
-    """Start all servers: the target on one core, draft server and this program on the other."""
+def running_servers(
+    target: str, draft: str, dtype: str = "float32", *, cut_windows: bool = False
+) -> Iterator[Servers]:
+    """Start all servers: the target on one core, draft server and this program on the other.
+
+    Parameters
+    ----------
+    cut_windows : whether target and draft of the split arms encode only the audio that there is.
+    """
     first, second = first_two_cores()
     sessions = ("--max-sessions", str(MAX_SESSIONS))
     with ExitStack() as stack:
@@ -71,12 +78,20 @@ def running_servers(target: str, draft: str, dtype: str = "float32") -> Iterator
         stack.callback(plain.stop)
         server = stack.enter_context(
             running_process(
-                "specwhisper_target_server", "--model", target, "--dtype", dtype, *sessions, cores=[first]
+                "specwhisper_target_server",
+                *("--model", target, "--dtype", dtype, *sessions),
+                *(["--cut-live-windows"] if cut_windows else []),
+                cores=[first],
             )
         )
         draft_model, of_target = ("--draft-model", draft), ("--target", server.address)
         split = stack.enter_context(
-            running_process("specwhisper_draft_server", *of_target, *draft_model, *sessions, cores=[second])
+            running_process(
+                "specwhisper_draft_server",
+                *(*of_target, *draft_model, *sessions),
+                *(["--cut-windows"] if cut_windows else []),
+                cores=[second],
+            )
         )
         both = sorted({first, second})
         one_process = stack.enter_context(

@@ -35,11 +35,11 @@ SESSION = "target-only"
 class TargetOnly:
     """Decodes takes in the steps of an earlier session."""
 
-    def __init__(self, target: str, dtype: str = "float32") -> None:
+    def __init__(self, target: str, dtype: str = "float32", *, cut_windows: bool = False) -> None:
         checkpoint = load_checkpoint(target, dtype=dtype)
         self._vocabulary = checkpoint.vocabulary
         self._max_new_tokens = checkpoint.max_new_tokens
-        self._model = WhisperModel(checkpoint, 1)
+        self._model = WhisperModel(checkpoint, 1, cut_live_windows=cut_windows)
 
     def text(self, take: Take, live: LiveOptions, result: LiveResult) -> str:
         """Return the text of a take, decoded in the result's steps."""

@@ -98,6 +98,7 @@ class WhisperModel:
         has_static_shapes: bool | None = None,
         library: Library | None = None,
         cut_windows: bool = False,
+        cut_live_windows: bool = False,
     ) -> None:
         """Place a checkpoint's weights and allocate its slots.
 
@@ -117,6 +118,7 @@ class WhisperModel:
         cut_windows : encode only the audio of a window, in steps of :data:`CUT_FRAMES`, without the silence
             that fills it up to 30 s. It takes less time, and the model was not trained for it: for drafts,
             on ONNX Runtime. Without effect on an encoder that draft and target share.
+        cut_live_windows : the same for windows of live audio only.
 
         Raises
         ------
@@ -143,8 +145,10 @@ class WhisperModel:
             library=library,
         )
         self.max_windows = self._backend.max_windows
-        self._cut_windows = cut_windows and not isinstance(encoder, SharedEncoder)
-        if self._cut_windows and self._backend.device is not None:
+        has_own_encoder = not isinstance(encoder, SharedEncoder)
+        self._cut_windows = cut_windows and has_own_encoder
+        self._cut_live_windows = (cut_windows or cut_live_windows) and has_own_encoder
+        if self._cut_live_windows and self._backend.device is not None:
             raise UnsupportedOption("Windows are cut on ONNX Runtime only, so on a CPU: leave that out.")
         self._encoder_batcher = MicroBatcher[tuple[int, Features]](self._backend.encode, self.max_windows)
         absent = [target_id for target_id, own_id in enumerate(ids or ()) if own_id is None]
@@ -167,7 +171,7 @@ class WhisperModel:
         On a GPU, concurrent calls are batched and run beside the decoder's forward passes.
         """
         features = recording.window_features(start_frame, self.num_mel_bins)
-        if self._cut_windows:
+        if self._cut_live_windows if recording.is_clip else self._cut_windows:
             num_steps = max(1, -(-(recording.audio_frames - start_frame) // CUT_FRAMES))
             features = np.ascontiguousarray(features[:, : num_steps * CUT_FRAMES])
         self._encoder_batcher.run((slot, features))

@@ -73,6 +73,7 @@ def _placed(config: TargetConfig, checkpoint: Checkpoint) -> WhisperModel:
             device_map=config.device_map,
             offload_folder=config.offload_folder,
             cross_cache_dtype=config.cross_cache,
+            cut_live_windows=config.cut_live_windows,
         )
         model.warm_up(config.max_width)
     except Exception as error:
@@ -96,9 +97,9 @@ async def loaded_service(
     """Load the model and run its engine."""
     configure_tracing("specwhisper-target-server")
     prepare_process(config.device, config.threads, config.cores)
-    checkpoint = named_by_precision(
-        load_checkpoint(config.model, revision=config.revision, dtype=config.dtype),
-        config.cross_cache,
+    checkpoint = load_checkpoint(config.model, revision=config.revision, dtype=config.dtype)
+    checkpoint = named_by_text(
+        checkpoint, cross_cache=config.cross_cache, cut_live_windows=config.cut_live_windows
     )
     redirect_logs(library_for(checkpoint, config.device, device_map=config.device_map))
     async with running_service(config, checkpoint, leases=leases) as service:
@@ -107,14 +108,16 @@ async def loaded_service(
         yield service
 
 
-def named_by_precision(checkpoint: Checkpoint, cross_cache: str | None) -> Checkpoint:
-    """Return the checkpoint with a digest that includes the cross-cache's precision.
+def named_by_text(checkpoint: Checkpoint, *, cross_cache: str | None, cut_live_windows: bool) -> Checkpoint:
+    """Return the checkpoint with a digest of the settings that change its text.
 
-    The digest stays as it is without a reduced precision.
+    So no session continues on a target that writes another text.
     """
-    if cross_cache is None:
-        return checkpoint
-    digest = digest_in(checkpoint.weights_digest, f"a cross-cache of {cross_cache}")
+    settings = [f"a cross-cache of {cross_cache}"] if cross_cache is not None else []
+    settings += ["cut live windows"] if cut_live_windows else []
+    digest = checkpoint.weights_digest
+    for setting in settings:
+        digest = digest_in(digest, setting)
     return replace(checkpoint, weights_digest=digest)
 
 

@@ -27,8 +27,8 @@ class Checkpoint:
     ----------
     name : the name that the user gave.
     weights : read when they are asked for; :meth:`Weights.close` frees them.
-    weights_digest : SHA-256 of the weight files, and of the dtype unless it is float32. Targets with
-        different digests write different texts, so no session migrates between them.
+    weights_digest : SHA-256 of the weight files, and of what else changes the text, such as another dtype
+        than float32. No session migrates between targets with different digests.
     dtype : one of :data:`specwhisper.types.DTYPES`, which the model computes in. The weights are rounded to
         it when they are placed.
     max_new_tokens : the checkpoint's own limit per window, or ``None``.
@@ -106,6 +106,6 @@ def load_checkpoint(name: str, *, revision: str | None = None, dtype: object = "
         )
 
 
-def digest_in(weights_digest: str, precision: str) -> str:
-    """Return the digest of weights that are used in another precision than float32."""
-    return hashlib.sha256(f"{weights_digest} in {precision}".encode()).hexdigest()
+def digest_in(weights_digest: str, setting: str) -> str:
+    """Return the digest of weights in a setting that changes their text."""
+    return hashlib.sha256(f"{weights_digest} in {setting}".encode()).hexdigest()

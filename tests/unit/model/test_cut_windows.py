@@ -38,6 +38,14 @@ def test_windows_are_cut_after_their_audio(length_s, start_frame, num_frames, mo
     assert [features.shape for features in encoded] == [(80, num_frames)]
 
 
+def test_windows_of_live_audio_alone_can_be_cut(monkeypatch):
+    encoded = note_encoded(monkeypatch)
+    model = WhisperModel(CHECKPOINT, 1, cut_live_windows=True)
+    model.encode(0, recording(5.0), 0)
+    model.encode(0, recording(5.0).clip(100, 250), 0)
+    assert [features.shape for features in encoded] == [(80, 3_000), (80, 400)]
+
+
 @pytest.mark.parametrize("mode", [Mode.ONE_PROCESS, Mode.SYNC])
 def test_the_text_is_the_targets(mode):
     recordings = [noise(1, 3.0), noise(2, 5.5), noise(3, 33.0)]
@@ -59,6 +67,7 @@ def test_a_shared_encoder_encodes_whole_windows(monkeypatch):
     assert [features.shape for features in encoded] == [(80, 3_000)]
 
 
-def test_pytorch_takes_whole_windows_only():
+@pytest.mark.parametrize("windows", ["cut_windows", "cut_live_windows"])
+def test_pytorch_takes_whole_windows_only(windows):
     with pytest.raises(UnsupportedOption, match="on ONNX Runtime only, so on a CPU"):
-        WhisperModel(CHECKPOINT, 1, library="pytorch", cut_windows=True)
+        WhisperModel(CHECKPOINT, 1, library="pytorch", **{windows: True})

@@ -19,7 +19,7 @@ from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.sequential_windows import SequentialWindows
-from specwhisper_target_server.server import named_by_precision
+from specwhisper_target_server.server import named_by_text
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
 WEIGHTS = "model.safetensors"
@@ -105,10 +105,11 @@ class TestContent:
     def test_the_digest_depends_on_the_precision(self, saved):
         """Their texts differ, so no session may migrate between them."""
         plain, half = load_checkpoint(str(saved)), load_checkpoint(str(saved), dtype="bfloat16")
-        rounded = [named_by_precision(plain, cross_cache) for cross_cache in (None, "int8", "float8")]
-        digests = [checkpoint.weights_digest for checkpoint in (plain, half, *rounded)]
+        settings = [(None, False), ("int8", False), ("float8", False), (None, True), ("int8", True)]
+        named = [named_by_text(plain, cross_cache=cache, cut_live_windows=cut) for cache, cut in settings]
+        digests = [checkpoint.weights_digest for checkpoint in (plain, half, *named)]
         assert digests[2] == digests[0]
-        assert len(set(digests)) == 4
+        assert len(set(digests)) == 6
 
     def test_sharded_weights_are_loaded(self, saved, tmp_path):
         model = WhisperForConditionalGeneration.from_pretrained(saved)
