@@ -214,7 +214,8 @@ class Hint:
         """
         if self.rate < MIN_RATE:
             return 0
-        return num_worthwhile(round(self.rate, 2), round(self._survival, 2), round(token_share, 2))
+        later = self._survival if self._num_missed <= 1 else min(self.rate, self._survival)
+        return num_worthwhile(round(self.rate, 2), round(later, 2), round(token_share, 2))
 
     def continuation(self, max_tokens: int | None = None) -> Sequence[int]:
         """Return the tokens that continue the committed text."""

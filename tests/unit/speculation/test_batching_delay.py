@@ -114,6 +114,7 @@ def test_self_decoding_waits_for_candidates_about_to_arrive():
     verifier.submit("a", Candidates(session.open_window.window.id, length, length, (5,)))
     verifier.step()
     session.arrivals.turnaround.observe(10**10)
+    session.reconsider()
     verifier._batching_delay = delay(10**12)
     assert 5 < verifier.wake_after_s < 100
     verifier._batching_delay = delay(10**10)
