@@ -110,7 +110,7 @@ class TargetConfig(ServingOptions):
         Setting(
             MODEL,
             "Encode only the audio that a window of live audio has, in steps of 2 s, without the silence up "
-            "to 30 s; on CPUs. Many times faster, and the text may be another: compare it on your audio.",
+            "to 30 s; on CPUs. Encoding takes a fraction of the time; the text may be another: compare it.",
         ),
     ] = False
 
