@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.crowd.__main__ import measure_server
 from experiments.crowd.in_process import MODE, OPTIONS, run_engine
 from experiments.crowd.recited import TEXT, RecitedDraft, RecitedModel
 from specwhisper.engine.one_process import InlineExecutor
@@ -34,3 +35,9 @@ async def test_all_sessions_take_part_in_most_forward_passes():
     passes = await run_engine(4, pass_ms=2.0, warm_up_s=0.05, period_s=0.3)
     assert len(passes) > 10
     assert sum(each.num_rows for each in passes) / len(passes) > 3
+
+
+async def test_a_server_and_its_messages_are_measured():
+    figures = await measure_server(2, pass_ms=1.0, period_s=0.3)
+    assert figures.num_passes > 10 and figures.batch_size > 1
+    assert figures.session_us > 0 and figures.message_us > 0 and figures.messages_per_s > 0
