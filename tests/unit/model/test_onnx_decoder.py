@@ -15,6 +15,7 @@ from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
 from specwhisper.model.onnx.decoder import MAX_ROWS, SlotDecoder
 from specwhisper.model.onnx.indices import MAX_QUERIES
+from specwhisper.model.onnx.rounding import sums_bytes_exactly
 from tests.nightly import examples
 
 SHAPE = Shape(decoder_layers=3, heads=4, max_target_positions=48, seed=5)
@@ -85,6 +86,7 @@ def test_logits_equal_transformers_on_windows_of_any_length(slot):
     np.testing.assert_allclose(logits, expected(slot, tokens), **CLOSE)
 
 
+@pytest.mark.skipif(not sums_bytes_exactly(), reason="this processor's sums of bytes overflow")
 def test_int8_is_near_float32_and_not_equal():
     tokens = text(7, 20)
     exact = fresh().append([0], [tokens], [20])
