@@ -97,6 +97,6 @@ def _logits(
     decoder = weights.decoder(dtype, 1, cross_cache=cross_cache)
     found = []
     for window, text in zip(features.to(getattr(torch, dtype)), texts, strict=True):
-        decoder.prefill_audio(0, encoder(window[None]).last_hidden_state[0])
+        decoder.prefill_audio([0], encoder(window[None]).last_hidden_state)
         found.append(decoder.append([0], [text], [len(text)]))
     return torch.cat(found)

@@ -37,9 +37,7 @@ def measure_encoding(weights: Weights, batches: Sequence[int], *, dtype: str = "
 
         @torch.inference_mode()
         def encode(batch: int = batch) -> None:
-            encoded = encoder(features[:batch]).last_hidden_state
-            for slot, window in enumerate(encoded):
-                decoder.prefill_audio(slot, window)
+            decoder.prefill_audio(range(batch), encoder(features[:batch]).last_hidden_state)
 
         seconds = busy_s(encode, place, 2 if place.is_narrow else 20)
         found.append(Encoding(weights.name, dtype, batch, statistics.median(seconds) / batch))

@@ -71,9 +71,8 @@ def _same_as_on_a_cpu(weights: Weights) -> Check:
     there = weights.on("cpu").decoder("float32", NUM_SLOTS, has_static_shapes=False)
     random = np.random.default_rng(weights.place.seed)
     largest = 0.0
-    for slot in range(NUM_SLOTS):
-        here.prefill_audio(slot, encoded[slot])
-        there.prefill_audio(slot, encoded[slot].cpu())
+    here.prefill_audio(range(NUM_SLOTS), encoded)
+    there.prefill_audio(range(NUM_SLOTS), encoded.cpu())
     for number in range(6):
         slots = random.permutation(NUM_SLOTS)[: 1 + number % NUM_SLOTS].tolist()
         rows = [tokens_of(weights, 200 + 10 * number + slot, int(random.integers(1, 40))) for slot in slots]

@@ -6,6 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from specwhisper.model.pytorch.kernels.triton_attention import (
+    quantise_cache,
+    slot_attention,
+    slot_attention_reference,
+    supports,
+)
 from torch import Tensor
 
 from experiments.gpu.clock import median_s
@@ -13,12 +19,6 @@ from experiments.gpu.weights import Place, Weights
 from experiments.steps.floor import Machine
 from specwhisper.model.pytorch.kernels.graphs import CudaGraphs, uncaptured
 from specwhisper.model.pytorch.kernels.layer_cache import CROSS_CACHE_DTYPES
-from specwhisper.model.pytorch.kernels.triton_attention import (
-    quantise_cache,
-    slot_attention,
-    slot_attention_reference,
-    supports,
-)
 
 SIZES = ((1, 1), (1, 8), (8, 8), (64, 1), (64, 8), (64, 32))
 QUICK = ((1, 8), (4, 2))

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from statistics import median
+from unittest import mock
 
 import torch
+from specwhisper.model.pytorch.kernels.padded_runner import BATCHES, WIDTHS
 
 from experiments.gpu.clock import busy_s, waited_s
 from experiments.gpu.floor import floor_s
@@ -15,11 +17,12 @@ from experiments.gpu.weights import Weights
 from experiments.steps.floor import Machine
 from specwhisper.model.pytorch.decoder import CachedDecoder
 from specwhisper.model.pytorch.kernels import padded_batch
-from specwhisper.model.pytorch.kernels.padded_runner import BATCHES, WIDTHS
 
 HELD = 60  # tokens in each slot: the middle of a window
-PADDED = ((1, 7), (3, 3), (5, 5), (9, 10), (33, 9), (48, 20))  # padded to the next bucket
-ALL = (*((rows, width) for rows in BATCHES for width in WIDTHS), *PADDED)
+ALL = (
+    *((rows, width) for rows in (1, 2, 4, 8, 16, 32, 64, 128) for width in (1, 5, 8) if rows * width <= 1024),
+    *((1, 16), (1, 64), (1, 227), (8, 32), (32, 32), (3, 3), (9, 10), (33, 9), (48, 20)),
+)
 FEW = tuple((rows, width) for rows in (1, 8, 64) for width in (1, 8, 32))
 FALLBACK = ((1, 8), (8, 8), (64, 8))
 QUICK = ((1, 8), (2, 4))
@@ -89,20 +92,20 @@ def measure_passes(
 
 @contextmanager
 def torch_attends() -> Iterator[None]:
-    """Use torch's attention instead of Triton's kernels in graphs captured meanwhile."""
-    supports = padded_batch.supports
-    padded_batch.supports = lambda cache: False
-    try:
+    """Use torch's operators instead of Triton's kernels in decoders made meanwhile."""
+    with (
+        mock.patch.object(decoders, "supports_cache", return_value=False),
+        mock.patch.object(attention, "supports_cache", return_value=False),
+        mock.patch.object(choice, "supports", return_value=False),
+    ):
         yield
-    finally:
-        padded_batch.supports = supports
 
 
 def filled(weights: Weights, num_slots: int, *, dtype: str, cross_cache: str | None = None) -> CachedDecoder:
     """Return a decoder with an encoded window and :data:`HELD` tokens in each slot."""
     decoder = weights.decoder(dtype, num_slots, cross_cache=cross_cache)
-    for slot, encoded in enumerate(weights.encodings(num_slots, dtype)):
-        decoder.prefill_audio(slot, encoded)
+    for slot in range(num_slots):
+        decoder.prefill_audio([slot], weights.encodings(1, dtype, seed=slot))
         decoder.append([slot], [tokens_of(weights, slot, HELD)], [1])
     return decoder
 

@@ -116,9 +116,9 @@ class Weights:
         decoder.allocate(has_static_shapes=has_static_shapes, cross_cache_dtype=cross_cache)
         return decoder
 
-    def encodings(self, num_windows: int, dtype: str) -> Tensor:
+    def encodings(self, num_windows: int, dtype: str, *, seed: int = 0) -> Tensor:
         """Return random encoder outputs: windows x positions x d_model."""
-        generator = torch.Generator(self.place.device).manual_seed(self.place.seed)
+        generator = torch.Generator(self.place.device).manual_seed(self.place.seed + seed)
         size = (num_windows, self.config.max_source_positions, self.config.d_model)
         return torch.randn(size, generator=generator, device=self.place.device).to(getattr(torch, dtype))
 

@@ -64,7 +64,7 @@ def load_encoder(
 
         return OnnxEncoder(checkpoint)
     with needs_extra(f"'{checkpoint.name}' in {checkpoint.dtype} on {device}", "server"):
-        from specwhisper.model.pytorch.backend import TorchEncoder
+        from specwhisper.model.pytorch.encoder import TorchEncoder
 
     return TorchEncoder(checkpoint, str(device))
 

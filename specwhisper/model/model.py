@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import compress
 from pathlib import Path
 from typing import Protocol
@@ -13,13 +12,13 @@ from numpy.typing import NDArray
 
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import UnsupportedOption
-from specwhisper.model.arrays import Array, array_namespace, softmax, to_device
 from specwhisper.model.backend import Backend, Encoder, Features
 from specwhisper.model.backends import Library, open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.choosing import ProbeResult, Row, Scores, choose
+from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.model.rules import DecodingRules
+from specwhisper.model.scoring import Probing
 from specwhisper.model.sharing import SharedEncoder
 from specwhisper.model.word_times import align_words, begin_alignment, most_attended_ms
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -152,9 +151,9 @@ class WhisperModel:
             raise UnsupportedOption("Windows are cut on ONNX Runtime only, so on a CPU: leave that out.")
         self._encoder_batcher = MicroBatcher[tuple[int, Features]](self._backend.encode, self.max_windows)
         absent = [target_id for target_id, own_id in enumerate(ids or ()) if own_id is None]
-        self._rules = DecodingRules(self.vocabulary, self._backend.device, absent=absent)
-        language_ids = list(self.vocabulary.languages.values())
-        self._language_ids = to_device(np.array(language_ids, np.int64), self._backend.device)
+        device = self._backend.device
+        rules = DecodingRules(self.vocabulary, device, absent=absent)
+        self._scorer = self._backend.scorer(rules, Probing(self.vocabulary, device))
 
     def warm_up(self, max_width: int) -> None:
         """Capture the shapes of up to ``max_width`` candidates, on a GPU."""
@@ -179,45 +178,7 @@ class WhisperModel:
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         """Append each row's tokens to its slot and choose after each candidate."""
         with self._backend.inference():
-            return self._score(rows)
-
-    def _score(self, rows: Sequence[Row]) -> list[Scores]:
-        counts = [row.num_candidates + 1 for row in rows]
-        probes = [(i, row.probe) for i, row in enumerate(rows) if row.probe is not None]
-        logits = self._backend.append(
-            [row.slot for row in rows], [row.tokens for row in rows], counts, probes
-        )
-        logits, probed = logits[: sum(counts)], logits[sum(counts) :]
-        probs = self._probe(probed) if probes else None  # read below, while a GPU computes
-        allowed = [
-            state
-            for row in rows
-            for state in self._rules.allowed(
-                row.generated,
-                row.candidates,
-                timestamps=row.timestamps,
-                max_initial_timestamp=row.max_initial_timestamp,
-            )
-        ]
-        self._rules.apply(logits, allowed)
-        scores = choose(rows, logits)
-        if probs is not None:
-            for (i, _), values in zip(probes, probs.tolist(), strict=True):
-                scores[i] = replace(scores[i], probe_result=self._probe_result(values))
-        return scores
-
-    def _probe(self, logits: Array) -> Array:
-        """Return each probe's probabilities: of every language, then of silence."""
-        vocabulary = self.vocabulary
-        probs = [softmax(logits[:, self._language_ids])]
-        if vocabulary.no_speech is not None:
-            probs.append(softmax(logits)[:, vocabulary.no_speech, None])
-        return array_namespace(logits).concat(probs, axis=1)
-
-    def _probe_result(self, probs: Sequence[float]) -> ProbeResult:
-        vocabulary = self.vocabulary
-        no_speech_prob = None if vocabulary.no_speech is None else probs[-1]
-        return ProbeResult(no_speech_prob, dict(zip(vocabulary.languages, probs, strict=False)))
+            return self._scorer(rows)
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         """Return the tokens of a text; refuse special tokens."""

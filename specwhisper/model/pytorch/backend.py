@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -11,29 +11,14 @@ from torch import Tensor
 
 from specwhisper.model.backend import Encoder, Features
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.pytorch.checkpoint import DecoderWeights, load_encoder
+from specwhisper.model.pytorch.checkpoint import DecoderWeights
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.model.pytorch.encoder import TorchEncoder
 from specwhisper.model.pytorch.kernels.graphs import CAPTURING
+from specwhisper.model.pytorch.packed_scorer import PackedScorer
 from specwhisper.model.pytorch.placement import place
-
-MAX_WINDOWS = 8  # that a GPU encodes at once; more would not be faster
-
-
-class TorchEncoder:
-    """A :class:`specwhisper.model.backend.Encoder` on a device."""
-
-    def __init__(self, checkpoint: Checkpoint, device: str | torch.device = "cpu") -> None:
-        self.module = load_encoder(checkpoint, device)
-        parameter = next(self.module.parameters())
-        self._device, self._dtype = parameter.device, parameter.dtype
-        self.max_windows = MAX_WINDOWS if self._device.type == "cuda" else 1
-
-    @torch.inference_mode()
-    def __call__(self, windows: Sequence[Features]) -> Sequence[Tensor]:
-        """Encode windows of equal length at once."""
-        features = torch.stack([torch.from_numpy(window) for window in windows])
-        encoded = self.module(features.to(self._device, self._dtype)).last_hidden_state
-        return list(encoded.unbind())
+from specwhisper.model.rules import DecodingRules
+from specwhisper.model.scoring import LogitsScorer, Probing, Scorer
 
 
 class TorchBackend:
@@ -67,7 +52,9 @@ class TorchBackend:
         self._encoder = encoder
         # A shared encoder keeps single windows, for another thread's stream.
         is_concurrent = is_gpu and has_static_shapes and encoder.max_windows > 1
-        self._stream = torch.cuda.Stream(self.device) if is_concurrent else None
+        # A forward pass does not wait for an encoder's kernels: they are long, and sessions wait for passes.
+        self._passes = torch.cuda.Stream(self.device, priority=-1) if is_gpu else None
+        self._encoding = torch.cuda.Stream(self.device, priority=0) if is_concurrent else self._passes
         self.max_windows = encoder.max_windows if is_concurrent else 1
         with torch.device("meta"):
             self._decoder = CachedDecoder(checkpoint.sizes, num_slots)
@@ -81,6 +68,9 @@ class TorchBackend:
                 self._decoder.tie()
             self._decoder.to(self.device)
         self._decoder.allocate(has_static_shapes=has_static_shapes, cross_cache_dtype=cross_cache_dtype)
+        self._has_static_shapes = has_static_shapes
+        if self._passes is not None:
+            self._passes.wait_stream(torch.cuda.current_stream(self.device))  # weights are being copied
 
     @property
     def bytes_per_slot(self) -> int:
@@ -88,12 +78,17 @@ class TorchBackend:
         return self._decoder.bytes_per_slot
 
     def warm_up(self, width: int) -> None:
-        """Capture the shapes of up to ``width`` tokens a slot, if shapes are static."""
-        self._decoder.warm_up(width)
+        """Capture windows and batches of up to ``width`` tokens a slot, on a GPU."""
+        with self.inference():
+            self._decoder.warm_up(width)
+        if isinstance(self._encoder, TorchEncoder):
+            self._encoder.warm_up()
 
-    def inference(self) -> AbstractContextManager[object]:
-        """Return torch's inference mode."""
-        return torch.inference_mode()
+    @contextmanager
+    def inference(self) -> Iterator[None]:
+        """Enter torch's inference mode, and the stream of forward passes."""
+        with torch.inference_mode(), torch.cuda.stream(self._passes):
+            yield
 
     @torch.inference_mode()
     def encode(self, windows: Sequence[tuple[int, Features]]) -> None:
@@ -102,14 +97,20 @@ class TorchBackend:
         On a GPU they are encoded beside the decoder's forward passes. With an encoder that draft and target
         share, they are encoded one by one, on the decoder's stream.
         """
-        if self._stream is not None:  # earlier forward passes read these slots
-            self._stream.wait_stream(torch.cuda.current_stream(self.device))
-        with nullcontext() if self._stream is None else CAPTURING, torch.cuda.stream(self._stream):
+        is_beside = self._encoding is not self._passes
+        if self._encoding is not None and self._passes is not None and is_beside:
+            self._encoding.wait_stream(self._passes)  # earlier forward passes read these slots
+        with CAPTURING if is_beside else nullcontext(), torch.cuda.stream(self._encoding):
             encoded = self._encoder([features for _, features in windows])
-            for (slot, _), of_window in zip(windows, encoded, strict=True):
-                self._decoder.prefill_audio(slot, of_window)
-        if self._stream is not None:
-            self._stream.synchronize()  # forward passes may read the slots from now on
+            self._decoder.prefill_audio([slot for slot, _ in windows], torch.stack(list(encoded)))
+        if self._encoding is not None and is_beside:
+            self._encoding.synchronize()  # forward passes may read the slots from now on
+
+    def scorer(self, rules: DecodingRules, probing: Probing) -> Scorer:
+        """Return what scores rows of tokens in the slots."""
+        if self._has_static_shapes:
+            return PackedScorer(self._decoder, rules, probing)
+        return LogitsScorer(self, rules, probing)
 
     def append(
         self,

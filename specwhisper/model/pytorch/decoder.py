@@ -7,7 +7,8 @@ after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import cast
 
 import torch
@@ -18,16 +19,22 @@ from specwhisper.model.backend import wanted_tokens
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import DECODER, EMBEDDING, PROJECTION
 from specwhisper.model.pytorch.compat import execution_device
+from specwhisper.model.pytorch.kernels.attention import CrossScratch, supports_cache
+from specwhisper.model.pytorch.kernels.buckets import BLOCKS
+from specwhisper.model.pytorch.kernels.choice import Rules, choose_tokens
 from specwhisper.model.pytorch.kernels.graphs import CudaGraphs, uncaptured
 from specwhisper.model.pytorch.kernels.layer_cache import (
     CROSS_CACHE_DTYPES,
     BatchRow,
-    BatchRunner,
     ForwardBatch,
     LayerCache,
 )
-from specwhisper.model.pytorch.kernels.padded_runner import PaddedRunner
+from specwhisper.model.pytorch.kernels.linear import MAX_FUSED_TOKENS, linear_add, norm_linear
+from specwhisper.model.pytorch.kernels.packed_batch import PackedBatch
+from specwhisper.model.pytorch.kernels.packed_inputs import Following, PackedInputs
+from specwhisper.model.pytorch.kernels.packed_runner import PackedRunner, StepResult
 from specwhisper.model.pytorch.kernels.ragged_runner import RaggedRunner
+from specwhisper.model.pytorch.transfer import to_device
 
 
 class DecoderLayer(nn.Module):
@@ -36,7 +43,8 @@ class DecoderLayer(nn.Module):
     def __init__(self, sizes: ModelSizes) -> None:
         super().__init__()
         width, hidden = sizes.d_model, sizes.decoder_ffn_dim
-        self.activation = ACT2FN[sizes.activation_function]
+        is_gelu = sizes.activation_function == "gelu"  # the exact one, as in every published checkpoint
+        self.activation: nn.Module | None = None if is_gelu else ACT2FN[sizes.activation_function]
         self.self_norm = nn.LayerNorm(width)
         self.self_qkv = nn.Linear(width, 3 * width)
         self.self_out = nn.Linear(width, width)
@@ -49,13 +57,17 @@ class DecoderLayer(nn.Module):
         self.ffn_out = nn.Linear(hidden, width)
 
     def forward(self, hidden: Tensor, cache: LayerCache, batch: ForwardBatch) -> Tensor:
-        """Map the hidden states of a batch's tokens to the next layer's: ... x d_model."""
-        attended = batch.attend_self(cache, self.self_qkv(self.self_norm(hidden)))
-        hidden = hidden + self.self_out(attended)
-        attended = batch.attend_cross(cache, self.cross_query(self.cross_norm(hidden)))
-        hidden = hidden + self.cross_out(attended)
-        expanded: Tensor = self.activation(self.ffn_in(self.ffn_norm(hidden)))
-        return hidden + cast(Tensor, self.ffn_out(expanded))
+        """Map the tokens' hidden states to the next layer's: tokens x d_model."""
+        is_fused = batch.is_fused
+        qkv = norm_linear(hidden, self.self_norm, self.self_qkv, is_fused=is_fused)
+        hidden = linear_add(batch.attend_self(cache, qkv), self.self_out, hidden, is_fused=is_fused)
+        query = norm_linear(hidden, self.cross_norm, self.cross_query, is_fused=is_fused)
+        hidden = linear_add(batch.attend_cross(cache, query), self.cross_out, hidden, is_fused=is_fused)
+        is_gelu = self.activation is None
+        expanded = norm_linear(hidden, self.ffn_norm, self.ffn_in, gelu=is_gelu, is_fused=is_fused)
+        if self.activation is not None:
+            expanded = self.activation(expanded)
+        return linear_add(expanded, self.ffn_out, hidden, is_fused=is_fused)
 
 
 class CachedDecoder(nn.Module):
@@ -78,6 +90,9 @@ class CachedDecoder(nn.Module):
         self.unembed = nn.Linear(sizes.d_model, sizes.vocab_size, bias=False)
         self.lengths = [0] * num_slots
         self._caches: list[LayerCache] = []
+        self._runner: RaggedRunner | PackedRunner
+        self._scratch: CrossScratch | None = None
+        self._rules: Rules
 
     def tie(self) -> None:
         """Use the embedding's weight for the projection to logits too."""
@@ -93,22 +108,7 @@ class CachedDecoder(nn.Module):
             only with static shapes.
         """
         sizes, dtype = self.sizes, self.unembed.weight.dtype
-        device, heads = execution_device(self.embed_positions), sizes.decoder_attention_heads
-        if has_static_shapes:
-            self._runner: BatchRunner = PaddedRunner(
-                self._run_layers,
-                num_positions=sizes.max_target_positions,
-                spare_slot=self.num_slots,
-                device=device,
-                capture=CudaGraphs(device) if device.type == "cuda" else uncaptured,
-            )
-        else:
-            self._runner = RaggedRunner(
-                self._run_layers,
-                num_positions=sizes.max_target_positions,
-                dtype=dtype,
-                device=device,
-            )
+        heads = sizes.decoder_attention_heads
         num_slots = self.num_slots + has_static_shapes  # the last one is for padding
         cross_dtype = CROSS_CACHE_DTYPES[cross_cache_dtype] if cross_cache_dtype else dtype
         for layer in self.layers:
@@ -121,10 +121,31 @@ class CachedDecoder(nn.Module):
                     torch.zeros(cross_shape, dtype=cross_dtype, device=device),
                 )
             )
+        device = execution_device(self.embed_positions)
+        if not has_static_shapes:
+            self._runner = RaggedRunner(
+                self.run_layers, num_positions=sizes.max_target_positions, dtype=dtype, device=device
+            )
+            return
+        if supports_cache(self._caches[0].self_cache):
+            most = (BLOCKS[-1], heads, sizes.max_source_positions, sizes.d_model // heads)
+            self._scratch = CrossScratch(*most, device)
+        nothing = torch.zeros((1, sizes.vocab_size), dtype=torch.bool, device=device)
+        self.set_rules(Rules(nothing, timestamp_begin=sizes.vocab_size, first_timed_state=1))
+        self._runner = PackedRunner(
+            self._step,
+            spare_slot=self.num_slots,
+            device=device,
+            capture=CudaGraphs(device) if device.type == "cuda" else uncaptured,
+        )
+
+    def set_rules(self, rules: Rules) -> None:
+        """Let :meth:`choose` follow these rules; set them before any shape is captured."""
+        self._rules = rules
 
     def warm_up(self, width: int) -> None:
         """Capture all shapes of up to ``width`` tokens a slot, if shapes are static."""
-        if isinstance(self._runner, PaddedRunner):
+        if isinstance(self._runner, PackedRunner):
             self._runner.warm_up(self.num_slots, width)
 
     @property
@@ -133,16 +154,21 @@ class CachedDecoder(nn.Module):
         return sum(cache.bytes_per_slot for cache in self._caches)
 
     @torch.inference_mode()
-    def prefill_audio(self, slot: int, encoded: Tensor) -> None:
-        """Empty a slot and write its cross-attention cache.
+    def prefill_audio(self, slots: Sequence[int], encoded: Tensor) -> None:
+        """Empty slots and write their cross-attention caches.
 
         Parameters
         ----------
-        encoded : the encoder's output, positions x d_model.
+        encoded : the encoder's outputs, windows x positions x d_model.
         """
+        on_device: dict[torch.device, Tensor] = {}
         for layer, cache in zip(self.layers, self._caches, strict=True):
-            cache.write_cross_kv(slot, cast(DecoderLayer, layer).cross_kv(encoded.to(cache.device)))
-        self.lengths[slot] = 0
+            if cache.device not in on_device:
+                on_device[cache.device] = to_device(list(slots), cache.device)
+            key_value = cast(DecoderLayer, layer).cross_kv(encoded.to(cache.device))
+            cache.write_cross_kv(on_device[cache.device], key_value)
+        for slot in slots:
+            self.lengths[slot] = 0
 
     def rollback(self, slot: int, length: int) -> None:
         """Remove all but the first ``length`` tokens of a slot."""
@@ -157,31 +183,56 @@ class CachedDecoder(nn.Module):
         probes: Sequence[tuple[int, int]] = (),
     ) -> Tensor:
         """Append rows of tokens, as :meth:`specwhisper.model.backend.Backend.append`."""
-        hidden = self._run(slots, tokens, wanted_tokens(tokens, num_scored, probes))
-        return cast(Tensor, self.unembed(self.norm(hidden))).float()
+        wanted = wanted_tokens(tokens, num_scored, probes)
+        if isinstance(self._runner, RaggedRunner):
+            rows = self._rows(slots, tokens)
+            hidden = self._runner.run(rows, wanted)
+            self._extend(rows)
+            return norm_linear(hidden, self.norm, self.unembed, dtype=torch.float32, is_fused=False)
+        firsts, logits = list(accumulate((len(row) for row in tokens), initial=0)), []
+        for part, result in self.choose(slots, tokens, [Following()] * len(slots)):
+            logits.append(result.logits[: firsts[part.stop] - firsts[part.start]].clone())
+        wanted_of_all = [firsts[row] + index for row, index in wanted]
+        return torch.cat(logits).index_select(0, to_device(wanted_of_all, logits[0].device))
 
-    def _run(
-        self,
-        slots: Sequence[int],
-        tokens: Sequence[Sequence[int]],
-        wanted: Sequence[tuple[int, int]],
-        *,
-        num_layers: int | None = None,
-    ) -> Tensor:
-        """Append tokens; return the hidden states of some, as :class:`BatchRunner`."""
-        rows = [BatchRow(slot, self.lengths[slot], row) for slot, row in zip(slots, tokens, strict=True)]
-        hidden = self._runner.run(rows, wanted, num_layers=num_layers)
+    @torch.inference_mode()
+    def choose(
+        self, slots: Sequence[int], tokens: Sequence[Sequence[int]], following: Sequence[Following]
+    ) -> Iterator[tuple[range, StepResult]]:
+        """Append rows of tokens, and choose after each; with static shapes.
+
+        As :meth:`PackedRunner.run`.
+        """
+        assert isinstance(self._runner, PackedRunner)
+        rows = self._rows(slots, tokens)
+        for part, result in self._runner.run(rows, following):
+            self._extend(rows[part.start : part.stop])
+            yield part, result
+
+    def _rows(self, slots: Sequence[int], tokens: Sequence[Sequence[int]]) -> list[BatchRow]:
+        return [BatchRow(slot, self.lengths[slot], row) for slot, row in zip(slots, tokens, strict=True)]
+
+    def _extend(self, rows: Sequence[BatchRow]) -> None:
         for row in rows:
             self.lengths[row.slot] += len(row.tokens)
-        return hidden
 
-    def _run_layers(self, batch: ForwardBatch, num_layers: int | None = None) -> Tensor:
-        """Return hidden states after all layers or the first ones: ... x d_model."""
-        embedded = self.embed_tokens(batch.ids) * self.embed_scale
-        hidden: Tensor = embedded + self.embed_positions(batch.positions)
+    def run_layers(self, batch: ForwardBatch, num_layers: int | None = None) -> Tensor:
+        """Return hidden states after all layers or the first ones: tokens x d_model."""
+        hidden: Tensor = self.embed_tokens(batch.ids)
+        if self.embed_scale != 1.0:
+            hidden = hidden * self.embed_scale
+        hidden = hidden + self.embed_positions(batch.positions)
         for layer, cache in list(zip(self.layers, self._caches, strict=True))[:num_layers]:
             hidden = layer(hidden, cache, batch)
         return hidden
+
+    def _step(self, inputs: PackedInputs) -> StepResult:
+        """Run a whole forward pass, from token ids to choices: what a graph captures."""
+        has_kernels, num_tokens = self._scratch is not None, len(inputs.ids)
+        is_fused = has_kernels and num_tokens <= MAX_FUSED_TOKENS
+        hidden = self.run_layers(PackedBatch(inputs, self._scratch, is_fused))
+        logits = norm_linear(hidden, self.norm, self.unembed, dtype=torch.float32, is_fused=has_kernels)
+        return StepResult(logits, choose_tokens(logits, self._rules, inputs))
 
     @torch.inference_mode()
     def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Tensor:
@@ -205,15 +256,19 @@ class CachedDecoder(nn.Module):
         layers = [cast(DecoderLayer, layer) for layer in self.layers]
         hooks = [layers[i].cross_query.register_forward_hook(keep_query(i)) for i in {i for i, _ in heads}]
         try:
-            self.rollback(slot, 0)
-            self._run([slot], [tokens], [(0, 0)], num_layers=1 + max(i for i, _ in heads))
+            row, num_layers = BatchRow(slot, 0, tokens), 1 + max(i for i, _ in heads)
+            if isinstance(self._runner, RaggedRunner):
+                self._runner.run([row], [(0, 0)], num_layers=num_layers)
+            else:
+                inputs = self._runner.inputs(row)
+                self.run_layers(PackedBatch(inputs, self._scratch, is_fused=False), num_layers)
         finally:
             self.rollback(slot, 0)
             for hook in hooks:
                 hook.remove()
         weights = []
         for i, head in heads:
-            query = queries[i].flatten(0, -2)[: len(tokens)]  # the rest is padding
+            query = queries[i][: len(tokens)]  # the rest is padding
             key = self._caches[i].cross_keys(slot)[head]
             query = query.unflatten(-1, (-1, key.shape[-1]))[:, head]
             scores = query.float() * query.shape[-1] ** -0.5 @ key.float().T

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
+from threading import RLock
+from typing import TypeAlias, TypeVar
 
 import torch
-from torch import Tensor
 
-# While a graph is captured, no other thread may use the device: encoders and other captures wait.
-CAPTURING = Lock()
+# While a graph is captured, no other thread may use the device: encoders and other captures wait. A thread
+# that holds it may capture.
+CAPTURING = RLock()
 
-Run = Callable[[], Tensor]  # its inputs and its output have fixed addresses
+T = TypeVar("T")
+Run: TypeAlias = Callable[[], T]  # its inputs and its output, tensors, have fixed addresses
 
 
-def uncaptured(run: Run) -> Run:
+def uncaptured(run: Run[T]) -> Run[T]:
     """Return the function itself: for devices without graphs."""
     return run
 
@@ -30,12 +32,12 @@ class CudaGraphs:
             self._stream = torch.cuda.Stream()
             self._pool = torch.cuda.graph_pool_handle()
 
-    def __call__(self, run: Run) -> Run:
+    def __call__(self, run: Run[T]) -> Run[T]:
         """Run a function once, to compile and set up everything, then capture it."""
         with CAPTURING, torch.cuda.device(self._stream.device):
             return self._captured(run)
 
-    def _captured(self, run: Run) -> Run:
+    def _captured(self, run: Run[T]) -> Run[T]:
         caller = torch.cuda.current_stream()
         self._stream.wait_stream(caller)
         with torch.cuda.stream(self._stream):
@@ -46,7 +48,7 @@ class CudaGraphs:
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
             output = run()
 
-        def replay() -> Tensor:
+        def replay() -> T:
             graph.replay()
             return output
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from specwhisper.model.pytorch.kernels.triton_attention import quantise_cache
+from specwhisper.model.pytorch.kernels.quantised import quantise_cache
 from specwhisper.types import CROSS_CACHES
 
 CROSS_CACHE_DTYPES = dict(zip(CROSS_CACHES, (torch.int8, torch.float8_e4m3fn), strict=True))
@@ -53,13 +53,13 @@ class LayerCache:
         caches = (self.self_cache, self.cross_cache, self.cross_scales)
         return sum(cache[:, 0].nbytes for cache in caches if cache is not None)
 
-    def write_cross_kv(self, slot: int, key_value: Tensor) -> None:
-        """Write the keys and values of an encoded window: positions x (2 x d_model)."""
-        parts = self.split_heads(key_value, 2).permute(1, 2, 0, 3)
+    def write_cross_kv(self, slots: Tensor, key_value: Tensor) -> None:
+        """Write the keys and values of encoded windows: windows x positions x (2 x d_model)."""
+        parts = self.split_heads(key_value, 2).permute(2, 0, 3, 1, 4)
         if self.cross_scales is None:
-            self.cross_cache[:, slot] = parts
+            self.cross_cache[:, slots] = parts
         else:
-            self.cross_cache[:, slot], self.cross_scales[:, slot] = quantise_cache(
+            self.cross_cache[:, slots], self.cross_scales[:, slots] = quantise_cache(
                 parts, self.cross_cache.dtype
             )
 
@@ -76,42 +76,22 @@ class LayerCache:
 
 
 class ForwardBatch(Protocol):
-    """The tokens of a forward pass, in a layout ``...``, and their attention."""
+    """The tokens of a forward pass, and their attention."""
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether kernels join projections with what comes before or after them."""
 
     @property
     def ids(self) -> Tensor:
-        """Token ids: ``...``."""
+        """Token ids."""
 
     @property
     def positions(self) -> Tensor:
-        """Position of each token in its slot: ``...``."""
+        """Position of each token in its slot."""
 
     def attend_self(self, cache: LayerCache, qkv: Tensor) -> Tensor:
-        """Write keys and values, then attend: ... x (3 x d_model) to ... x d_model."""
+        """Write keys and values, then attend: tokens x (3 x d_model) to tokens x d_model."""
 
     def attend_cross(self, cache: LayerCache, query: Tensor) -> Tensor:
-        """Attend to the windows in the slots: ... x d_model to the same."""
-
-
-class BatchRunner(Protocol):
-    """Lays rows of tokens out as a batch and runs it through the layers."""
-
-    def run(
-        self,
-        rows: Sequence[BatchRow],
-        wanted: Sequence[tuple[int, int]],
-        *,
-        num_layers: int | None = None,
-    ) -> Tensor:
-        """Append tokens to slots and return the hidden states of some of them.
-
-        Parameters
-        ----------
-        rows : at most one for each slot.
-        wanted : the tokens whose states are returned, as (row, index in the row).
-        num_layers : run only the first layers, and call each so that forward hooks run.
-
-        Returns
-        -------
-        len(wanted) x d_model, of the last layer that ran.
-        """
+        """Attend to the windows in the slots: tokens x d_model to the same."""

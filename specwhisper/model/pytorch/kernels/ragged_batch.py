@@ -48,6 +48,11 @@ class RaggedBatch:
     positions: Tensor
     groups: Sequence[Group]
 
+    @property
+    def is_fused(self) -> bool:
+        """Whether kernels join projections with what comes before or after them: no."""
+        return False
+
     def attend_self(self, cache: LayerCache, qkv: Tensor) -> Tensor:
         """Write keys and values, then attend: tokens x (3 x d_model) to tokens x d_model."""
         parts = cache.split_heads(qkv, 3)

@@ -12,7 +12,7 @@ from specwhisper.model.pytorch.kernels.ragged_batch import RaggedBatch, causal_m
 
 
 class RaggedRunner:
-    """Runs rows of any lengths through a decoder's layers; a :class:`BatchRunner`.
+    """Runs rows of any lengths through a decoder's layers; as CPUs and device maps do.
 
     Parameters
     ----------
@@ -34,7 +34,18 @@ class RaggedRunner:
     def run(
         self, rows: Sequence[BatchRow], wanted: Sequence[tuple[int, int]], *, num_layers: int | None = None
     ) -> Tensor:
-        """Append tokens to slots and return the hidden states of some of them."""
+        """Append tokens to slots and return the hidden states of some of them.
+
+        Parameters
+        ----------
+        rows : at most one for each slot.
+        wanted : the tokens whose states are returned, as (row, index in the row).
+        num_layers : run only the first layers.
+
+        Returns
+        -------
+        len(wanted) x d_model, of the last layer that ran.
+        """
         order = sorted(range(len(rows)), key=lambda index: rows[index].slot)
         by_slot = [rows[index] for index in order]
         ids = [token for row in by_slot for token in row.tokens]

@@ -37,8 +37,7 @@ def new_decoder() -> CachedDecoder:
         decoder = CachedDecoder(CHECKPOINT.sizes, NUM_SLOTS)
     load_decoder_weights(decoder, DecoderWeights(CHECKPOINT))
     decoder.eval().requires_grad_(False).allocate()
-    for slot, encoded in enumerate(AUDIO):
-        decoder.prefill_audio(slot, encoded)
+    decoder.prefill_audio(range(NUM_SLOTS), AUDIO)
     return decoder
 
 
@@ -96,7 +95,7 @@ def test_rollback_never_lengthens_a_slot():
 def test_new_audio_empties_the_slot():
     decoder = new_decoder()
     decoder.append([1], [text(5, 6)], [1])
-    decoder.prefill_audio(1, AUDIO[3])
+    decoder.prefill_audio([1], AUDIO[3:4])
     assert decoder.lengths[1] == 0
     tokens = text(6, 4)
     torch.testing.assert_close(decoder.append([1], [tokens], [4]), expected_logits(3, tokens), **CLOSE)

@@ -1,9 +1,8 @@
-"""Batches padded to a few shapes equal batches without padding."""
+"""Batches packed into a few sizes equal batches without padding."""
 
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 
 import pytest
 import torch
@@ -15,18 +14,16 @@ from experiments.common.models.checkpoints import build_checkpoint
 from specwhisper.model.pytorch import decoder as decoders
 from specwhisper.model.pytorch.checkpoint import DecoderWeights
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
-from specwhisper.model.pytorch.kernels.layer_cache import BatchRow, LayerCache
-from specwhisper.model.pytorch.kernels.padded_batch import PaddedBatch
-from specwhisper.model.pytorch.kernels.padded_runner import (
-    BATCHES,
-    FORWARD_TOKENS,
-    WIDTHS,
-    Shape,
-    StaticInputs,
+from specwhisper.model.pytorch.kernels.buckets import (
+    BLOCKS,
+    TOKENS,
+    bucket_for,
+    buckets_up_to,
     divide,
-    shape_for,
+    num_blocks,
 )
-from tests.slot_writing import write_slots_reference
+from specwhisper.model.pytorch.kernels.layer_cache import BatchRow, LayerCache
+from specwhisper.model.pytorch.kernels.packed_inputs import Following, PackedInputs
 
 NUM_SLOTS, POSITIONS = 5, 72
 _, CHECKPOINT = build_checkpoint(
@@ -43,8 +40,7 @@ def decoder(device: str = "cpu", **kwargs) -> CachedDecoder:
         made = CachedDecoder(CHECKPOINT.sizes, NUM_SLOTS)
     load_decoder_weights(made, DecoderWeights(CHECKPOINT))
     made.eval().requires_grad_(False).to(device).allocate(**kwargs)
-    for slot, encoded in enumerate(AUDIO):
-        made.prefill_audio(slot, encoded)
+    made.prefill_audio(range(NUM_SLOTS), AUDIO)
     return made
 
 
@@ -61,74 +57,70 @@ def pair(request) -> tuple[CachedDecoder, CachedDecoder]:
 
 
 @pytest.mark.parametrize(
-    ("num_rows", "width", "expected"),
-    [
-        (1, 1, (1, 1)),
-        (1, 3, (1, 4)),
-        (3, 5, (4, 6)),
-        (64, 32, (64, 32)),
-        (33, 17, (64, 24)),
-        (1, 33, (1, 33)),  # a long prompt
-        (65, 1, (65, 1)),
-    ],
-)
-def test_rows_are_padded_to_a_bucket_where_there_is_one(num_rows, width, expected):
-    shape = shape_for(num_rows, width)
-    assert shape == expected
-    assert shape.is_bucket == (num_rows <= BATCHES[-1] and width <= WIDTHS[-1])
-
-
-@pytest.mark.parametrize(
     ("widths", "expected"),
     [
-        ([8], [[0]]),
-        ([224], [[0]]),
-        ([1, 9, 1, 5], [[0, 1, 2, 3]]),  # few tokens: padding costs less than another forward pass
-        ([224, 5, 5, 4], [[1, 2, 3], [0]]),
-        ([1, 1, 17, 1] * 8, [[i for i in range(32) if i % 4 != 2], [i for i in range(32) if i % 4 == 2]]),
+        ([1], (1, 1)),
+        ([3], (4, 1)),
+        ([5, 5, 5], (16, 4)),
+        ([227], (256, 16)),  # a long prompt
+        ([5] * 31 + [227], (384, 64)),
+        ([8] * 128, (1024, 128)),
     ],
 )
-def test_wide_rows_run_separately_if_others_would_be_padded_too_much(widths, expected):
-    assert divide(widths) == expected
+def test_rows_are_padded_to_the_smallest_bucket(widths, expected):
+    assert bucket_for(widths) == expected
 
 
-@given(st.lists(st.integers(1, 250), min_size=1, max_size=150))
-def test_dividing_keeps_every_row_and_never_costs_more(widths):
+def test_rows_that_fit_in_no_bucket_are_refused():
+    with pytest.raises(ValueError, match="129 tokens in 129 blocks"):
+        bucket_for([1] * 129)
+
+
+@given(st.lists(st.integers(1, 448), min_size=1, max_size=300))
+def test_rows_are_divided_into_runs_that_fit(widths):
     parts = divide(widths)
-    assert sorted(row for part in parts for row in part) == [*range(len(widths))]
-    assert all(part == sorted(part) and len(part) <= BATCHES[-1] for part in parts)
-    if len(widths) > BATCHES[-1]:  # one batch of so many rows would not be captured
-        return
+    assert [row for part in parts for row in part] == [*range(len(widths))]
+    buckets = [bucket_for(widths[part.start : part.stop]) for part in parts]
+    for part, bucket in zip(parts[:-1], buckets, strict=False):  # one row more would not fit
+        more = widths[part.start : part.stop + 1]
+        assert sum(more) > TOKENS[-1] or sum(map(num_blocks, more)) > BLOCKS[-1]
+        assert bucket.num_tokens <= TOKENS[-1]
 
-    def cost(rows):
-        return FORWARD_TOKENS + shape_for(len(rows), max(widths[row] for row in rows)).num_tokens
 
-    assert sum(map(cost, parts)) <= cost(range(len(widths)))
+@given(st.integers(1, 200), st.integers(1, 300), st.data())
+def test_every_bucket_that_a_batch_needs_is_captured_by_warm_up(num_rows, width, data):
+    widths = data.draw(st.lists(st.integers(1, width), min_size=1, max_size=num_rows))
+    captured = set(buckets_up_to(num_rows, width))
+    for part in divide(widths):
+        assert bucket_for(widths[part.start : part.stop]) in captured
+
+
+def test_few_buckets_are_captured():
+    assert len(set(buckets_up_to(128, 448))) == len(list(buckets_up_to(128, 448))) == 58
+    assert list(buckets_up_to(1, 5)) == [(1, 1), (2, 1), (4, 1), (8, 1)]
 
 
 def test_inputs_keep_their_addresses_and_no_old_values():
-    inputs = StaticInputs(Shape(4, 2), POSITIONS, torch.device("cpu"))
-    inputs.fill(
-        [BatchRow(3, 9, [5, 6]), BatchRow(1, 0, [7]), BatchRow(2, 4, [8, 9])],
-        [(0, 1), (2, 0), (2, 1)],
-        spare_slot=5,
-    )
-    batch = inputs.batch
-    tensors = (batch.ids, batch.slots, batch.starts, batch.lengths)
-    addresses = [each.data_ptr() for each in (*tensors, inputs.wanted)]
+    inputs = PackedInputs(bucket_for([2, 1, 21]), torch.device("cpu"))
+    names = ("ids", "positions", "slots", "states", "first_times", "last_times", "candidates")
+    tensors = [*(getattr(inputs, name) for name in names), *inputs.blocks]
+    addresses = [each.data_ptr() for each in tensors]
     assert all(address % 16 == addresses[0] % 16 for address in addresses)
-    assert batch.ids.tolist() == [[5, 6], [7, 0], [8, 9], [0, 0]]
-    assert batch.positions.tolist() == [[9, 10], [0, 1], [4, 5], [0, 1]]
-    assert inputs.wanted.tolist()[:3] == [1, 4, 5]
-    inputs.fill([BatchRow(0, 2, [1])], [(0, 0)], spare_slot=5)
-    tensors = (batch.ids, batch.slots, batch.starts, batch.lengths)
-    assert [each.data_ptr() for each in (*tensors, inputs.wanted)] == addresses
-    assert [each.tolist() for each in tensors] == [
-        [[1, 0], [0, 0], [0, 0], [0, 0]],
-        [0, 5, 5, 5],
-        [2, 0, 0, 0],
-        [1, 0, 0, 0],
-    ]
+    rows = [BatchRow(3, 9, [5, 6]), BatchRow(1, 0, [7]), BatchRow(2, 4, [*range(40, 61)])]
+    following = [Following([(2, 0, 9), (3, 1, 8)], 1), Following(), Following([(4, 2, 7)], 0)]
+    inputs.fill(rows, following, spare_slot=5)
+    assert inputs.ids.tolist() == [5, 6, 7, *range(40, 61), *[0] * 8]
+    assert inputs.positions.tolist() == [9, 10, 0, *range(4, 25), *[0] * 8]
+    assert inputs.slots.tolist() == [3, 3, 1, *[2] * 21, *[5] * 8]
+    assert inputs.states.tolist() == [2, 3, 0, *[0] * 20, 4, *[0] * 8]
+    assert inputs.first_times.tolist() == [0, 1, 0, *[0] * 20, 2, *[0] * 8]
+    assert inputs.last_times.tolist() == [9, 8, 0, *[0] * 20, 7, *[0] * 8]
+    assert inputs.candidates.tolist() == [6, *[-1] * 31]
+    assert [each.tolist() for each in inputs.blocks] == [[0, 2, 3, 19], [2, 1, 16, 5], [0, 2, 3, 3]]
+    inputs.fill([BatchRow(0, 2, [1])], [Following()], spare_slot=5)
+    assert [each.data_ptr() for each in tensors] == addresses
+    assert inputs.slots.tolist() == [0, *[5] * 31]
+    assert inputs.blocks.counts.tolist() == [1, 0, 0, 0]
 
 
 operation = st.tuples(
@@ -159,10 +151,10 @@ def test_any_history_equals_batches_without_padding(pair, operations):
             slots = sorted(rows, key=lambda slot: (slot * seed) % 7)  # in any order
             scored = [(len(rows[slot]) + seed) // 2 % len(rows[slot]) + 1 for slot in slots]
             probes = [(i, 0) for i in range(seed % 3) if i < len(slots)]
-            ragged, padded = (
+            ragged, packed = (
                 made.append(slots, [rows[slot] for slot in slots], scored, probes) for made in pair
             )
-            torch.testing.assert_close(padded.cpu(), ragged, **CLOSE)
+            torch.testing.assert_close(packed.cpu(), ragged, **CLOSE)
         assert pair[0].lengths == pair[1].lengths
 
 
@@ -172,8 +164,8 @@ def test_a_slot_may_be_filled_to_its_last_position_beside_a_wide_row(pair):
         made.rollback(0, 0)
         made.rollback(1, 0)
         made.append([0], [full[:-1]], [1])
-    ragged, padded = (made.append([0, 1], [full[-1:], wide], [1, 12]) for made in pair)
-    torch.testing.assert_close(padded.cpu(), ragged, **CLOSE)
+    ragged, packed = (made.append([0, 1], [full[-1:], wide], [1, 12]) for made in pair)
+    torch.testing.assert_close(packed.cpu(), ragged, **CLOSE)
 
 
 def test_each_bucket_is_captured_once(monkeypatch):
@@ -185,7 +177,9 @@ def test_each_bucket_is_captured_once(monkeypatch):
 
         def replay():
             calls["replayed"] += 1
-            return output.copy_(run())
+            for old, new in zip(output, run(), strict=True):
+                old.copy_(new)
+            return output
 
         return replay
 
@@ -198,14 +192,24 @@ def test_each_bucket_is_captured_once(monkeypatch):
             each.rollback(2, 5)
         logits = made.append([2], tokens, [1])
         torch.testing.assert_close(logits, plain.append([2], tokens, [1]), **CLOSE)
-    assert calls == {"captured": 2, "replayed": 4}  # widths of 4 and of 1; long prompts are not captured
+    assert calls == {"captured": 3, "replayed": 6}  # of 4 tokens, 48 and 1
+
+
+def test_more_rows_than_a_pass_takes_are_divided(monkeypatch):
+    monkeypatch.setattr("specwhisper.model.pytorch.kernels.buckets.TOKENS", (4, 8))
+    made, plain = decoder(has_static_shapes=True), decoder()
+    tokens = [text(seed, 3) for seed in range(NUM_SLOTS)]
+    order = [4, 1, 0, 2, 3]
+    packed, ragged = (each.append(order, tokens, [3, 1, 2, 3, 1], [(0, 0), (4, 1)]) for each in (made, plain))
+    torch.testing.assert_close(packed, ragged, **CLOSE)
+    assert made.lengths == plain.lengths
 
 
 def test_cross_attention_weights_equal_those_without_padding(pair):
     tokens, heads = text(11, 7), [(0, 1), (1, 3), (1, 0)]
-    ragged, padded = (made.cross_attention(3, tokens, heads) for made in pair)
-    assert padded.shape == (3, 7, 1500)
-    torch.testing.assert_close(padded.cpu(), ragged, **CLOSE)
+    ragged, packed = (made.cross_attention(3, tokens, heads) for made in pair)
+    assert packed.shape == (3, 7, 1500)
+    torch.testing.assert_close(packed.cpu(), ragged, **CLOSE)
     rounded = decoder(has_static_shapes=True, cross_cache_dtype="int8").cross_attention(3, tokens, heads)
     torch.testing.assert_close(rounded, ragged, rtol=0.1, atol=1e-3)
 
@@ -220,29 +224,6 @@ def test_the_cross_attention_cache_may_have_8_bits(dtype, error):
     cross = 1500 * (per_position // 4 + 2 * 4 * 2)  # a scale of two bytes for each head
     assert plain.bytes_per_slot == 2 * (POSITIONS + 1500) * per_position
     assert rounded.bytes_per_slot == 2 * (POSITIONS * per_position + cross)
-
-
-@settings(max_examples=40)
-@given(
-    width=st.integers(1, 6),
-    rows=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6)), min_size=1, max_size=4),
-)
-def test_padding_is_written_to_the_last_slot_only(width, rows):
-    starts, lengths = (torch.tensor(numbers, dtype=torch.int32) for numbers in zip(*rows, strict=True))
-    slots = torch.arange(len(rows), dtype=torch.int32).flip(0)
-    made = partial(torch.randn, generator=torch.Generator().manual_seed(width))
-    key_value, cache = made(len(rows), width, 2, 3, 8), made(2, 5, 3, 14, 8)
-    expected = cache.clone()
-    ids = torch.zeros(len(rows), width, dtype=torch.int32)
-    PaddedBatch(ids, slots, starts, lengths.clamp(max=width), 14).write(key_value, cache)
-    write_slots_reference(key_value, expected, slots, starts, lengths)
-    assert torch.equal(cache[:, :-1], expected[:, :-1])
-
-
-def test_padding_past_the_last_position_has_an_embedding():
-    starts = torch.tensor([12], dtype=torch.int32)
-    batch = PaddedBatch(torch.zeros(1, 4, dtype=torch.int32), starts, starts, starts, 14)
-    assert batch.positions.tolist() == [[12, 13, 13, 13]]
 
 
 def test_a_cache_has_a_device():
