@@ -1,12 +1,16 @@
-"""``python -m experiments.gpu``: the engine on a machine with a GPU, forward passes against their floor."""
+"""``python -m experiments.gpu STAGE``: the engine on a machine with a GPU, in three stages.
+
+Each stage takes at most eight minutes, begins with what matters most, and writes its figures after each item.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated, Any
@@ -17,7 +21,18 @@ from transformers.utils import logging
 
 from experiments.common.bench.options import Check, JsonFile, Quick, Seed, parse_levels
 from experiments.common.bench.report import open_console, print_bars, write_json
-from experiments.gpu import MISSING, agreement, encoding, kernels, passes
+from experiments.gpu import (
+    MISSING,
+    agreement,
+    beside,
+    encoding,
+    kernels,
+    logits,
+    passes,
+    peers,
+    profiled,
+    tuning,
+)
 from experiments.gpu.floor import DTYPES, measure_machine
 from experiments.gpu.identity import check_identity
 from experiments.gpu.service import measure_service
@@ -27,36 +42,37 @@ from experiments.gpu.weights import SHAPES, Place, Weights
 from experiments.steps.floor import Machine
 from specwhisper.engine.process import check_device
 from specwhisper.errors import InvalidRequest, SpecWhisperError
-from specwhisper.types import CROSS_CACHES
+from specwhisper.types import CROSS_CACHES, Mode
 
-IDENTICAL = ("tiny", "distil-large-v3")  # shapes that a CPU runs quickly
-TOKENS_OF_A_WINDOW = 100
+TOKENS_OF_A_REQUEST = 28  # 10 s of speech
+Item = tuple[str, Callable[[], None]]
 
 
-class Part(StrEnum):
-    """Parts of the measurement."""
+class Stage(StrEnum):
+    """Stages of the measurement, in the order of their importance."""
 
-    IDENTITY = "identity"
-    PASSES = "passes"
-    ENCODING = "encoding"
-    KERNELS = "kernels"
-    AGREEMENT = "agreement"
+    CORRECTNESS = "correctness"
+    PROFILE = "profile"
     SERVICE = "service"
 
 
 def gpu(
+    stage: Annotated[list[Stage] | None, typer.Argument(help="Stages. [default: all]")] = None,
     shape: Annotated[
-        list[str] | None, typer.Option(help=f"Shape of {', '.join(SHAPES)}; repeat for more. [default: all]")
+        list[str] | None,
+        typer.Option(help=f"Shape of {', '.join(SHAPES)}; repeat for more. [default: large-v3, turbo]"),
     ] = None,
-    part: Annotated[list[Part] | None, typer.Option(help="Part; repeat for more. [default: all]")] = None,
     device: Annotated[str, typer.Option(help="Torch device; on a CPU, shapes are narrow.")] = "cuda",
     dtype: Annotated[str, typer.Option(help="Data type of passes, encoding and service.")] = "float16",
     acceptance: Annotated[float, typer.Option(min=0, max=1, help="Acceptance of the replayed draft.")] = 0.85,
     sessions: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Numbers of sessions of the service.")
-    ] = "1,16,64",
-    period: Annotated[float, typer.Option(min=0.5, help="Duration of a throughput measurement, in s.")] = 8.0,
+        str, typer.Option(metavar="N,N,...", help="Numbers of clients of the service.")
+    ] = "1,32,16,64,128",
+    period: Annotated[float, typer.Option(min=0.5, help="Duration of a throughput measurement, in s.")] = 6.0,
     processes: Annotated[int | None, typer.Option(help="Client processes. [default: by cores]")] = None,
+    minutes: Annotated[
+        float, typer.Option(min=0.1, help="Items of a stage that have not begun by then are left out.")
+    ] = 7.0,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -65,13 +81,14 @@ def gpu(
     """Measure the engine with random weights of published shapes on a machine with a GPU.
 
     Every forward pass is compared with its floor: the bytes and operations it needs at the speeds measured
-    here. The service is a replay of the first shape with true costs, but random text and drafts, so its gain
-    holds for the given acceptance. Exits with 1 if anything differs that must be equal.
+    here. The service is a replay with true costs, but random text and drafts, so its gain holds for the given
+    acceptance. Exits with 1 if anything differs that must be equal.
     """
     logging.set_verbosity_error()
+    logging.disable_progress_bar()
     torch.backends.cudnn.allow_tf32 = False  # float32 means float32
     console, figures = open_console(), Figures()
-    parts, names = part or list(Part), shape or list(SHAPES)
+    names = shape or ([JUDGED] if quick else [JUDGED, "turbo"])
     if MISSING:
         console.print(f"Not installed, and not needed here: {', '.join(MISSING)}.", highlight=False)
     try:
@@ -90,50 +107,57 @@ def gpu(
         sys.exit(f"experiments.gpu: {error}")
     if processes is None:
         processes = 0 if place.is_narrow else min(8, (os.cpu_count() or 1) // 2)
+    facts: dict[str, Any] = {
+        "device": _described(place, machine),
+        "speed": asdict(machine),
+        "not_installed": MISSING,
+    }
     models = {"weights": "random", "dtype": dtype, "device": device}
-    for name in names:
-        weights = Weights(name, place)
-        measurements = measurements_of(weights, machine, dtype, figures, quick=quick)
-        if name == names[0]:
-            measurements[Part.SERVICE] = lambda weights=weights: figures.carried.extend(
-                asyncio.run(
-                    measure_service(
-                        weights,
-                        Texts(4, 20, acceptance, seed)
-                        if quick
-                        else Texts(64, TOKENS_OF_A_WINDOW, acceptance, seed),
-                        levels,
-                        dtype=dtype,
-                        period_s=0.5 if place.is_narrow else period,
-                        num_processes=processes,
-                    )
-                )
-            )
-        for one, measure in measurements.items():
-            if one not in parts:
-                continue
-            console.print(f"{name}: {one}", highlight=False)
-            try:
-                measure()
-            except Exception:  # one failed part must not discard hours of figures
-                figures.failures[f"{name}: {one}"] = traceback.format_exc()
-                console.print_exception()
+
+    def serve(weights: Weights, num_tokens: int, modes: list[Mode]) -> None:
+        texts = Texts(4, 20, acceptance, seed) if quick else Texts(64, num_tokens, acceptance, seed)
+        settings: dict[str, Any] = {"dtype": dtype, "num_processes": processes, "modes": modes}
+        period_s = 2.0 if place.is_narrow else period
+        figures.carried.extend(
+            asyncio.run(measure_service(weights, texts, levels, period_s=period_s, **settings))
+        )
+
+    for one in stage or list(Stage):
+        ends_s, left_out = time.monotonic() + 60 * minutes, []
+        for name in names:
+            weights = Weights(name, place)
+            items: dict[Stage, Iterator[Item]] = {
+                Stage.CORRECTNESS: correctness(weights, figures, quick=quick),
+                Stage.PROFILE: profile(weights, machine, dtype, figures, quick=quick),
+                Stage.SERVICE: service(weights, dtype, figures, serve),
+            }
+            for title, measure in items[one]:
+                if time.monotonic() > ends_s:
+                    left_out.append(f"{name}: {title}")
+                    continue
+                console.print(f"{name}: {title}", highlight=False)
+                try:
+                    measure()
+                except Exception:  # one failed item must not discard the others
+                    figures.failures[f"{name}: {title}"] = traceback.format_exc()
+                    console.print_exception()
+                place.tidy()
+                if json is not None:
+                    bars = list(map(str, find_bars(figures)))
+                    written = facts | {"bars": bars, "left_out": left_out, **asdict(figures)}
+                    write_json(json, models=models, figures=written)
+            del weights, items
             place.tidy()
-            if json is not None:
-                facts: dict[str, Any] = {"device": _described(place, machine), "speed": asdict(machine)}
-                bars = list(map(str, find_bars(figures)))
-                facts |= {"not_installed": MISSING, "bars": bars, **asdict(figures)}
-                write_json(json, models=models, figures=facts)
-        del weights, measurements
-        place.tidy()
+        if left_out:
+            console.print(f"Left out after {minutes:g} minutes: {', '.join(left_out)}.", highlight=False)
     print_figures(figures, console)
     bars = find_bars(figures)
     broken = [f"{part} failed, see above" for part in figures.failures]
-    broken += [f"{one.name}: {one.found}" for one in figures.checks if not one.holds]
+    broken += [f"{each.name}: {each.found}" for each in figures.checks if not each.holds]
     broken += [
-        f"{one.mode}, {one.num_sessions} sessions: {one.num_different} texts differ {' '.join(one.failures)}"
-        for one in figures.carried
-        if one.num_different or one.failures
+        f"{of.mode}, {of.num_sessions} sessions: {of.num_different} texts differ {' '.join(of.failures)}"
+        for of in figures.carried
+        if of.num_different or of.failures
     ]
     all_hold = print_bars(bars, console) if check else True
     for line in broken:
@@ -141,50 +165,83 @@ def gpu(
     sys.exit(0 if all_hold and not broken else 1)
 
 
-def measurements_of(
-    weights: Weights, machine: Machine, dtype: str, figures: Figures, *, quick: bool
-) -> dict[Part, Callable[[], None]]:
-    """Return the measurements of a shape; the judged shape is measured in every precision."""
-    is_judged, place = weights.name == JUDGED, weights.place
-
-    def measure_identity() -> None:
-        figures.checks += check_identity(weights)
-
-    def measure_passes() -> None:
-        def add(sizes: Sequence[tuple[int, int]], **settings: Any) -> None:
-            place.tidy()
-            settings = {"dtype": dtype, **settings}
-            figures.points += passes.measure_passes(weights, machine, sizes, **settings)
-
-        some = passes.QUICK if quick else passes.FEW
-        add(passes.QUICK if quick else passes.ALL)
-        if is_judged:
-            for kind in ("bfloat16", "float32"):
-                add(some, dtype=kind)
-            for cache in CROSS_CACHES:
-                add(some, cross_cache=cache)
-            add(passes.QUICK if quick else passes.FALLBACK, is_fallback=True)
-
-    def measure_encoding() -> None:
-        batches = encoding.QUICK if quick else encoding.BATCHES
-        figures.encodings += encoding.measure_encoding(weights, batches, dtype=dtype)
-
-    def measure_kernels() -> None:
-        sizes = kernels.QUICK if quick else kernels.SIZES
-        figures.kernels += kernels.measure_kernels(weights, machine, sizes, dtype=dtype)
-
-    def measure_agreement() -> None:
-        figures.agreements += agreement.measure_agreement(
-            weights,
-            agreement.ARMS if is_judged else agreement.ARMS[:4],
-            num_windows=agreement.QUICK_WINDOWS if quick else agreement.NUM_WINDOWS,
-            num_tokens=agreement.QUICK_TOKENS if quick else agreement.NUM_TOKENS,
+def correctness(weights: Weights, figures: Figures, *, quick: bool) -> Iterator[Item]:
+    """Yield what must be equal, or nearly."""
+    num_tokens = logits.QUICK_TOKENS if quick else logits.NUM_TOKENS
+    for kind in DTYPES:
+        yield (
+            f"kernels, {kind}",
+            lambda kind=kind: figures.checks.extend(kernels.check_kernels(weights, kind)),
         )
+    for kind in DTYPES:
+        yield (
+            f"logits, {kind}",
+            lambda kind=kind: figures.checks.append(
+                logits.check_logits(weights, kind, num_tokens=num_tokens)
+            ),
+        )
+    yield "identity", lambda: figures.checks.extend(check_identity(weights))
+    yield (
+        "capture beside the encoder",
+        lambda: figures.checks.append(beside.check_capture(weights, "float16")),
+    )
+    yield (
+        "agreement",
+        lambda: figures.agreements.extend(
+            agreement.measure_agreement(
+                weights,
+                agreement.ARMS if weights.name == JUDGED else agreement.ARMS[:4],
+                num_windows=agreement.QUICK_WINDOWS if quick else agreement.NUM_WINDOWS,
+                num_tokens=agreement.QUICK_TOKENS if quick else agreement.NUM_TOKENS,
+            )
+        ),
+    )
 
-    measured = {Part.IDENTITY: measure_identity} if weights.name in IDENTICAL else {}
-    measured |= {Part.PASSES: measure_passes, Part.ENCODING: measure_encoding}
-    measured |= {Part.KERNELS: measure_kernels} if is_judged else {}
-    return measured | {Part.AGREEMENT: measure_agreement}
+
+def profile(
+    weights: Weights, machine: Machine, dtype: str, figures: Figures, *, quick: bool
+) -> Iterator[Item]:
+    """Yield where the time goes."""
+    few = passes.QUICK if quick else passes.FEW
+
+    def add(sizes: passes.Sizes, **settings: Any) -> None:
+        settings = {"dtype": dtype, **settings}
+        figures.points += passes.measure_passes(weights, machine, sizes, **settings)
+
+    yield "passes", lambda: add(few)
+    sizes = profiled.QUICK if quick else profiled.SIZES
+    yield (
+        "kernels by name",
+        lambda: figures.profiles.extend(profiled.measure_profiles(weights, sizes, dtype=dtype)),
+    )
+    batches = encoding.QUICK if quick else encoding.BATCHES
+    yield (
+        "encoding",
+        lambda: figures.encodings.extend(encoding.measure_encoding(weights, batches, dtype=dtype)),
+    )
+    yield (
+        "passes beside the encoder",
+        lambda: figures.beside.extend(beside.measure_beside(weights, dtype=dtype)),
+    )
+    tuned = tuning.QUICK if quick else tuning.SIZES
+    if weights.name == JUDGED:
+        for cache in CROSS_CACHES:
+            yield f"passes, {cache} cache", lambda cache=cache: add(few, cross_cache=cache)
+        yield "tuning", lambda: figures.tuned.extend(tuning.measure_tuning(weights, tuned, dtype=dtype))
+        for kind in ("bfloat16", "float32"):
+            yield f"passes, {kind}", lambda kind=kind: add(few, dtype=kind)
+        fallback = passes.QUICK if quick else passes.FALLBACK
+        yield "passes, without kernels", lambda: add(fallback, is_fallback=True)
+    yield "passes of other sizes", lambda: add(passes.QUICK if quick else passes.MORE)
+
+
+def service(
+    weights: Weights, dtype: str, figures: Figures, serve: Callable[[Weights, int, list[Mode]], None]
+) -> Iterator[Item]:
+    """Yield what clients get, and what they get from other programs."""
+    yield "requests", lambda: serve(weights, TOKENS_OF_A_REQUEST, [Mode.TARGET_ONLY, Mode.FULL])
+    yield "other programs", lambda: figures.peers.extend(peers.measure_peers(weights, dtype=dtype))
+    yield "sync", lambda: serve(weights, TOKENS_OF_A_REQUEST, [Mode.SYNC])
 
 
 def _described(place: Place, machine: Machine) -> str:

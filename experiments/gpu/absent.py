@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 # Packages that may be missing, with the submodules that our modules import.
 OPTIONAL: dict[str, tuple[str, ...]] = {
-    "av": (),
     "soundfile": (),
     "soxr": (),
     "grpc_health": ("grpc_health.v1",),
@@ -44,7 +43,7 @@ class Absent:
 
 
 class AbsentModule(ModuleType):
-    """A missing module."""
+    """A missing module; :func:`importlib.util.find_spec` does not find it."""
 
     def __getattr__(self, name: str) -> Absent:
         if name.startswith("__"):

@@ -51,12 +51,14 @@ class ClientCounts:
     ----------
     num_tokens, num_forwards : tokens and forward passes within the period.
     num_texts, num_different : texts in all, and those that differ from the target's.
+    request_s : times from request to text, of texts that ended within the period.
     """
 
     num_tokens: int = 0
     num_forwards: int = 0
     num_texts: int = 0
     num_different: int = 0
+    request_s: tuple[float, ...] = ()
     failures: tuple[str, ...] = ()
 
 
@@ -97,10 +99,14 @@ async def sessions(load: Load) -> ClientCounts:
             request = SessionRequest(OPTIONS, DraftLength(load.mode, GAMMA, DEPTH))
             session = Session(request, link, target, drafting)
             started.append(session)
+            started_s = time.monotonic()
             async with aclosing(session.run(_audio(load.texts.recording(index)))) as updates:
                 async for _ in updates:
                     pass
             (written,) = session.builder.finish().window_tokens
+            ended_s = time.monotonic()
+            if load.begin_s <= ended_s < load.end_s:
+                counts.request_s += (ended_s - started_s,)
             counts.num_texts += 1
             counts.num_different += tuple(written) != trace.decodings[index].tokens
 

@@ -12,7 +12,7 @@ from experiments.gpu.clock import busy_s
 from experiments.gpu.weights import Weights
 from specwhisper.types import WINDOW_FRAMES
 
-BATCHES = (1, 2, 4, 8, 16)
+BATCHES = (1, 2, 4, 8)
 QUICK = (1, 2)
 
 

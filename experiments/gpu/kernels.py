@@ -1,127 +1,117 @@
-"""Attention: Triton's kernels, and torch's that copy slots first, over the same slots."""
+"""Every kernel of a forward pass against float64, at a shape's true width."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import torch
-from specwhisper.model.pytorch.kernels.triton_attention import (
-    quantise_cache,
-    slot_attention,
-    slot_attention_reference,
-    supports,
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from experiments.gpu.identity import Check
+from experiments.gpu.weights import Weights
+from specwhisper.model.pytorch.kernels.attention import (
+    CrossScratch,
+    attend_cross,
+    attend_cross_reference,
+    attend_self,
+    attend_self_reference,
+    supports_cache,
 )
-from torch import Tensor
+from specwhisper.model.pytorch.kernels.buckets import BLOCKS, bucket_for
+from specwhisper.model.pytorch.kernels.choice import Rules, choose_tokens, choose_tokens_reference
+from specwhisper.model.pytorch.kernels.layer_cache import CROSS_CACHE_DTYPES, BatchRow
+from specwhisper.model.pytorch.kernels.linear import linear_add, norm_linear
+from specwhisper.model.pytorch.kernels.packed_inputs import Following, PackedInputs
+from specwhisper.model.pytorch.kernels.quantised import quantise_cache
 
-from experiments.gpu.clock import median_s
-from experiments.gpu.weights import Place, Weights
-from experiments.steps.floor import Machine
-from specwhisper.model.pytorch.kernels.graphs import CudaGraphs, uncaptured
-from specwhisper.model.pytorch.kernels.layer_cache import CROSS_CACHE_DTYPES
-
-SIZES = ((1, 1), (1, 8), (8, 8), (64, 1), (64, 8), (64, 32))
-QUICK = ((1, 8), (4, 2))
-NUM_SLOTS = 64  # more than fits into caches
-CALLS = 16  # in one graph, each over other slots
-HELD = 60
-WINDOW, TEXT = "window", "text"
+NUM_SLOTS = 4
+ROWS = (BatchRow(2, 60, [7] * 5), BatchRow(0, 0, [7] * 40), BatchRow(1, 99, [7]))
+NUM_TOKENS = sum(len(row.tokens) for row in ROWS)
+CLOSE = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}  # of the largest number of a result
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """One layer's attention over one cache.
+def check_kernels(weights: Weights, dtype: str) -> Iterator[Check]:
+    """Compare each kernel with torch in float64."""
+    random = torch.Generator(weights.place.device).manual_seed(weights.place.seed)
 
-    Attributes
-    ----------
-    floor_s : time to read the attended keys and values.
-    kernel_s, torch_s : medians; ``kernel_s`` and ``error`` are ``None`` without a kernel.
-    error : norm of the difference relative to torch's result, which sums in float32.
-    """
+    def normal(*shape: int) -> Tensor:
+        made = torch.randn(shape, generator=random, device=weights.place.device)
+        return made.to(getattr(torch, dtype))
 
-    shape: str
-    attends_to: str
-    cache: str | None
-    rows: int
-    width: int
-    floor_s: float
-    torch_s: float
-    kernel_s: float | None = None
-    error: float | None = None
+    def check(name: str, found: Tensor, exact: Tensor, close: float = CLOSE[dtype]) -> Check:
+        error = float((found.double() - exact.double()).abs().max() / exact.double().abs().max())
+        return Check(f"{weights.name}: {name}, {dtype}", error < close, f"within {error:.1g} of the largest")
+
+    yield from _attention(weights, normal, check)
+    yield from _projections(weights, normal, check)
+    if dtype == "float32":  # the only type of logits
+        yield _choices(weights)
 
 
-@dataclass(frozen=True, slots=True)
-class _Slots:
-    """The attended slots."""
-
-    place: Place
-    cache: Tensor
-    scales: Tensor | None
-    starts: int | None
-
-    def bytes_seen(self, rows: int, width: int) -> float:
-        """Return the bytes to read."""
-        _, _, heads, positions, head_size = self.cache.shape
-        seen = positions if self.starts is None else self.starts + width
-        of_number = self.cache.element_size() + (0 if self.scales is None else 2 / head_size)
-        return 2 * rows * heads * seen * head_size * of_number
-
-    def calls(self, attend: Callable[..., Tensor], query: Tensor) -> Callable[[], Tensor]:
-        """Return a function of many attention calls, each over the next slots."""
-        rows, num_slots, device = len(query), self.cache.shape[1], self.place.device
-        every = torch.arange(CALLS * rows, dtype=torch.int32, device=device).view(CALLS, rows) % num_slots
-        starts = None
-        if self.starts is not None:
-            starts = torch.full((rows,), self.starts, dtype=torch.int32, device=device)
-
-        @torch.inference_mode()
-        def run() -> Tensor:
-            return [attend(query, self.cache, slots, starts, scales=self.scales) for slots in every][-1]
-
-        return run
-
-    def call_s(self, attend: Callable[..., Tensor], query: Tensor) -> float:
-        """Return the time of one call."""
-        capture = CudaGraphs(self.place.device) if self.place.is_gpu else uncaptured
-        run = capture(self.calls(attend, query))
-        return median_s(run, self.place, 2 if self.place.is_narrow else 20) / CALLS
+@torch.inference_mode()
+def _attention(
+    weights: Weights, normal: Callable[..., Tensor], check: Callable[[str, Tensor, Tensor], Check]
+) -> Iterator[Check]:
+    config, inputs = weights.config, _inputs(weights)
+    heads = config.decoder_attention_heads
+    head_size, num_tokens = config.d_model // heads, len(inputs.ids)
+    qkv = normal(num_tokens, 3, heads, head_size)
+    cache = normal(2, NUM_SLOTS + 1, heads, config.max_target_positions, head_size)
+    exact = attend_self_reference(qkv.double(), cache.double(), inputs)
+    yield check("self-attention", attend_self(qkv, cache, inputs)[:NUM_TOKENS], exact[:NUM_TOKENS])
+    query = normal(num_tokens, heads, head_size)
+    window = normal(2, NUM_SLOTS + 1, heads, config.max_source_positions, head_size)
+    for name, dtype in (("", None), *CROSS_CACHE_DTYPES.items()):
+        cache, scales = (window, None) if dtype is None else quantise_cache(window, dtype)
+        scratch = None
+        if supports_cache(cache):
+            size = (BLOCKS[-1], heads, config.max_source_positions, head_size)
+            scratch = CrossScratch(*size, weights.place.device)
+        exact = attend_cross_reference(
+            query.double(), cache.double(), None if scales is None else scales.double(), inputs
+        )
+        found = attend_cross(query, cache, scales, inputs, scratch)
+        yield check(f"cross-attention {name}".strip(), found[:NUM_TOKENS], exact[:NUM_TOKENS])
 
 
-def measure_kernels(
-    weights: Weights, machine: Machine, sizes: Sequence[tuple[int, int]], *, dtype: str = "float16"
-) -> list[Kernel]:
-    """Time attention to the window, in every cache type, and to the text."""
-    config, place, found = weights.config, weights.place, []
-    heads, num_slots = config.decoder_attention_heads, 4 if place.is_narrow else NUM_SLOTS
-    head_size, type_ = config.d_model // heads, getattr(torch, dtype)
-    caches = [(WINDOW, None), *((WINDOW, name) for name in CROSS_CACHE_DTYPES), (TEXT, None)]
-    for attends_to, name in caches:
-        positions = config.max_source_positions if attends_to == WINDOW else config.max_target_positions
-        cache, scales = torch.randn(2, num_slots, heads, positions, head_size, device=place.device), None
-        if name is None:
-            cache = cache.to(type_)
-        else:
-            cache, scales = quantise_cache(cache, CROSS_CACHE_DTYPES[name])
-        slots = _Slots(place, cache, scales, None if attends_to == WINDOW else HELD)
-        for rows, width in sizes:
-            query = torch.randn(rows, width, heads, head_size, device=place.device).to(type_)
-            expected = slots.calls(slot_attention_reference, query.float() if scales is None else query)
-            kernel_s = error = None
-            if supports(cache):
-                kernel_s = slots.call_s(slot_attention, query)
-                exact = expected().float()
-                error = float((slots.calls(slot_attention, query)().float() - exact).norm() / exact.norm())
-            found.append(
-                Kernel(
-                    weights.name,
-                    attends_to,
-                    name,
-                    rows,
-                    width,
-                    slots.bytes_seen(rows, width) / machine.bytes_per_s,
-                    slots.call_s(slot_attention_reference, query),
-                    kernel_s,
-                    error,
-                )
-            )
-    return found
+@torch.inference_mode()
+def _projections(
+    weights: Weights, normal: Callable[..., Tensor], check: Callable[[str, Tensor, Tensor], Check]
+) -> Iterator[Check]:
+    config, has_kernels = weights.config, weights.place.is_gpu
+    width, hidden_width = config.d_model, config.decoder_ffn_dim
+    norm, into, back = nn.LayerNorm(width), nn.Linear(width, hidden_width), nn.Linear(hidden_width, width)
+    for module in (norm, into, back):
+        module.to(weights.place.device, normal(1).dtype)
+    for num_tokens in (1, 8, 33, 128):
+        hidden, values = normal(num_tokens, width), normal(num_tokens, hidden_width)
+        normed = F.layer_norm(hidden.double(), (width,), norm.weight.double(), norm.bias.double())
+        exact = F.gelu(normed @ into.weight.double().T + into.bias.double())
+        found = norm_linear(hidden, norm, into, gelu=True, is_fused=has_kernels)
+        yield check(f"norm and projection of {num_tokens}", found, exact)
+        exact = hidden.double() + values.double() @ back.weight.double().T + back.bias.double()
+        found = linear_add(values, back, hidden, is_fused=has_kernels)
+        yield check(f"projection and residual of {num_tokens}", found, exact)
+
+
+@torch.inference_mode()
+def _choices(weights: Weights) -> Check:
+    size, device, inputs = weights.config.vocab_size, weights.place.device, _inputs(weights)
+    random = torch.Generator(device).manual_seed(weights.place.seed)
+    logits = torch.randn((len(inputs.ids), size), generator=random, device=device)
+    is_forbidden = torch.rand((3, size), generator=random, device=device) < 0.1
+    rules = Rules(is_forbidden, timestamp_begin=size - 100, first_timed_state=1)
+    found = choose_tokens(logits, rules, inputs)[:NUM_TOKENS]
+    exact = choose_tokens_reference(logits.double(), rules, inputs)[:NUM_TOKENS]
+    is_same = torch.equal(found[:, 0].double(), exact[:, 0].double())
+    error = float((found[:, 1:3] - exact[:, 1:3]).abs().max())
+    shown = f"{'the same' if is_same else 'OTHER'} tokens, log-probabilities within {error:.1g}"
+    return Check(f"{weights.name}: choices", is_same and error < 1e-4, shown)
+
+
+def _inputs(weights: Weights) -> PackedInputs:
+    inputs = PackedInputs(bucket_for([len(row.tokens) for row in ROWS]), weights.place.device)
+    following = [Following([(i, 0, 60 + i)] * len(row.tokens), 0) for i, row in enumerate(ROWS)]
+    inputs.fill(ROWS, following, spare_slot=NUM_SLOTS)
+    return inputs

@@ -9,21 +9,23 @@ from statistics import median
 from unittest import mock
 
 import torch
-from specwhisper.model.pytorch.kernels.padded_runner import BATCHES, WIDTHS
 
 from experiments.gpu.clock import busy_s, waited_s
 from experiments.gpu.floor import floor_s
 from experiments.gpu.weights import Weights
 from experiments.steps.floor import Machine
+from specwhisper.model.pytorch import decoder as decoders
 from specwhisper.model.pytorch.decoder import CachedDecoder
-from specwhisper.model.pytorch.kernels import padded_batch
+from specwhisper.model.pytorch.kernels import attention, choice
+from specwhisper.model.pytorch.kernels.packed_inputs import Following
 
 HELD = 60  # tokens in each slot: the middle of a window
-ALL = (
-    *((rows, width) for rows in (1, 2, 4, 8, 16, 32, 64, 128) for width in (1, 5, 8) if rows * width <= 1024),
-    *((1, 16), (1, 64), (1, 227), (8, 32), (32, 32), (3, 3), (9, 10), (33, 9), (48, 20)),
+Sizes = Sequence[tuple[int, int]]  # sessions, tokens of each
+FEW = ((1, 1), (1, 8), (8, 5), (32, 5), (64, 5))
+MORE = (
+    *((1, 5), (8, 1), (8, 8), (16, 5), (32, 1), (32, 8), (64, 1), (64, 8), (128, 5), (128, 8)),
+    *((1, 16), (1, 64), (1, 227), (8, 32), (32, 32), (3, 3), (9, 10), (33, 9)),
 )
-FEW = tuple((rows, width) for rows in (1, 8, 64) for width in (1, 8, 32))
 FALLBACK = ((1, 8), (8, 8), (64, 8))
 QUICK = ((1, 8), (2, 4))
 MIN_S = 0.2  # duration of a point's measurement
@@ -59,13 +61,13 @@ class Point:
 def measure_passes(
     weights: Weights,
     machine: Machine,
-    sizes: Sequence[tuple[int, int]],
+    sizes: Sizes,
     *,
     dtype: str = "float16",
     cross_cache: str | None = None,
     is_fallback: bool = False,
 ) -> list[Point]:
-    """Time passes of each size with scores after every token, as in verification."""
+    """Time passes of each size with a choice after every token, as in verification."""
     place, num_slots, points = weights.place, max(rows for rows, _ in sizes), []
     with torch_attends() if is_fallback else nullcontext():
         decoder = filled(weights, num_slots, dtype=dtype, cross_cache=cross_cache)
@@ -117,11 +119,12 @@ def tokens_of(weights: Weights, seed: int, length: int) -> list[int]:
 
 
 def step(decoder: CachedDecoder, rows: int, width: int) -> Callable[[], object]:
-    """Return a pass that appends to the first slots, scores each token, and rolls back."""
-    slots, tokens, scored = range(rows), [[7 + i for i in range(width)]] * rows, [width] * rows
+    """Return a pass that appends to the first slots, chooses after each token, and rolls back."""
+    slots, tokens, following = range(rows), [[7 + i for i in range(width)]] * rows, [Following()] * rows
 
     def run() -> None:
-        decoder.append(slots, tokens, scored)
+        for _ in decoder.choose(slots, tokens, following):
+            pass
         for slot in slots:
             decoder.rollback(slot, HELD)
 

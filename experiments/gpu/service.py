@@ -37,6 +37,7 @@ class Throughput:
     Attributes
     ----------
     forward_s, num_forwards, num_rows : the target's forward passes in the period; a session in one is a row.
+    request_s : times from request to text, ascending, of texts that ended within the period.
     """
 
     shape: str
@@ -53,6 +54,17 @@ class Throughput:
     forward_s: float
     num_forwards: int
     num_rows: int
+    request_s: tuple[float, ...] = ()
+
+    @property
+    def requests_per_s(self) -> float:
+        """Texts that ended in a second of the period."""
+        return len(self.request_s) / self.period_s
+
+    @property
+    def p95_s(self) -> float:
+        """Time from request to text of 95 of 100; only if any ended."""
+        return self.request_s[int(0.95 * (len(self.request_s) - 1))]
 
     @property
     def tokens_per_s(self) -> float:
@@ -132,6 +144,7 @@ class Service:
             forward_s=spent[0],
             num_forwards=int(spent[1]),
             num_rows=int(spent[2]),
+            request_s=tuple(sorted(time_s for one in parts for time_s in one.request_s)),
         )
 
     async def _run_clients(self, load: Load) -> ClientCounts:

@@ -10,15 +10,18 @@ from rich.table import Table
 
 from experiments.common.bench.report import Bar
 from experiments.gpu.agreement import Agreement
+from experiments.gpu.beside import Beside
 from experiments.gpu.encoding import Encoding
 from experiments.gpu.identity import Check
-from experiments.gpu.kernels import Kernel
 from experiments.gpu.passes import Point
+from experiments.gpu.peers import Peer
+from experiments.gpu.profiled import Profile
 from experiments.gpu.service import Throughput
-from specwhisper.types import Mode
+from experiments.gpu.tuning import Tuned
 
 JUDGED = "large-v3"
-VERIFY_MS, MULTIPLE, ENCODE_MS, CAPACITY = 1.0, 2.5, 12.0, 2.5
+PASS_MS = {(1, 8): 1.0, (32, 5): 3.5}
+REQUESTS_PER_S, REQUEST_S = 80.0, 0.1  # of 32 clients; of one client, 95 of 100
 
 
 @dataclass
@@ -28,46 +31,42 @@ class Figures:
     checks: list[Check] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     encodings: list[Encoding] = field(default_factory=list)
-    kernels: list[Kernel] = field(default_factory=list)
+    profiles: list[Profile] = field(default_factory=list)
+    beside: list[Beside] = field(default_factory=list)
+    tuned: list[Tuned] = field(default_factory=list)
     agreements: list[Agreement] = field(default_factory=list)
     carried: list[Throughput] = field(default_factory=list)
+    peers: list[Peer] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
 
 def find_bars(figures: Figures) -> list[Bar]:
     """Return the bars of the engine."""
     bars = []
-    judged = [point for point in figures.points if _is_judged(point)]
-    for point in judged:
-        if (point.rows, point.width) == (1, 8):
+    for point in figures.points:
+        bound = PASS_MS.get((point.rows, point.width))
+        if _is_judged(point) and bound is not None:
             shown = f"{point.busy_s * 1e3:.2f} ms, floor {point.floor_s * 1e3:.2f} ms"
-            name = f"{JUDGED}: forward pass of 8 tokens of one session, {point.dtype}, ms"
-            bars.append(Bar(name, point.busy_s * 1e3, VERIFY_MS, shown))
-    if judged:
-        worst = max(judged, key=lambda point: point.multiple)
-        shown = f"{worst.multiple:.2f} at {worst.rows} x {worst.width}, the worst of {len(judged)}"
-        bars.append(Bar(f"{JUDGED}: forward pass relative to its floor", worst.multiple, MULTIPLE, shown))
-    if batches := [one for one in figures.encodings if one.shape == JUDGED and one.batch > 1]:
-        best = min(batches, key=lambda one: one.window_s)
-        shown = f"{best.window_s * 1e3:.2f} ms, batches of {best.batch}"
-        bars.append(Bar(f"{JUDGED}: encoding a window, ms", best.window_s * 1e3, ENCODE_MS, shown))
-    for num_sessions, gain in sorted(gains(figures.carried).items()):
-        name = f"target-only over split (replay), tokens per second of {num_sessions} sessions"
-        bars.append(Bar(name, 1 / gain, 1 / CAPACITY, f"{1 / gain:.3f} (a gain of {gain:.2f})"))
+            name = f"{JUDGED}: forward pass of {point.rows} x {point.width} tokens, {point.dtype}, ms"
+            bars.append(Bar(name, point.busy_s * 1e3, bound, shown))
+    carried = [one for one in figures.carried if one.shape == JUDGED and one.request_s]
+    if of_32 := [one for one in carried if one.num_sessions == 32]:
+        best = max(of_32, key=lambda one: one.requests_per_s)
+        shown = f"{best.requests_per_s:.1f} a second in {best.mode}"
+        name = f"{JUDGED}: seconds of 32 clients per request"
+        bars.append(Bar(name, 1 / best.requests_per_s, 1 / REQUESTS_PER_S, shown))
+    if alone := [one for one in carried if one.num_sessions == 1]:
+        quickest = min(alone, key=lambda one: one.p95_s)
+        shown = f"{quickest.p95_s:.3f} s in {quickest.mode}"
+        bars.append(
+            Bar(f"{JUDGED}: 95th percentile of one client's requests, s", quickest.p95_s, REQUEST_S, shown)
+        )
+    identity = [one for one in figures.checks if "float32" in one.name]
+    if identity:
+        num_broken = sum(not one.holds for one in identity)
+        shown = f"{num_broken} of {len(identity)}"
+        bars.append(Bar("equalities in float32 that do not hold", num_broken, 1, shown))
     return bars
-
-
-def gains(carried: Iterable[Throughput]) -> dict[int, float]:
-    """Return the gain of the best split mode over target-only, by number of sessions."""
-    speeds: dict[int, dict[str, float]] = {}
-    for one in carried:
-        if one.shape == JUDGED and one.tokens_per_s:
-            speeds.setdefault(one.num_sessions, {})[one.mode] = one.tokens_per_s
-    return {
-        num_sessions: max(speed for mode, speed in by_mode.items() if mode != Mode.TARGET_ONLY) / target_only
-        for num_sessions, by_mode in speeds.items()
-        if (target_only := by_mode.get(Mode.TARGET_ONLY)) and len(by_mode) > 1
-    }
 
 
 def _is_judged(point: Point) -> bool:
@@ -112,20 +111,49 @@ def _tables(figures: Figures) -> Iterable[Table]:
         [(one.shape, one.dtype, str(one.batch), f"{one.window_s * 1e3:.2f}") for one in figures.encodings],
     )
     yield _table(
-        "attention of one layer, microseconds",
-        ("shape", "to", "cache", "size", "kernels", "torch", "floor", "difference"),
+        "kernels of a forward pass",
+        ("shape", "size", "launches", "idle, us", "kernel", "a pass", "us a pass"),
+        [
+            (
+                *(
+                    (one.shape, f"{one.rows} x {one.width}", f"{one.num_launches:.0f}", f"{one.idle_us:.0f}")
+                    if i == 0
+                    else ("", "", "", "")
+                ),
+                name,
+                f"{times:.0f}",
+                f"{us:.0f}",
+            )
+            for one in figures.profiles
+            for i, (name, times, us) in enumerate(one.kernels)
+        ],
+    )
+    yield _table(
+        "whole passes of 8 x 5, ms",
+        ("shape", "type", "encoder", "median", "95th percentile"),
         [
             (
                 one.shape,
-                one.attends_to,
-                one.cache or "",
-                f"{one.rows} x {one.width}",
-                "none here" if one.kernel_s is None else f"{one.kernel_s * 1e6:.1f}",
-                f"{one.torch_s * 1e6:.1f}",
-                f"{one.floor_s * 1e6:.1f}",
-                "" if one.error is None else f"{one.error:.1e}",
+                one.dtype,
+                "busy" if one.is_encoding else "idle",
+                f"{one.median_ms:.2f}",
+                f"{one.p95_ms:.2f}",
             )
-            for one in figures.kernels
+            for one in figures.beside
+        ],
+    )
+    yield _table(
+        "passes with other constants, ms",
+        ("shape", "constant", "value", "size", "ms"),
+        [
+            (
+                one.shape,
+                one.constant,
+                f"{one.value}{' (ours)' if one.is_ours else ''}",
+                f"{one.rows} x {one.width}",
+                f"{one.busy_ms:.3f}",
+            )
+            for one in figures.tuned
         ],
     )
     yield _table(
@@ -151,6 +179,8 @@ def _tables(figures: Figures) -> Iterable[Table]:
             "shape",
             "mode",
             "sessions",
+            "requests/s",
+            "p95, s",
             "tokens/s",
             "tokens/s of passes",
             "tokens/pass",
@@ -162,6 +192,8 @@ def _tables(figures: Figures) -> Iterable[Table]:
                 one.shape,
                 one.mode,
                 str(one.num_sessions),
+                f"{one.requests_per_s:.1f}",
+                f"{one.p95_s:.3f}" if one.request_s else "",
                 f"{one.tokens_per_s:.0f}",
                 f"{one.tokens_per_forward_s:.0f}",
                 f"{one.num_tokens / max(1, one.num_passes):.2f}",
@@ -169,6 +201,21 @@ def _tables(figures: Figures) -> Iterable[Table]:
                 f"{one.num_texts - one.num_different} of {one.num_texts} equal the target's",
             )
             for one in figures.carried
+        ],
+    )
+    yield _table(
+        "other programs",
+        ("shape", "program", "type", "windows", "ms a token", "tokens/s"),
+        [
+            (
+                one.shape,
+                one.name,
+                one.dtype,
+                str(one.batch),
+                one.failure or f"{one.token_ms:.2f}",
+                "" if one.failure else f"{one.tokens_per_s:.0f}",
+            )
+            for one in figures.peers
         ],
     )
 

@@ -59,6 +59,7 @@ class Weights:
 
     Attributes
     ----------
+    shape : the sizes, reduced on a CPU.
     scale : standard deviation of the weights.
     """
 
@@ -67,6 +68,7 @@ class Weights:
         if place.is_narrow:
             shape = _narrow(shape)
         self.name = name
+        self.shape = shape
         self.place = place
         self.scale = shape.scale
         with place.device:

@@ -33,9 +33,9 @@ def test_one_session_is_simulated_by_round_trip(tmp_path):
     found = laboratory("expect", "--rtt", "0,5", "--audio", SAMPLE, figures=tmp_path / "json")
     near, far = found["expected"][0]["rows"]
     assert near["chosen"]["full"] < far["chosen"]["full"] < 1
-    assert far["chosen"]["sync"] > 1.3
+    assert far["chosen"]["sync"] > 2 * far["chosen"]["full"]
     for one in (near, far):
-        assert one["full_closed_form"] == pytest.approx(one["chosen"]["full"], rel=0.15)
+        assert one["full_closed_form"] == pytest.approx(one["chosen"]["full"], rel=0.2)
 
 
 @pytest.mark.nightly
@@ -44,8 +44,7 @@ def test_side_branches_save_little_and_nothing_on_slow_links(tmp_path):
         "branches", "--rtt", "0,5", "--tokens", "0", "--audio", SAMPLE, figures=tmp_path / "json"
     )
     ratios = {one["mode"]: one["ratios"] for one in found["branches"]}
-    assert ratios["sync"]["0.0"] < 1
-    assert 0.85 < ratios["full"]["0.0"] < 1.02 and 0.95 < ratios["full"]["5.0"] < 1.02
+    assert all(0.85 < ratio < 1.02 for of_mode in ratios.values() for ratio in of_mode.values())
 
 
 @pytest.mark.nightly
@@ -65,4 +64,4 @@ def test_a_population_is_simulated(tmp_path):
     lags = {(one["mode"], one["num_clients"]): one["outcome"]["lag_s"][1] for one in table["simulated"]}
     assert set(lags) == {("target-only", 4), ("target-only", 16), ("full", 4), ("full", 16)}
     assert all(0 < lag_s < 60 for lag_s in lags.values())
-    assert table["acceptance"] == pytest.approx(0.83, abs=0.02)
+    assert table["acceptance"] == pytest.approx(0.94, abs=0.02)

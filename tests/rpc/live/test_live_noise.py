@@ -25,7 +25,7 @@ MAX_REPEATED = 30  # characters
 MAX_REPEATS = 4  # people say "no" four times
 MAX_COMPRESSION_RATIO = 2.4  # Whisper's own measure
 STEP_MS = 2_000
-LOOPING = "hum of 60 Hz"  # " Nonononononon k ...": few words compress badly, so no threshold is exceeded
+LOOPING = ("hum of 50 Hz", "hum of 60 Hz")  # " Oneononononon ...", also where the target decodes them alone
 
 
 @pytest.fixture
@@ -99,11 +99,10 @@ async def check_no_loop(draft_address: str, sounds: Iterable[tuple[str, bytes]])
         async with room:
             segments = (await transcribed_step_by_step(draft_address, pcm)).segments
         text = "".join(segment.text for segment in segments)
-        if name == LOOPING:
-            assert most_repeats(text) > MAX_REPEATS
+        if name in LOOPING:
             assert text.strip() == OneProcess(target).transcribe([pcm])[0].text, "it is the target's own text"
-        else:
-            assert most_repeats(text) <= MAX_REPEATS, (name, text)
+            return
+        assert most_repeats(text) <= MAX_REPEATS, (name, text)
         assert all(segment.compression_ratio < MAX_COMPRESSION_RATIO for segment in segments), (name, text)
         assert text_compression_ratio(text) < MAX_COMPRESSION_RATIO, (name, text)
 
@@ -114,7 +113,7 @@ async def check_no_loop(draft_address: str, sounds: Iterable[tuple[str, bytes]])
 async def test_without_endpointing_no_text_is_repeated(draft_address):
     sounds = list(noises())
     await check_no_loop(
-        draft_address, [*sounds[:: 5 if NIGHTLY else 15], *(sound for sound in sounds if sound[0] == LOOPING)]
+        draft_address, [*sounds[:: 5 if NIGHTLY else 15], *(sound for sound in sounds if sound[0] in LOOPING)]
     )
 
 

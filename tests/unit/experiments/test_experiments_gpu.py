@@ -13,13 +13,12 @@ import torch
 from experiments.common.bench.report import ROOT
 from experiments.common.replay.model import ReplayDraft
 from experiments.gpu import absent
-from experiments.gpu.__main__ import Part, gpu
-from experiments.gpu.encoding import Encoding
+from experiments.gpu.__main__ import Stage, gpu
 from experiments.gpu.floor import floor_s
 from experiments.gpu.identity import Check
 from experiments.gpu.passes import Point
 from experiments.gpu.service import Throughput
-from experiments.gpu.summary import Figures, find_bars, gains
+from experiments.gpu.summary import Figures, find_bars
 from experiments.gpu.texts import Texts
 from experiments.gpu.weights import SHAPES, Place, Weights
 from experiments.steps.floor import Machine
@@ -29,25 +28,36 @@ CPU = Place(torch.device("cpu"), is_narrow=True, seed=0)
 
 
 @pytest.mark.nightly
-def test_the_whole_script_on_narrow_shapes(tmp_path, capsys):
+def test_every_stage_on_narrow_shapes(tmp_path, capsys):
     file = tmp_path / "figures.json"
     with pytest.raises(SystemExit) as ended:
         gpu(shape=["large-v3", "tiny"], device="cpu", quick=True, json=file)
     shown = capsys.readouterr().out
     assert ended.value.code == 0, shown
     figures = json.loads(file.read_text())
-    kinds = ("checks", "points", "encodings", "kernels", "agreements", "carried")
+    kinds = ("checks", "points", "profiles", "beside", "tuned", "encodings", "agreements", "carried", "peers")
     assert all(figures[kind] for kind in kinds)
     assert {point["shape"] for point in figures["points"]} == {"large-v3", "tiny"}
     assert {one["mode"] for one in figures["carried"]} == {"target-only", "sync", "full"}
-    assert all(one["num_tokens"] and one["num_texts"] for one in figures["carried"])
-    assert len(figures["bars"]) == 5
+    assert all(one["num_tokens"] and one["num_texts"] and one["request_s"] for one in figures["carried"])
+    assert all(one["holds"] for one in figures["checks"]) and len(figures["checks"]) > 60
+    assert not figures["failures"] and not figures["left_out"]
     assert "a CPU, narrow shapes" in shown
+
+
+@pytest.mark.nightly
+def test_what_does_not_begin_in_time_is_left_out(tmp_path, capsys):
+    file = tmp_path / "figures.json"
+    with pytest.raises(SystemExit) as ended:
+        gpu([Stage.PROFILE], shape=["tiny"], device="cpu", quick=True, minutes=0.001, json=file)
+    assert ended.value.code == 0
+    assert "Left out after 0.001 minutes: tiny: kernels by name" in " ".join(capsys.readouterr().out.split())
+    assert len(json.loads(file.read_text())["points"]) == 2  # the first item had begun
 
 
 def test_an_unknown_shape_is_refused(capsys):
     with pytest.raises(SystemExit, match="Unknown shape 'large-v9': choose from large-v3, turbo"):
-        gpu(shape=["large-v9"], device="cpu", part=[Part.PASSES])
+        gpu([Stage.PROFILE], shape=["large-v9"], device="cpu")
 
 
 def test_shapes_are_the_published_ones():
@@ -127,21 +137,25 @@ def test_bars():
     figures = Figures(
         points=[
             point(1, 8, 0.9),
-            point(64, 8, 2.4),
-            point(1, 1, 9.0, shape="tiny"),
-            point(1, 1, 9.0, cross_cache="int8"),
-            point(1, 1, 9.0, is_fallback=True),
-            point(1, 1, 9.0, dtype="float32"),
+            point(32, 5, 3.6),
+            point(1, 8, 9.0, shape="tiny"),
+            point(1, 8, 9.0, cross_cache="int8"),
+            point(1, 8, 9.0, is_fallback=True),
+            point(1, 8, 9.0, dtype="float32"),
+            point(1, 1, 9.0),
         ],
-        encodings=[Encoding("large-v3", "float16", 1, 0.02), Encoding("large-v3", "float16", 8, 0.011)],
-        carried=[carried(Mode.TARGET_ONLY, 100), carried(Mode.SYNC, 190), carried(Mode.FULL, 260)],
+        checks=[Check("a, float32", True, ""), Check("b, float32", False, ""), Check("c", False, "")],
+        carried=[
+            replace(carried(Mode.FULL, 260, sessions=1), request_s=(0.05,) * 96 + (0.3,) * 4),
+            replace(carried(Mode.FULL, 260, sessions=32), request_s=(0.3,) * 162),
+            replace(carried(Mode.TARGET_ONLY, 260, sessions=32), request_s=(0.3,) * 90),
+            carried(Mode.SYNC, 260, sessions=32),
+        ],
     )
     bars = find_bars(figures)
-    assert [bar.value for bar in bars] == pytest.approx([0.9, 2.4, 11.0, 1 / 2.6])
-    assert all(bar.holds for bar in bars)
-    assert gains(figures.carried) == {64: 2.6}
+    assert [bar.value for bar in bars] == pytest.approx([0.9, 3.6, 1 / 81, 0.05, 1])
+    assert [bar.holds for bar in bars] == [True, False, True, True, False]
     assert find_bars(Figures(checks=[Check("a", True, "")])) == []
-    assert gains([carried(Mode.TARGET_ONLY, 100), carried(Mode.FULL, 90, sessions=1)]) == {}
 
 
 def test_missing_packages_are_replaced_only_during_import(tmp_path, monkeypatch):
@@ -173,4 +187,4 @@ print(*experiments.gpu.MISSING)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["av", "soundfile", "soxr", "grpc_health", "grpc_reflection"]
+    assert done.stdout.split() == ["soundfile", "soxr", "grpc_health", "grpc_reflection"]

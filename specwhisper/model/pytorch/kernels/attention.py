@@ -69,7 +69,7 @@ def attend_self(qkv: Tensor, cache: Tensor, inputs: PackedInputs) -> Tensor:
     tokens x (heads x head_size), of the same type. What is in the rows of padding is undefined.
     """
     if not supports_cache(cache):
-        return _attend_self_reference(qkv, cache, inputs)
+        return attend_self_reference(qkv, cache, inputs)
     num_tokens, _, heads, head_size = qkv.shape
     output = torch.empty((num_tokens, heads * head_size), dtype=qkv.dtype, device=qkv.device)
     with torch.cuda.device_of(cache):  # Triton launches on the current device
@@ -109,7 +109,7 @@ def attend_cross(
     tokens x (heads x head_size), of the query's type. What is in the rows of padding is undefined.
     """
     if scratch is None or not supports_cache(cache):
-        return _attend_cross_reference(query, cache, scales, inputs)
+        return attend_cross_reference(query, cache, scales, inputs)
     num_tokens, heads, head_size = query.shape
     num_positions, blocks = cache.shape[3], inputs.blocks
     output = torch.empty((num_tokens, heads * head_size), dtype=query.dtype, device=query.device)
@@ -140,7 +140,7 @@ def attend_cross(
     return output
 
 
-def _attend_self_reference(qkv: Tensor, cache: Tensor, inputs: PackedInputs) -> Tensor:
+def attend_self_reference(qkv: Tensor, cache: Tensor, inputs: PackedInputs) -> Tensor:
     """Compute :func:`attend_self` with torch alone, on a copy of the slots; no shape depends on data."""
     cache[:, inputs.slots, :, inputs.positions] = qkv[:, 1:]
     last_seen = _by_block(inputs.positions, inputs.blocks)[:, None, :, None]
@@ -148,7 +148,7 @@ def _attend_self_reference(qkv: Tensor, cache: Tensor, inputs: PackedInputs) -> 
     return _attend(qkv[:, 0], cache[:, inputs.slots[inputs.blocks.firsts]], inputs.blocks, is_seen)
 
 
-def _attend_cross_reference(
+def attend_cross_reference(
     query: Tensor, cache: Tensor, scales: Tensor | None, inputs: PackedInputs
 ) -> Tensor:
     """Compute :func:`attend_cross` with torch alone, on a copy of the slots."""

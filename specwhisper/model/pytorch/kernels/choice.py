@@ -46,7 +46,7 @@ def choose_tokens(logits: Tensor, rules: Rules, inputs: PackedInputs) -> Tensor:
     and the log-probability of the candidate that follows, if there is one.
     """
     if not supports(logits):
-        return _choose_tokens_reference(logits, rules, inputs)
+        return choose_tokens_reference(logits, rules, inputs)
     num_tokens, num_ids = logits.shape
     output = torch.empty((num_tokens, 4), dtype=torch.float32, device=logits.device)
     with torch.cuda.device_of(logits):
@@ -67,7 +67,7 @@ def choose_tokens(logits: Tensor, rules: Rules, inputs: PackedInputs) -> Tensor:
     return output
 
 
-def _choose_tokens_reference(logits: Tensor, rules: Rules, inputs: PackedInputs) -> Tensor:
+def choose_tokens_reference(logits: Tensor, rules: Rules, inputs: PackedInputs) -> Tensor:
     """Compute :func:`choose_tokens` with torch alone; no shape depends on data."""
     allowed = logits.masked_fill(rules.is_forbidden.index_select(0, inputs.states), -math.inf)
     text, times = allowed[:, : rules.timestamp_begin], allowed[:, rules.timestamp_begin :]

@@ -252,7 +252,7 @@ def check_choices(seed: int) -> None:
     allowed = [(state, *of_token) for state, of_token in zip(states, times, strict=True)]
     inputs = filled([BatchRow(0, 0, tokens)], [Following(allowed, seed % 32)])
     rules = Rules(is_forbidden, TIMESTAMP_BEGIN, FIRST_TIMED)
-    expected = choice._choose_tokens_reference(logits, rules, inputs)
+    expected = choice.choose_tokens_reference(logits, rules, inputs)
     before, made = logits.clone(), choose_tokens(logits, rules, inputs)
     assert torch.equal(logits, before)
     assert torch.equal(made[:, 0], expected[:, 0])
@@ -283,11 +283,11 @@ def test_the_references_attend_exactly(of_rows: list[int], seed: int):
     inputs, num_tokens = filled(rows), sum(of_rows)
     qkv, cache = random(len(inputs.ids), 3, HEADS, HEAD_SIZE, seed=1).cpu(), random_cache().cpu()
     expected = written(qkv, cache, rows)
-    attended = attention._attend_self_reference(qkv, cache, inputs)
+    attended = attention.attend_self_reference(qkv, cache, inputs)
     assert torch.equal(cache[:, :-1], expected[:, :-1])
     exact = exactly(qkv[:, 0], expected, rows, is_causal=True)
     torch.testing.assert_close(attended[:num_tokens], exact, **CLOSE)
-    attended = attention._attend_cross_reference(qkv[:, 0], cache, None, inputs)
+    attended = attention.attend_cross_reference(qkv[:, 0], cache, None, inputs)
     exact = exactly(qkv[:, 0], cache, rows, is_causal=False)
     torch.testing.assert_close(attended[:num_tokens], exact, **CLOSE)
 
@@ -318,5 +318,5 @@ def test_attention_over_a_quantised_cache_is_nearly_the_same(dtype: torch.dtype,
     query, cache = random(8, HEADS, HEAD_SIZE).cpu(), random_cache().cpu()
     values, scales = quantise_cache(cache, dtype)
     expected = exactly(query, cache, rows, is_causal=False)
-    attended = attention._attend_cross_reference(query, values, scales, filled(rows))
+    attended = attention.attend_cross_reference(query, values, scales, filled(rows))
     assert (attended - expected).abs().max() < error

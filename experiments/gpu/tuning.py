@@ -1,0 +1,56 @@
+"""Forward passes with other values of the constants that were estimated without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+from unittest import mock
+
+from experiments.gpu.clock import busy_s
+from experiments.gpu.passes import filled, step
+from experiments.gpu.weights import Weights
+from specwhisper.model.pytorch import decoder
+from specwhisper.model.pytorch.kernels import attention, linear
+
+SIZES = ((1, 8), (8, 5), (32, 5))
+QUICK = ((2, 4),)
+CONSTANTS: tuple[tuple[Any, str, tuple[int, ...]], ...] = (
+    (decoder, "MAX_FUSED_TOKENS", (0, 32, 128, 256)),
+    (attention, "SPLIT_POSITIONS", (128, 192, 384, 768)),
+    (linear, "BLOCK_INPUTS", (64, 128, 256)),
+    (linear, "MAX_BLOCK_TOKENS", (32, 64)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """Median device milliseconds of a pass with one value of one constant."""
+
+    shape: str
+    dtype: str
+    constant: str
+    value: int
+    is_ours: bool
+    rows: int
+    width: int
+    busy_ms: float
+
+
+def measure_tuning(weights: Weights, sizes: Sequence[tuple[int, int]], *, dtype: str) -> list[Tuned]:
+    """Time passes with each value; a decoder is captured again for each."""
+    place, found = weights.place, []
+    for module, name, values in CONSTANTS:
+        for value in values:
+            is_ours = value == getattr(module, name)
+            with mock.patch.object(module, name, value):
+                made = filled(weights, max(rows for rows, _ in sizes), dtype=dtype)
+                for rows, width in sizes:
+                    times = busy_s(step(made, rows, width), place, 2 if place.is_narrow else 50)
+                    found.append(
+                        Tuned(weights.name, dtype, name, value, is_ours, rows, width, median(times) * 1e3)
+                    )
+            del made
+            place.tidy()
+    return found
