@@ -166,7 +166,7 @@ def _case(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a program of a compiled kernel takes of a multiprocessor.
+    """A multiprocessor's resources that a program of a compiled kernel takes.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from specwhisper.engine.engine_thread import EngineThread
-from specwhisper.engine.verifier import DEFAULT_MAX_NUM_BATCHED_TOKENS, Verifier
+from specwhisper.engine.verifier import Verifier
 from specwhisper.engine.watchdog import HANGS_AFTER_S, TimedExecutor, watch
 from specwhisper.errors import PairMismatch, TargetUnavailable
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
@@ -20,6 +20,7 @@ from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import (
+    DEFAULT_MAX_NUM_BATCHED_TOKENS,
     DEFAULT_MAX_WIDTH,
     AudioChunk,
     Candidates,

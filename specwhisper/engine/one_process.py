@@ -10,7 +10,6 @@ from typing import Any
 
 from specwhisper.engine.pair_engine import Feed, PairEngine
 from specwhisper.engine.pair_transcription import PairTranscription
-from specwhisper.engine.verifier import DEFAULT_MAX_NUM_BATCHED_TOKENS
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
@@ -18,7 +17,7 @@ from specwhisper.speculation.draft_length import FIRST_GAMMA, DraftLength
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.windows import Windows
-from specwhisper.types import DEFAULT_MAX_WIDTH, Candidates, Mode
+from specwhisper.types import DEFAULT_MAX_NUM_BATCHED_TOKENS, DEFAULT_MAX_WIDTH, Candidates, Mode
 
 
 class InlineExecutor(Executor):

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.draft_state import Drafted
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.verifier import DEFAULT_MAX_NUM_BATCHED_TOKENS, Verifier
+from specwhisper.engine.verifier import Verifier
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import (
+    DEFAULT_MAX_NUM_BATCHED_TOKENS,
     DEFAULT_MAX_WIDTH,
     AudioChunk,
     Candidates,

@@ -33,6 +33,7 @@ from specwhisper.speculation.scheduling import next_batch
 from specwhisper.transcription.hints.session import HintBuilder
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import (
+    DEFAULT_MAX_NUM_BATCHED_TOKENS,
     DEFAULT_MAX_WIDTH,
     AudioChunk,
     Candidates,
@@ -48,7 +49,6 @@ from specwhisper.types import (
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_MAX_NUM_BATCHED_TOKENS = 256  # of all sessions in a forward pass
 CANDIDATES_TIMEOUT_NS = 5_000_000_000  # then the target decodes one token by itself: blocks may be lost
 
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import exp
+from typing import NamedTuple
 
-from specwhisper.model.arrays import Array, array_namespace, logsumexp, take_along_rows, top_two
-from specwhisper.model.classical import keep_or_redraw, propose
+import numpy as np
+
+from specwhisper.model.arrays import (
+    Array,
+    array_namespace,
+    device,
+    logsumexp,
+    take_along_rows,
+    take_rows,
+    to_device,
+    top_two,
+)
+from specwhisper.model.classical import is_kept, propose, redraw, with_default
 from specwhisper.model.sampling import Sampling, add_gumbel, filter_top_k_top_p
 from specwhisper.options import Acceptance
 from specwhisper.speculation.noise import Stream
@@ -120,26 +132,78 @@ def choose(rows: Sequence[Row], logits: Array) -> list[Scores]:
     results = xp.concat([xp.astype(best, xp.float32), log_probs_of_best, first - second], axis=1)
     ids, log_probs, margins = (list(column) for column in zip(*results.tolist(), strict=True))
     tokens, scores, at = [int(i) for i in ids], [], 0
+    judged = list(_judged(rows))
+    if judged:
+        _keep_candidates(judged, logits, total, tokens, log_probs)
     for row in rows:
         end = at + row.num_candidates + 1
-        for i, candidate in enumerate(() if row.accepts_by_equality else row.candidates, start=at):
-            kept = _kept(row, i - at, candidate, logits[i], total[i, 0])
-            if kept is not None and kept != tokens[i]:
-                tokens[i] = kept
-                log_probs[i] = float(logits[i, kept] - total[i, 0])
         of_row = [proposals[i] for i in range(at, end) if i in proposals]
         scores.append(Scores(tokens[at:end], log_probs[at:end], margins[at:end], proposals=of_row))
         at = end
     return scores
 
 
-def _kept(row: Row, index: int, candidate: int, logits: Array, total: Array) -> int | None:
-    """Return the token for a candidate; ``None`` if equality decides."""
-    if row.acceptance_threshold is not None:
-        is_likely = exp(float(logits[candidate] - total)) >= row.acceptance_threshold
-        return candidate if is_likely else None
-    if row.acceptance is not Acceptance.CLASSICAL or row.sampling is None:
-        return None
-    position = len(row.generated) + index
-    proposal = (row.proposals or {}).get(position)
-    return keep_or_redraw(logits, row.sampling, position, candidate, proposal)
+class _Judged(NamedTuple):
+    """A candidate that may be kept although it is not the choice."""
+
+    at: int  # of its prefix among those of all rows
+    row: Row
+    position: int  # in the window
+    candidate: int
+
+
+def _judged(rows: Sequence[Row]) -> Iterator[_Judged]:
+    at = 0
+    for row in rows:
+        if not row.accepts_by_equality:
+            for i, candidate in enumerate(row.candidates):
+                yield _Judged(at + i, row, len(row.generated) + i, candidate)
+        at += row.num_candidates + 1
+
+
+def _keep_candidates(
+    judged: Sequence[_Judged], logits: Array, total: Array, tokens: list[int], log_probs: list[float]
+) -> None:
+    """Replace choices by candidates that are kept, or are redrawn; ``tokens`` and ``log_probs`` in place.
+
+    Choices after a row's first redrawn token are not used, so they stay. A GPU is waited for once,
+    and once more if tokens are redrawn.
+    """
+    xp, place = array_namespace(logits), device(logits)
+    rows = take_rows(logits, to_device(np.array([one.at for one in judged], np.int64), place))
+    totals = take_rows(total, to_device(np.array([one.at for one in judged], np.int64), place))
+    ids = to_device(np.array([[one.candidate] for one in judged], np.int64), place)
+    temperatures = [one.row.sampling.temperature if one.row.sampling else 1.0 for one in judged]
+    scaled = rows / to_device(np.array(temperatures, np.float32)[:, None], place)
+    of_candidates = [take_along_rows(rows, ids) - totals, take_along_rows(scaled, ids) - logsumexp(scaled)]
+    redrawn: list[_Judged] = []
+    for one, (log_prob, sampled_log_prob) in zip(
+        judged, xp.concat(of_candidates, axis=1).tolist(), strict=True
+    ):
+        row = one.row
+        if redrawn and redrawn[-1].row is row:
+            continue
+        if row.acceptance_threshold is not None:
+            keeps = exp(log_prob) >= row.acceptance_threshold
+        elif row.sampling is None:
+            continue
+        else:
+            proposal = with_default((row.proposals or {}).get(one.position), one.candidate)
+            keeps = is_kept(row.sampling, one.position, one.candidate, proposal, exp(sampled_log_prob))
+            if not keeps:
+                redrawn.append(one)
+        if keeps and one.candidate != tokens[one.at]:
+            tokens[one.at], log_probs[one.at] = one.candidate, log_prob
+    if redrawn:
+        values = []
+        for one in redrawn:
+            token = _redraw(one, logits[one.at])
+            values.append(xp.stack([xp.astype(token, xp.float32), logits[one.at, token] - total[one.at, 0]]))
+        for one, (token, log_prob) in zip(redrawn, xp.stack(values).tolist(), strict=True):
+            tokens[one.at], log_probs[one.at] = int(token), log_prob
+
+
+def _redraw(one: _Judged, logits: Array) -> Array:
+    assert one.row.sampling is not None
+    proposal = with_default((one.row.proposals or {}).get(one.position), one.candidate)
+    return redraw(logits, one.row.sampling, one.position, one.candidate, proposal)

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from specwhisper.model.arrays import Array, device, log_of_positive, softmax, to_device, top_k
+from specwhisper.model.arrays import (
+    Array,
+    array_namespace,
+    device,
+    log_of_positive,
+    softmax,
+    to_device,
+    top_k,
+)
 from specwhisper.model.sampling import Sampling, gumbel
 from specwhisper.speculation.noise import Stream, uniform
 from specwhisper.types import NUM_PROPOSED, Proposal
@@ -26,27 +34,37 @@ def propose(logits: Array, sampling: Sampling) -> Proposal:
     return Proposal(tuple(tokens.tolist()), tuple(probs.tolist()))
 
 
-def keep_or_redraw(
-    logits: Array, sampling: Sampling, position: int, candidate: int, proposal: Proposal | None
-) -> int:
-    """Return a candidate if it is kept, else a token from the residual.
+def with_default(proposal: Proposal | None, candidate: int) -> Proposal:
+    """Return a candidate's distribution; without one the candidate is certain."""
+    if proposal is None or candidate not in proposal.tokens:
+        return Proposal((candidate,), (1.0,))
+    return proposal
+
+
+def is_kept(sampling: Sampling, position: int, candidate: int, proposal: Proposal, prob: float) -> bool:
+    """Return whether a candidate is kept.
+
+    Parameters
+    ----------
+    proposal : the distribution of the candidate.
+    prob : the target's probability of it, after all rules.
+    """
+    q = proposal.probs[proposal.tokens.index(candidate)]
+    return uniform(sampling.key(position, Stream.ACCEPT)) * q < prob
+
+
+def redraw(logits: Array, sampling: Sampling, position: int, candidate: int, proposal: Proposal) -> Array:
+    """Return a token from the residual, in place of a rejected candidate.
 
     Parameters
     ----------
     logits : the target's, after all rules.
-    proposal : the distribution of the candidate. If it is ``None`` or lacks the candidate, the candidate
-        counts as certain.
     """
     probs = softmax(logits / sampling.temperature)
-    if proposal is None or candidate not in proposal.tokens:
-        proposal = Proposal((candidate,), (1.0,))
-    q = proposal.probs[proposal.tokens.index(candidate)]
-    if uniform(sampling.key(position, Stream.ACCEPT)) * q < float(probs[candidate]):
-        return candidate
-    proposed = np.array(proposal.probs, np.float32)
-    probs[list(proposal.tokens)] -= to_device(proposed, device(probs))
+    xp, place = array_namespace(probs), device(probs)
+    probs[list(proposal.tokens)] -= to_device(np.array(proposal.probs, np.float32), place)
     probs[candidate] = 0.0
-    if float(probs.max()) <= 0:  # p equals q but for rounding
-        return candidate
-    noise = gumbel([sampling.key(position, Stream.RESIDUAL)], len(probs), device(probs))[0]
-    return int((log_of_positive(probs) + noise).argmax())
+    noise = gumbel([sampling.key(position, Stream.RESIDUAL)], len(probs), place)[0]
+    drawn = (log_of_positive(probs) + noise).argmax()
+    # Without a residual p equals q but for rounding, so the candidate stays.
+    return xp.where(probs.max() <= 0, xp.full_like(drawn, candidate), drawn)

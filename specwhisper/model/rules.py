@@ -77,7 +77,7 @@ class DecodingRules:
 
     @property
     def is_forbidden(self) -> Array:
-        """What each state never allows: bool, states x vocabulary."""
+        """Tokens that a state never allows: bool, states x vocabulary."""
         return self._forbidden < 0
 
     @property

@@ -22,7 +22,7 @@ class Scorer(Protocol):
 
 
 class AppendsTokens(Protocol):
-    """What a :class:`LogitsScorer` needs of a backend."""
+    """The part of a backend that a :class:`LogitsScorer` needs."""
 
     def append(
         self,
@@ -31,7 +31,7 @@ class AppendsTokens(Protocol):
         num_scored: Sequence[int],
         probes: Sequence[tuple[int, int]] = (),
     ) -> Array:
-        """Append rows of tokens; return logits, as :meth:`specwhisper.model.backend.Backend.append`."""
+        """Append rows of tokens; return logits, as a backend does."""
 
 
 class Probing:

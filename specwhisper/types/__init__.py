@@ -36,12 +36,20 @@ from specwhisper.types.messages import (
     WindowOpened,
     WordAlignment,
 )
-from specwhisper.types.session import DEFAULT_MAX_WIDTH, MAX_HINT_TEXT_BYTES, SERVER_MODES, Limits, Mode
+from specwhisper.types.session import (
+    DEFAULT_MAX_NUM_BATCHED_TOKENS,
+    DEFAULT_MAX_WIDTH,
+    MAX_HINT_TEXT_BYTES,
+    SERVER_MODES,
+    Limits,
+    Mode,
+)
 from specwhisper.types.transcript import Segment, Word
 from specwhisper.types.weights import CROSS_CACHES, DTYPES
 
 __all__ = [
     "CROSS_CACHES",
+    "DEFAULT_MAX_NUM_BATCHED_TOKENS",
     "DEFAULT_MAX_WIDTH",
     "DTYPES",
     "FRAMES_PER_TIMESTAMP",

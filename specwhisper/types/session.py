@@ -10,6 +10,7 @@ from specwhisper.types.audio import WINDOW_SAMPLES
 
 # Most candidates of one session in one forward pass: on a server, one session must not slow down the others.
 DEFAULT_MAX_WIDTH = 16
+DEFAULT_MAX_NUM_BATCHED_TOKENS = 256  # of all sessions in a forward pass
 MAX_HINT_TEXT_BYTES = 4_000  # of a hint with a time: several minutes of speech
 
 

@@ -13,10 +13,11 @@ from specwhisper.observe.failpoints import load_failpoints
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
 from specwhisper.settings.setting import MODEL, SERVING, Made, Setting
 from specwhisper.settings.shared import Cores, Device, IdleTimeout, Port, Revision, Threads
-from specwhisper.types import CROSS_CACHES, DTYPES, Limits
+from specwhisper.types import CROSS_CACHES, DEFAULT_MAX_NUM_BATCHED_TOKENS, DTYPES, Limits
 
 DEFAULT_PORT = 50_052
 DEFAULT_IDLE_S = 30.0  # draft servers send heartbeats
+GPU_MAX_NUM_BATCHED_TOKENS = 1_024  # a GPU multiplies some hundred tokens while it reads the weights
 
 
 def session_limits(
@@ -118,14 +119,15 @@ class TargetConfig(ServingOptions):
     limits: Annotated[Limits, Made(session_limits)] = field(default_factory=session_limits)
     idle_timeout_s: IdleTimeout = DEFAULT_IDLE_S
     max_num_batched_tokens: Annotated[
-        int,
+        int | None,
         Setting(
             SERVING,
-            "Most tokens of all sessions in one forward pass; the others wait for the next one.",
+            f"Most tokens of all sessions in one forward pass; the others wait for the next one. By default "
+            f"{DEFAULT_MAX_NUM_BATCHED_TOKENS}, and {GPU_MAX_NUM_BATCHED_TOKENS} on a GPU.",
             metavar="N",
             min=1,
         ),
-    ] = 256
+    ] = None
     latency_budget_ms: Annotated[
         float | None,
         Setting(
@@ -136,6 +138,13 @@ class TargetConfig(ServingOptions):
         ),
     ] = None
     failpoints: Annotated[Any, Made(target_failpoints)] = None
+
+    @property
+    def num_batched_tokens(self) -> int:
+        """Most tokens of all sessions in one forward pass."""
+        is_gpu = self.device.startswith("cuda")
+        by_default = GPU_MAX_NUM_BATCHED_TOKENS if is_gpu else DEFAULT_MAX_NUM_BATCHED_TOKENS
+        return self.max_num_batched_tokens or by_default
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -48,7 +48,7 @@ async def running_service(
         model if failpoints is None else failpoints.wrap_model(model, "verify"),
         limits=config.limits,
         max_width=config.max_width,
-        max_num_batched_tokens=config.max_num_batched_tokens,
+        max_num_batched_tokens=config.num_batched_tokens,
         latency_budget_ms=config.latency_budget_ms,
         max_new_tokens=checkpoint.max_new_tokens,
         observe=metrics.engine.observe,

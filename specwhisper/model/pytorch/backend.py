@@ -70,6 +70,9 @@ class TorchBackend:
         self._decoder.allocate(has_static_shapes=has_static_shapes, cross_cache_dtype=cross_cache_dtype)
         self._has_static_shapes = has_static_shapes
         if self._passes is not None:
+            # A sum in float16 would depend on how a product of this size is split.
+            torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
             self._passes.wait_stream(torch.cuda.current_stream(self.device))  # weights are being copied
 
     @property

@@ -1,4 +1,4 @@
-"""An encoder on PyTorch; on a GPU, each batch size is captured once in a CUDA graph."""
+"""An encoder on PyTorch; on a GPU, each batch size is a CUDA graph."""
 
 from __future__ import annotations
 

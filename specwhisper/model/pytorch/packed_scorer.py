@@ -1,4 +1,4 @@
-"""Score rows on a GPU: the device chooses, and the host waits once for all results."""
+"""Score rows on a GPU: the device chooses, and the host waits once."""
 
 from __future__ import annotations
 

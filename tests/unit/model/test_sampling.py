@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 from transformers import TopKLogitsWarper, TopPLogitsWarper
 
+from specwhisper.model.arrays import softmax
 from specwhisper.model.choosing import Row, choose
-from specwhisper.model.classical import keep_or_redraw, propose
+from specwhisper.model.classical import is_kept, propose, redraw, with_default
 from specwhisper.model.sampling import Sampling, filter_top_k_top_p, gumbel, random_bits
 from specwhisper.options import MAX_TEMPERATURE, MIN_TEMPERATURE, Acceptance
 from specwhisper.speculation.noise import GOLDEN, MASK, Stream, mix, position_key, uniform, window_key
@@ -124,6 +125,14 @@ def test_top_p_keeps_the_lowest_of_equal_ids(of):
     ours = of(torch.zeros(100))
     filter_top_k_top_p(ours, Sampling(1.0, 0, 0, top_p=0.055))
     assert np.flatnonzero(np.isfinite(np.asarray(ours))).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def keep_or_redraw(target, sampling, position, candidate, proposal) -> int:
+    proposal = with_default(proposal, candidate)
+    prob = float(softmax(target / sampling.temperature)[candidate])
+    if is_kept(sampling, position, candidate, proposal, prob):
+        return candidate
+    return int(redraw(target, sampling, position, candidate, proposal))
 
 
 @LIBRARIES

@@ -27,7 +27,7 @@ SPLIT_POSITIONS = 192
 
 
 class CrossScratch:
-    """Where programs of cross-attention leave the results of their splits; shared by all layers.
+    """Results of cross-attention's splits until they are combined; of all layers.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class CrossScratch:
 
 
 def supports_cache(cache: Tensor) -> bool:
-    """Return whether the kernels support a cache: heads have a power of two of channels, 16 at least."""
+    """Return whether the kernels support a cache, by its head size and device."""
     head_size = cache.shape[-1]
     return supports(cache) and head_size >= 16 and head_size & (head_size - 1) == 0
 
@@ -56,7 +56,7 @@ def num_splits(num_positions: int) -> int:
 
 
 def attend_self(qkv: Tensor, cache: Tensor, inputs: PackedInputs) -> Tensor:
-    """Write each token's keys and values into its slot, then attend to the slot up to the token.
+    """Write each token's keys and values into its slot, then attend to them.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def attend_cross(
 
 
 def attend_self_reference(qkv: Tensor, cache: Tensor, inputs: PackedInputs) -> Tensor:
-    """Compute :func:`attend_self` with torch alone, on a copy of the slots; no shape depends on data."""
+    """Compute :func:`attend_self` with torch alone, on a copy of the slots."""
     cache[:, inputs.slots, :, inputs.positions] = qkv[:, 1:]
     last_seen = _by_block(inputs.positions, inputs.blocks)[:, None, :, None]
     is_seen = torch.arange(cache.shape[3], device=cache.device) <= last_seen
@@ -247,7 +247,7 @@ def self_attention_kernel(
     BLOCK_QUERIES: tl.constexpr,
     BLOCK_POSITIONS: tl.constexpr,
 ) -> None:
-    """Write keys and values of one head of a row up to a block's end, then attend from the block."""
+    """Write one head's keys and values up to a block's end, then attend."""
     head = tl.program_id(0)
     num_heads = tl.num_programs(0)
     block = tl.program_id(1)
@@ -325,7 +325,7 @@ def cross_attention_kernel(
     BLOCK_POSITIONS: tl.constexpr,
     SPLIT_SIZE: tl.constexpr,
 ) -> None:
-    """Attend to one split of the positions; the last program of a block and head combines the splits."""
+    """Attend to one split of the positions; the last program combines them."""
     split = tl.program_id(0)
     num_splits = tl.num_programs(0)
     head = tl.program_id(1)

@@ -1,4 +1,4 @@
-"""The few sizes that forward passes of a GPU are padded to, so that each can be captured."""
+"""The few sizes that a GPU's forward passes are padded to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BLOCKS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Bucket(NamedTuple):
-    """Tokens of all rows, and blocks of at most :data:`BLOCK_TOKENS` tokens of one row."""
+    """Tokens of all rows, and blocks of up to 16 tokens of one row."""
 
     num_tokens: int
     num_blocks: int
@@ -39,7 +39,7 @@ def bucket_for(widths: Sequence[int]) -> Bucket:
 
 
 def divide(widths: Sequence[int]) -> list[range]:
-    """Divide rows into as few runs of neighbours as fit in a bucket each; most often one."""
+    """Divide rows into as few runs of neighbours as fit in a bucket each."""
     parts, first, tokens, blocks = [], 0, 0, 0
     for row, width in enumerate(widths):
         tokens, blocks = tokens + width, blocks + num_blocks(width)
@@ -50,7 +50,7 @@ def divide(widths: Sequence[int]) -> list[range]:
 
 
 def buckets_up_to(num_rows: int, width: int) -> Iterator[Bucket]:
-    """Yield every bucket that up to ``num_rows`` rows of up to ``width`` tokens can need, smallest first."""
+    """Yield every bucket that rows of up to ``width`` tokens can need."""
     most_blocks = min(num_rows * num_blocks(width), BLOCKS[-1])
     most_tokens = min(num_rows * width, TOKENS[-1])
     fewest = 1  # blocks of a smaller bucket, and one more

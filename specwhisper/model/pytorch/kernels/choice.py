@@ -1,4 +1,4 @@
-"""Choose a token after each token of a pass, under the decoding rules, on the device.
+"""Choose a token after each token of a pass, under the rules, on the device.
 
 One program reads the logits after a token once. Text and timestamps are kept apart, because timestamps that
 together are likelier than any text token leave only timestamps.
@@ -34,7 +34,7 @@ class Rules(NamedTuple):
 
 
 def choose_tokens(logits: Tensor, rules: Rules, inputs: PackedInputs) -> Tensor:
-    """Choose greedily; compute what :func:`specwhisper.model.choosing.choose` does without sampling.
+    """Choose greedily, as :func:`specwhisper.model.choosing.choose` does.
 
     Parameters
     ----------

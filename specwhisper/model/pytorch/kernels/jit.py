@@ -26,7 +26,7 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 def supports(tensor: Tensor) -> bool:
-    """Return whether kernels can run on a tensor's device with its type; otherwise use the references."""
+    """Return whether kernels run on a tensor's device with its type."""
     if triton is None or tensor.device.type != "cuda":
         return False
     needed = (8, 9) if tensor.dtype == torch.float8_e4m3fn else (8, 0)

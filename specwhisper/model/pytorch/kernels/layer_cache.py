@@ -54,7 +54,7 @@ class LayerCache:
         return sum(cache[:, 0].nbytes for cache in caches if cache is not None)
 
     def write_cross_kv(self, slots: Tensor, key_value: Tensor) -> None:
-        """Write the keys and values of encoded windows: windows x positions x (2 x d_model)."""
+        """Write windows' keys and values: windows x positions x (2 x d_model)."""
         parts = self.split_heads(key_value, 2).permute(2, 0, 3, 1, 4)
         if self.cross_scales is None:
             self.cross_cache[:, slots] = parts

@@ -1,4 +1,4 @@
-"""Projections of a few tokens on a CUDA GPU, joined with what comes before or after them.
+"""Projections of a few tokens on a GPU, joined with norms and residuals.
 
 A pass of a few tokens takes as long as its weights take to be read, and each further kernel adds a start and
 a round through memory. So a layer's norm is computed again by every program of the projection after it, and a

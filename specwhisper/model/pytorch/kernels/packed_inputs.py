@@ -1,4 +1,4 @@
-"""A forward pass' integers at fixed addresses, so that one captured graph serves any rows."""
+"""A forward pass' integers at fixed addresses: a graph serves any rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_CANDIDATE = -1
 
 
 class Blocks(NamedTuple):
-    """Blocks of at most 16 tokens of one row, on the device; those of padding have no tokens.
+    """Blocks of at most 16 tokens of one row, on the device.
 
     Attributes
     ----------
@@ -33,12 +33,13 @@ class Blocks(NamedTuple):
 
 
 class Following(NamedTuple):
-    """What may follow the last tokens of a row, and how many of its last tokens are candidates.
+    """The tokens that may follow a row's last ones, and its number of candidates.
 
     Attributes
     ----------
     allowed : for each of the last tokens the state, the first and the last time
         (:class:`specwhisper.model.rules.Allowed`).
+    num_candidates : how many of the last tokens are candidates.
     """
 
     allowed: Sequence[tuple[int, int, int]] = ()
@@ -46,7 +47,7 @@ class Following(NamedTuple):
 
 
 class PackedInputs:
-    """Inputs of one bucket, adjacent in memory so that one copy fills them: int32, on the device.
+    """Inputs of one bucket, adjacent in memory so that one copy fills them.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Run forward passes of a GPU, each size captured once in a CUDA graph: one launch a pass.
+"""Run a GPU's forward passes, each size captured once in a CUDA graph.
 
 A pass' inputs are copied into tensors with a fixed address (:class:`PackedInputs`), so one captured graph
 serves any rows of its bucket. Padding changes nothing: no block of attention has its tokens.
@@ -20,7 +20,7 @@ from specwhisper.model.pytorch.kernels.packed_inputs import Following, PackedInp
 
 
 class StepResult(NamedTuple):
-    """What a step returns for each token of a bucket.
+    """Logits and choices after each token of a bucket.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class PackedRunner:
         return inputs
 
     def warm_up(self, num_rows: int, width: int) -> None:
-        """Capture every bucket that up to ``num_rows`` rows of up to ``width`` tokens can need."""
+        """Capture every bucket that rows of up to ``width`` tokens can need."""
         for bucket in buckets_up_to(num_rows, width):
             self._bucket(bucket)
 

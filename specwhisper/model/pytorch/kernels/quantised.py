@@ -1,4 +1,4 @@
-"""Round keys and values to 8 bits: with many sessions, most memory traffic is cross-attention's."""
+"""Round keys and values to 8 bits, which halves most of the memory traffic."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from specwhisper.model.pytorch.kernels.ragged_batch import RaggedBatch, causal_m
 
 
 class RaggedRunner:
-    """Runs rows of any lengths through a decoder's layers; as CPUs and device maps do.
+    """Runs rows of any lengths through layers, as CPUs and device maps do.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a forward pass launches on a GPU, and what its kernels take, without a GPU."""
+"""Launches of a GPU's forward pass, and the resources of its kernels, without a GPU."""
 
 from __future__ import annotations
 
