@@ -21,11 +21,18 @@ class BySessions:
     sessions_per_replica : sessions that a replica should have; leave room below its ``max-sessions``, since
         another replica takes a while to start.
     answer_ms : mean time that a session may wait for an answer, in milliseconds; ``None`` for no limit.
+    num_standby : replicas that run beyond those that are needed, so that one may be lost, or many sessions
+        begin, while another one loads. They take sessions like the others.
     """
 
-    def __init__(self, sessions_per_replica: float, answer_ms: float | None = None) -> None:
+    def __init__(
+        self, sessions_per_replica: float, answer_ms: float | None = None, num_standby: int = 0
+    ) -> None:
         if not sessions_per_replica > 0:
             raise ValueError(f"sessions_per_replica is {sessions_per_replica}: it must be above 0.")
+        if num_standby < 0:
+            raise ValueError(f"num_standby is {num_standby}: it must be 0 or more.")
+        self._num_standby = num_standby
         self._sessions_per_replica = sessions_per_replica
         self._answer_ms = answer_ms
 
@@ -35,7 +42,7 @@ class BySessions:
         if self._answer_ms and answer_ms:
             mean_ms = sum(answer_ms.values()) / len(answer_ms)
             replicas *= max(1.0, mean_ms / self._answer_ms)
-        return math.ceil(replicas)
+        return math.ceil(replicas) + self._num_standby
 
     def __call__(self, context: Any) -> tuple[int, dict[str, Any]]:
         """Return the number of replicas for Ray.

@@ -137,6 +137,13 @@ class TargetConfig(ServingOptions):
             above=0,
         ),
     ] = None
+    standby: Annotated[
+        bool,
+        Setting(
+            SERVING,
+            "Load the model, and take no session until a draft server has lost another one of its targets.",
+        ),
+    ] = False
     failpoints: Annotated[Any, Made(target_failpoints)] = None
 
     @property

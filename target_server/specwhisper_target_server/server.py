@@ -54,7 +54,7 @@ async def running_service(
         observe=metrics.engine.observe,
     )
     metrics.engine.watch(engine.verifier)
-    service = VerificationService(checkpoint, engine, config, metrics, leases)
+    service = VerificationService(checkpoint, engine, config, metrics, leases, is_standby=config.standby)
     if failpoints is not None:
         failpoints.install_in_target(service, engine.thread)
     try:

@@ -52,7 +52,10 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         serving: ServingOptions,
         metrics: TargetMetrics | None = None,
         leases: Leases | None = None,
+        *,
+        is_standby: bool = False,
     ) -> None:
+        self._is_standby = is_standby
         self.metrics = metrics or TargetMetrics(checkpoint)
         self._checkpoint = checkpoint
         self._engine = engine
@@ -131,7 +134,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         # In the engine's own order: a session that has just ended frees its slot first.
         num_free = await self._engine.check_room()
         lease = self._leases.grant(caller) if self._leases is not None else ""
-        return pb.LocateResponse(free_slots=num_free, lease=lease)
+        return pb.LocateResponse(free_slots=num_free, lease=lease, is_standby=self._is_standby)
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
         """Describe this target to a draft server."""

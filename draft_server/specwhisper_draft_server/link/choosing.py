@@ -18,11 +18,13 @@ class TargetOffer:
     address : of the target, as HOST:PORT.
     lease : to open the session with; empty where the target asks for none.
     free_slots : sessions that the target can still take.
+    is_standby : whether it is to be taken only if another target is lost.
     """
 
     address: str
     lease: str = ""
     free_slots: int = 0
+    is_standby: bool = False
 
 
 def draw(weights: Sequence[int]) -> int:

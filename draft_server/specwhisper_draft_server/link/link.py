@@ -186,7 +186,7 @@ class TargetLink:
         async with self._asking(address) as stub:
             reply = await stub.Locate(request, timeout=ANSWER_S)
         self._known.note_lease(address, needs_no_lease=not (reply.address or reply.lease))
-        return TargetOffer(reply.address or address, reply.lease, reply.free_slots)
+        return TargetOffer(reply.address or address, reply.lease, reply.free_slots, reply.is_standby)
 
     async def find_room(
         self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import inf
 from typing import Any, TypeVar
@@ -54,7 +54,7 @@ class Targets:
             if all servers answer, and no target matches the session.
         """
         answers = await self._ask(locate, GRACE_S)
-        offers = [answer for answer in answers.values() if isinstance(answer, TargetOffer)]
+        offers = self._takeable(answers, avoid)
         if not offers:
             raise _most_promising(answers.values())
         if any(isinstance(answers.get(address), TargetOffer) for address in self.configured):
@@ -62,6 +62,19 @@ class Targets:
         found = choose(offers, self._opening, avoid)
         self._remember(found.address)
         return found
+
+    def _takeable(
+        self, answers: Mapping[str, TargetOffer | SpecWhisperError], avoid: Collection[str]
+    ) -> list[TargetOffer]:
+        """Return the offers, those of standbys only if a target is lost or there is no other."""
+        offers = [answer for answer in answers.values() if isinstance(answer, TargetOffer)]
+        if len(offers) == len(answers) and all(offer.is_standby for offer in offers):
+            return offers
+        silent = {*avoid, *self.configured} - answers.keys()
+        is_lost = any(isinstance(answer, GONE) for answer in answers.values())
+        # A target that hangs does not answer, and has just lost the session that avoids it.
+        is_lost = is_lost or not silent.isdisjoint(avoid)
+        return [offer for offer in offers if is_lost or not offer.is_standby]
 
     @contextmanager
     def opening(self, address: str) -> Iterator[None]:

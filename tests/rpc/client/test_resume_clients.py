@@ -254,7 +254,7 @@ async def test_invalid_resume_points_are_refused():
         error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([wrong_rate]))))
         assert "16000 Hz" in str(error)
         await all_free(target, draft)
-        assert draft.server.calls.num_open == 0
+        await eventually(lambda: draft.server.calls.num_open == 0)
         requests = [opening(), *audio_requests(recording(5.0))]
         assert [r async for r in draft.stub.StreamingRecognize(iter(requests))]
 

@@ -206,6 +206,13 @@ def test_without_a_limit_on_answer_times_only_sessions_count(sessions, per_repli
     assert wanted * per_replica >= sum(sessions.values()) > (wanted - 1) * per_replica or wanted == 0
 
 
+def test_standby_replicas_run_beyond_those_that_are_needed():
+    policy = BySessions(sessions_per_replica=4, num_standby=1)
+    assert [policy.num_replicas({"a": sessions}, {}) for sessions in (0, 4, 5)] == [1, 2, 3]
+    with pytest.raises(ValueError, match="num_standby is -1"):
+        BySessions(4, num_standby=-1)
+
+
 def test_zero_sessions_per_replica_is_refused():
     with pytest.raises(ValueError, match="above 0"):
         BySessions(0)

@@ -191,3 +191,27 @@ async def test_known_targets_are_limited(monkeypatch):
         network.answers["locator"] = TargetOffer(name)
         await found.find()
     assert [found.knows(name) for name in "abc"] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("others", "avoid", "is_taken"),
+    [
+        ({"b": TargetOffer("b", free_slots=1)}, (), False),
+        ({"b": ServerFull("No.")}, (), None),  # full, which is not lost
+        ({"b": PairMismatch("Other.")}, (), None),
+        ({"b": GONE}, (), True),
+        ({"b": ServerFull("No."), "c": GONE}, (), True),
+        ({"b": TargetOffer("b", is_standby=True)}, (), True),  # there are only standbys
+        ({"b": None, "c": ServerFull("No.")}, ("b",), True),  # it hangs, and lost the session
+        ({"b": None, "c": ServerFull("No.")}, (), None),  # it may only be slow
+    ],
+)
+async def test_a_standby_is_taken_once_a_target_is_lost(others, avoid, is_taken):
+    answers = Answers(a=TargetOffer("a", free_slots=9, is_standby=True), **others)
+    known = Targets([*answers.answers])
+    if is_taken is None:
+        with pytest.raises((ServerFull, PairMismatch)):
+            await known.find(answers.locate, avoid)
+        return
+    found = {(await known.find(answers.locate, avoid)).address for _ in range(30)}
+    assert ("a" in found) == is_taken
