@@ -159,6 +159,7 @@ def test_repeats_are_counted():
     assert Summary(summary.sweep, fewer).repeats == "n = 1 to 3"
 
 
+@pytest.mark.nightly
 def test_two_runs_write_equal_bytes(tmp_path):
     once, again = (written(drawing_of(), tmp_path / name) for name in ("once", "again"))
     assert once == again
