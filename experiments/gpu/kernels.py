@@ -111,7 +111,8 @@ def _choices(weights: Weights) -> Check:
 
 
 def _inputs(weights: Weights) -> PackedInputs:
-    inputs = PackedInputs(bucket_for([len(row.tokens) for row in ROWS]), weights.place.device)
+    bucket = bucket_for([len(row.tokens) for row in ROWS])
+    inputs = PackedInputs(bucket, weights.place.device, spare_slot=NUM_SLOTS)
     following = [Following([(i, 0, 60 + i)] * len(row.tokens), 0) for i, row in enumerate(ROWS)]
-    inputs.fill(ROWS, following, spare_slot=NUM_SLOTS)
+    inputs.fill(ROWS, following)
     return inputs

@@ -53,7 +53,8 @@ class TorchBackend:
         # A shared encoder keeps single windows, for another thread's stream.
         is_concurrent = is_gpu and has_static_shapes and encoder.max_windows > 1
         # A forward pass does not wait for an encoder's kernels: they are long, and sessions wait for passes.
-        self._passes = torch.cuda.Stream(self.device, priority=-1) if is_gpu else None
+        is_static = is_gpu and has_static_shapes
+        self._passes = torch.cuda.Stream(self.device, priority=-1) if is_static else None
         self._encoding = torch.cuda.Stream(self.device, priority=0) if is_concurrent else self._passes
         self.max_windows = encoder.max_windows if is_concurrent else 1
         with torch.device("meta"):
@@ -106,8 +107,9 @@ class TorchBackend:
         with CAPTURING if is_beside else nullcontext(), torch.cuda.stream(self._encoding):
             encoded = self._encoder([features for _, features in windows])
             self._decoder.prefill_audio([slot for slot, _ in windows], torch.stack(list(encoded)))
-        if self._encoding is not None and is_beside:
-            self._encoding.synchronize()  # forward passes may read the slots from now on
+        if self._encoding is not None:
+            # Forward passes may read the slots from now on, and another stream may use the windows' memory.
+            self._encoding.synchronize()
 
     def scorer(self, rules: DecodingRules, probing: Probing) -> Scorer:
         """Return what scores rows of tokens in the slots."""

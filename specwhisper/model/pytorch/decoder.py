@@ -20,7 +20,7 @@ from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import DECODER, EMBEDDING, PROJECTION
 from specwhisper.model.pytorch.compat import execution_device
 from specwhisper.model.pytorch.kernels.attention import CrossScratch, supports_cache
-from specwhisper.model.pytorch.kernels.buckets import BLOCKS
+from specwhisper.model.pytorch.kernels.buckets import BLOCKS, TOKENS
 from specwhisper.model.pytorch.kernels.choice import Rules, choose_tokens
 from specwhisper.model.pytorch.kernels.graphs import CudaGraphs, uncaptured
 from specwhisper.model.pytorch.kernels.layer_cache import (
@@ -93,6 +93,7 @@ class CachedDecoder(nn.Module):
         self._runner: RaggedRunner | PackedRunner
         self._scratch: CrossScratch | None = None
         self._rules: Rules
+        self._logits: Tensor
 
     def tie(self) -> None:
         """Use the embedding's weight for the projection to logits too."""
@@ -130,13 +131,15 @@ class CachedDecoder(nn.Module):
         if supports_cache(self._caches[0].self_cache):
             most = (BLOCKS[-1], heads, sizes.max_source_positions, sizes.d_model // heads)
             self._scratch = CrossScratch(*most, device)
+        # One for all graphs: each would keep its own alive, and they are large.
+        self._logits = torch.empty((TOKENS[-1], sizes.vocab_size), dtype=torch.float32, device=device)
         nothing = torch.zeros((1, sizes.vocab_size), dtype=torch.bool, device=device)
         self.set_rules(Rules(nothing, timestamp_begin=sizes.vocab_size, first_timed_state=1))
         self._runner = PackedRunner(
             self._step,
             spare_slot=self.num_slots,
             device=device,
-            capture=CudaGraphs(device) if device.type == "cuda" else uncaptured,
+            capture=CudaGraphs(device, is_urgent=True) if device.type == "cuda" else uncaptured,
         )
 
     def set_rules(self, rules: Rules) -> None:
@@ -188,7 +191,7 @@ class CachedDecoder(nn.Module):
             rows = self._rows(slots, tokens)
             hidden = self._runner.run(rows, wanted)
             self._extend(rows)
-            return norm_linear(hidden, self.norm, self.unembed, dtype=torch.float32, is_fused=False)
+            return norm_linear(hidden, self.norm, self.unembed, is_fused=False).float()
         firsts, logits = list(accumulate((len(row) for row in tokens), initial=0)), []
         for part, result in self.choose(slots, tokens, [Following()] * len(slots)):
             logits.append(result.logits[: firsts[part.stop] - firsts[part.start]].clone())
@@ -231,7 +234,8 @@ class CachedDecoder(nn.Module):
         has_kernels, num_tokens = self._scratch is not None, len(inputs.ids)
         is_fused = has_kernels and num_tokens <= MAX_FUSED_TOKENS
         hidden = self.run_layers(PackedBatch(inputs, self._scratch, is_fused))
-        logits = norm_linear(hidden, self.norm, self.unembed, dtype=torch.float32, is_fused=has_kernels)
+        logits = self._logits[:num_tokens]
+        norm_linear(hidden, self.norm, self.unembed, out=logits, is_fused=has_kernels)
         return StepResult(logits, choose_tokens(logits, self._rules, inputs))
 
     @torch.inference_mode()

@@ -41,7 +41,10 @@ class TorchEncoder:
             return list(self._encode(features.to(self._device)).unbind())
         inputs, run = self._batch(len(windows))
         inputs[: len(windows)].copy_(features.pin_memory(), non_blocking=True)
-        return list(run()[: len(windows)].clone().unbind())  # the next batch overwrites the graph's output
+        encoded = run()[: len(windows)].clone()  # the next batch overwrites the graph's output
+        # A model that shares this encoder reads the windows on a stream of its own.
+        torch.cuda.current_stream(self._device).synchronize()
+        return list(encoded.unbind())
 
     @torch.inference_mode()
     def warm_up(self) -> None:

@@ -25,11 +25,16 @@ class CudaGraphs:
     """Captures functions that run one after the other, in one pool of memory.
 
     Read each output before the next replay, in the order of the stream: the next one overwrites it.
+
+    Parameters
+    ----------
+    is_urgent : whether the kernels go before those that are not. A graph keeps the priority of the stream on
+        which it was captured, whatever stream it is replayed on.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, *, is_urgent: bool = False) -> None:
         with torch.cuda.device(device):
-            self._stream = torch.cuda.Stream()
+            self._stream = torch.cuda.Stream(priority=-1 if is_urgent else 0)
             self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, run: Run[T]) -> Run[T]:

@@ -27,7 +27,7 @@ def norm_linear(
     linear: nn.Linear,
     *,
     gelu: bool = False,
-    dtype: torch.dtype | None = None,
+    out: Tensor | None = None,
     is_fused: bool,
 ) -> Tensor:
     """Normalise tokens, then project them.
@@ -36,19 +36,19 @@ def norm_linear(
     ----------
     hidden : tokens x inputs, contiguous.
     gelu : apply the exact GELU to the result.
-    dtype : of the result; by default that of ``hidden``.
+    out : where the result goes, of any type; by default new memory, of the type of ``hidden``.
     is_fused : use the kernel, on a GPU.
 
     Returns
     -------
     tokens x outputs.
     """
-    dtype = dtype or hidden.dtype
     if not is_fused:
-        projected = linear(norm(hidden))
-        return (F.gelu(projected) if gelu else projected).to(dtype)
+        projected: Tensor = linear(norm(hidden))
+        projected = F.gelu(projected) if gelu else projected
+        return projected if out is None else out.copy_(projected)
     (num_tokens, num_inputs), num_outputs = hidden.shape, linear.out_features
-    output = torch.empty((num_tokens, num_outputs), dtype=dtype, device=hidden.device)
+    output = hidden.new_empty((num_tokens, num_outputs)) if out is None else out
     block_tokens, block_outputs = _block(num_tokens, num_outputs)
     with torch.cuda.device_of(hidden):
         norm_linear_kernel[triton.cdiv(num_tokens, block_tokens), triton.cdiv(num_outputs, block_outputs)](

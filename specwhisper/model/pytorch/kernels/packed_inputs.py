@@ -49,6 +49,10 @@ class Following(NamedTuple):
 class PackedInputs:
     """Inputs of one bucket, adjacent in memory so that one copy fills them.
 
+    Parameters
+    ----------
+    spare_slot : the slot of padding; no session has it.
+
     Attributes
     ----------
     ids, positions, slots : of each token: its id, its position in its slot, and the slot.
@@ -57,7 +61,8 @@ class PackedInputs:
     blocks : the tokens as attention takes them.
     """
 
-    def __init__(self, bucket: Bucket, device: torch.device) -> None:
+    def __init__(self, bucket: Bucket, device: torch.device, *, spare_slot: int) -> None:
+        self._spare_slot = spare_slot
         sizes = [bucket.num_tokens] * 7 + [bucket.num_blocks] * 3
         ends = [0, *accumulate(-(-size // ALIGNED) * ALIGNED for size in sizes)]
         self._parts = [slice(end, end + size) for end, size in zip(ends, sizes, strict=False)]
@@ -66,19 +71,14 @@ class PackedInputs:
         self.ids, self.positions, self.slots = parts[:3]
         self.states, self.first_times, self.last_times, self.candidates = parts[3:7]
         self.blocks = Blocks(*parts[7:])
+        self.slots.fill_(spare_slot)  # a pass may run before it is filled, to compile what it launches
 
-    def fill(self, rows: Sequence[BatchRow], following: Sequence[Following], *, spare_slot: int) -> None:
-        """Copy a pass' inputs without waiting for the device.
-
-        Parameters
-        ----------
-        rows : at most one for each slot.
-        spare_slot : the slot of padding; no session has it.
-        """
+    def fill(self, rows: Sequence[BatchRow], following: Sequence[Following]) -> None:
+        """Copy a pass' inputs, of at most one row for each slot, without waiting for the device."""
         host = torch.zeros(len(self._memory), dtype=torch.int32, pin_memory=self._memory.is_cuda)
         parts = [host.numpy()[part] for part in self._parts]
         ids, positions, slots, states, first_times, last_times, candidates, *blocks = parts
-        slots[:] = spare_slot
+        slots[:] = self._spare_slot
         candidates[:] = NO_CANDIDATE
         first, found = 0, list[tuple[int, int, int]]()
         for row, (allowed, num) in zip(rows, following, strict=True):

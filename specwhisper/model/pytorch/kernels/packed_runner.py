@@ -69,13 +69,13 @@ class PackedRunner:
         for part in divide([len(row.tokens) for row in rows]):
             of_part = rows[part.start : part.stop]
             inputs, run = self._bucket(bucket_for([len(row.tokens) for row in of_part]))
-            inputs.fill(of_part, following[part.start : part.stop], spare_slot=self._spare_slot)
+            inputs.fill(of_part, following[part.start : part.stop])
             yield part, run()
 
     def inputs(self, row: BatchRow) -> PackedInputs:
         """Return the inputs of one row alone, for a pass that is not captured."""
-        inputs = PackedInputs(bucket_for([len(row.tokens)]), self._device)
-        inputs.fill([row], [Following()], spare_slot=self._spare_slot)
+        inputs = self._inputs(bucket_for([len(row.tokens)]))
+        inputs.fill([row], [Following()])
         return inputs
 
     def warm_up(self, num_rows: int, width: int) -> None:
@@ -86,6 +86,9 @@ class PackedRunner:
     def _bucket(self, bucket: Bucket) -> tuple[PackedInputs, Run[StepResult]]:
         """Return a bucket's inputs and what runs them; capture it on first use."""
         if bucket not in self._captured:
-            inputs = PackedInputs(bucket, self._device)
+            inputs = self._inputs(bucket)
             self._captured[bucket] = inputs, self._capture(partial(self._step, inputs))
         return self._captured[bucket]
+
+    def _inputs(self, bucket: Bucket) -> PackedInputs:
+        return PackedInputs(bucket, self._device, spare_slot=self._spare_slot)

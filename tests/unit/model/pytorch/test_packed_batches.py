@@ -101,14 +101,15 @@ def test_few_buckets_are_captured():
 
 
 def test_inputs_keep_their_addresses_and_no_old_values():
-    inputs = PackedInputs(bucket_for([2, 1, 21]), torch.device("cpu"))
+    inputs = PackedInputs(bucket_for([2, 1, 21]), torch.device("cpu"), spare_slot=5)
     names = ("ids", "positions", "slots", "states", "first_times", "last_times", "candidates")
     tensors = [*(getattr(inputs, name) for name in names), *inputs.blocks]
     addresses = [each.data_ptr() for each in tensors]
     assert all(address % 16 == addresses[0] % 16 for address in addresses)
+    assert inputs.slots.tolist() == [5] * 32
     rows = [BatchRow(3, 9, [5, 6]), BatchRow(1, 0, [7]), BatchRow(2, 4, [*range(40, 61)])]
     following = [Following([(2, 0, 9), (3, 1, 8)], 1), Following(), Following([(4, 2, 7)], 0)]
-    inputs.fill(rows, following, spare_slot=5)
+    inputs.fill(rows, following)
     assert inputs.ids.tolist() == [5, 6, 7, *range(40, 61), *[0] * 8]
     assert inputs.positions.tolist() == [9, 10, 0, *range(4, 25), *[0] * 8]
     assert inputs.slots.tolist() == [3, 3, 1, *[2] * 21, *[5] * 8]
@@ -117,7 +118,7 @@ def test_inputs_keep_their_addresses_and_no_old_values():
     assert inputs.last_times.tolist() == [9, 8, 0, *[0] * 20, 7, *[0] * 8]
     assert inputs.candidates.tolist() == [6, *[-1] * 31]
     assert [each.tolist() for each in inputs.blocks] == [[0, 2, 3, 19], [2, 1, 16, 5], [0, 2, 3, 3]]
-    inputs.fill([BatchRow(0, 2, [1])], [Following()], spare_slot=5)
+    inputs.fill([BatchRow(0, 2, [1])], [Following()])
     assert [each.data_ptr() for each in tensors] == addresses
     assert inputs.slots.tolist() == [0, *[5] * 31]
     assert inputs.blocks.counts.tolist() == [1, 0, 0, 0]
