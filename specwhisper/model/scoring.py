@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -19,19 +19,6 @@ class Scorer(Protocol):
 
     def __call__(self, rows: Sequence[Row]) -> list[Scores]:
         """Append each row's tokens to its slot and choose after each candidate."""
-
-
-class AppendsTokens(Protocol):
-    """The part of a backend that a :class:`LogitsScorer` needs."""
-
-    def append(
-        self,
-        slots: Sequence[int],
-        tokens: Sequence[Sequence[int]],
-        num_scored: Sequence[int],
-        probes: Sequence[tuple[int, int]] = (),
-    ) -> Array:
-        """Append rows of tokens; return logits, as a backend does."""
 
 
 class Probing:
@@ -67,10 +54,15 @@ def allowed_after(row: Row, rules: DecodingRules) -> list[Allowed]:
 
 
 class LogitsScorer:
-    """A :class:`Scorer` of logits, which it reads after each pass."""
+    """A :class:`Scorer` of logits, which it reads after each pass.
 
-    def __init__(self, backend: AppendsTokens, rules: DecodingRules, probing: Probing) -> None:
-        self._backend = backend
+    Parameters
+    ----------
+    append : :meth:`specwhisper.model.backend.Backend.append`.
+    """
+
+    def __init__(self, append: Callable[..., Array], rules: DecodingRules, probing: Probing) -> None:
+        self._append = append
         self._rules = rules
         self._probing = probing
 
@@ -78,9 +70,7 @@ class LogitsScorer:
         """Append each row's tokens to its slot and choose after each candidate."""
         counts = [row.num_candidates + 1 for row in rows]
         probes = [(i, row.probe) for i, row in enumerate(rows) if row.probe is not None]
-        logits = self._backend.append(
-            [row.slot for row in rows], [row.tokens for row in rows], counts, probes
-        )
+        logits = self._append([row.slot for row in rows], [row.tokens for row in rows], counts, probes)
         logits, probed = logits[: sum(counts)], logits[sum(counts) :]
         probs = self._probing.probs(probed) if probes else None  # read below, while a GPU computes
         self._rules.apply(logits, [state for row in rows for state in allowed_after(row, self._rules)])

@@ -59,7 +59,7 @@ class OnnxBackend:
 
     def scorer(self, rules: DecodingRules, probing: Probing) -> Scorer:
         """Return what scores rows of tokens in the slots."""
-        return LogitsScorer(self, rules, probing)
+        return LogitsScorer(self.append, rules, probing)
 
     def append(
         self,

@@ -115,7 +115,7 @@ class TorchBackend:
         """Return what scores rows of tokens in the slots."""
         if self._has_static_shapes:
             return PackedScorer(self._decoder, rules, probing)
-        return LogitsScorer(self, rules, probing)
+        return LogitsScorer(self.append, rules, probing)
 
     def append(
         self,
