@@ -42,6 +42,7 @@ from experiments.gpu.weights import SHAPES, Place, Weights
 from experiments.steps.floor import Machine
 from specwhisper.engine.process import check_device
 from specwhisper.errors import InvalidRequest, SpecWhisperError
+from specwhisper.model.pytorch.backend import add_in_float32
 from specwhisper.types import CROSS_CACHES, Mode
 
 TOKENS_OF_A_REQUEST = 28  # 10 s of speech
@@ -99,7 +100,8 @@ def gpu(
         levels = [2] if quick else parse_levels(sessions)
         check_device(device, "--device")
         if torch.device(device).type == "cuda":
-            torch.cuda.set_device(device)
+            torch.cuda.set_device(torch.empty(0, device=device).device)  # with its number
+            add_in_float32()
         place = Place(torch.device(device), is_narrow=torch.device(device).type == "cpu", seed=seed)
         machine = measure_machine(place)
         console.print(_described(place, machine), highlight=False)

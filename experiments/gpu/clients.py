@@ -89,6 +89,7 @@ async def sessions(load: Load) -> ClientCounts:
     def place(description: TargetDescription) -> ReplayDraft:
         return ReplayDraft(trace, description.vocabulary, None, num_slots=len(load.numbers))
 
+    recordings = [load.texts.recording(number) for number in range(load.texts.num_recordings)]
     drafting = Drafting(_Draft(), place)  # type: ignore[arg-type]
     started: list[Session] = []
     counts = ClientCounts()
@@ -100,7 +101,7 @@ async def sessions(load: Load) -> ClientCounts:
             session = Session(request, link, target, drafting)
             started.append(session)
             started_s = time.monotonic()
-            async with aclosing(session.run(_audio(load.texts.recording(index)))) as updates:
+            async with aclosing(session.run(_audio(recordings[index]))) as updates:
                 async for _ in updates:
                     pass
             (written,) = session.builder.finish().window_tokens

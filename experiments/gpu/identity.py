@@ -53,7 +53,7 @@ def _captured_is_the_same(weights: Weights) -> Check:
         return found
 
     captured, graphs = logits(), decoders.CudaGraphs
-    decoders.CudaGraphs = lambda device: uncaptured  # type: ignore[assignment, misc]
+    decoders.CudaGraphs = lambda *_, **__: uncaptured  # type: ignore[assignment, misc]
     try:
         plain = logits()
     finally:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import GenerationMixin
 
 from experiments.common.models.checkpoints import save_checkpoint
 from experiments.gpu.weights import Weights
@@ -91,7 +92,9 @@ def _transformers(weights: Weights, dtype: str, options: dict[str, Any]) -> Gene
 
     @torch.inference_mode()
     def generate(features: Tensor, num_tokens: int) -> None:
-        super(type(model), model).generate(
+        # Whisper's own generate would decode windows again until a text is accepted.
+        written = GenerationMixin.generate(
+            model,
             features.to(model.dtype),
             decoder_input_ids=torch.full((len(features), PROMPT), 7, device=features.device),
             do_sample=False,
@@ -100,6 +103,7 @@ def _transformers(weights: Weights, dtype: str, options: dict[str, Any]) -> Gene
             max_new_tokens=num_tokens,
             **options,
         )
+        assert written.shape[1] == PROMPT + num_tokens
 
     return generate
 

@@ -50,7 +50,11 @@ def measure_profiles(weights: Weights, sizes: Sequence[tuple[int, int]], *, dtyp
             for _ in range(TIMES):
                 run()
             place.synchronize()
-        events = [one for one in profiler.events() if place.is_gpu or one.cpu_parent is None]
+        events = [
+            one
+            for one in profiler.events()
+            if (one.device_type == torch.autograd.DeviceType.CUDA if place.is_gpu else one.cpu_parent is None)
+        ]
         spans = sorted((one.time_range.start, one.time_range.end) for one in events)
         totals: dict[str, list[float]] = {}
         for one in events:

@@ -24,6 +24,7 @@ from specwhisper.rpc.calls import CallInterceptor, OpenCalls
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.types import DEFAULT_MAX_WIDTH, Limits, Mode
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
+from specwhisper_target_server.config import GPU_MAX_NUM_BATCHED_TOKENS
 from specwhisper_target_server.service import VerificationService
 
 MODES = (Mode.TARGET_ONLY, Mode.SYNC, Mode.FULL)
@@ -182,7 +183,11 @@ async def _serving(
     if weights.place.is_gpu:
         forward.warm_up(DEFAULT_MAX_WIDTH)
     model = Metered(texts.trace(checkpoint.vocabulary), checkpoint.vocabulary, forward)
-    engine = TargetEngine(model, limits=Limits(max_sessions=num_slots))
+    engine = TargetEngine(
+        model,
+        limits=Limits(max_sessions=num_slots),
+        max_num_batched_tokens=GPU_MAX_NUM_BATCHED_TOKENS,
+    )
     server = grpc.aio.server(interceptors=[CallInterceptor(OpenCalls())], options=[("grpc.so_reuseport", 0)])
     add_VerificationServicer_to_server(VerificationService(checkpoint, engine, ServingOptions()), server)
     port = server.add_insecure_port("127.0.0.1:0")

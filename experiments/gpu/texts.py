@@ -10,15 +10,16 @@ from experiments.common.replay.trace import Decoding, Trace, window_digest
 from specwhisper.audio.recording import Recording
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import WINDOW_SAMPLES, AudioChunk
+from specwhisper.types import SAMPLE_RATE, AudioChunk
 
 OPTIONS = DecodingOptions(language="en", timestamps=False)
+RECORDING_SAMPLES = 10 * SAMPLE_RATE
 MAX_CONTINUATION = 32  # tokens of a draft after it diverges
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Recordings of one window each.
+    """Recordings of 10 s of noise.
 
     Attributes
     ----------
@@ -32,8 +33,8 @@ class Texts:
     seed: int
 
     def recording(self, number: int) -> bytes:
-        """Return 30 s of noise."""
-        samples = np.random.default_rng((self.seed, number)).normal(0, 3_000, WINDOW_SAMPLES)
+        """Return the noise."""
+        samples = np.random.default_rng((self.seed, number)).normal(0, 3_000, RECORDING_SAMPLES)
         return samples.clip(-32_768, 32_767).astype("<i2").tobytes()
 
     def trace(self, vocabulary: Vocabulary) -> Trace:

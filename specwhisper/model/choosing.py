@@ -198,7 +198,8 @@ def _keep_candidates(
         values = []
         for one in redrawn:
             token = _redraw(one, logits[one.at])
-            values.append(xp.stack([xp.astype(token, xp.float32), logits[one.at, token] - total[one.at, 0]]))
+            log_prob = take_along_rows(logits[one.at][None], token.reshape(1, 1))[0, 0] - total[one.at, 0]
+            values.append(xp.stack([xp.astype(token, xp.float32), log_prob]))
         for one, (token, log_prob) in zip(redrawn, xp.stack(values).tolist(), strict=True):
             tokens[one.at], log_probs[one.at] = int(token), log_prob
 

@@ -21,6 +21,12 @@ from specwhisper.model.rules import DecodingRules
 from specwhisper.model.scoring import LogitsScorer, Probing, Scorer
 
 
+def add_in_float32() -> None:
+    """Let no product of a GPU add in 16 bits: its sum would depend on splits."""
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+
+
 class TorchBackend:
     """A :class:`specwhisper.model.backend.Backend`: an encoder, and slots.
 
@@ -71,9 +77,7 @@ class TorchBackend:
         self._decoder.allocate(has_static_shapes=has_static_shapes, cross_cache_dtype=cross_cache_dtype)
         self._has_static_shapes = has_static_shapes
         if self._passes is not None:
-            # A sum in float16 would depend on how a product of this size is split.
-            torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+            add_in_float32()
             self._passes.wait_stream(torch.cuda.current_stream(self.device))  # weights are being copied
 
     @property

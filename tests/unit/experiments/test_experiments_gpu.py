@@ -102,7 +102,7 @@ def test_a_draft_has_the_requested_acceptance(acceptance):
         assert decoding.tokens[-1] == vocabulary.end_of_text
         agreed = [decoding.draft_after(decoding.tokens[:i])[0] == decoding.tokens[i] for i in range(400)]
         assert sum(agreed) / 400 == pytest.approx(acceptance, abs=0.08)
-    assert len(texts.recording(0)) == 2 * 480_000
+    assert len(texts.recording(0)) == 2 * 160_000
     assert texts.recording(0) != texts.recording(1)
     ReplayDraft(trace, vocabulary, None)
 

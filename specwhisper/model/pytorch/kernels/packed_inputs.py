@@ -74,7 +74,7 @@ class PackedInputs:
         self.slots.fill_(spare_slot)  # a pass may run before it is filled, to compile what it launches
 
     def fill(self, rows: Sequence[BatchRow], following: Sequence[Following]) -> None:
-        """Copy a pass' inputs, of at most one row for each slot, without waiting for the device."""
+        """Copy a pass' inputs, of at most one row for each slot; do not wait."""
         host = torch.zeros(len(self._memory), dtype=torch.int32, pin_memory=self._memory.is_cuda)
         parts = [host.numpy()[part] for part in self._parts]
         ids, positions, slots, states, first_times, last_times, candidates, *blocks = parts
