@@ -170,8 +170,8 @@ def _keep_candidates(
     and once more if tokens are redrawn.
     """
     xp, place = array_namespace(logits), device(logits)
-    rows = take_rows(logits, to_device(np.array([one.at for one in judged], np.int64), place))
-    totals = take_rows(total, to_device(np.array([one.at for one in judged], np.int64), place))
+    at = to_device(np.array([one.at for one in judged], np.int64), place)
+    rows, totals = take_rows(logits, at), take_rows(total, at)
     ids = to_device(np.array([[one.candidate] for one in judged], np.int64), place)
     temperatures = [one.row.sampling.temperature if one.row.sampling else 1.0 for one in judged]
     scaled = rows / to_device(np.array(temperatures, np.float32)[:, None], place)

@@ -62,7 +62,8 @@ def redraw(logits: Array, sampling: Sampling, position: int, candidate: int, pro
     """
     probs = softmax(logits / sampling.temperature)
     xp, place = array_namespace(probs), device(probs)
-    probs[list(proposal.tokens)] -= to_device(np.array(proposal.probs, np.float32), place)
+    proposed = to_device(np.array(proposal.tokens, np.int64), place)
+    probs[proposed] -= to_device(np.array(proposal.probs, np.float32), place)
     probs[candidate] = 0.0
     noise = gumbel([sampling.key(position, Stream.RESIDUAL)], len(probs), place)[0]
     drawn = (log_of_positive(probs) + noise).argmax()

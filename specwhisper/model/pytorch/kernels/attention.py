@@ -4,7 +4,7 @@ Each program serves a head and a block of at most 16 tokens of one row. Launches
 nothing waits for the device: a CUDA graph captures them, and rows, slots and lengths may differ at every
 replay. Programs of padding end at once.
 
-Positions are read in blocks that start at multiples of their size, and splits have the same size in every
+Positions are read in blocks of one size, from the start of a split, and splits have the same size in every
 bucket. So what a token attends to depends on its slot and not on the rest of the pass.
 """
 
