@@ -24,7 +24,8 @@ class Loop:
         self._model = WhisperModel(checkpoint, sessions)
         self._forward_s = 0.0
         backend: Any = self._model._backend  # what is timed is inside
-        self._append, backend.append = backend.append, self._timed
+        decoder = backend._decoder
+        self._append, decoder.append = decoder.append, self._timed
         self._verifier = Verifier(self._model, executor=InlineExecutor(), has_batching_delay=True)
         self._num_candidates = width - 1
         self._places: dict[str, tuple[int, int]] = {}  # window and committed tokens of each session
