@@ -21,7 +21,7 @@ LOWEST_OF_THE_SYSTEM = 32_768  # on Linux, see ip_local_port_range
 
 # Test machines may be busy: no time limit for one example, only the timeout of the whole test.
 settings.register_profile(
-    "specwhisper", deadline=None, print_blob=True, max_examples=examples(by_day=50, at_night=200)
+    "specwhisper", deadline=None, print_blob=True, max_examples=examples(by_day=25, at_night=200)
 )
 settings.load_profile("specwhisper")
 

@@ -50,7 +50,8 @@ MESSAGE_SHARE = 0.1  # of the draft's time, at most, for messages
 SHARED_MESSAGE_SHARE = 0.2  # of the target's time, at most, for the messages of all its sessions
 # How far ahead a draft runs, and whether it does at all.
 MIN_SURVIVAL = 0.01  # of the last token that is drafted
-FIRST_REALIGNED = 0.6  # before any correction
+FIRST_REALIGNED = 0.3  # before any correction
+FIRST_CORRECTIONS = 2  # that :data:`FIRST_REALIGNED` counts as
 REALIGNED_MEMORY = 0.95  # of a correction's weight, with every later one
 MIN_GAIN = 0.02  # of the target's time, that a draft must save in `full`
 # Where a draft stops by its own confidence that all it drafted is right.
@@ -211,6 +212,7 @@ class Controller:
         self._sharing = Smoothed()
         self._survival = Survival()
         self._realigned = FIRST_REALIGNED
+        self._num_corrections = FIRST_CORRECTIONS
         self._num_right = self._num_promised = 0.0
         self._num_judged = self._num_committed = 0  # since the last choice
 
@@ -229,7 +231,9 @@ class Controller:
 
     def observe_realigned(self, is_realigned: bool) -> None:
         """Add whether the token after a correction is the one drafted before."""
-        self._realigned = REALIGNED_MEMORY * self._realigned + (1 - REALIGNED_MEMORY) * is_realigned
+        self._num_corrections += 1
+        weight = max(1 - REALIGNED_MEMORY, 1 / self._num_corrections)  # the mean of all, while they are few
+        self._realigned += weight * (is_realigned - self._realigned)
 
     def observe_tokens(
         self, distances: Sequence[int], probs: Sequence[float], *, num_right: int, num_committed: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -28,6 +28,7 @@ BY_DAY = {
     "sampling-seed-1",
     "word-times",
 }
+HINTED_BY_DAY = {"fallback-by-log-prob", "previous-text"}
 RUNS = (
     (Mode.FULL, 4, "noisy", "normal"),
     (Mode.ONE_PROCESS, 7, "older", "normal"),
@@ -36,9 +37,9 @@ RUNS = (
 )
 
 
-def by_day_if_chosen(names: Iterable[str]) -> list[Any]:
-    """Return the names of cases; by day those in ``BY_DAY``."""
-    return [pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in names]
+def by_day_if_chosen(names: Iterable[str], chosen: Container[str] = BY_DAY) -> list[Any]:
+    """Return the names of cases; the others than those chosen run at night."""
+    return [pytest.param(name, marks=() if name in chosen else pytest.mark.nightly) for name in names]
 
 
 def split(made: Prepared, mode: Mode, gamma: int, draft: str, kind: str) -> OneProcess:
@@ -74,7 +75,7 @@ def hint_of(made: Prepared, expected: oracle.OracleText) -> str:
     return made.tokenizer.decode(tokens, skip_special_tokens=True)
 
 
-@pytest.mark.parametrize("name", by_day_if_chosen(CASES))
+@pytest.mark.parametrize("name", by_day_if_chosen(CASES, HINTED_BY_DAY))
 def test_a_given_hint_changes_no_option(name: str):
     made = prepared(CASES[name])
     batch = made.batch

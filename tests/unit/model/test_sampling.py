@@ -17,10 +17,11 @@ from specwhisper.model.sampling import Sampling, filter_top_k_top_p, gumbel, ran
 from specwhisper.options import MAX_TEMPERATURE, MIN_TEMPERATURE, Acceptance
 from specwhisper.speculation.noise import GOLDEN, MASK, Stream, mix, position_key, uniform, window_key
 from specwhisper.types import NUM_PROPOSED, Proposal
-from tests.nightly import mostly_nightly
+from tests.nightly import examples, mostly_nightly
 from tests.unit.model.libraries import LIBRARIES, TORCH
 
 SIZE = 12
+NUM_DRAWN = examples(2000, 6000)
 ALMOST_NEVER = 1e-4  # of a true hypothesis; seeds are fixed, so a test passes always or never
 
 
@@ -86,7 +87,7 @@ def test_every_part_of_a_key_matters(seed: int, start: int, attempt: int, positi
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 1.7])
 def test_the_draw_is_distributed_as_the_softmax(of, temperature: float):
     made = logits(1)
-    rows = [row(position, temperature) for position in range(4000)]
+    rows = [row(position, temperature) for position in range(NUM_DRAWN)]
     drawn = choose(rows, of(made.repeat(len(rows), 1)))
     assert_distributed([s.tokens[0] for s in drawn], (made / temperature).softmax(dim=-1))
 
@@ -143,7 +144,7 @@ def test_the_classical_rule_keeps_the_targets_distribution(of, drafted: str, see
     target, draft = logits(seed), logits(seed + 100)
     sampling = Sampling(0.8, seed, 0)
     written, num_kept = [], 0
-    for position in range(6000):
+    for position in range(NUM_DRAWN):
         own = row(position, 0.8, acceptance=Acceptance.CLASSICAL)
         said = choose([own], of(draft[None]))[0]
         candidate, proposal = said.tokens[0], said.proposals[0]

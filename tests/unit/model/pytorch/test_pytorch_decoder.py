@@ -22,6 +22,7 @@ from specwhisper.model.model import WhisperModel
 from specwhisper.model.pytorch.checkpoint import DecoderWeights
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.types import AudioChunk
+from tests.nightly import examples
 
 SHAPE = Shape(decoder_layers=3, heads=4, max_target_positions=24, seed=5)
 TRANSFORMERS, CHECKPOINT = build_checkpoint(SHAPE)
@@ -130,7 +131,7 @@ operation = st.tuples(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 @given(st.lists(operation, min_size=1, max_size=8))
 def test_logits_do_not_depend_on_earlier_calls_and_rollbacks(operations):
     decoder, held = new_decoder(), {slot: [] for slot in range(NUM_SLOTS)}
