@@ -13,6 +13,8 @@ draft     the draft's belief after the verified text, of the     with each block
           open step or of one that the target has yet to open    dropped once a commit contradicts it
 ========  =====================================================  ======================================
 
+A last word that its model has not ended yet, by the next word or the end of the text, is left out.
+
 A step is decoded from the start of its window, so it writes final text again. :func:`continuation` finds
 where its text continues after the final text. ``draft_only.py`` of the draft server adds a fourth kind for
 the time without a target: unverified text.
@@ -35,8 +37,8 @@ from specwhisper.live import LivePosition
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.open_window import OpenWindow
 from specwhisper.transcription.segments import FRAME_S
-from specwhisper.transcription.stability import continuation
-from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.transcription.stability import continuation, up_to_last_word
+from specwhisper.transcription.vocabulary import UNSPACED, Vocabulary
 from specwhisper.types import (
     FRAMES_PER_TIMESTAMP,
     HOP_SAMPLES,
@@ -101,17 +103,19 @@ class LiveTranscript:
     @property
     def verified_text(self) -> str:
         """The target's text after the final text, from this step or the last one."""
-        return self._vocabulary.decode_unfinished(self._verified)
+        return self._vocabulary.decode_unfinished(self._interim[0])
 
     @property
     def draft_text(self) -> str:
         """The draft's text after the verified text; it may be of newer audio."""
-        return self._vocabulary.decode_unfinished(self._drafted, after=self._verified)
+        verified, drafted = self._interim
+        return self._vocabulary.decode_unfinished(drafted, after=verified)
 
     @property
     def unfinished(self) -> tuple[int, ...]:
         """Text tokens of verified and draft text."""
-        return (*self._verified, *self._drafted)
+        verified, drafted = self._interim
+        return (*verified, *drafted)
 
     def text_after(self, known: Sequence[int], tokens: Sequence[int]) -> str:
         """Return the part of other tokens' text that continues a known text."""
@@ -123,15 +127,28 @@ class LiveTranscript:
         return self._step is not None and not self._step.is_complete
 
     @property
+    def _interim(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Tokens of verified and of draft text; a word that the next token may continue is left out."""
+        verified = self._verified()
+        drafted = self._drafted((*self._final, *verified))
+        if self.language not in UNSPACED and not self._is_ended(is_drafted=bool(drafted)):
+            count = up_to_last_word((*verified, *drafted), self._may_begin)
+            verified, drafted = verified[:count], drafted[: max(0, count - len(verified))]
+        return verified, drafted
+
+    def _is_ended(self, *, is_drafted: bool) -> bool:
+        """Return whether the text ends where its model, or the last step, ended it."""
+        if is_drafted and self._belief is not None:
+            return self._belief.tokens[-1] >= self._vocabulary.end_of_text
+        return not self._is_open or self._step is None or len(self._step.tokens) <= len(self._last_step)
+
     def _verified(self) -> tuple[int, ...]:
         committed = self._step.tokens if self._step else []
         return self._continuation(self._final, [*committed, *self._last_step[len(committed) :]])
 
-    @property
-    def _drafted(self) -> tuple[int, ...]:
+    def _drafted(self, known: tuple[int, ...]) -> tuple[int, ...]:
         if self._belief is None:
             return ()
-        known = (*self._final, *self._verified)
         believed = self._vocabulary.text_tokens(self._belief.tokens)
         if believed[: len(known)] == known:  # verified text may break off within a word
             return believed[len(known) :]

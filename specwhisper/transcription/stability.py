@@ -73,6 +73,11 @@ def whole_words(text: Sequence[int], count: int, may_begin: MayBegin) -> int:
     return count
 
 
+def up_to_last_word(text: Sequence[int], may_begin: MayBegin) -> int:
+    """Return the number of tokens before the last word."""
+    return next((i for i in reversed(range(len(text))) if may_begin(text[i])), 0)
+
+
 def _prefix_edits(final: Sequence[int], text: Sequence[int]) -> list[int]:
     """Count the edits that turn ``final`` into each prefix of ``text``."""
     edits = list(range(len(text) + 1))

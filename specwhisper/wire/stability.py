@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 DRAFT_STABILITY = 0.1
-VERIFIED_STABILITY = 0.9
+VERIFIED_STABILITY = 0.6  # the target's own text, which more audio may change
+AGREED_STABILITY = 0.9  # text that only grows, since decodings of more audio agree on it
 
 
 def is_verified(stability: float) -> bool:
@@ -11,4 +12,4 @@ def is_verified(stability: float) -> bool:
 
     On the wire a stability has single precision.
     """
-    return stability > (DRAFT_STABILITY + VERIFIED_STABILITY) / 2
+    return stability > 0.5

@@ -8,7 +8,7 @@ from google.protobuf.duration_pb2 import Duration
 from riva.client.proto import riva_asr_pb2
 
 from specwhisper.types import SAMPLE_RATE
-from specwhisper.wire.stability import DRAFT_STABILITY, VERIFIED_STABILITY, is_verified
+from specwhisper.wire.stability import AGREED_STABILITY, DRAFT_STABILITY, VERIFIED_STABILITY, is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 MAX_FINAL_TOKENS = 300  # a longer utterance is sent in parts: interim results hold all of it
@@ -89,7 +89,7 @@ class LiveReplies:
     def __init__(self, *, interim_results: bool) -> None:
         self._interim_results = interim_results
         self._pieces: list[pb.SpeechRecognitionResult] = []  # of the open utterance, final
-        self._sent = ("", "")  # of it, last sent to the client
+        self._sent = ("", 0.0)  # its text and stability, as the client has them
         self._has_sent = False
 
     def take(self, response: pb.StreamingRecognizeResponse) -> list[riva_asr_pb2.StreamingRecognizeResponse]:
@@ -107,7 +107,7 @@ class LiveReplies:
                 # A noise without a word gets no result, unless interim results had a word.
                 if whole.transcript or self._has_sent:
                     replies.append(_final(whole, audio_s))
-                self._pieces, self._sent, self._has_sent = [], ("", ""), False
+                self._pieces, self._sent, self._has_sent = [], ("", 0.0), False
         if self._interim_results:
             replies += self._interim(response, audio_s)
         return replies
@@ -119,25 +119,21 @@ class LiveReplies:
     def _interim(
         self, response: pb.StreamingRecognizeResponse, audio_s: float
     ) -> list[riva_asr_pb2.StreamingRecognizeResponse]:
-        """Return the open utterance: its verified text, then its draft text."""
-        verified = "".join(piece.alternatives[0].transcript for piece in self._pieces)
-        draft = ""
+        """Return all text of the open utterance as one result; its stability is that of the least stable."""
+        text = "".join(piece.alternatives[0].transcript for piece in self._pieces)
+        stability = AGREED_STABILITY
         for result in response.results:
-            if not result.is_final and is_verified(result.stability):
-                verified += result.alternatives[0].transcript
-            elif not result.is_final:
-                draft += result.alternatives[0].transcript
-        verified, draft = verified.lstrip(), draft if verified.strip() else draft.lstrip()
-        if (verified, draft) == self._sent:
+            if not result.is_final:
+                text += result.alternatives[0].transcript
+                stability = min(
+                    stability, VERIFIED_STABILITY if is_verified(result.stability) else DRAFT_STABILITY
+                )
+        text = text.lstrip()
+        if (text, stability) == self._sent:
             return []
-        self._sent = (verified, draft)
-        results = [
-            _interim_result(text, stability, audio_s)
-            for text, stability in ((verified, VERIFIED_STABILITY), (draft, DRAFT_STABILITY))
-            if text
-        ]
-        self._has_sent = self._has_sent or bool(results)
-        return [riva_asr_pb2.StreamingRecognizeResponse(results=results)] if results else []
+        self._sent = (text, stability)
+        self._has_sent = self._has_sent or bool(text)
+        return [_interim(text, stability, audio_s)] if text else []
 
 
 def _final(
@@ -152,12 +148,16 @@ def _final(
     )
 
 
-def _interim_result(text: str, stability: float, audio_s: float) -> riva_asr_pb2.StreamingRecognitionResult:
-    return riva_asr_pb2.StreamingRecognitionResult(
-        alternatives=[riva_asr_pb2.SpeechRecognitionAlternative(transcript=text)],
-        stability=stability,
-        channel_tag=CHANNEL,
-        audio_processed=audio_s,
+def _interim(text: str, stability: float, audio_s: float) -> riva_asr_pb2.StreamingRecognizeResponse:
+    return riva_asr_pb2.StreamingRecognizeResponse(
+        results=[
+            riva_asr_pb2.StreamingRecognitionResult(
+                alternatives=[riva_asr_pb2.SpeechRecognitionAlternative(transcript=text)],
+                stability=stability,
+                channel_tag=CHANNEL,
+                audio_processed=audio_s,
+            )
+        ]
     )
 
 

@@ -162,11 +162,8 @@ async def test_live_audio_becomes_utterances(name):
         responses = await client.stream(pieces(pcm), config)
         await all_free(target, draft)
     for response in responses:
-        assert response.results
-        assert [result.is_final for result in response.results[1:]] == [False] * (len(response.results) - 1)
-        assert all(len(result.alternatives) == 1 for result in response.results)
-        stabilities = [result.stability for result in response.results]
-        assert stabilities == sorted(stabilities, reverse=True)
+        (result,) = response.results
+        assert len(result.alternatives) == 1
     final = [result for response in responses for result in response.results if result.is_final]
     assert len(final) > 1
     assert len(responses) > len(final)

@@ -2,6 +2,8 @@
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from hypothesis import given
+from hypothesis import strategies as st
 
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.riva.replies import (
@@ -30,7 +32,7 @@ def interim(text, stability):
 
 
 def verified(text):
-    return interim(text, 0.9)
+    return interim(text, 0.6)
 
 
 def drafted(text):
@@ -51,12 +53,28 @@ def sent(replies, *results):
     ]
 
 
-def test_interim_results_hold_verified_and_draft_text_of_the_utterance():
+def test_an_interim_result_holds_all_text_of_the_utterance():
     replies = LiveReplies(interim_results=True)
     assert sent(replies, drafted(" He")) == [[(0.1, "He")]]
-    assert sent(replies, verified(" Hello"), drafted(" their")) == [[(0.9, "Hello"), (0.1, " their")]]
-    assert sent(replies, final(" Hello"), verified(" there")) == [[(0.9, "Hello there")]]
-    assert sent(replies, drafted(" bye")) == [[(0.9, "Hello"), (0.1, " bye")]]
+    assert sent(replies, verified(" Hello"), drafted(" their")) == [[(0.1, "Hello their")]]
+    assert sent(replies, final(" Hello"), verified(" there")) == [[(0.6, "Hello there")]]
+    assert sent(replies, drafted(" bye")) == [[(0.1, "Hello bye")]]
+    assert sent(replies) == [[(0.9, "Hello")]]
+
+
+kinds = st.tuples(st.sampled_from([final, verified, drafted]), st.sampled_from([" a", " b", "c", ""]))
+
+
+@given(st.lists(st.tuples(st.lists(kinds, max_size=3), st.booleans()), max_size=12))
+def test_text_that_is_agreed_on_only_grows(responses):
+    replies, agreed = LiveReplies(interim_results=True), ""
+    for results, ends in responses:
+        finals = [final(text) for of, text in results if of is final] + [final("d", ends=True)] * ends
+        others = [of(text) for of, text in results if of is not final]
+        for answer in sent(replies, *finals, *others):
+            ((stability, text),) = answer
+            assert text.startswith(agreed)
+            agreed = "" if stability is None else text if stability == 0.9 else agreed
 
 
 def test_an_utterance_is_one_final_result():
@@ -72,7 +90,7 @@ def test_an_utterance_is_one_final_result():
 def test_a_long_utterance_is_final_in_parts():
     replies = LiveReplies(interim_results=True)
     assert sent(replies, final(" Hello", num_tokens=MAX_FINAL_TOKENS)) == [[(0.9, "Hello")]]
-    assert sent(replies, final(" there"), verified(" Bob")) == [[(None, "Hello there ")], [(0.9, "Bob")]]
+    assert sent(replies, final(" there"), verified(" Bob")) == [[(None, "Hello there ")], [(0.6, "Bob")]]
     assert sent(replies, final(" Bob", ends=True)) == [[(None, "Bob ")]]
 
 
@@ -92,8 +110,10 @@ def test_without_interim_results_only_utterances_are_sent():
 
 def test_unchanged_text_is_not_sent_again():
     replies = LiveReplies(interim_results=True)
-    assert sent(replies, verified(" Hello")) == [[(0.9, "Hello")]]
-    assert sent(replies, final(" Hello")) == []
+    assert sent(replies, verified(" Hello")) == [[(0.6, "Hello")]]
+    assert sent(replies, verified(" Hello")) == []
+    assert sent(replies, final(" Hello")) == [[(0.9, "Hello")]]
+    assert sent(replies) == []
 
 
 def test_a_noise_has_no_result():

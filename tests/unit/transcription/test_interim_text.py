@@ -51,11 +51,36 @@ def test_live_text_has_whole_characters(num_verified, num_believed, is_merged):
     transcript = LiveTranscript(JAPANESE)
     shown = MergedTranscript(transcript) if is_merged else transcript
     transcript.observe(OPENED)
+    transcript.language = "ja"  # words of other languages are shown once they end
     transcript.observe(commit(num_verified))
     if num_believed > num_verified:
         transcript.update_belief(OPENED.window, TOKENS[:num_believed])
     assert shown.verified_text == WHOLE[num_verified]
     assert shown.verified_text + shown.draft_text == WHOLE[max(num_verified, num_believed)]
+
+
+WORDS = of_bytes(b" one two")
+SHOWN = ["", "", "", "", "", " one", " one", " one", " one"]  # by number of letters
+
+
+@pytest.mark.parametrize("num_believed", range(len(SHOWN)))
+@pytest.mark.parametrize("num_verified", range(len(SHOWN)))
+def test_live_text_has_whole_words(num_verified, num_believed):
+    transcript = LiveTranscript(WORDS)
+    transcript.observe(OPENED)
+    letters = tuple(range(len(SHOWN)))
+    transcript.observe(Commit(0, 0, letters[:num_verified], (-0.1,) * num_verified))
+    if num_believed > num_verified:
+        transcript.update_belief(OPENED.window, letters[:num_believed])
+    assert transcript.verified_text + transcript.draft_text == SHOWN[max(num_verified, num_believed)]
+    assert " one".startswith(transcript.verified_text)
+
+
+def test_the_last_word_of_a_text_is_shown_once_its_model_ends_it():
+    transcript = LiveTranscript(WORDS)
+    transcript.observe(OPENED)
+    transcript.update_belief(OPENED.window, (*range(8), END))
+    assert transcript.draft_text == " one two"
 
 
 def test_draft_text_after_an_incomplete_character_is_shown():

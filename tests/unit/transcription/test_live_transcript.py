@@ -141,8 +141,8 @@ class TestVerifiedAndDraftText:
         scripted.open()
         transcript = scripted.transcript
         assert transcript.verified_text == ""
-        transcript.observe(Commit(0, 0, token_ids(0.0, "A"), (0.0, 0.0)))
-        assert transcript.verified_text == text_of("A")
+        transcript.observe(Commit(0, 0, token_ids(0.0, "AB"), (0.0,) * 3))
+        assert transcript.verified_text == text_of("A")  # B may continue
         scripted.write(token_ids(0.0, "AB", 0.4, "."))
         assert transcript.verified_text == text_of("AB")
         scripted.append(1.0)
@@ -175,7 +175,7 @@ class TestVerifiedAndDraftText:
         transcript = scripted.transcript
         scripted.append(0.5, mark(BEGIN, 0))
         window = scripted.open()
-        transcript.update_belief(window, token_ids(0.0, "ABCD"))
+        transcript.update_belief(window, token_ids(0.0, "ABCDE"))
         assert (transcript.verified_text, transcript.draft_text) == ("", text_of("ABCD"))
         transcript.observe(Commit(0, 0, token_ids(0.0, "AB"), (0.0,) * 3))
         assert (transcript.verified_text, transcript.draft_text) == (text_of("AB"), text_of("CD"))
@@ -194,7 +194,7 @@ class TestVerifiedAndDraftText:
         scripted.append(0.5, mark(BEGIN, 0))
         window = scripted.open()
         newer = replace(window, id=1, num_frames=100)
-        transcript.update_belief(newer, token_ids(0.0, "ABC"))
+        transcript.update_belief(newer, token_ids(0.0, "ABC."))
         scripted.write(token_ids(0.0, "AB."))
         assert transcript.draft_text == text_of("C")
         transcript.update_belief(window, token_ids(0.0, "ABD"))
@@ -220,7 +220,7 @@ class TestVerifiedAndDraftText:
         window = scripted.open()
         scripted.append(2.5)
         predicted = replace(window, id=window.id + 1, num_frames=250)
-        transcript.update_belief(predicted, token_ids(0.0, "AB", 1.0, 1.0, "CDEF"))
+        transcript.update_belief(predicted, token_ids(0.0, "AB", 1.0, 1.0, "CDEF."))
         scripted.write(token_ids(0.0, "AB", 1.0, 1.0, "CDE."))
         assert transcript.draft_text == text_of("F")
         window = scripted.open()
@@ -230,7 +230,7 @@ class TestVerifiedAndDraftText:
             predicted, token_ids(0.0, "AB", 1.0, 1.0, "CDEFG")
         )  # the draft had not applied the commit yet
         assert transcript.draft_text == ""
-        transcript.update_belief(window, token_ids(0.0, "CDEF"))
+        transcript.update_belief(window, token_ids(0.0, "CDEF."))
         assert transcript.draft_text == text_of("F")
 
 
@@ -241,7 +241,7 @@ class TestMessages:
         scripted.open()
         for end in (2, 1, 2):
             scripted.transcript.observe(Commit(0, 0, token_ids("ABC")[:end], (0.0,) * end))
-        assert scripted.transcript.verified_text == text_of("AB")
+        assert scripted.transcript.verified_text == text_of("A")
 
     def test_a_gap_is_refused(self):
         scripted = ScriptedTranscript()
