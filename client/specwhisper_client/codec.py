@@ -16,7 +16,7 @@ from specwhisper.wire.codec import (
     mode_to_proto,
     statistics_from_proto,
 )
-from specwhisper.wire.stability import is_verified
+from specwhisper.wire.stability import is_settled, is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.versions import CLIENT
 from specwhisper_client.updates import ServerInfo, Update
@@ -77,12 +77,14 @@ def _segment(result: pb.SpeechRecognitionResult) -> Segment:
 
 def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
     """Read a response's text and events."""
-    verified, drafted, is_unverified = "", "", False
+    settled, verified, drafted, is_unverified = "", "", "", False
     for result in response.results:
         if result.is_final or not result.alternatives:
             continue
         if is_verified(result.stability):
             verified += result.alternatives[0].transcript
+            if is_settled(result.stability):
+                settled = verified
         else:
             drafted += result.alternatives[0].transcript
             is_unverified |= result.is_unverified
@@ -98,6 +100,7 @@ def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
             DecodedStep(step.start_sample, step.end_sample, step.num_passes) for step in response.steps
         ),
         is_unverified=is_unverified,
+        settled_text=settled,
     )
 
 

@@ -9,7 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from specwhisper.model.checkpoints.languages import language_name
 from specwhisper.types import SAMPLE_RATE, Segment, VoiceEvent, VoiceMark
-from specwhisper.wire.stability import DRAFT_STABILITY, VERIFIED_STABILITY
+from specwhisper.wire.stability import DRAFT_STABILITY, SETTLED_STABILITY, VERIFIED_STABILITY
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 NS_PER_S = 1_000_000_000
@@ -29,6 +29,10 @@ class Interim(Protocol):
     @property
     def span_s(self) -> tuple[float, float]:
         """Start and end of the text, in seconds."""
+
+    @property
+    def settled_text(self) -> str:
+        """Start of the verified text that only grows."""
 
     @property
     def verified_text(self) -> str:
@@ -78,9 +82,14 @@ def final_result(segment: Segment, language: str) -> pb.SpeechRecognitionResult:
 
 
 def interim_results(interim: Interim) -> list[pb.SpeechRecognitionResult]:
-    """Return the results of text that is not final: verified text, then the draft's."""
+    """Return the results of text that is not final: settled text, other verified text, the draft's."""
     start, end = map(duration, interim.span_s)
-    texts = ((interim.verified_text, VERIFIED_STABILITY), (interim.draft_text, DRAFT_STABILITY))
+    settled = interim.settled_text
+    texts = (
+        (settled, SETTLED_STABILITY),
+        (interim.verified_text.removeprefix(settled), VERIFIED_STABILITY),
+        (interim.draft_text, DRAFT_STABILITY),
+    )
     return [
         pb.SpeechRecognitionResult(
             alternatives=[pb.SpeechRecognitionAlternative(transcript=text)],

@@ -67,6 +67,7 @@ class LiveTranscript:
     """
 
     is_unverified = False
+    settled_text = ""  # what only grows is final
 
     def __init__(self, vocabulary: Vocabulary, position: LivePosition = LivePosition()) -> None:  # noqa: B008 (it is frozen)
         self._vocabulary = vocabulary

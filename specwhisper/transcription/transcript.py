@@ -61,6 +61,14 @@ class TranscriptBuilder:
         return window.start_sample / SAMPLE_RATE, window.end_sample / SAMPLE_RATE
 
     @property
+    def settled_text(self) -> str:
+        """The text of complete segments of the open window."""
+        committed, is_time = self._committed, self._vocabulary.is_timestamp
+        ends = (i for i in range(len(committed) - 1, 0, -1) if is_time(committed[i]))
+        end = next((i for i in ends if not is_time(committed[i - 1])), 0)
+        return self._vocabulary.decode_unfinished(committed[:end])
+
+    @property
     def verified_text(self) -> str:
         """The committed text of the open window."""
         return self._vocabulary.decode_unfinished(self._committed)

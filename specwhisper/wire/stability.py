@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 DRAFT_STABILITY = 0.1
-VERIFIED_STABILITY = 0.6  # the target's own text, which more audio may change
-AGREED_STABILITY = 0.9  # text that only grows, since decodings of more audio agree on it
+VERIFIED_STABILITY = 0.9  # the target's own text, which more audio may change
+SETTLED_STABILITY = 0.95  # of a complete segment, which only a decoding at another temperature may change
 
 
 def is_verified(stability: float) -> bool:
@@ -12,4 +12,9 @@ def is_verified(stability: float) -> bool:
 
     On the wire a stability has single precision.
     """
-    return stability > 0.5
+    return stability > (DRAFT_STABILITY + VERIFIED_STABILITY) / 2
+
+
+def is_settled(stability: float) -> bool:
+    """Return whether text is of a complete segment."""
+    return stability > (VERIFIED_STABILITY + SETTLED_STABILITY) / 2

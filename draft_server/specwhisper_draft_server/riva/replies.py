@@ -8,11 +8,13 @@ from google.protobuf.duration_pb2 import Duration
 from riva.client.proto import riva_asr_pb2
 
 from specwhisper.types import SAMPLE_RATE
-from specwhisper.wire.stability import AGREED_STABILITY, DRAFT_STABILITY, VERIFIED_STABILITY, is_verified
+from specwhisper.wire.stability import is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 MAX_FINAL_TOKENS = 300  # a longer utterance is sent in parts: interim results hold all of it
 CHANNEL = 1  # Riva counts from 1; channels are mixed
+# Riva's clients take a stability as how likely the whole text is to stay.
+AGREED, WITH_VERIFIED_TEXT, WITH_DRAFT_TEXT = 0.9, 0.6, 0.1
 MODEL_TYPES = {"online": "True", "offline": "False"}  # Riva's names for streaming models and others
 
 
@@ -121,13 +123,12 @@ class LiveReplies:
     ) -> list[riva_asr_pb2.StreamingRecognizeResponse]:
         """Return all text of the open utterance as one result; its stability is that of the least stable."""
         text = "".join(piece.alternatives[0].transcript for piece in self._pieces)
-        stability = AGREED_STABILITY
+        stability = AGREED
         for result in response.results:
             if not result.is_final:
                 text += result.alternatives[0].transcript
-                stability = min(
-                    stability, VERIFIED_STABILITY if is_verified(result.stability) else DRAFT_STABILITY
-                )
+                its_own = WITH_VERIFIED_TEXT if is_verified(result.stability) else WITH_DRAFT_TEXT
+                stability = min(stability, its_own)
         text = text.lstrip()
         if (text, stability) == self._sent:
             return []

@@ -359,6 +359,11 @@ class MergedTranscript:
         return self.position.start_sample / SAMPLE_RATE, self.num_samples / SAMPLE_RATE
 
     @property
+    def settled_text(self) -> str:
+        """Verified text that only grows: of live audio it is final."""
+        return self._part.settled_text
+
+    @property
     def verified_text(self) -> str:
         """Text of the target that is not final."""
         return "" if self._is_draft_only else self._part.verified_text

@@ -1,4 +1,4 @@
-"""A transcription as OpenAI's server-sent events, of final text only."""
+"""A transcription as OpenAI's server-sent events, and our own for text that may change."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, suppress
+from typing import Literal
 
 from fastapi.sse import EventSourceResponse, format_sse_event
 from openai.types.audio import TranscriptionTextDeltaEvent, TranscriptionTextDoneEvent
+from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
@@ -25,41 +27,73 @@ from specwhisper_gateway.status import body_of
 from specwhisper_gateway.transport.deadline import within_time
 from specwhisper_gateway.transport.sockets import SEND_TIMEOUT_S
 
-TranscriptEvent = TranscriptionTextDeltaEvent | TranscriptionTextDoneEvent
+
+class TextRetractedEvent(BaseModel):
+    """The end of the deltas' text is taken back, since its window is decoded again."""
+
+    type: Literal["transcript.text.retracted"] = "transcript.text.retracted"
+    text: str
+
+
+class TextInterimEvent(BaseModel):
+    """Text after the deltas' that may still change: the target's, then the draft's."""
+
+    type: Literal["transcript.text.interim"] = "transcript.text.interim"
+    verified: str
+    draft: str
+
+
+TranscriptEvent = (
+    TranscriptionTextDeltaEvent | TranscriptionTextDoneEvent | TextRetractedEvent | TextInterimEvent
+)
 Events = AsyncGenerator[TranscriptEvent]
 
 
 class Deltas:
-    """Cuts a transcript into deltas whose concatenation is its text.
-
-    The text has no space at either end, so trailing spaces are kept until text follows them.
-    """
+    """Cuts a transcript into deltas whose concatenation is its text, without spaces at its ends."""
 
     def __init__(self) -> None:
-        self._spaces = ""
-        self._has_begun = False
+        self._final = ""
+        self.sent = ""  # by all deltas, less what was taken back
 
-    def add(self, segments: Iterable[Segment]) -> str:
-        """Return the text that further segments add."""
-        text = self._spaces + "".join(segment.text for segment in segments)
-        if not self._has_begun:
-            text = text.lstrip()
-        delta = text.rstrip()
-        self._spaces = text[len(delta) :]
-        self._has_begun = self._has_begun or bool(delta)
-        return delta
+    def add(self, segments: Iterable[Segment], settled: str = "") -> tuple[str, str]:
+        """Return the text to take back from the end of what was sent, and the text to add.
+
+        Parameters
+        ----------
+        settled : text after the segments that is not final, but very likely to be.
+        """
+        self._final += "".join(segment.text for segment in segments)
+        before, self.sent = self.sent, (self._final + settled).strip()
+        same = len(before)
+        if not self.sent.startswith(before):
+            same = next(i for i in range(same) if self.sent[i : i + 1] != before[i])
+        return before[same:], self.sent[same:]
 
 
 async def transcript_events(
-    transcription: FileTranscription, upload: Upload, metrics: GatewayMetrics
+    transcription: FileTranscription, upload: Upload, metrics: GatewayMetrics, *, interim_results: bool
 ) -> Events:
-    """Yield a delta whenever segments become final, and the whole text at the end."""
-    deltas = Deltas()
+    """Yield a delta whenever segments are complete, and the whole text at the end.
+
+    Parameters
+    ----------
+    interim_results : whether to yield text that may change, too.
+    """
+    deltas, shown = Deltas(), TextInterimEvent(verified="", draft="")
     with errors_about(upload):
         async with aclosing(aiter(transcription)) as updates:
             async for update in updates:
-                if delta := deltas.add(update.segments):
+                retracted, delta = deltas.add(update.segments, update.settled_text)
+                if retracted:
+                    yield TextRetractedEvent(text=retracted)
+                if delta:
                     yield TranscriptionTextDeltaEvent(type="transcript.text.delta", delta=delta)
+                verified = update.verified_text.removeprefix(update.settled_text)
+                interim = TextInterimEvent(verified=verified, draft=update.draft_text)
+                if interim_results and interim != shown:
+                    yield interim
+                    shown = interim
     metrics.count_transcript(transcription.result)
     yield done(transcription.result)
 

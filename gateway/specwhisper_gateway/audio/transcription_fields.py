@@ -37,8 +37,16 @@ class TranscriptionFields(AudioFields):
     stream: Annotated[
         bool,
         Field(
-            description="Answer with events: `transcript.text.delta` whenever segments become final, then "
-            "`transcript.text.done`. No text is ever retracted. For `json` and `text`."
+            description="Answer with events: `transcript.text.delta` whenever the target has written a "
+            "segment, then `transcript.text.done`. If a window is decoded again at another temperature, "
+            "`transcript.text.retracted` takes its text back. For `json` and `text`."
+        ),
+    ] = False
+    interim_results: Annotated[
+        bool,
+        Field(
+            description="Not OpenAI's, with `stream`: events `transcript.text.interim` too, with text after "
+            "the deltas that may still change: the target's (`verified`), then the `draft`'s."
         ),
     ] = False
     include: Annotated[
@@ -99,6 +107,11 @@ class TranscriptionFields(AudioFields):
                 self.stream and self.response_format not in STREAMED,
                 "response_format",
                 "a stream does not have this format: choose json or text, or leave out stream.",
+            ),
+            (
+                self.interim_results and not self.stream,
+                "interim_results",
+                "only a stream has text that may change; set stream too.",
             ),
             (
                 bool(self.timestamp_granularities) and self.response_format != "verbose_json",

@@ -61,7 +61,6 @@ class _Item:
     end_s: float | None = None
     is_committed: bool = False
     id: str = field(default_factory=lambda: new_id("item"))
-    deltas_sent: list[str] = field(default_factory=list)
     deltas: Deltas = field(default_factory=Deltas)
 
 
@@ -193,8 +192,7 @@ class Turn:
         if not self._open and self._detects_speech:
             yield from self._begin(segment.start_s)  # the stream was lost before the speech event
         item = self._open[0] if self._open else self._current(0.0)
-        if delta := item.deltas.add([segment]):
-            item.deltas_sent.append(delta)
+        if delta := item.deltas.add([segment])[1]:
             yield ConversationItemInputAudioTranscriptionDeltaEvent(
                 type="conversation.item.input_audio_transcription.delta",
                 event_id=new_id("event"),
@@ -219,7 +217,7 @@ class Turn:
             event_id=new_id("event"),
             item_id=item.id,
             content_index=0,
-            transcript="".join(item.deltas_sent),
+            transcript=item.deltas.sent,
             usage=UsageTranscriptTextUsageDuration(type="duration", seconds=round(seconds, 3)),
         )
 

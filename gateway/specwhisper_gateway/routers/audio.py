@@ -71,8 +71,10 @@ async def transcriptions(request: Request, received: Received) -> Response:
     if not fields.stream:
         return await _answer(request, received, fields)
     async with within_time(request):
-        transcription = await _begin(request, received, fields)
-        events = transcript_events(transcription, received, gateway_of(request).metrics)
+        transcription = await _begin(request, received, fields, interim_results=True)
+        events = transcript_events(
+            transcription, received, gateway_of(request).metrics, interim_results=fields.interim_results
+        )
         first = await cancel_on_disconnect(request, anext(events))
     return EventStream(first, events)
 
@@ -93,14 +95,16 @@ async def translations(request: Request, received: Received) -> Response:
     return await _answer(request, received, TranslationFields.read(received.fields))
 
 
-async def _begin(request: Request, received: Upload, fields: AudioFields) -> FileTranscription:
+async def _begin(
+    request: Request, received: Upload, fields: AudioFields, *, interim_results: bool = False
+) -> FileTranscription:
     """Return a transcription, which runs while its updates are read."""
     gateway = gateway_of(request)
     await check_model(gateway, fields.model)
     return gateway.client.stream_file(
         received.path,
         fields.options(),
-        interim_results=False,
+        interim_results=interim_results,
         max_duration_s=gateway.config.max_audio_seconds,
     )
 

@@ -177,14 +177,12 @@ async def test_interim_results_have_verified_text_before_draft_text(monkeypatch)
         assert is_final == sorted(is_final, reverse=True), "final results come first"
         interim = [result for result in response.results if not result.is_final]
         assert [r.stability for r in interim] == sorted((r.stability for r in interim), reverse=True)
-        for result in interim:
-            stabilities.add(round(result.stability, 1))
-            if result.stability < 0.5:
-                continue
-            start, text = result.start_offset.ToNanoseconds(), result.alternatives[0].transcript
+        stabilities |= {round(r.stability, 2) for r in interim}
+        if texts := [r.alternatives[0].transcript for r in interim if r.stability > 0.5]:
+            start, text = interim[0].start_offset.ToNanoseconds(), "".join(texts)
             assert window != start or text.startswith(verified), "verified text does not change"
             window, verified = start, text
-    assert stabilities == {0.6, 0.1}
+    assert stabilities == {0.95, 0.9, 0.1}
 
 
 async def test_without_interim_results_all_results_are_final():

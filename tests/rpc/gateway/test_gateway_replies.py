@@ -1,5 +1,6 @@
 """OpenAI's own client receives every format, and the draft server every option."""
 
+import openai
 import pytest
 from openai.types.audio import TranscriptionTextDeltaEvent, TranscriptionTextDoneEvent
 
@@ -151,7 +152,7 @@ DONE = TranscriptionTextDoneEvent.model_validate(
 )
 
 
-async def test_a_stream_has_final_text_only():
+async def test_a_streams_deltas_are_the_text():
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
         stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
         events = [event async for event in stream]
@@ -164,6 +165,63 @@ async def test_a_stream_has_final_text_only():
         )
     assert events == [delta("Hello there."), delta(" Bye."), DONE]
     assert in_thread == events
+
+
+def interim(*texts: tuple[str, float]) -> pb.StreamingRecognizeResponse:
+    """Return a response of interim results: text and stability each."""
+    return pb.StreamingRecognizeResponse(
+        results=[
+            pb.SpeechRecognitionResult(
+                alternatives=[pb.SpeechRecognitionAlternative(transcript=text)], stability=stability
+            )
+            for text, stability in texts
+        ]
+    )
+
+
+async def test_a_stream_takes_back_what_is_decoded_again():
+    again = [
+        interim((" Hello then.", 0.95), (" By", 0.9), (" the", 0.1)),
+        interim((" Hello then.", 0.95), (" By", 0.9), (" the", 0.1)),
+        interim((" Hello", 0.1)),
+    ]
+    server = ScriptedTranscription([RESPONSES[0], *again, *RESPONSES[1:]])
+    async with serving(server) as address, running_gateway(address) as gateway:
+        create = gateway.api.audio.transcriptions.create
+        quiet = [event async for event in await create(file=RECORDING, model=MODEL, stream=True)]
+        shown = [
+            event.model_dump(exclude_none=True)
+            async for event in await create(
+                file=RECORDING, model=MODEL, stream=True, extra_body={"interim_results": "true"}
+            )
+        ]
+    assert [event.type.removeprefix("transcript.text.") for event in quiet] == [
+        "delta",
+        "retracted",
+        "delta",
+        "delta",
+        "done",
+    ]
+    text = ""
+    for event in shown:
+        match event["type"].removeprefix("transcript.text."):
+            case "delta":
+                text += event["delta"]
+            case "retracted":
+                assert text.endswith(event["text"])
+                text = text.removesuffix(event["text"])
+            case "done":
+                assert text == event["text"] == TEXT
+    said = [(e["verified"], e["draft"]) for e in shown if e["type"] == "transcript.text.interim"]
+    assert said[1:3] == [(" By", " the"), ("", " Hello")]
+
+
+async def test_interim_results_need_a_stream():
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        with pytest.raises(openai.BadRequestError, match="set stream too"):
+            await gateway.api.audio.transcriptions.create(
+                file=RECORDING, model=MODEL, extra_body={"interim_results": "true"}
+            )
 
 
 async def test_a_delta_comes_before_the_transcription_ends():

@@ -111,7 +111,7 @@ async def test_interim_results_have_verified_text_before_draft_text(monkeypatch)
             if result.stability > 0.5:  # all but a word that the end of the audio cuts off is right
                 text = final + result.alternatives[0].transcript
                 assert letters.get(number, "").startswith(text[:-1].rstrip())
-    assert stabilities == {0.6, 0.1}
+    assert stabilities == {0.9, 0.1}
 
 
 @pytest.mark.parametrize("mode", MODES)
