@@ -82,7 +82,7 @@ def final_result(segment: Segment, language: str) -> pb.SpeechRecognitionResult:
 
 
 def interim_results(interim: Interim) -> list[pb.SpeechRecognitionResult]:
-    """Return the results of text that is not final: settled text, other verified text, the draft's."""
+    """Return the results of text that is not final, the most stable one first."""
     start, end = map(duration, interim.span_s)
     settled = interim.settled_text
     texts = (

@@ -121,7 +121,7 @@ class LiveReplies:
     def _interim(
         self, response: pb.StreamingRecognizeResponse, audio_s: float
     ) -> list[riva_asr_pb2.StreamingRecognizeResponse]:
-        """Return all text of the open utterance as one result; its stability is that of the least stable."""
+        """Return all text of the open utterance, as stable as its least stable part."""
         text = "".join(piece.alternatives[0].transcript for piece in self._pieces)
         stability = AGREED
         for result in response.results:

@@ -1,4 +1,4 @@
-"""A transcription as OpenAI's server-sent events, and our own for text that may change."""
+"""A transcription as server-sent events: OpenAI's, and ours for changing text."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ Events = AsyncGenerator[TranscriptEvent]
 
 
 class Deltas:
-    """Cuts a transcript into deltas whose concatenation is its text, without spaces at its ends."""
+    """Cuts a transcript into deltas that join to its text, stripped of spaces."""
 
     def __init__(self) -> None:
         self._final = ""
         self.sent = ""  # by all deltas, less what was taken back
 
     def add(self, segments: Iterable[Segment], settled: str = "") -> tuple[str, str]:
-        """Return the text to take back from the end of what was sent, and the text to add.
+        """Return the text to take back from the end, and the text to add.
 
         Parameters
         ----------
