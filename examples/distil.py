@@ -29,8 +29,8 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import SpecWhisperError
 from specwhisper.evaluation.references import AUDIO_SUFFIXES
+from specwhisper.languages import language_code
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
-from specwhisper.model.checkpoints.languages import language_code
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.model import WhisperModel
 

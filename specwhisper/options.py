@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption, within_floats
+from specwhisper.languages import language_code
 from specwhisper.live import LiveOptions
 from specwhisper.validated import (
     ABOVE_0,
@@ -79,6 +80,10 @@ class Acceptance(StrEnum):
     CLASSICAL = "classical"
 
 
+def _to_language(value: Any) -> str | None:
+    return language_code(to_text(value))
+
+
 @dataclass(frozen=True, slots=True)
 class DecodingOptions:
     """Options of a transcription.
@@ -90,8 +95,9 @@ class DecodingOptions:
 
     Attributes
     ----------
-    language : Whisper language code; ``None`` takes the one that a fine-tune names in its generation config,
-        or detects it in the first 30 s. English-only checkpoints take "en" and ``None``.
+    language : Whisper's code of the language, here also read from its English name or from a tag with a
+        region, such as "en-US"; ``None`` takes the one that a fine-tune names in its generation config, or
+        detects it in the first 30 s. English-only checkpoints take "en" and ``None``.
     timestamps : whether segments carry times; without them a window always advances by 30 s.
     word_timestamps : whether words carry times; takes one more forward pass per window.
     max_new_tokens : limit on generated tokens per window; ``None`` is the model's own limit.
@@ -131,7 +137,7 @@ class DecodingOptions:
     InvalidRequest : for a value that an option cannot have, and for options that contradict each other.
     """
 
-    language: str | None = text(None)
+    language: str | None = option(None, _to_language)
     task: Task = choice(Task.TRANSCRIBE)
     timestamps: bool = flag(True)
     word_timestamps: bool = flag()

@@ -40,7 +40,7 @@ def read_request(
     options = codec.decoding_options_from_proto(config.decoding)
     options = replace(
         options,
-        language=config.language_code.partition("-")[0].lower() or options.language,
+        language=config.language_code or options.language,
         word_timestamps=options.word_timestamps or config.enable_word_time_offsets,
     )
     return SessionRequest(options, server.length(mode, config.gamma or None))

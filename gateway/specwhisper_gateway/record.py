@@ -41,7 +41,7 @@ def record(
         str, typer.Option(metavar="HOST:PORT", help="Address of the draft server.")
     ] = DEFAULT_SERVER,
     language: Annotated[
-        str | None, typer.Option(help="Language code, such as 'en'; default: detected.")
+        str | None, typer.Option(help="Code or name of the language; en-US is en; default: detected.")
     ] = None,
     sound: Annotated[bool, typer.Option(help="Include the sound in the replay.")] = True,
 ) -> None:

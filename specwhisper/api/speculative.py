@@ -24,9 +24,9 @@ from specwhisper.audio.source import pcm_if_short
 from specwhisper.engine.process import default_device
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import RecordingsFailed
+from specwhisper.languages import language_name
 from specwhisper.model.backends import load_encoder, load_encoders
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
-from specwhisper.model.checkpoints.languages import language_name
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.chunked import load_tokenizer
 from specwhisper.model.model import WhisperModel

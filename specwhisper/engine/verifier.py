@@ -19,7 +19,6 @@ from specwhisper.engine.slots import FreeSlots
 from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.engine.window_opener import WhisperPlan, WindowOpener
 from specwhisper.errors import DeviceFault, InvalidRequest, OutOfMemory, ServerFull, UnsupportedOption
-from specwhisper.model.checkpoints.languages import language_code
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.faults import is_device_fault, is_out_of_memory
 from specwhisper.model.forward import run_forward
@@ -199,7 +198,6 @@ class Verifier:
         self.check_room()
         if session_id in self._sessions:
             raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
-        options = replace(options, language=language_code(options.language))
         windows, recording = self._plan(options), Recording(options.log_mel_max)
         if not self._model.has_word_times:
             if options.word_timestamps:

@@ -13,7 +13,7 @@ from specwhisper.audio.inputs import recordings_in
 from specwhisper.errors import InvalidAudio
 from specwhisper.evaluation.references import Reference
 from specwhisper.evaluation.scoring import ErrorRates, error_rates
-from specwhisper.model.checkpoints.languages import language_code
+from specwhisper.languages import language_code
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import Transcription
 

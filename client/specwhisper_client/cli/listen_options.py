@@ -24,7 +24,8 @@ class Decoding:
     language: Annotated[
         str | None,
         typer.Option(
-            metavar="LANGUAGE", help="Code or name of the language. Default: detected per utterance."
+            metavar="LANGUAGE",
+            help="Code or name of the language; en-US is en. Default: detected per utterance.",
         ),
     ] = None
     task: Annotated[Task, typer.Option(metavar="TASK", help="transcribe, or translate into English.")] = (

@@ -30,7 +30,7 @@ class Decoding:
         str | None,
         typer.Option(
             metavar="LANGUAGE",
-            help="Code or name of the language. Default: the model's own, or the detected one.",
+            help="Code or name of the language; en-US is en. Default: the model's own, or the detected one.",
         ),
     ] = None
     task: Annotated[Task, typer.Option(metavar="TASK", help="transcribe, or translate into English.")] = (

@@ -20,9 +20,10 @@ class TranscriptionFields(AudioFields):
 
     task: ClassVar[Task] = Task.TRANSCRIBE
 
-    language: Annotated[str | None, Field(description="Language code, such as `en`; default: detected.")] = (
-        None
-    )
+    language: Annotated[
+        str | None,
+        Field(description="Code or name of the language; `en-US` is `en`; default: detected."),
+    ] = None
     response_format: Annotated[
         Literal["json", "text", "srt", "verbose_json", "vtt", "diarized_json"],
         Field(description="Format of the transcript; `diarized_json` is refused."),

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from specwhisper.languages import language_code
 from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions
 from specwhisper_client.streaming import LIVE_DECODING
@@ -157,8 +158,8 @@ class RealtimeSettings:
             if changes.language or len(changes.languages) > 1:
                 raise _unsupported("audio.input.transcription.languages", "name one language, or none")
             named["language"] = next(iter(changes.languages), None)
-        if named.get("language"):
-            named["language"] = named["language"].partition("-")[0].lower()  # without the region
+        if "language" in named:
+            named["language"] = language_code(named["language"])
         defaults = {"model": WHISPER_1, "prompt": "", "hint": ""}
         named = {name: value or defaults.get(name) for name, value in named.items()}
         return replace(self, **named | {"keywords": tuple(changes.keywords or self.keywords)})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specwhisper.errors import CheckpointError
-from specwhisper.model.checkpoints.languages import language_code
+from specwhisper.languages import language_code
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import FRAMES_PER_TIMESTAMP, WINDOW_FRAMES

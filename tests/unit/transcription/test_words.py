@@ -11,7 +11,7 @@ from transformers import WhisperTokenizer
 from transformers.models.whisper.tokenization_whisper import _combine_tokens_into_words
 
 from experiments.common.models.checkpoints import Shape, Words, build_checkpoint, build_tokenizer
-from specwhisper.model.checkpoints.languages import language_name
+from specwhisper.languages import language_name
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.words import CLOSING, OPENING, split_into_words
 

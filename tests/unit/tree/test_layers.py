@@ -16,7 +16,7 @@ RAY = {"ray"}
 
 CORE = {
     "specwhisper",
-    *(f"specwhisper.{name}" for name in "errors extras live options types validated".split()),
+    *(f"specwhisper.{name}" for name in "errors extras languages live options types validated".split()),
 }
 PURE = {"specwhisper.audio", "specwhisper.speculation", "specwhisper.transcription"}
 MODELS = {"specwhisper.model", "specwhisper.engine", "specwhisper.api"}
@@ -33,10 +33,11 @@ LAYERS = {
     "specwhisper.errors": (set(), TORCH | GRPC | RAY),
     "specwhisper.types": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
     "specwhisper.extras": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
+    "specwhisper.languages": (set(), TORCH | GRPC | RAY),
     "specwhisper.live": ({"specwhisper.errors", "specwhisper.validated"}, TORCH | GRPC | RAY),
     "specwhisper.validated": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
     "specwhisper.options": (
-        {"specwhisper.errors", "specwhisper.live", "specwhisper.validated"},
+        {"specwhisper.errors", "specwhisper.languages", "specwhisper.live", "specwhisper.validated"},
         TORCH | GRPC | RAY,
     ),
     "specwhisper.audio": (CORE, TORCH | GRPC | RAY),

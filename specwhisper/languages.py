@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 # Codes as the tokens have them, and names in lower case; "jw" is what Whisper calls Javanese.
 NAMES = {
     "af": "afrikaans",
@@ -124,10 +126,16 @@ CODES = {name: code for code, name in NAMES.items()} | ALIASES
 
 
 def language_code(language: str | None) -> str | None:
-    """Return the code of a name such as "German"; others are only lowercased."""
+    """Return Whisper's code for a code, a name or a tag with a region.
+
+    "de", "German", "de-CH" and "de_CH" are all "de". An unknown language is only lowercased, without its
+    region, so that a model can refuse it.
+    """
     if language is None:
         return None
-    return CODES.get(language.lower(), language.lower())
+    name = language.strip().lower()
+    primary = re.split("[-_]", name, maxsplit=1)[0] or name  # a BCP 47 tag begins with the language
+    return CODES.get(primary, primary)
 
 
 def language_name(code: str) -> str:

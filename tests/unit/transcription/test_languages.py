@@ -1,0 +1,55 @@
+"""Languages have the codes and names that transformers has."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers.models.whisper.tokenization_whisper import LANGUAGES, TO_LANGUAGE_CODE
+
+from specwhisper.languages import CODES, NAMES, language_code, language_name
+from specwhisper.options import DecodingOptions
+
+
+def test_languages_and_their_other_names_are_those_of_transformers():
+    assert NAMES == LANGUAGES
+    assert CODES == TO_LANGUAGE_CODE
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("German", "de"), ("DE", "de"), ("castilian", "es"), ("klingon", "klingon"), (None, None)],
+)
+def test_a_language_may_be_named_in_any_case(name, code):
+    assert language_code(name) == code
+
+
+@pytest.mark.parametrize(
+    ("tag", "code"),
+    [
+        ("en-US", "en"),
+        ("en_US", "en"),
+        ("pt-BR", "pt"),
+        ("zh-CN", "zh"),
+        ("ZH-hans-cn", "zh"),
+        ("yue-HK", "yue"),
+        (" de-CH ", "de"),
+        ("de_CH.UTF-8", "de"),
+        ("haitian creole", "ht"),
+        ("tlh-KX", "tlh"),
+        ("", ""),
+        ("-", "-"),  # nothing before the region: refused, and not taken for no language
+    ],
+)
+def test_a_region_is_ignored(tag, code):
+    assert language_code(tag) == code
+    assert DecodingOptions(language=tag).language == code
+
+
+@given(st.sampled_from(sorted(NAMES)), st.sampled_from("-_"), st.text(max_size=12))
+def test_any_region_is_ignored(code, separator, region):
+    assert language_code(f"{code}{separator}{region}") == code
+
+
+def test_a_code_without_a_name_stands_for_itself():
+    assert (language_name("yue"), language_name("tlh")) == ("cantonese", "tlh")
