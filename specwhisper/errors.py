@@ -7,6 +7,7 @@
     │   ├── IdleClient            a client sent no message for too long
     │   │   └── SlowReader        a client read no response for too long, or too many wait
     │   ├── PortTaken             the address of a server is in use
+    │   ├── ModelNotFound         a model name that the server does not serve
     │   └── UnsupportedOption     an option this model or this version does not have
     │       └── MissingExtra      a package that is not installed
     ├── MessageTooLarge           one message exceeds the announced limit
@@ -72,6 +73,17 @@ class SlowReader(IdleClient):
 
 class PortTaken(InvalidRequest):
     """The address of a server is in use; it may be free later."""
+
+
+class ModelNotFound(InvalidRequest):
+    """The request names a model that the server does not serve.
+
+    Attributes
+    ----------
+    param : OpenAI's name of the field.
+    """
+
+    param = "model"
 
 
 class UnsupportedOption(InvalidRequest):

@@ -102,7 +102,7 @@ def _is_missing_file(error: SpecWhisperError) -> bool:
 def _port_error(flags: Flags) -> InvalidRequest | None:
     """Return why a replica with these flags cannot listen, or ``None``."""
     for prefix in ("", "metrics-"):
-        host, port = str(flags.get(f"{prefix}host", "127.0.0.1")), int(flags.get(f"{prefix}port") or 0)
+        host, port = str(flags.get(f"{prefix}host", "127.0.0.1")), int(str(flags.get(f"{prefix}port") or 0))
         if port and (error := bind_error(host, port)) is not None:
             return cannot_listen(host, port, error)
     return None

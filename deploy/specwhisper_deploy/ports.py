@@ -6,17 +6,16 @@ Of a range, each replica on a node takes one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from specwhisper.errors import InvalidRequest
 
-Flags = dict[str, str | int | float | bool | None]
+Flags = dict[str, str | int | float | bool | list[str] | None]
 
 PORT_FLAGS = ("port", "metrics-port")
 RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")
 
 
-def port_choices(flags: Mapping[str, str | int | float | bool | None]) -> list[Flags]:
+def port_choices(flags: Flags) -> list[Flags]:
     """Return a replica's flags once for each port that it may take, in order.
 
     ``{"port": "50051-50054"}`` has four choices. Two ranges are paired: the first port of one with the first
@@ -36,7 +35,7 @@ def port_choices(flags: Mapping[str, str | int | float | bool | None]) -> list[F
         return [dict(flags)]
     num_ports = {len(ports) for ports in ranges.values()}
     for name in PORT_FLAGS:
-        if name not in ranges and int(flags.get(name) or 0):
+        if name not in ranges and int(str(flags.get(name) or 0)):
             num_ports.add(1)
     if len(num_ports) > 1:
         given = ", ".join(f"{name}: {flags[name]}" for name in PORT_FLAGS if flags.get(name))

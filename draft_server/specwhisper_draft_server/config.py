@@ -12,6 +12,7 @@ from specwhisper.observe.failpoints import load_failpoints
 from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
+from specwhisper.settings.model_names import StrictModelNames, served_model_names
 from specwhisper.settings.setting import DRAFTING, MODEL, OBSERVABILITY, SECURITY, SERVING, Made, Setting
 from specwhisper.settings.shared import Cores, Device, Port, Revision, Threads
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
@@ -200,6 +201,10 @@ class DraftConfig(ServingOptions):
         bool | None,
         Setting(SERVING, "NVIDIA Riva's service as well; default: if nvidia-riva-client is installed."),
     ] = None
+    served_model_names: Annotated[
+        tuple[str, ...], Made(served_model_names, words={"clients": "Riva's clients"})
+    ] = ()
+    strict_model_names: StrictModelNames = False
     parity_check_every: Annotated[
         int | None,
         Setting(

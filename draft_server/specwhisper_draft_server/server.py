@@ -103,7 +103,7 @@ def _link(config: DraftConfig, metrics: DraftMetrics) -> TargetLink:
 def services_of(service: TranscriptionService, config: DraftConfig) -> Mapping[str, AddServicer]:
     """Return the gRPC services that one servicer offers, by name."""
     add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, service)
-    return {SERVICE_NAME: add, **riva_services(service, config.riva)}
+    return {SERVICE_NAME: add, **riva_services(service, config)}
 
 
 @asynccontextmanager

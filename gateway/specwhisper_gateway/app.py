@@ -13,6 +13,7 @@ from fastapi_offline import FastAPIOffline
 from specwhisper import __version__
 from specwhisper.observe import request_id
 from specwhisper.rpc.session_limiter import SessionLimiter
+from specwhisper.settings.model_names import ModelNames
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_gateway.access_log import AccessLog
 from specwhisper_gateway.config import GatewayConfig
@@ -45,7 +46,12 @@ def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
             limiter = SessionLimiter("This gateway", config.max_sessions, config.max_sessions_per_token)
             metrics.watch_sessions(limiter)
             health = CachedAnswer(client.get_model)
-            app.state.gateway = Gateway(config, client, metrics, limiter, health)
+
+            async def target() -> str:
+                return (await health.get()).model.target
+
+            names = ModelNames(config.served_model_names, is_strict=config.strict_model_names, target=target)
+            app.state.gateway = Gateway(config, client, metrics, limiter, health, names)
             try:
                 yield
             finally:

@@ -12,6 +12,7 @@ from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
 from specwhisper.rpc.serving_options import ListenOptions
 from specwhisper.rpc.tls import ServerTls, server_tls
 from specwhisper.rpc.tokens import Tokens, TokensFlag, read_token, read_tokens
+from specwhisper.settings.model_names import StrictModelNames, served_model_names
 from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Made, Setting
 from specwhisper.settings.shared import Port
 from specwhisper_client.resolving import read_names
@@ -82,6 +83,10 @@ class GatewayConfig(ListenOptions):
     port: Port = DEFAULT_PORT
     tls: Annotated[ServerTls | None, Made(partial(server_tls, protocol="http"), prefix="http")] = None
     tokens: Annotated[Tokens | None, Made(keys)] = None
+    served_model_names: Annotated[
+        tuple[str, ...], Made(served_model_names, words={"clients": "OpenAI's clients"})
+    ] = ()
+    strict_model_names: StrictModelNames = False
     max_upload_bytes: Annotated[
         int, Setting(SERVING, "Largest request, in bytes; default: OpenAI's limit.", "BYTES", min=1)
     ] = MAX_UPLOAD_BYTES

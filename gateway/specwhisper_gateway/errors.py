@@ -26,12 +26,6 @@ class InvalidUpload(InvalidAudio):
     param = "file"
 
 
-class ModelNotFound(InvalidRequest):
-    """The draft server does not have this model."""
-
-    param = "model"
-
-
 class WrongApiKey(SpecWhisperError):
     """The request has no key, or one that the gateway does not know."""
 

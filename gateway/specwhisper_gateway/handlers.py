@@ -8,13 +8,18 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from specwhisper.errors import SpecWhisperError
 from specwhisper.observe.request_id import KEY, current_request_id
 from specwhisper_gateway.access_log import note_error
-from specwhisper_gateway.errors import ClientGone
+from specwhisper_gateway.errors import ClientGone, ForeignPage, HeadTooLarge
 from specwhisper_gateway.status import BROKEN, INVALID, answer_to, body_of, error_body, headers_of
+from specwhisper_gateway.transport.sockets import SocketRefusal
+
+# Errors that refuse a WebSocket's handshake. If it were accepted, a page of another site could find out that
+# this gateway exists; and a handshake with too large a head cannot be completed.
+AT_HANDSHAKE = (ForeignPage, HeadTooLarge)
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -26,18 +31,23 @@ def add_error_handlers(app: FastAPI) -> None:
     app.router.default = _unknown_path  # the framework's closes a WebSocket without an error
 
 
-def refusal(scope: Scope, error: SpecWhisperError) -> JSONResponse:
-    """Return the response to an error, and note the error for log and metrics."""
+def refusal(scope: Scope, error: SpecWhisperError) -> ASGIApp:
+    """Return the answer to an error, and note the error for log and metrics.
+
+    It is a response or, on a WebSocket that is not open yet, an event after accepting it.
+    """
     note_error(scope, error)
+    if scope["type"] == "websocket" and not isinstance(error, AT_HANDSHAKE):
+        return SocketRefusal(error)
     return JSONResponse(body_of(error), answer_to(error).status, headers_of(error))
 
 
-async def _refused(request: HTTPConnection, error: SpecWhisperError) -> JSONResponse:
+async def _refused(request: HTTPConnection, error: SpecWhisperError) -> ASGIApp:
     """Answer an error of ours."""
     return refusal(request.scope, error)
 
 
-async def _disconnected(request: Request, error: ClientDisconnect) -> JSONResponse:
+async def _disconnected(request: Request, error: ClientDisconnect) -> ASGIApp:
     """Answer a client that disconnected during its request, for log and metrics."""
     return await _refused(request, ClientGone("The client disconnected before its request was complete."))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from starlette.requests import HTTPConnection
 
 from specwhisper.rpc.session_limiter import SessionLimiter
+from specwhisper.settings.model_names import ModelNames
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.updates import ServerInfo
 from specwhisper_gateway.access_log import caller_of
@@ -26,6 +27,7 @@ class Gateway:
     client : the connection to the draft server.
     limiter : limits concurrent transcriptions.
     health : the draft server's description of itself, at most a few seconds old.
+    model_names : the names by which requests may call the target.
     started_s : Unix time when it started.
     """
 
@@ -34,6 +36,7 @@ class Gateway:
     metrics: GatewayMetrics
     limiter: SessionLimiter
     health: CachedAnswer[ServerInfo]
+    model_names: ModelNames
     started_s: int = field(default_factory=lambda: int(time.time()))
 
 

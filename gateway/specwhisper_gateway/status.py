@@ -10,6 +10,7 @@ from specwhisper.errors import (
     CheckpointError,
     InvalidRequest,
     MessageTooLarge,
+    ModelNotFound,
     PairMismatch,
     RecordingsFailed,
     ServerDraining,
@@ -28,7 +29,6 @@ from specwhisper_gateway.errors import (
     IdleTimeout,
     InvalidUpload,
     MalformedRequest,
-    ModelNotFound,
     StorageFull,
     WrongApiKey,
 )

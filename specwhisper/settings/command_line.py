@@ -61,7 +61,8 @@ def run_command(program: str, settings: type[Config], serve: Callable[[Config], 
 def config_from(settings: type[Config], flags: Mapping[str, object]) -> Config:
     """Read flags from a mapping, by the rules of the command line.
 
-    ``{"max-sessions": 8, "insecure": True}`` is ``--max-sessions 8 --insecure``; null values are left out.
+    ``{"max-sessions": 8, "insecure": True}`` is ``--max-sessions 8 --insecure``; null values are left out. A
+    list repeats its flag.
     """
     app = app_of(settings, lambda **values: _configured(settings, values))
     command = typer.main.get_command(app)
@@ -73,7 +74,8 @@ def config_from(settings: type[Config], flags: Mapping[str, object]) -> Config:
         elif value is False:
             words += [f"--no-{name}"] if f"--no-{name}" in negations else []
         elif value is not None:
-            words += [f"--{name}", str(value)]
+            for each in value if isinstance(value, list) else [value]:
+                words += [f"--{name}", str(each)]
     try:
         config: Config = command.main(words, prog_name="", standalone_mode=False)
     except UsageError as error:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import trustme
-from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from specwhisper_gateway.config import API_KEY
@@ -89,11 +88,8 @@ def test_no_key_is_logged_at_debug_level(monkeypatch, unused_tcp_port):
                 {"additional_headers": {"Authorization": f"Bearer {TOKEN}"}},
                 {"subprotocols": ["realtime", f"openai-insecure-api-key.{TOKEN}"]},
             ):
-                try:
-                    with connect(f"ws://{address}{path}", **shown):
-                        pass
-                except InvalidStatus as refused:  # no draft server answers the gateway
-                    assert refused.response.status_code == 503
+                with connect(f"ws://{address}{path}", **shown):  # no draft server answers the gateway
+                    pass
         server.send_signal(signal.SIGTERM)
         _, _, log = server.wait()
     finally:

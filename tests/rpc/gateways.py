@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ import numpy as np
 import openai
 import pytest
 import soundfile
+import websockets
 
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway.config import GatewayConfig
@@ -74,6 +76,16 @@ class RunningGateway:
         """Wait until no other request is open, and return the metrics."""
         await eventually(lambda: len(self.server.server_state.tasks) == 0)
         return await self.figures(key)
+
+
+async def socket_refusal(url: str, **settings: Any) -> tuple[dict[str, Any], int | None]:
+    """Return the error that a WebSocket is sent after it was accepted, and its close code."""
+    async with websockets.connect(url, **settings) as socket:
+        event = json.loads(await socket.recv())
+        with pytest.raises(websockets.ConnectionClosed):
+            await socket.recv()
+    assert event["type"] == "error"
+    return event["error"], socket.close_code
 
 
 def api_settings(url: str) -> dict[str, Any]:

@@ -55,3 +55,11 @@ async def close_code(connection, frame=None):
         while True:
             await connection.recv()
     return closed.value.rcvd.code
+
+
+async def refusal(gateway, **settings):
+    """Return the error that a connection is sent after it was accepted, and its close code."""
+    async with gateway.api.realtime.connect(**({"extra_query": QUERY} | settings)) as connection:
+        event = await connection.recv()
+        assert event.type == "error"
+        return event.error, await close_code(connection)

@@ -15,6 +15,7 @@ from specwhisper.errors import UnsupportedOption
 from specwhisper.rpc.serving import AddServicer
 
 if TYPE_CHECKING:
+    from specwhisper_draft_server.config import DraftConfig
     from specwhisper_draft_server.service import TranscriptionService
 
 logger = logging.getLogger(__name__)
@@ -22,14 +23,14 @@ logger = logging.getLogger(__name__)
 SERVICE_NAME = "nvidia.riva.asr.RivaSpeechRecognition"
 
 
-def riva_services(service: TranscriptionService, is_wanted: bool | None) -> Mapping[str, AddServicer]:
+def riva_services(service: TranscriptionService, config: DraftConfig) -> Mapping[str, AddServicer]:
     """Return Riva's service on top of ours, by name; empty if it is not offered.
 
     Parameters
     ----------
-    is_wanted : ``None`` offers it if Riva's client is installed.
+    config : ``riva`` may be ``None``: the service is offered if Riva's client is installed.
     """
-    if is_wanted is False:
+    if config.riva is False:
         return {}
     try:
         from riva.client.proto.riva_asr_pb2_grpc import add_RivaSpeechRecognitionServicer_to_server
@@ -38,10 +39,11 @@ def riva_services(service: TranscriptionService, is_wanted: bool | None) -> Mapp
     # Its generated code checks the versions of grpc and protobuf, and raises errors of several kinds.
     except Exception as error:
         is_missing = isinstance(error, ModuleNotFoundError)
-        if is_wanted:
+        if config.riva:
             reason = "needs nvidia-riva-client" if is_missing else f"cannot be offered here ({error})"
             raise UnsupportedOption(f"--riva {reason}: pip install 'specwhisper[server,riva]'.") from error
         level = logging.INFO if is_missing else logging.WARNING
         logger.log(level, "riva is not offered", extra={"error": str(error)})
         return {}
-    return {SERVICE_NAME: partial(add_RivaSpeechRecognitionServicer_to_server, RivaService(service))}
+    servicer = RivaService(service, config.served_model_names, is_strict=config.strict_model_names)
+    return {SERVICE_NAME: partial(add_RivaSpeechRecognitionServicer_to_server, servicer)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from google.protobuf.duration_pb2 import Duration
 from riva.client.proto import riva_asr_pb2
@@ -59,12 +59,17 @@ def recognize_response(response: pb.RecognizeResponse) -> riva_asr_pb2.Recognize
     return riva_asr_pb2.RecognizeResponse(results=[result])
 
 
-def config_response(model: pb.GetModelResponse) -> riva_asr_pb2.RivaSpeechRecognitionConfigResponse:
-    """Name the target twice: Riva lists streaming models and others separately."""
+def config_response(
+    model: pb.GetModelResponse, names: Iterable[str]
+) -> riva_asr_pb2.RivaSpeechRecognitionConfigResponse:
+    """List each name of the target twice.
+
+    Riva lists streaming models and others separately.
+    """
     return riva_asr_pb2.RivaSpeechRecognitionConfigResponse(
         model_config=[
             riva_asr_pb2.RivaSpeechRecognitionConfigResponse.Config(
-                model_name=model.model.target_model,
+                model_name=name,
                 parameters={
                     "type": kind,
                     "streaming": streams,
@@ -73,6 +78,7 @@ def config_response(model: pb.GetModelResponse) -> riva_asr_pb2.RivaSpeechRecogn
                     "draft_model": model.model.draft_model,
                 },
             )
+            for name in names
             for kind, streams in MODEL_TYPES.items()
         ]
     )

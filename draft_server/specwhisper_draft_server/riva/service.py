@@ -9,9 +9,10 @@ from typing import Any
 
 from riva.client.proto import riva_asr_pb2
 
-from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.errors import InvalidRequest
 from specwhisper.live import LiveOptions
 from specwhisper.rpc.calls import admitted_by
+from specwhisper.settings.model_names import ModelNames
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.idle_timeout import IdleTimeout
 from specwhisper_draft_server.requests import MAX_PIECE_BYTES, read_streaming_config
@@ -28,24 +29,33 @@ from specwhisper_draft_server.service import TranscriptionService
 
 
 class RivaService:
-    """Serves Riva's clients with our own service; it has no sessions of its own."""
+    """Serves Riva's clients with our own service; it has no sessions of its own.
 
-    def __init__(self, service: TranscriptionService) -> None:
+    Parameters
+    ----------
+    served : the target's names for these clients; empty for the default ones.
+    is_strict : whether requests for other names are refused.
+    """
+
+    def __init__(self, service: TranscriptionService, served: tuple[str, ...], *, is_strict: bool) -> None:
         self._service = service
+        self._names = ModelNames(served, is_strict=is_strict, target=self._target_name)
 
     async def GetRivaSpeechRecognitionConfig(
         self, request: riva_asr_pb2.RivaSpeechRecognitionConfigRequest, context: Any
     ) -> riva_asr_pb2.RivaSpeechRecognitionConfigResponse:
-        """Name the target and its languages."""
-        await self._check_model(request.model_name, context)
-        return config_response(await self._service.GetModel(pb.GetModelRequest(), context))
+        """List the names of the target, or the requested one, with its languages."""
+        if request.model_name:
+            await self._names.check(request.model_name)
+        names = (request.model_name,) if request.model_name else await self._names.served()
+        return config_response(await self._service.GetModel(pb.GetModelRequest(), context), names)
 
     @admitted_by(lambda self: self._service.admit())
     async def Recognize(
         self, request: riva_asr_pb2.RecognizeRequest, context: Any
     ) -> riva_asr_pb2.RecognizeResponse:
         """Transcribe a whole recording."""
-        await self._check_model(request.config.model, context)
+        await self._check_model(request.config.model)
         config, audio = whole_config(request), await asyncio.to_thread(whole_audio, request)
         response = recognize_response(await self._service.recognize(config, audio))
         if request.HasField("id"):
@@ -59,16 +69,16 @@ class RivaService:
         self._service.check_room()
         timed = IdleTimeout(requests, self._service.idle_timeout_s)
         with timed.error_at_end():
-            async with aclosing(self._transcribe(aiter(timed), context)) as responses:
+            async with aclosing(self._transcribe(aiter(timed))) as responses:
                 async for response in responses:
                     yield response
 
     async def _transcribe(
-        self, requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest], context: Any
+        self, requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest]
     ) -> AsyncGenerator[riva_asr_pb2.StreamingRecognizeResponse]:
         first = await _first(requests)
         config = first.streaming_config
-        await self._check_model(config.config.model, context)
+        await self._check_model(config.config.model)
         replies = LiveReplies(interim_results=config.interim_results)
         async with aclosing(_our_requests(config, requests)) as ours:
             our_config = await read_streaming_config(ours)
@@ -79,13 +89,13 @@ class RivaService:
                             reply.id.CopyFrom(first.id)
                         yield reply
 
-    async def _check_model(self, name: str, context: Any) -> None:
-        """Raise :class:`UnsupportedOption` unless the name is empty or the target's."""
-        if not name:
-            return
-        model = (await self._service.GetModel(pb.GetModelRequest(), context)).model.target_model
-        if name != model:
-            raise UnsupportedOption(f"There is no model '{name}' here: request '{model}', or name none.")
+    async def _target_name(self) -> str:
+        return (await self._service.GetModel(pb.GetModelRequest(), None)).model.target_model
+
+    async def _check_model(self, name: str) -> None:
+        """Raise :class:`ModelNotFound` for an unknown name, if names are strict."""
+        if name:
+            await self._names.resolve(name)
 
 
 async def _first(

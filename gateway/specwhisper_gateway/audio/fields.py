@@ -20,7 +20,10 @@ class AudioFields(BaseModel):
     model_config = ConfigDict(extra="forbid")
     task: ClassVar[Task]
 
-    model: Annotated[str, Field(description="`whisper-1`, or the target's name as in /v1/models.")]
+    model: Annotated[
+        str,
+        Field(description="A name of /v1/models; others stand for the first one, unless names are strict."),
+    ]
     prompt: Annotated[str, Field(description="Prompt of every window: names, spelling, style.")] = ""
     response_format: str = "json"
     temperature: Annotated[

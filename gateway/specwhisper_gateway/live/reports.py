@@ -9,7 +9,6 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import Segment
 from specwhisper_client.updates import Update
-from specwhisper_gateway.status import body_of
 
 
 def ready(model: ModelInfo) -> dict[str, Any]:
@@ -43,12 +42,6 @@ def update(news: Update, position: LivePosition) -> dict[str, Any]:
     if news.statistics is None:
         return report
     return report | {"statistics": _statistics(news.statistics)}
-
-
-def failure(error: BaseException) -> dict[str, Any]:
-    """Return an error."""
-    body = body_of(error)["error"]
-    return {"type": "error", "kind": body["type"], "code": body["code"], "message": body["message"]}
 
 
 def _final(segment: Segment) -> dict[str, Any]:

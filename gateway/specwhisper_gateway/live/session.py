@@ -14,6 +14,7 @@ from specwhisper_gateway.errors import ClientGone, InvalidEvent
 from specwhisper_gateway.live import reports
 from specwhisper_gateway.live.messages import Change, Finish, Start, read_message
 from specwhisper_gateway.state import Gateway
+from specwhisper_gateway.transport.messages import error_event
 from specwhisper_gateway.transport.sockets import Peer, stall_timeout
 
 MAX_AUDIO_BYTES = 256 * 1024
@@ -50,7 +51,7 @@ class LiveSession:
 
     async def report_error(self, error: BaseException) -> None:
         """Send an error to the page."""
-        await self._peer.send(reports.failure(error))
+        await self._peer.send(error_event(error))
 
     def _open(self, start: Start) -> StreamingClient:
         return StreamingClient(

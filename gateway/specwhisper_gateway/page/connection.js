@@ -114,7 +114,7 @@ export class Connection {
   }
 
   #onMessage(message) {
-    if (message.type === "error") this.error = message;
+    if (message.type === "error") this.error = message.error;
     else [this.numFailures, this.lostMs] = [0, null];
     if (message.type === "done") this.isClosed = true;
     if (message.type === "update") this.#updatePosition(message);

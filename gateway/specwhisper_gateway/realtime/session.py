@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from openai.types.realtime import InputAudioBufferClearedEvent, RealtimeError, RealtimeErrorEvent
+from openai.types.realtime import InputAudioBufferClearedEvent
 from pydantic import BaseModel
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
@@ -28,10 +28,9 @@ from specwhisper_gateway.realtime.commands import (
     read_event,
 )
 from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
-from specwhisper_gateway.realtime.turn import Items, Turn, new_id
-from specwhisper_gateway.routers.models import check_model
+from specwhisper_gateway.realtime.turn import Items, Turn
 from specwhisper_gateway.state import Gateway
-from specwhisper_gateway.status import body_of
+from specwhisper_gateway.transport.messages import error_event, new_id
 from specwhisper_gateway.transport.sockets import Peer, stall_timeout
 
 MAX_TURNS = 4  # waiting for their transcription; a client that commits more often has to wait
@@ -99,8 +98,7 @@ class RealtimeConnection:
 
     async def report_error(self, error: BaseException, event_id: str | None = None) -> None:
         """Send an error, with the id of the client's event that caused it."""
-        details = RealtimeError(**body_of(error)["error"], event_id=event_id)
-        await self._send(RealtimeErrorEvent(type="error", event_id=new_id("event"), error=details))
+        await self._peer.send(error_event(error, event_id))
 
     async def _read(self) -> None:
         async for frame in self._peer.frames():
@@ -189,7 +187,8 @@ class RealtimeConnection:
     async def _update(self, session: dict[str, Any], *, is_flat: bool) -> None:
         settings = self._settings.updated(nested(session) if is_flat else session)
         if settings.model != self._settings.model:
-            await check_model(self._gateway, settings.model)
+            name = await self._gateway.model_names.resolve(settings.model)
+            settings = replace(settings, model=name)
         if settings.language not in (None, self._settings.language):
             await self._check_language(str(settings.language))
         if settings != self._settings:

@@ -13,7 +13,6 @@ from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions
 from specwhisper_client.streaming import LIVE_DECODING
 from specwhisper_gateway.errors import InvalidEvent
-from specwhisper_gateway.routers.models import WHISPER_1
 from specwhisper_gateway.transport.messages import SHOWN_CHARS, UNKNOWN, StrictModel, first_problem
 
 SAMPLE_RATE = 24_000  # of OpenAI's pcm16
@@ -74,12 +73,12 @@ class RealtimeSettings:
     Attributes
     ----------
     sample_rate : of the client's 16-bit samples, in Hz.
-    model : the client's name for the target.
+    model : a served name of the target; empty for the first one, until it is known.
     endpointing : finds where utterances begin and end; ``None`` if the client commits.
     """
 
     sample_rate: int = SAMPLE_RATE
-    model: str = WHISPER_1
+    model: str = ""
     language: str | None = None
     prompt: str = ""
     keywords: tuple[str, ...] = ()
@@ -160,7 +159,7 @@ class RealtimeSettings:
             named["language"] = next(iter(changes.languages), None)
         if "language" in named:
             named["language"] = language_code(named["language"])
-        defaults = {"model": WHISPER_1, "prompt": "", "hint": ""}
+        defaults = {"model": "", "prompt": "", "hint": ""}
         named = {name: value or defaults.get(name) for name, value in named.items()}
         return replace(self, **named | {"keywords": tuple(changes.keywords or self.keywords)})
 

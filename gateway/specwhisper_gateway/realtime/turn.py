@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -30,13 +29,9 @@ from specwhisper.types import Segment, VoiceEvent
 from specwhisper_client.updates import Update
 from specwhisper_gateway.audio.events import Deltas
 from specwhisper_gateway.status import body_of
+from specwhisper_gateway.transport.messages import new_id
 
 Events = Iterator[BaseModel]
-
-
-def new_id(prefix: str) -> str:
-    """Return a new id in OpenAI's format."""
-    return f"{prefix}_{uuid.uuid4().hex[:24]}"
 
 
 @dataclass(slots=True)

@@ -15,21 +15,10 @@ from specwhisper_gateway.audio.fields import AudioFields, TranslationFields
 from specwhisper_gateway.audio.replies import reply
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 from specwhisper_gateway.audio.uploads import Upload, errors_about, receive_upload
-from specwhisper_gateway.routers.models import check_model
 from specwhisper_gateway.state import admit, gateway_of
 from specwhisper_gateway.transport.deadline import within_time
 from specwhisper_gateway.transport.disconnect import cancel_on_disconnect
-from specwhisper_gateway.transport.sockets import check_origin
-
-
-async def check_origin_without_keys(request: Request) -> None:
-    """Refuse pages of other sites if there are no keys.
-
-    Browsers send their forms without asking.
-    """
-    if gateway_of(request).config.tokens is None:
-        check_origin(request)
-
+from specwhisper_gateway.transport.sockets import check_origin_without_keys
 
 router = APIRouter(
     prefix="/v1/audio", tags=["Audio"], dependencies=[Depends(check_origin_without_keys), Depends(admit)]
@@ -100,7 +89,7 @@ async def _begin(
 ) -> FileTranscription:
     """Return a transcription, which runs while its updates are read."""
     gateway = gateway_of(request)
-    await check_model(gateway, fields.model)
+    await gateway.model_names.resolve(fields.model)
     return gateway.client.stream_file(
         received.path,
         fields.options(),

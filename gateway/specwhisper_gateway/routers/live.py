@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Depends, WebSocket
+from starlette.requests import HTTPConnection
 
 from specwhisper_gateway.live.session import LiveSession
 from specwhisper_gateway.state import admit, gateway_of
@@ -12,10 +13,14 @@ from specwhisper_gateway.transport.sockets import Peer, check_origin, close_on_e
 router = APIRouter()
 
 
-@router.websocket("/live", dependencies=[Depends(admit)])
+async def check_page(connection: HTTPConnection) -> None:
+    """Refuse pages of other sites, with keys too: they may use ``/v1/realtime``."""
+    check_origin(connection)
+
+
+@router.websocket("/live", dependencies=[Depends(check_page), Depends(admit)])
 async def live(socket: WebSocket) -> None:
     """Transcribe for the page."""
-    check_origin(socket)
     await socket.accept(subprotocol_of(socket))
     peer = Peer(socket)
     session = LiveSession(gateway_of(socket), peer)

@@ -7,27 +7,28 @@ from fastapi import APIRouter, Depends, WebSocket
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.realtime.session import RealtimeConnection
 from specwhisper_gateway.realtime.settings import RealtimeSettings
-from specwhisper_gateway.routers.models import WHISPER_1, check_model
 from specwhisper_gateway.state import admit, gateway_of
 from specwhisper_gateway.transport.deadline import within_time
-from specwhisper_gateway.transport.sockets import Peer, check_origin, close_on_error, subprotocol_of
+from specwhisper_gateway.transport.sockets import (
+    Peer,
+    check_origin_without_keys,
+    close_on_error,
+    subprotocol_of,
+)
 
 router = APIRouter(prefix="/v1/realtime")
 BETA_HEADER, BETA_SUBPROTOCOL = "realtime=v1", "openai-beta.realtime-v1"
 
 
-@router.websocket("", dependencies=[Depends(admit)])
+@router.websocket("", dependencies=[Depends(check_origin_without_keys), Depends(admit)])
 async def realtime(socket: WebSocket) -> None:
-    """Transcribe live audio; an invalid request is refused with an HTTP status."""
+    """Transcribe live audio; an invalid request is answered with an event."""
     gateway = gateway_of(socket)
-    if gateway.config.tokens is None:
-        check_origin(socket)
     if socket.query_params.get("intent") != "transcription":
         raise InvalidField(
             "Only transcription sessions are offered: connect with ?intent=transcription.", "intent"
         )
-    model = socket.query_params.get("model") or WHISPER_1
-    await check_model(gateway, model)
+    model = await gateway.model_names.resolve(socket.query_params.get("model", ""))
     await gateway.client.get_model()  # fails here if no target answers
     await socket.accept(subprotocol_of(socket))
     peer = Peer(socket)

@@ -13,12 +13,10 @@ from specwhisper.rpc.tokens import SCHEME, Tokens
 from specwhisper_gateway.access_log import note_caller
 from specwhisper_gateway.errors import WrongApiKey
 from specwhisper_gateway.handlers import refusal
+from specwhisper_gateway.transport.sockets import KEY_SUBPROTOCOL
 
 # Health, because load balancers have no key; and the page, which asks its user for one.
 OPEN_TO_ALL = re.compile(r"/health|/health/live|/|/page/[^/]+|/samples|/samples/[^/]+\.wav")
-KEY_SUBPROTOCOL = (
-    "openai-insecure-api-key."  # carries a browser's key, since its WebSockets cannot set headers
-)
 
 # For the API's page only: Access checks the key before any route runs.
 bearer = HTTPBearer(auto_error=False, description="One of the gateway's keys, if it has any.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError, from_json
 
 from specwhisper_gateway.errors import InvalidEvent
+from specwhisper_gateway.status import body_of
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # of any message; larger ones close the connection
 MAX_CONTROL_BYTES = 64 * 1024  # of a message without its audio
@@ -69,6 +71,22 @@ def first_problem(error: ValidationError) -> Problem:
         path.append(first["ctx"]["key"][:SHOWN_CHARS])
     reason = first["msg"][:1].lower() + first["msg"][1:]
     return Problem(tuple(path), first["type"], reason, first["input"])
+
+
+def new_id(prefix: str) -> str:
+    """Return a new id in OpenAI's format."""
+    return f"{prefix}_{uuid.uuid4().hex[:24]}"
+
+
+def error_event(error: BaseException, event_id: str | None = None) -> dict[str, Any]:
+    """Return OpenAI's event for an error.
+
+    Parameters
+    ----------
+    event_id : of the client's event that caused it.
+    """
+    details = body_of(error)["error"] | {"event_id": event_id}
+    return {"type": "error", "event_id": new_id("event"), "error": details}
 
 
 async def read_object(frame: str, *, audio: str | None = None) -> dict[str, Any]:

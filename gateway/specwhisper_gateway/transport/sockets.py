@@ -1,4 +1,4 @@
-"""WebSockets: allowed origins, close codes, and clients that do not read or send."""
+"""WebSockets: origins, refusals, close codes, clients that do not read or send."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from specwhisper.errors import (
@@ -22,10 +23,10 @@ from specwhisper.errors import (
 )
 from specwhisper.rpc.addresses import is_loopback
 from specwhisper_gateway.access_log import note_error
-from specwhisper_gateway.errors import ClientGone, ForeignPage, IdleTimeout
+from specwhisper_gateway.errors import ClientGone, ForeignPage, IdleTimeout, WrongApiKey
 from specwhisper_gateway.state import gateway_of
 from specwhisper_gateway.status import answer_to
-from specwhisper_gateway.transport.access import KEY_SUBPROTOCOL
+from specwhisper_gateway.transport.messages import error_event
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +34,15 @@ SEND_TIMEOUT_S = 30.0  # for a client that does not read
 STALL_TIMEOUT_S = 120.0  # for a draft server that takes no more audio
 IDLE_TIMEOUT_S = 600.0  # without a message in either direction; the session takes one of the draft server's
 
+KEY_SUBPROTOCOL = (
+    "openai-insecure-api-key."  # carries a browser's key, since its WebSockets cannot set headers
+)
+
 # RFC 6455's codes, and IANA's code for full servers.
 INVALID_DATA, TOO_BIG, FAILED, TRY_AGAIN_LATER = 1008, 1009, 1011, 1013
 CODE_OF_ERROR: dict[type[Exception], int] = {
     InvalidRequest: INVALID_DATA,
+    WrongApiKey: INVALID_DATA,
     IdleTimeout: INVALID_DATA,
     MessageTooLarge: TOO_BIG,
     ServerFull: TRY_AGAIN_LATER,
@@ -81,6 +87,38 @@ def check_origin(connection: HTTPConnection) -> None:
         raise ForeignPage(
             f"Pages of {origin} may not use this gateway: use its own page, or pass --allow-origin."
         )
+
+
+async def check_origin_without_keys(connection: HTTPConnection) -> None:
+    """Refuse pages of other sites if there are no keys.
+
+    Browsers send their forms, and open WebSockets, without asking.
+    """
+    if gateway_of(connection).config.tokens is None:
+        check_origin(connection)
+
+
+class SocketRefusal:
+    """An application that accepts a WebSocket to send it an error, and closes it.
+
+    Of a refused handshake most clients show no more than its status, and browsers nothing. An accepted socket
+    costs no more than a connection that sends nothing: it is no session, its messages are discarded, it
+    counts towards ``--max-connections``, and it is cut after some seconds if the client does not close it.
+    """
+
+    def __init__(self, error: SpecWhisperError) -> None:
+        self._error = error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a WebSocket."""
+        socket = WebSocket(scope, receive, send)
+        try:
+            await socket.accept(subprotocol_of(socket))
+            peer = Peer(socket)
+            await peer.send(error_event(self._error))
+        except (WebSocketDisconnect, ClientGone, OSError):  # it has left
+            return
+        await peer.close(self._error)
 
 
 @asynccontextmanager

@@ -244,17 +244,6 @@ async def test_a_response_has_the_id_of_its_request():
         assert not (await client.recognize(pcm, pcm_config())).HasField("id")
 
 
-async def test_listed_models():
-    async with running_pair() as (_, draft), riva_client(draft) as client:
-        models = await client.models()
-        assert {model.parameters["type"]: model.model_name for model in models} == {
-            "online": "scripted",
-            "offline": "scripted",
-        }
-        assert all("en" in model.parameters["language_code"].split(",") for model in models)
-        assert await client.models("scripted") == models
-
-
 async def test_a_cancelled_stream_frees_its_session():
     may_end = threading.Event()
 

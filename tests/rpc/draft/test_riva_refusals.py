@@ -9,6 +9,7 @@ from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto import riva_audio_pb2
 
 from specwhisper.errors import UnsupportedOption
+from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.riva import riva_services
 from tests.rpc.riva_clients import in_thread, live_config, pcm_config, pieces, refusal, riva_client
 from tests.rpc.services import (
@@ -23,7 +24,6 @@ from tests.rpc.services import (
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 SPEAKERS = riva_pb.SpeakerDiarizationConfig(enable_speaker_diarization=True)
 REFUSED = {
-    "a model that is not here": ({"model": "parakeet"}, "request 'scripted'"),
     "who speaks": ({"diarization_config": SPEAKERS}, "diarization is not offered"),
     "channels by themselves": ({"enable_separate_recognition_per_channel": True}, "mixed to one"),
     "a language that is unknown": ({"language_code": "tlh-KX"}, "English-only"),
@@ -140,9 +140,9 @@ async def test_without_rivas_client_the_service_is_left_out_unless_required(monk
     async with running_pair(riva=False) as (_, draft):
         if is_wanted:
             with pytest.raises(UnsupportedOption, match=r"--riva needs .* pip install"):
-                riva_services(draft.service, is_wanted)
+                riva_services(draft.service, DraftConfig(riva=is_wanted))
         else:
-            assert not riva_services(draft.service, is_wanted)
+            assert not riva_services(draft.service, DraftConfig(riva=is_wanted))
 
 
 def test_the_client_under_test_is_the_published_one():

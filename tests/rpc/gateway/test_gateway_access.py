@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +15,7 @@ from specwhisper.rpc.tokens import Tokens, read_tokens
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.transport.access import OPEN_TO_ALL
 from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway
+from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway, socket_refusal
 
 TOKEN, OTHER, FORMER = "0123456789abcdef-Right", "another-token-of-hers", "the-former-token-of-ben"
 TOKENS = Tokens({TOKEN: "anna", OTHER: "anna"})
@@ -126,11 +125,9 @@ async def test_every_websocket_needs_a_key(path, tokens):
         ]
         offers.append({"subprotocols": ["realtime", TOKEN]})
         for offer in offers:
-            with pytest.raises(websockets.InvalidStatus) as refused:
-                async with websockets.connect(url, **offer):
-                    pass
-            assert refused.value.response.status_code == 401, offer
-            assert json.loads(refused.value.response.body)["error"]["code"] == "invalid_api_key"
+            error, code = await socket_refusal(url, **offer)
+            assert (error["code"], code) == ("invalid_api_key", 1008), offer
+        assert gateway.num_sessions == 0
         key = f"openai-insecure-api-key.{TOKEN}"
         for good in (
             {"subprotocols": ["realtime", key]},
@@ -138,8 +135,10 @@ async def test_every_websocket_needs_a_key(path, tokens):
         ):
             async with websockets.connect(url, **good) as socket:
                 assert socket.subprotocol in ("realtime", None)
+        nowhere = f"ws://{gateway.server.address}/nowhere"
+        assert (await socket_refusal(nowhere))[0]["code"] == "invalid_api_key"
         with pytest.raises(websockets.InvalidStatus, match="404"):
-            async with websockets.connect(f"ws://{gateway.server.address}/nowhere", subprotocols=[key]):
+            async with websockets.connect(nowhere, subprotocols=[key]):
                 pass
 
 

@@ -10,13 +10,12 @@ from contextlib import asynccontextmanager
 
 import openai
 import pytest
-import websockets
 
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway.audio import uploads
 from specwhisper_gateway.transport import connections
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
-from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway
+from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway, socket_refusal
 from tests.rpc.live_scripts import TWO_UTTERANCES
 from tests.rpc.services import eventually
 
@@ -200,11 +199,10 @@ async def test_sessions_are_limited_in_all_and_per_caller():
         assert refused.value.response.headers["retry-after"] == "1"
         headers = {"Authorization": f"Bearer {ANNA}"}
         for path in ("/live", "/v1/realtime?intent=transcription"):
-            with pytest.raises(websockets.InvalidStatus, match="429"):
-                async with websockets.connect(
-                    f"ws://{gateway.server.address}{path}", additional_headers=headers
-                ):
-                    pass
+            url = f"ws://{gateway.server.address}{path}"
+            error, code = await socket_refusal(url, additional_headers=headers)
+            assert (error["code"], code) == ("rate_limit_exceeded", 1013)
+            assert gateway.num_sessions == 1
         assert (await anna.models.list()).data  # not a session
         async with ben.realtime.connect(extra_query={"intent": "transcription"}) as connection:
             await connection.recv()

@@ -132,7 +132,7 @@ async def test_a_session_of_the_page_reaches_the_session_timeout(end_now):
             end_now()
             while message["type"] != "error":
                 message = json.loads(await socket.recv())
-            assert message["code"] == "session_expired"
+            assert message["error"]["code"] == "session_expired"
             with pytest.raises(websockets.ConnectionClosed):
                 await socket.recv()
             assert socket.close_code == 1013  # after which the page reconnects

@@ -142,8 +142,9 @@ async def test_an_update_changes_only_what_it_names():
     assert updated.session.audio.input.turn_detection is None
 
 
-async def test_the_region_of_a_language_is_ignored():
-    audio_input = {"transcription": {"language": "de-CH"}, "turn_detection": None}
+@pytest.mark.parametrize("language", ["de-CH", "de_CH", "German"])
+async def test_a_language_may_have_a_region_or_a_name(language):
+    audio_input = {"transcription": {"language": language}, "turn_detection": None}
     server = ScriptedTranscription(EVERYTHING)
     async with serving(server) as address, running_gateway(address) as gateway:
         async with session(gateway) as connection:

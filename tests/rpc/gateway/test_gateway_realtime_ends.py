@@ -8,8 +8,10 @@ import pytest
 import websockets
 
 from specwhisper.errors import PairMismatch, ServerFull, UnsupportedOption
+from specwhisper_gateway.transport.connections import SocketConnection
 from specwhisper_gateway.transport.messages import MAX_MESSAGE_BYTES
 from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.gateway.test_gateway_bounds import connected, ends, handshake
 from tests.rpc.gateways import api_settings, running_gateway
 from tests.rpc.live_scripts import EVERYTHING, TWO_UTTERANCES
 from tests.rpc.realtime import (
@@ -20,9 +22,11 @@ from tests.rpc.realtime import (
     QUERY,
     base64_of,
     close_code,
+    refusal,
     session,
     up_to,
 )
+from tests.rpc.services import eventually
 
 FAILED = "conversation.item.input_audio_transcription.failed"
 HUGE = 10**400  # no float is as large
@@ -76,7 +80,6 @@ async def test_settings_that_are_not_supported(audio_input, param):
             "session.include",
         ),
         ({"type": "transcription", "instructions": "Be kind."}, "session.instructions"),
-        ({"type": "transcription", "audio": {"input": {"transcription": {"model": "gpt"}}}}, "model"),
         ("no object", "session"),
     ],
 )
@@ -160,32 +163,64 @@ async def test_the_key(received):
                 assert json.loads(await socket.recv())["type"] == "session.created"
 
 
-async def refusal(gateway, **settings):
-    """Return the status and body that a connection is refused with."""
-    with pytest.raises(websockets.InvalidStatus) as refused:
-        async with gateway.api.realtime.connect(**({"extra_query": QUERY} | settings)):
-            pass
-    return refused.value.response.status_code, json.loads(refused.value.response.body)["error"]
-
-
 async def test_connections_that_are_refused():
     async with serving(ScriptedTranscription()) as address:
         async with running_gateway(address, api_key="right") as gateway:
-            status, error = await refusal(gateway)
-            assert (status, error["code"]) == (401, "invalid_api_key")
-        async with running_gateway(address) as gateway:
-            status, error = await refusal(gateway, extra_query={})
-            assert (status, error["param"]) == (400, "intent")
-            status, error = await refusal(gateway, model="gpt-realtime")
-            assert (status, error["code"]) == (404, "model_not_found")
-            status, error = await refusal(gateway, extra_headers={"Origin": "https://elsewhere.example"})
-            assert (status, error["code"]) == (403, "foreign_page")
+            error, code = await refusal(gateway)
+            assert (error.code, error.type, code) == ("invalid_api_key", "invalid_request_error", 1008)
+        async with running_gateway(address, max_sessions=1) as gateway:
+            error, code = await refusal(gateway, extra_query={})
+            assert (error.param, code) == ("intent", 1008)
+            async with session(gateway):
+                error, code = await refusal(gateway)
+                assert (error.code, code) == ("rate_limit_exceeded", 1013)
             figures = await gateway.all_answered()
-    assert figures['sessions_total{code="403",route="/v1/realtime"}'] == 1
-    assert figures['errors_total{kind="ModelNotFound"}'] == 1
+    for code in (1008, 1013):
+        assert figures[f'sessions_total{{code="{code}",route="/v1/realtime"}}'] == 1
+    assert figures['errors_total{kind="ServerFull"}'] == 1
     async with running_gateway(address) as gateway:  # the draft server is lost
-        status, error = await refusal(gateway)
-    assert (status, error["code"]) == (503, "unavailable")
+        error, code = await refusal(gateway)
+    assert (error.code, code) == ("unavailable", 1013)
+
+
+async def test_openais_client_raises_the_error_of_a_refused_connection():
+    async with serving(ScriptedTranscription()) as address:
+        async with running_gateway(address, api_key="right") as gateway:
+            async with gateway.api.realtime.connect(extra_query=QUERY) as connection:
+                with pytest.raises(openai.OpenAIError, match="Incorrect API key provided"):
+                    await connection.dispatch_events()
+
+
+async def test_a_page_of_another_site_is_refused_without_a_websocket():
+    async with serving(ScriptedTranscription()) as address:
+        async with running_gateway(address, max_sessions=1) as gateway, session(gateway):
+            with pytest.raises(websockets.InvalidStatus, match="403") as refused:
+                async with gateway.api.realtime.connect(
+                    extra_query=QUERY, extra_headers={"Origin": "https://elsewhere.example"}
+                ):
+                    pass
+            figures = await gateway.figures()
+    assert json.loads(refused.value.response.body)["error"]["code"] == "foreign_page"
+    assert figures['sessions_total{code="403",route="/v1/realtime"}'] == 1
+
+
+async def test_a_refused_client_that_stays_is_cut(monkeypatch):
+    closing = SocketConnection.__init__
+
+    def quickly(self, *args, **settings):
+        closing(self, *args, **settings)
+        self.close_timeout = 0.05
+
+    monkeypatch.setattr(SocketConnection, "__init__", quickly)
+    async with (
+        running_gateway("127.0.0.1:1", api_key="right") as gateway,
+        connected(gateway) as (reader, writer),
+    ):
+        writer.write(f"{handshake('/v1/realtime')}\r\n".encode())
+        received = await ends(reader)  # the client sends no close frame
+        await eventually(lambda: not gateway.server.server_state.connections)
+    assert received.startswith(b"HTTP/1.1 101 ")
+    assert b"invalid_api_key" in received
 
 
 @pytest.mark.parametrize(

@@ -232,15 +232,6 @@ async def test_a_request_without_a_length_is_limited():
     assert server.config is None
 
 
-async def test_an_unknown_model():
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        error = await refusal(gateway, openai.NotFoundError, model="gpt-4o-transcribe")
-        with pytest.raises(openai.NotFoundError) as refused:
-            await gateway.api.models.retrieve("openai/whisper-tiny")
-    assert (error.param, error.code) == ("model", "model_not_found")
-    assert "'openai/whisper-tiny' does not exist" in refused.value.body["message"]
-
-
 async def test_an_unknown_path():
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
         nowhere = await gateway.http.get("/v1/nowhere")

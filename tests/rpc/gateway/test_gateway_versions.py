@@ -1,10 +1,8 @@
 """Clients, gateways and draft servers refuse each other's unknown protocols."""
 
 import asyncio
-import json
 
 import pytest
-import websockets
 
 import specwhisper_draft_server.service
 from specwhisper import __version__
@@ -16,6 +14,7 @@ from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.streaming import StreamingClient
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, RECORDING, WAV, running_gateway
+from tests.rpc.realtime import refusal
 from tests.rpc.services import all_free, running_pair
 
 NEWER = Protocols(CLIENT_PROTOCOL_VERSION + 1)
@@ -69,10 +68,8 @@ async def test_clients_and_gateways_refuse_draft_servers_of_another_protocol():
         assert str(refused.value) == said
         reply = await gateway.http.get("/health")
         assert (reply.status_code, reply.json()["error"]["message"]) == (500, said)
-        with pytest.raises(websockets.InvalidStatus) as shut:
-            async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}):
-                pass
-        assert json.loads(shut.value.response.body)["error"]["message"] == said
+        error, code = await refusal(gateway)
+        assert (error.message, code) == (said, 1011)
 
 
 async def test_a_client_of_the_next_release_that_still_speaks_this_protocol_is_served(recording, monkeypatch):

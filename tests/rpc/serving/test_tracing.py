@@ -26,7 +26,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.rpc import failover
 from specwhisper.types import Mode
 from specwhisper_client.api import TranscriptionClient
-from tests.rpc.gateways import RECORDING, running_gateway
+from tests.rpc.gateways import RECORDING, running_gateway, socket_refusal
 from tests.rpc.network import cut_network
 from tests.rpc.services import (
     all_free,
@@ -197,14 +197,15 @@ async def test_only_the_servers_errors_are_marked_as_failed(exporter):
         assert (await gateway.http.get("/v1/models")).status_code == 401
         assert (await gateway.http.get("/nowhere", headers=key)).status_code == 404
         assert (await gateway.http.get("/v1/models", headers=key)).status_code == 503
-        with pytest.raises(websockets.InvalidStatus):
-            async with websockets.connect(f"ws://{gateway.server.address}/live"):
-                pass
+        await socket_refusal(f"ws://{gateway.server.address}/live")
         answers = lambda: [s for s in exporter.get_finished_spans() if s.kind is SpanKind.SERVER]  # noqa: E731
         await eventually(lambda: len(answers()) == 4)
-    outcomes = {(span.attributes["http.response.status_code"], span.status.status_code) for span in answers()}
     unset, error = StatusCode.UNSET, StatusCode.ERROR
-    assert outcomes == {(401, unset), (404, unset), (503, error)}
+    statuses = {
+        span.attributes.get("http.response.status_code"): span.status.status_code for span in answers()
+    }
+    assert statuses == {401: unset, 404: unset, 503: error, None: unset}
+    assert {span.attributes.get("specwhisper.close_code") for span in answers()} == {None, 1008}
     (failed,) = named(exporter, "GET /v1/models", SpanKind.SERVER)
     assert failed.attributes["error.type"] == TargetUnavailable.__name__
 

@@ -5,10 +5,16 @@ import asyncio
 import pytest
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from specwhisper.errors import MessageTooLarge, PairMismatch, ServerFull, TargetUnavailable
-from specwhisper_gateway.errors import ClientGone, IdleTimeout, InvalidEvent
+from specwhisper.errors import MessageTooLarge, ModelNotFound, PairMismatch, ServerFull, TargetUnavailable
+from specwhisper_gateway.errors import ClientGone, IdleTimeout, InvalidEvent, WrongApiKey
 from specwhisper_gateway.transport import sockets
-from specwhisper_gateway.transport.sockets import Peer, close_code, close_on_error, stall_timeout
+from specwhisper_gateway.transport.sockets import (
+    Peer,
+    SocketRefusal,
+    close_code,
+    close_on_error,
+    stall_timeout,
+)
 from tests.rpc.services import eventually
 
 
@@ -110,6 +116,23 @@ async def test_a_draft_server_that_takes_no_audio_reaches_the_stall_timeout(monk
             await asyncio.Event().wait()
 
 
+@pytest.mark.parametrize("num_sent", [0, 1])
+async def test_a_client_that_leaves_while_it_is_refused(num_sent):
+    sent = []
+
+    async def receive():
+        return {"type": "websocket.connect"}
+
+    async def send(message):
+        if len(sent) == num_sent:
+            raise OSError
+        sent.append(message["type"])
+
+    scope = {"type": "websocket", "headers": [], "subprotocols": []}
+    await SocketRefusal(ServerFull("The gateway is full."))(scope, receive, send)
+    assert sent == ["websocket.accept"][:num_sent]
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -118,6 +141,9 @@ async def test_a_draft_server_that_takes_no_audio_reaches_the_stall_timeout(monk
         (PairMismatch("No pair."), 1011),
         (ValueError("a bug"), 1011),
         (TargetUnavailable("No server answers."), 1013),
+        (ServerFull("No room."), 1013),
+        (ModelNotFound("No such model."), 1008),
+        (WrongApiKey("No key."), 1008),
     ],
 )
 def test_close_codes(error, code):

@@ -14,6 +14,12 @@ from specwhisper.settings.command_line import config_from
 from specwhisper.settings.setting import MODEL, PANELS, SERVING, Made, Setting, Settings, options_of
 
 
+def together(
+    word: Annotated[list[str] | None, Setting(SERVING, "Word; repeat for more.", metavar="WORD")] = None,
+) -> tuple[str, ...]:
+    return tuple(word or ())
+
+
 def join(
     first: Annotated[str, Setting(SERVING, "First part of {whole}.", metavar="TEXT")] = "a",
     second: Annotated[str | None, Setting(SERVING, "Second part.", metavar="TEXT")] = None,
@@ -29,6 +35,7 @@ class Example(Settings):
     loud: Annotated[bool, Setting(SERVING, "Noise.")] = False
     quick: Annotated[bool, Setting(SERVING, "Speed.")] = True
     text: Annotated[str, Made(join, prefix="my", words={"whole": "the text"})] = "a"
+    words: Annotated[tuple[str, ...], Made(together)] = ()
     internal: int = 7
 
 
@@ -40,6 +47,15 @@ def test_flags_have_the_names_of_fields_without_units():
     flags = {"wait": 0.5, "count": 3, "color": "blue", "loud": True, "quick": False, "my-second": "b"}
     expected = Example(wait_s=0.5, count=3, color="blue", loud=True, quick=False, text="ab")
     assert config_from(Example, flags) == expected
+
+
+def test_a_list_repeats_its_flag(monkeypatch):
+    assert config_from(Example, {"word": ["a b", "c"]}) == Example(words=("a b", "c"))
+    assert config_from(Example, {"word": "a b"}) == Example(words=("a b",))
+    monkeypatch.setenv("SPECWHISPER_WORD", "a b")
+    assert config_from(Example, {}) == Example(words=("a", "b"))
+    with pytest.raises(InvalidRequest):
+        config_from(Example, {"count": [1, "many"]})
 
 
 def test_variables_are_read_where_flags_are_absent(monkeypatch):

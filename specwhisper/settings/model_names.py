@@ -1,0 +1,99 @@
+"""The names by which clients of other services may request the target."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+from specwhisper.errors import InvalidRequest, ModelNotFound
+from specwhisper.settings.setting import SERVING, Setting
+
+logger = logging.getLogger(__name__)
+
+WHISPER_1 = "whisper-1"  # the name that OpenAI's API uses
+MAX_LOGGED = 100  # unknown names: a client may send any number of them
+SHOWN_CHARS = 100  # of a name that a client sent
+
+StrictModelNames = Annotated[
+    bool,
+    Setting(
+        SERVING,
+        "Refusal of other model names; without it, they are logged and stand for the first name.",
+    ),
+]
+
+
+def served_model_names(
+    served_model_name: Annotated[
+        list[str] | None,
+        Setting(
+            SERVING,
+            "Name of the target for {clients}; repeat for more; default: the target's own name and "
+            "whisper-1.",
+            metavar="NAME",
+        ),
+    ] = None,
+) -> tuple[str, ...]:
+    """Return the names of a repeated flag."""
+    names = tuple(served_model_name or ())
+    for name in names:
+        if not name.strip():
+            raise InvalidRequest("--served-model-name is empty: write a name, or leave the flag out.")
+    return names
+
+
+class ModelNames:
+    """Finds the target by the name in a request.
+
+    Parameters
+    ----------
+    served : the names; empty for the target's own and ``whisper-1``.
+    is_strict : whether a request with another name is refused.
+    target : returns the target's own name.
+    """
+
+    def __init__(
+        self, served: tuple[str, ...], *, is_strict: bool, target: Callable[[], Awaitable[str]]
+    ) -> None:
+        self._served = served
+        self._is_strict = is_strict
+        self._target = target
+        self._logged: set[str] = set()
+
+    async def served(self) -> tuple[str, ...]:
+        """Return the names without duplicates; the first one is the default."""
+        return tuple(dict.fromkeys(self._served or (await self._target(), WHISPER_1)))
+
+    async def check(self, name: str) -> None:
+        """Raise :class:`ModelNotFound` for a name that is not served."""
+        if name in (self._served or (WHISPER_1,)):
+            return  # without the target, which may not answer at present
+        served = await self.served()
+        if name not in served:
+            choice = " or ".join(f"'{each}'" for each in served)
+            raise ModelNotFound(f"The model '{name[:SHOWN_CHARS]}' does not exist here: request {choice}.")
+
+    async def resolve(self, name: str) -> str:
+        """Return the served name that a request gets.
+
+        It is the first one if the request names none, or an unknown one. If names are strict, raise
+        :class:`ModelNotFound` for an unknown one.
+        """
+        if name:
+            try:
+                await self.check(name)
+                return name
+            except ModelNotFound:
+                if self._is_strict:
+                    raise
+        default = (await self.served())[0]
+        if name:
+            self._log(name[:SHOWN_CHARS], default)
+        return default
+
+    def _log(self, name: str, default: str) -> None:
+        """Log an unknown name the first time."""
+        if name not in self._logged and len(self._logged) < MAX_LOGGED:
+            self._logged.add(name)
+            logger.warning("unknown model name", extra={"model": name, "used": default})
