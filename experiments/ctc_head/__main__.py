@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Annotated, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from experiments.demo_pair.data.corpus import Corpus
 from specwhisper.model.threads import limit_threads
 from specwhisper.transcription.hints.tokens import WhisperTokens
 
+WORK = Path(gettempdir()) / "specwhisper-ctc-head"
 ERROR_RATES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
 PEAK = {Block.NONE: 1e-2, Block.CONV: 3e-3, Block.TRANSFORMER: 2e-3}  # learning rates
 
@@ -37,7 +39,7 @@ def ctc_head(
     work: Annotated[
         Path,
         typer.Option(file_okay=False, help="Folder for windows and heads; a run that was cut continues."),
-    ],
+    ] = WORK,
     target: TargetName = "demo-target",
     audio: Annotated[
         list[Path] | None,
