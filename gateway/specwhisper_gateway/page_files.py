@@ -25,6 +25,7 @@ REPLAY_MODULES = (
     "transcript.js",
     "charts.js",
     "waveform.js",
+    "link.js",
     "view.js",
     "player.js",
     "playback.js",

@@ -26,11 +26,14 @@ from specwhisper_client.live_transcription import LiveTranscription
 from specwhisper_client.updates import Update
 from specwhisper_client.utterances import Utterances
 
+DEMO_TARGET = "demo-target"  # its name, as servers report it
+
 
 async def listen(
     wanted: ListenOptions, console: Console, errors: Console, credentials: Credentials = OPEN
 ) -> bool:
     """Show live text until the audio ends; return whether no error occurred."""
+    is_noted = wanted.quiet
     try:
         stream = wanted.stream(credentials)
         async with _audio(wanted) as audio, stream:
@@ -38,6 +41,9 @@ async def listen(
             display = LiveUtterances(console) if console.is_terminal else UtteranceLines(console)
             with display, _stopping(transcription):
                 async for update in transcription:
+                    if wanted.simulate is None and not is_noted and stream.model is not None:
+                        _note_limits(stream.model.target, console if console.is_terminal else errors)
+                        is_noted = True
                     display.show(update)
             if not wanted.quiet:
                 errors.print(transcript_table(transcription.result))
@@ -45,6 +51,12 @@ async def listen(
         report(error, errors)
         return False
     return True
+
+
+def _note_limits(target: str, console: Console) -> None:
+    """Say what the bundled target knows, before its user wonders."""
+    if target == DEMO_TARGET:
+        console.print(f"[dim]{target} knows 990 words of slow synthetic English, and few voices.[/]")
 
 
 class LiveUtterances:

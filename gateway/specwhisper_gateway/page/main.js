@@ -1,6 +1,7 @@
 // The page's controls.
 
 import { Connection } from "./connection.js";
+import { Rival, progressOf } from "./race.js";
 import { KEPT_MINUTES, PEAK_MS, Recorder } from "./recorder.js";
 import { Microphone, Recording, SoundError } from "./sound.js";
 import { apply, newState } from "./state.js";
@@ -22,7 +23,7 @@ const view = new View(document, {
 });
 
 let wanted = null; // the source that is opened or running
-let session = null; // {source, connection, recorder, state}
+let session = null; // {source, connection, recorder, state, rival}
 let renderTimer = 0;
 
 // Settings
@@ -65,6 +66,7 @@ async function start(source, title, ownLanguage = null) {
   [session, wanted] = [null, source];
   view.clear();
   sentences.replaceChildren();
+  showRace();
   setStatus("");
   setRunning(true);
   try {
@@ -80,17 +82,20 @@ async function start(source, title, ownLanguage = null) {
       onMessage: (message) => session?.connection === connection && take(message),
       onState: (state, reason) => session?.connection === connection && showConnection(state, reason),
     });
-    session = { source, connection, recorder, state: newState() };
+    const isRace = find("race").checked;
+    const rival = isRace ? new Rival(find("rival"), { ...connection.settings }, key) : null;
+    session = { source, connection, recorder, state: newState(), rival };
     find("with-sound").disabled = !source.isPaced;
     connection.open();
     source.start(
       (pcm) => {
         recorder.append(pcm, source.sampleRate);
         connection.send(pcm);
+        rival?.send(pcm);
         scheduleRender();
       },
       () => finish(),
-      () => connection.isBusy,
+      () => connection.isBusy || Boolean(rival?.isBusy),
     );
   } catch (error) {
     source.close();
@@ -113,6 +118,7 @@ function take(message) {
 function finish() {
   session.source.close();
   session.connection.finish();
+  session.rival?.finish();
   buttons.stop.disabled = true;
   setStatus("Finishing …");
 }
@@ -129,6 +135,7 @@ function stop() {
 function abandon() {
   wanted?.close();
   session?.connection.close();
+  session?.rival?.close();
   wanted = null;
 }
 
@@ -136,6 +143,13 @@ function end(reason, isError = false) {
   session.source.close();
   setRunning(false);
   setStatus(reason, isError);
+}
+
+function showRace() {
+  const isRace = find("race").checked;
+  document.body.classList.toggle("race", isRace);
+  find("rival").hidden = !isRace;
+  find("own-progress").textContent = "";
 }
 
 function scheduleRender() {
@@ -150,6 +164,7 @@ function render() {
   const { peaks, firstPeak } = recorder;
   const endS = ((firstPeak + peaks.length) * PEAK_MS) / 1000;
   view.render(state, { peaks, firstPeak, peakMs: PEAK_MS, endS }, recorder.at);
+  if (session.rival) find("own-progress").textContent = progressOf(state, recorder.at);
   const hasText = state.finals.some((final) => final.text.trim());
   for (const button of document.querySelectorAll("#downloads button")) button.disabled = !hasText;
 }
@@ -208,7 +223,9 @@ function setStatus(text, isError = false, mayRetry = false) {
 
 function setRunning(runs) {
   document.body.classList.toggle("running", runs);
+  if (runs) document.body.classList.add("used"); // the explanation makes room for the text
   for (const name of ["sample", "microphone", "file"]) buttons[name].disabled = runs;
+  find("race").disabled = runs;
   buttons.stop.disabled = !runs;
   for (const name of ["language", "step", "policy"]) form.elements[name].disabled = runs;
 }
@@ -286,6 +303,8 @@ async function showModels() {
   if (!server.draft_model) offerTargetOnly();
   find("latency-row").hidden = !server.allows_latency_injection;
   if (!server.allows_latency_injection) form.elements.latency.value = 0;
+  find("limits").hidden = !server.target_model.startsWith("demo-");
+  find("race").disabled = !server.draft_model;
   find("pair").textContent = server.draft_model ? `${server.target_model}, drafted by ${server.draft_model}` : server.target_model;
 }
 
@@ -315,6 +334,9 @@ find("file").addEventListener("change", ({ target }) => {
 });
 buttons.stop.addEventListener("click", stop);
 find("retry").addEventListener("click", () => (isRunning() ? session?.connection.retry() : again()));
+find("race").addEventListener("change", () => {
+  if (find("race").checked) find("at-once").checked = true; // at the speed of speech both keep up
+});
 form.addEventListener("input", showSettings);
 form.addEventListener("change", changeSettings);
 for (const each of document.forms) each.addEventListener("submit", (event) => event.preventDefault());

@@ -55,7 +55,7 @@ export class Transcript {
       const old = before[source[index]];
       const entry = old ?? newWord(at);
       const wrong = before[was[index]];
-      if (wrong && !isQuiet && at - wrong.since > SEEN_AFTER_MS) this.#showCorrection(entry.word, wrong.text);
+      if (wrong && !isQuiet && at - wrong.since > SEEN_AFTER_MS) this.#showCorrection(entry, wrong.text);
       if (wrong) entry.since = at;
       this.#write(entry, word);
       this.#place(entry.element, previous, word);
@@ -70,8 +70,8 @@ export class Transcript {
     entry.key = keyOf(text);
     if (entry.text !== text) {
       entry.text = text;
-      if (keyOf(entry.word.dataset.was ?? "") === entry.key) delete entry.word.dataset.was; // the earlier word is back
-      entry.word.textContent = text.trimStart();
+      if (keyOf(entry.was?.dataset.was ?? "") === entry.key) hideCorrection(entry); // the earlier word is back
+      entry.label.data = text.trimStart();
       entry.space.data = text.slice(0, text.length - text.trimStart().length);
     }
     if (entry.status !== status) entry.word.className = `word ${(entry.status = status)}`;
@@ -113,20 +113,31 @@ export class Transcript {
     [this.isEnded, this.last] = [true, null];
   }
 
-  // Show the replaced text, struck out, above the word for a moment.
-  #showCorrection(element, text) {
+  // Show the replaced text, struck out, above the word for a moment. Ruby text has a place of its own, so
+  // corrections of neighbours do not overlap.
+  #showCorrection(entry, text) {
     if (!/[\p{L}\p{N}]/u.test(text)) return;
-    element.dataset.was = text.trim();
-    clearTimeout(element.fading);
-    element.fading = setTimeout(() => delete element.dataset.was, SHOW_CORRECTION_MS);
+    hideCorrection(entry);
+    entry.was = document.createElement("rt");
+    entry.was.dataset.was = text.trim();
+    entry.word.append(entry.was);
+    entry.fading = setTimeout(() => hideCorrection(entry), SHOW_CORRECTION_MS);
   }
+}
+
+function hideCorrection(entry) {
+  clearTimeout(entry.fading);
+  entry.was?.remove();
+  entry.was = null;
 }
 
 // A word, and the space before it, which is not part of the marked word.
 function newWord(since) {
-  const [element, word, space] = [document.createElement("span"), document.createElement("span"), document.createTextNode("")];
+  const [element, word] = [document.createElement("span"), document.createElement("ruby")];
+  const [space, label] = [document.createTextNode(""), document.createTextNode("")];
+  word.append(label);
   element.append(space, word);
-  return { element, word, space, since, text: "", status: "", key: "" };
+  return { element, word, label, space, since, text: "", status: "", key: "", was: null, fading: 0 };
 }
 
 export function clock(seconds) {

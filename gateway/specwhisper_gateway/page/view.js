@@ -1,6 +1,7 @@
 // Shows a state on the page: text, statistics and waveform.
 
 import { Chart } from "./charts.js";
+import { Link } from "./link.js";
 import { lastFinalS } from "./state.js";
 import { Transcript } from "./transcript.js";
 import { Waveform } from "./waveform.js";
@@ -10,6 +11,7 @@ export class View {
     this.transcript = new Transcript(root.querySelector("#transcript"), options);
     this.charts = [...root.querySelectorAll("[data-figure]")].map((figure) => new Chart(figure));
     this.waveform = new Waveform(root.querySelector("#waveform"));
+    this.link = new Link(root.querySelector("#link"));
     this.pair = root.querySelector("#pair");
     this.transcript.root.addEventListener("scroll", () => this.#noteScroll());
     this.follows = true; // whether to scroll to the end of the text
@@ -17,12 +19,14 @@ export class View {
 
   clear() {
     this.transcript.clear();
+    this.link.clear();
     this.follows = true;
   }
 
   render(state, sound, at, options) {
     this.transcript.render(state, options);
     for (const chart of this.charts) chart.render(state.series[chart.name], at);
+    this.link.render(state, options);
     this.renderSound(state, sound);
     this.pair.textContent = state.model ? describe(state.model) : "";
     if (this.follows) this.transcript.root.scrollTop = this.transcript.root.scrollHeight;

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.async_playwright import Axe
 
 playwright = pytest.importorskip("playwright.async_api", reason="needs playwright: pip install '.[dev]'")
 
@@ -68,3 +69,13 @@ async def opened(chromium: Any, url: str, **settings: Any) -> AsyncIterator[Open
     yield found
     assert found.warnings == []
     await context.close()
+
+
+async def faults(page: Opened) -> list[str]:
+    """Return what axe-core finds wrong with a page's accessibility."""
+    found = await Axe().run(page.page)
+    return [
+        f"{one['id']}: {node['html'][:100]}: {node['failureSummary']}"
+        for one in found.response["violations"]
+        for node in one["nodes"]
+    ]

@@ -18,14 +18,13 @@ import soundfile
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper_gateway.config import API_KEY
 from specwhisper_gateway.page_files import replay_page
-from tests.e2e.page.pages import browser, opened, playwright
+from tests.e2e.page.pages import browser, faults, opened, playwright
 from tests.e2e.processes import Server
 from tests.nightly import mostly_nightly
 
 SAMPLES = DEMO_FOLDER / "samples"
 SHORT, TITLE = "01_phone_call", "A phone call"
 TEXT = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])["text"]
-ACCESSIBILITY = Path(__file__).with_name("accessibility.js").read_text()
 COMPLETE = "The transcript is complete."
 pytestmark = pytest.mark.timeout(600)
 expect = playwright.expect
@@ -80,7 +79,7 @@ async def test_a_sample_is_drafted_verified_and_final(url, tmp_path):
                 const look = () => {
                     for (const word of document.querySelectorAll("#transcript .word")) {
                         seen.add(word.className.split(" ")[1]);
-                        if (word.dataset.was) seen.add("corrected");
+                        if (word.querySelector("rt")) seen.add("corrected");
                     }
                 };
                 new MutationObserver(look).observe(document.querySelector("#transcript"),
@@ -136,7 +135,7 @@ async def replays(chromium, path: Path, text: str) -> None:
         assert words(await final_text(page)) == words(text)
         await page.locator("#seek").press("Home")
         await expect(page.locator("#transcript .word")).to_have_count(0)
-        assert await page.page.evaluate(ACCESSIBILITY) == []
+        assert await faults(page) == []
         assert requests == []
 
 
@@ -242,6 +241,19 @@ async def test_a_file_is_transcribed_with_the_keyboard_alone(url, microphone):
         assert similarity(await final_text(page)) > 0.9
 
 
+@pytest.mark.nightly
+async def test_a_race_ends_with_the_same_text_twice(url):
+    async with browser() as chromium, opened(chromium, url) as page:
+        await page.locator("#race").check()
+        await try_sample(page)
+        await page.status_is(COMPLETE)
+        for lane in ("#own-progress", "#rival .progress"):
+            await expect(page.locator(lane)).to_contain_text("complete after", timeout=60_000)
+        assert await faults(page) == []
+        alone = await page.locator("#rival .word.final").all_inner_texts()
+        assert alone == await page.words("final")
+
+
 @pytest.mark.parametrize(
     ("width", "scheme"),
     mostly_nightly([(360, "light"), (1280, "dark"), (360, "dark"), (1280, "light")], by_day=2),
@@ -250,10 +262,10 @@ async def test_the_page_is_accessible(url, width, scheme):
     settings = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
     async with browser() as chromium, opened(chromium, url, **settings, reduced_motion="reduce") as page:
         await expect(page.locator("#pair")).to_contain_text("demo-target")
-        assert await page.page.evaluate(ACCESSIBILITY) == []
+        assert await faults(page) == []
         await try_sample(page)
         await expect(page.locator("#transcript .word.final").first).to_be_visible(timeout=60_000)
-        assert await page.page.evaluate(ACCESSIBILITY) == []
+        assert await faults(page) == []
         await page.locator("#stop").click()
         await page.status_is(COMPLETE)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -41,6 +42,30 @@ async def run(page: Opened, module: str, name: str, script: str) -> Any:
     return await page.page.evaluate(
         f"async () => {{ const {{ {name} }} = await import('/page/{module}'); {script} }}"
     )
+
+
+async def test_corrections_of_neighbours_do_not_overlap(page):
+    script = """
+        const root = document.createElement("div");
+        document.body.append(root);
+        let now = 0;
+        performance.now = () => now;
+        const transcript = new Transcript(root);
+        const state = { finals: [], draft: "", isUnverified: false };
+        const show = (verified) => transcript.render({ ...state, verified });
+        show(" A characteristically unbelievable extraordinary end");
+        now = 1000;
+        show(" A of it be end");
+        const places = [...root.querySelectorAll("rt")].map((each) => {
+            const { left, right } = each.getBoundingClientRect();
+            return [each.dataset.was, left, right];
+        });
+        root.remove();
+        return places;
+    """
+    places = await run(page, "transcript.js", "Transcript", script)
+    assert [was for was, *_ in places] == ["characteristically", "unbelievable", "extraordinary"]
+    assert all(right <= left for (_, _, right), (_, left, _) in pairwise(places))
 
 
 async def test_words_are_matched_to_their_corrections(page):

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import nullcontext
 
 import pytest
 import soundfile
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 from experiments.common.models.speech import SPOKEN, samples_of, spoken_utterances, talk
 from specwhisper.errors import InvalidAudio, InvalidRequest, SpecWhisperError, TargetUnavailable
 from specwhisper.types import SAMPLE_RATE
-from specwhisper_client import blocking, sources
+from specwhisper_client import TranscriptionClient, blocking, sources
 from specwhisper_client.blocking import listen
 from specwhisper_client.cli import listening
 from specwhisper_client.cli.jobs import Job, transcribe_files
@@ -227,6 +228,25 @@ async def test_listen_prints_an_utterance_as_soon_as_it_is_complete(talk_file, a
     else:
         assert printed.getvalue().splitlines() == lines_of(talk())
     assert "real-time factor" in reported.getvalue()
+
+
+@pytest.mark.parametrize("is_bundled", [True, False])
+async def test_a_speaker_reads_what_the_bundled_target_knows(is_bundled, monkeypatch, talk_file):
+    (out, printed), (errors, reported) = console(), console()
+    async with speaking_pair() as (_, draft):
+        model = await transcription_model(draft.address)
+        monkeypatch.setattr(listening, "DEMO_TARGET", model if is_bundled else "another")
+        monkeypatch.setattr(
+            sources, "microphone", lambda device: nullcontext(sources.file(talk_file, is_paced=False))
+        )
+        assert await listening.listen(wanted(draft.address), out, errors)
+    assert ("knows 990 words" in reported.getvalue()) == is_bundled
+    assert printed.getvalue().splitlines() == lines_of(talk())
+
+
+async def transcription_model(server: str) -> str:
+    async with TranscriptionClient(server) as client:
+        return (await client.get_model()).model.target
 
 
 async def test_listen_quietly_prints_nothing_else(talk_file, at_once):
