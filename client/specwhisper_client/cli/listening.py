@@ -54,7 +54,7 @@ async def listen(
 
 
 def _note_limits(target: str, console: Console) -> None:
-    """Say what the bundled target knows, before its user wonders."""
+    """Print the limits of the bundled target, before its user wonders."""
     if target == DEMO_TARGET:
         console.print(f"[dim]{target} knows 990 words of slow synthetic English, and few voices.[/]")
 
