@@ -23,7 +23,7 @@ SIZE = {"width": 760, "height": 1000}
 FROM_S, TO_S = 3.0, 13.0  # of the session
 FRAMES_PER_S = 8
 LAST_S = 2.5  # that the last frame stays
-NUM_COLORS = 48
+NUM_COLORS = 128
 
 
 async def film(url: str) -> list[tuple[float, Image.Image]]:
@@ -61,7 +61,7 @@ def save(frames: list[tuple[float, Image.Image]], output: Path) -> None:
     """Write frames as an animation that repeats."""
     times_s = [at_s for at_s, _ in frames]
     shown_ms = [1000 * (b - a) for a, b in zip(times_s, times_s[1:], strict=False)] + [1000 * LAST_S]
-    palette = frames[-1][1].quantize(NUM_COLORS)
+    palette = frames[-1][1].quantize(NUM_COLORS, method=Image.Quantize.MAXCOVERAGE)
     pictures = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for _, picture in frames]
     pictures[0].save(
         output, save_all=True, append_images=pictures[1:], duration=shown_ms, loop=0, optimize=True
