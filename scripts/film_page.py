@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import itertools
 import shutil
 from pathlib import Path
 from time import monotonic
@@ -60,7 +61,7 @@ async def picture(page: Page) -> Image.Image:
 def save(frames: list[tuple[float, Image.Image]], output: Path) -> None:
     """Write frames as an animation that repeats."""
     times_s = [at_s for at_s, _ in frames]
-    shown_ms = [1000 * (b - a) for a, b in zip(times_s, times_s[1:], strict=False)] + [1000 * LAST_S]
+    shown_ms = [1000 * (b - a) for a, b in itertools.pairwise(times_s)] + [1000 * LAST_S]
     palette = frames[-1][1].quantize(NUM_COLORS, method=Image.Quantize.MAXCOVERAGE)
     pictures = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for _, picture in frames]
     pictures[0].save(
