@@ -6,6 +6,8 @@ it was cut into pieces on its way.
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
 import soxr
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from specwhisper.types import SAMPLE_RATE
 MIN_SAMPLE_RATE = 8_000
 MAX_SAMPLE_RATE = 192_000
 MAX_CHANNELS = 64
+MAX_AMPLITUDE = 16  # of floats, 24 dB above full scale: more is no recording, but numbers of integers
 BYTES_PER_SAMPLE = 2
 
 Samples = NDArray[np.float32] | NDArray[np.int16]
@@ -29,18 +32,19 @@ class CanonicalStream:
     """
 
     def __init__(self, sample_rate: int, num_channels: int = 1) -> None:
-        if not MIN_SAMPLE_RATE <= sample_rate <= MAX_SAMPLE_RATE:
+        if not _is_whole(sample_rate, MIN_SAMPLE_RATE, MAX_SAMPLE_RATE):
             raise InvalidAudio(
-                f"A sample rate of {sample_rate} Hz is not supported: "
-                f"it must lie between {MIN_SAMPLE_RATE} and {MAX_SAMPLE_RATE} Hz."
+                f"A sample rate of {sample_rate} Hz is not supported: it must be a whole number between "
+                f"{MIN_SAMPLE_RATE} and {MAX_SAMPLE_RATE} Hz."
             )
-        if not 1 <= num_channels <= MAX_CHANNELS:
+        if not _is_whole(num_channels, 1, MAX_CHANNELS):
             raise InvalidAudio(f"Audio of {num_channels} channels is not supported: 1 to {MAX_CHANNELS} are.")
-        self._num_channels = num_channels
+        self._num_channels = int(num_channels)
         self._partial = b""
         self._resampler = None
         if sample_rate != SAMPLE_RATE:
-            self._resampler = soxr.ResampleStream(sample_rate, SAMPLE_RATE, 1, dtype="float32", quality="HQ")
+            rates = int(sample_rate), SAMPLE_RATE
+            self._resampler = soxr.ResampleStream(*rates, 1, dtype="float32", quality="HQ")
 
     def push(self, samples: bytes | Samples) -> bytes:
         """Convert the next samples, channels interleaved; return the bytes so far.
@@ -50,7 +54,8 @@ class CanonicalStream:
 
         Raises
         ------
-        InvalidAudio : for samples of another type, half a frame in an array, and numbers that are not finite.
+        InvalidAudio : for samples of another type, half a frame in an array, and floats that are not finite
+            or far above full scale.
         """
         if isinstance(samples, bytes | bytearray | memoryview):
             samples = self._whole_frames(samples)
@@ -86,15 +91,24 @@ class CanonicalStream:
         return np.frombuffer(data, "<i2", count=end // BYTES_PER_SAMPLE).astype(np.int16, copy=False)
 
 
+def _is_whole(number: float, least: int, most: int) -> bool:
+    return isinstance(number, Real) and least <= number <= most and number == int(number)
+
+
 def _to_mono(frames: Samples) -> NDArray[np.float32]:
     """Average the channels of ``[frames, channels]`` and scale to -1..1."""
     mono: NDArray[np.float32]
     mono = frames.mean(axis=1, dtype=np.float32) if frames.shape[1] > 1 else frames[:, 0].astype(np.float32)
     if frames.dtype == np.int16:
         return mono / np.float32(32768)
-    # One infinity would spread through the resampler.
-    if not np.isfinite(mono).all():
+    loudest = np.abs(mono).max(initial=0)
+    if not np.isfinite(loudest):  # one would spread through the resampler
         raise InvalidAudio("The audio holds samples that are not finite numbers.")
+    if loudest > MAX_AMPLITUDE:
+        raise InvalidAudio(
+            f"The audio holds a sample of {loudest:g}, but floats lie between -1 and 1: divide numbers of 16 "
+            "bits by 32768, or pass them as int16."
+        )
     return mono
 
 

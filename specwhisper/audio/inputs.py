@@ -152,8 +152,10 @@ def _decoder_of_array(array: Any, sample_rate: Any) -> Decode:
     if samples.ndim != 1:
         raise InvalidAudio(f"An array of shape {samples.shape} is no recording: {WANTED}.")
     is_number = isinstance(sample_rate, int | float | np.number) and not isinstance(sample_rate, bool)
-    if not (is_number and math.isfinite(within_floats(sample_rate))):
-        raise InvalidAudio(f"sampling_rate is {sample_rate!r}: it must be the samples per second.")
+    if not (is_number and math.isfinite(within_floats(sample_rate)) and sample_rate == int(sample_rate)):
+        raise InvalidAudio(
+            f"sampling_rate is {sample_rate!r}: it must be the samples per second, a whole number."
+        )
     return partial(_pieces, samples, int(sample_rate))
 
 

@@ -231,8 +231,9 @@ def test_invalid_options_are_refused_before_anything_is_decoded(pair, files, ask
 
 
 def test_a_sampling_rate_that_is_no_number_is_refused(pair):
-    with pytest.raises(InvalidAudio, match="sampling_rate is nan"):
-        pair.transcribe({"array": np.zeros(9), "sampling_rate": NAN})
+    for rate in (NAN, np.inf, 16_000.5):
+        with pytest.raises(InvalidAudio, match=f"sampling_rate is {rate}: .* a whole number"):
+            pair.transcribe({"array": np.zeros(9), "sampling_rate": rate})
 
 
 def test_a_config_with_a_word_for_a_choice_is_refused():

@@ -90,13 +90,25 @@ def test_a_tone_keeps_its_frequency_and_level():
     np.testing.assert_allclose(resampled, expected, atol=1e-3)
 
 
-@pytest.mark.parametrize("rate", [0, 7_999, 192_001])
+@pytest.mark.parametrize("rate", [0, 7_999, 192_001, 16_000.5, np.nan, np.inf, -np.inf])
 def test_an_unsupported_sample_rate_is_named_with_the_limits(rate):
     with pytest.raises(InvalidAudio, match=rf"{rate} Hz .* between 8000 and 192000 Hz\.$"):
         CanonicalStream(rate, 1)
 
 
-@pytest.mark.parametrize("num_channels", [0, 65])
+@pytest.mark.parametrize("rate", ["16000", None, 16_000j])
+def test_a_sample_rate_that_is_no_number_is_refused(rate):
+    with pytest.raises(InvalidAudio, match="it must be a whole number between"):
+        CanonicalStream(rate, 1)
+
+
+@pytest.mark.parametrize("rate", [48_000.0, np.float64(48_000), np.int64(48_000)])
+def test_a_whole_sample_rate_of_any_type_is_taken(rate):
+    samples = np.ones(480, np.float32) / 2
+    assert CanonicalStream(rate).push(samples) == CanonicalStream(48_000).push(samples)
+
+
+@pytest.mark.parametrize("num_channels", [0, 65, 1.5, np.nan])
 def test_an_unsupported_number_of_channels_is_named(num_channels):
     with pytest.raises(InvalidAudio, match=f"{num_channels} channels"):
         CanonicalStream(16_000, num_channels)
@@ -123,3 +135,15 @@ def test_other_sample_types_are_refused():
 def test_samples_that_are_not_finite_are_refused(value):
     with pytest.raises(InvalidAudio, match="not finite"):
         CanonicalStream(48_000, 1).push(np.array([0.0, value], np.float32))
+
+
+@pytest.mark.parametrize(("scale", "num_channels"), [(32_768, 1), (-32_768, 1), (100, 2)])
+def test_floats_in_the_range_of_integers_are_refused(scale: int, num_channels: int):
+    samples = np.full(4, 0.5 * scale, np.float32)
+    with pytest.raises(InvalidAudio, match=r"between -1 and 1: divide numbers of 16 bits by 32768"):
+        CanonicalStream(16_000, num_channels).push(samples)
+
+
+def test_floats_above_full_scale_are_cut_off():
+    samples = np.array([4.0, -4.0, 0.5], np.float32)
+    assert np.frombuffer(CanonicalStream(16_000).push(samples), "<i2").tolist() == [32_767, -32_768, 16_384]
