@@ -50,7 +50,6 @@ LARGE_V3 = ModelSizes(
     max_target_positions=448,
     median_filter_width=7,
     activation_function="gelu",
-    scale_embedding=False,
     tie_word_embeddings=True,
 )
 

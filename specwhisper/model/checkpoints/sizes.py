@@ -7,22 +7,25 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from specwhisper.errors import CheckpointError
+from specwhisper.types import FRAMES_PER_TIMESTAMP, WINDOW_FRAMES
+
+POSITIONS = WINDOW_FRAMES // FRAMES_PER_TIMESTAMP  # of a window of 30 s
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSizes:
     """Sizes of a model, by transformers' names.
 
-    Those with a default may be left out of a config.json; the defaults are transformers'.
+    Those with a default may be left out of a config.json; the defaults are transformers'. Its decoder makes
+    no use of ``scale_embedding``, so that is not among them.
 
     Attributes
     ----------
     vocab_size : rows of the embedding.
     d_model : width of hidden states.
-    max_source_positions : encoder positions of a window.
+    max_source_positions : encoder positions of a window; always :data:`POSITIONS`.
     max_target_positions : most tokens of a window.
-    median_filter_width : positions, for word times.
-    scale_embedding : whether token embeddings are multiplied by the root of ``d_model``.
+    median_filter_width : positions, for word times; odd.
     tie_word_embeddings : whether a checkpoint may leave out the projection to logits, which is the embedding.
     """
 
@@ -35,11 +38,10 @@ class ModelSizes:
     decoder_attention_heads: int
     decoder_ffn_dim: int
     num_mel_bins: int = 80
-    max_source_positions: int = 1500
+    max_source_positions: int = POSITIONS
     max_target_positions: int = 448
     median_filter_width: int = 7
     activation_function: str = "gelu"
-    scale_embedding: bool = False
     tie_word_embeddings: bool = True
 
 
@@ -66,6 +68,16 @@ def read_sizes(name: str, config: Mapping[str, Any]) -> ModelSizes:
                 f"The config.json of model '{name}' divides d_model={sizes.d_model} by {heads} attention "
                 "heads, which leaves a remainder: fetch or save it again."
             )
+    if sizes.max_source_positions != POSITIONS:
+        raise CheckpointError(
+            f"The config.json of model '{name}' has max_source_positions={sizes.max_source_positions}, but "
+            f"windows of 30 s have {POSITIONS}: choose a model for windows of 30 s."
+        )
+    if not sizes.median_filter_width % 2:
+        raise CheckpointError(
+            f"The config.json of model '{name}' has median_filter_width={sizes.median_filter_width}, which "
+            "must be odd: fetch or save it again."
+        )
     return sizes
 
 

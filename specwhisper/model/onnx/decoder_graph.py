@@ -95,12 +95,8 @@ class DecoderGraph:
         if self._is_int8:
             rounded, scales = round_rows(table)
             rows = graph.cast(graph.node("Gather", graph.weight(rounded), "ids"), np.float32)
-            embedded = graph.node("Mul", rows, graph.node("Gather", graph.weight(scales[:, None]), "ids"))
-        else:
-            embedded = graph.node("Gather", graph.weight(table), "ids")
-        if not self._sizes.scale_embedding:
-            return embedded
-        return graph.node("Mul", embedded, graph.constant(self._sizes.d_model**0.5, np.float32))
+            return graph.node("Mul", rows, graph.node("Gather", graph.weight(scales[:, None]), "ids"))
+        return graph.node("Gather", graph.weight(table), "ids")
 
     def _layer(self, layer: int, hidden: str, *, is_queried: bool) -> str:
         graph, layers, name = self._graph, self._layers, f"{DECODER}.layers.{layer}"

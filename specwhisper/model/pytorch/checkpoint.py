@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 from transformers import WhisperConfig
+from transformers.activations import ACT2FN
 from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
+from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.weights import EMBEDDING, ENCODER, PROJECTION
 
@@ -20,7 +22,17 @@ TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_toke
 
 
 def load_encoder(checkpoint: Checkpoint, device: str | torch.device = "cpu") -> WhisperEncoder:
-    """Load transformers' encoder onto a device, in the checkpoint's dtype."""
+    """Load transformers' encoder onto a device, in the checkpoint's dtype.
+
+    Raises
+    ------
+    CheckpointError : for an activation that transformers does not have; the decoder has the same one.
+    """
+    if (activation := checkpoint.sizes.activation_function) not in ACT2FN:
+        raise CheckpointError(
+            f"The config.json of model '{checkpoint.name}' has activation_function={activation!r}, which "
+            f"transformers does not have: fetch or save it again."
+        )
     # transformers warns of special tokens that a small vocabulary lacks; an encoder has no use for any.
     values: dict[str, Any] = asdict(checkpoint.sizes) | dict.fromkeys(TOKEN_IDS, 0)
     config = WhisperConfig(**values | {"attn_implementation": "sdpa"})

@@ -84,7 +84,6 @@ class CachedDecoder(nn.Module):
         self.num_slots = num_slots
         self.embed_tokens: nn.Module = nn.Embedding(sizes.vocab_size, sizes.d_model)
         self.embed_positions = nn.Embedding(sizes.max_target_positions, sizes.d_model)
-        self.embed_scale = sizes.d_model**0.5 if sizes.scale_embedding else 1.0
         self.layers = nn.ModuleList(DecoderLayer(sizes) for _ in range(sizes.decoder_layers))
         self.norm = nn.LayerNorm(sizes.d_model)
         self.unembed = nn.Linear(sizes.d_model, sizes.vocab_size, bias=False)
@@ -221,10 +220,7 @@ class CachedDecoder(nn.Module):
 
     def run_layers(self, batch: ForwardBatch, num_layers: int | None = None) -> Tensor:
         """Return hidden states after all layers or the first ones: tokens x d_model."""
-        hidden: Tensor = self.embed_tokens(batch.ids)
-        if self.embed_scale != 1.0:
-            hidden = hidden * self.embed_scale
-        hidden = hidden + self.embed_positions(batch.positions)
+        hidden: Tensor = self.embed_tokens(batch.ids) + self.embed_positions(batch.positions)
         for layer, cache in list(zip(self.layers, self._caches, strict=True))[:num_layers]:
             hidden = layer(hidden, cache, batch)
         return hidden

@@ -12,7 +12,7 @@ from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
 
 CONFIG = WhisperConfig(
-    d_model=96, encoder_attention_heads=3, num_mel_bins=128, scale_embedding=True
+    d_model=96, encoder_attention_heads=3, num_mel_bins=128, median_filter_width=9
 ).to_dict()
 OPTIONAL = [field.name for field in fields(ModelSizes) if field.default is not MISSING]
 
@@ -35,7 +35,8 @@ def test_a_missing_size_is_transformers_default(name: str):
         ({"decoder_layers": 0}, r"has decoder_layers=0, which must be a whole number above 0"),
         ({"encoder_layers": 2.0}, r"has encoder_layers=2\.0, which must be a whole number"),
         ({"vocab_size": True}, r"has vocab_size=True, which must be a whole number"),
-        ({"scale_embedding": 1}, r"has scale_embedding=1, which must be true or false"),
+        ({"tie_word_embeddings": 1}, r"has tie_word_embeddings=1, which must be true or false"),
+        ({"median_filter_width": 4}, r"has median_filter_width=4, which must be odd"),
         ({"activation_function": None}, r"has activation_function=None, which must be a name"),
         ({"decoder_attention_heads": 5}, r"divides d_model=96 by 5 attention"),
     ],
@@ -44,6 +45,17 @@ def test_an_odd_value_is_refused_in_one_sentence(changes: dict[str, Any], messag
     with pytest.raises(CheckpointError, match=message) as raised:
         read_sizes("tiny", CONFIG | changes)
     assert str(raised.value).endswith(": fetch or save it again.")
+
+
+@pytest.mark.parametrize("positions", [150, 3_000])
+def test_windows_of_another_length_are_refused(positions: int):
+    with pytest.raises(CheckpointError, match=f"max_source_positions={positions}, but windows of 30 s have"):
+        read_sizes("tiny", CONFIG | {"max_source_positions": positions})
+
+
+def test_a_scale_of_embeddings_is_not_read():
+    """transformers has the setting, and its decoder makes no use of it."""
+    assert read_sizes("tiny", CONFIG | {"scale_embedding": True}) == read_sizes("tiny", CONFIG)
 
 
 def test_a_missing_value_without_default_is_named():
