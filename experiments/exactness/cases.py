@@ -173,6 +173,14 @@ OPTIONS = (
     ),
     Case("word-times", SHAPE, (3.0, 12.0, 65.0), replace(EN40, word_timestamps=True)),
     Case(
+        "word-times-after-the-audio",  # in a window that begins in the silence that fills up 30 s
+        Shape(max_target_positions=24, seed=2),
+        (3.0, 14.0),
+        DecodingOptions(language="en", word_timestamps=True),
+        end_logit=1.0,
+        time_logit=0.3,
+    ),
+    Case(
         "word-times-with-prompt-and-previous-text",
         SHAPE,
         (65.0,),

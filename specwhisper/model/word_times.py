@@ -36,13 +36,14 @@ def begin_alignment(
     Parameters
     ----------
     weights : cross-attention, heads x tokens x positions; read later, so it must not change.
-    num_frames : mel frames of the window that hold audio.
+    num_frames : mel frames of the window that hold audio; below 0 for a window after its end.
 
     Returns
     -------
     A function for any thread, which returns tokens x positions.
     """
-    weights = weights[:, :, : num_frames // FRAMES_PER_TIMESTAMP]
+    end = num_frames // FRAMES_PER_TIMESTAMP
+    weights = weights[:, :, :end][:, :, :end]  # twice as in transformers: below 0, each cuts off some
     if is_on_host(weights):
         return lambda: on_host(_alignment(weights, median_width))
     return begin_copy_to_host(_alignment(weights, median_width))

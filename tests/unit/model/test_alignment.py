@@ -89,6 +89,16 @@ def test_the_smallest_windows_have_positions(of, tokens: int, positions: int):
 
 
 @LIBRARIES
+@pytest.mark.parametrize(("num_frames", "positions"), [(0, 0), (-1, 38), (-2, 38), (-20, 20), (-44, 0)])
+def test_a_window_after_the_audio_is_cut_as_transformers_cuts_it(of, num_frames: int, positions: int):
+    """Twice: before the filter, and in it."""
+    attention = weights(0, 2, 5, 40)
+    cut = begin_alignment(of(attention), num_frames=num_frames, median_width=3)()
+    expected = begin_alignment(of(attention[..., :positions]), num_frames=80, median_width=3)()
+    assert np.array_equal(cut, expected)
+
+
+@LIBRARIES
 def test_a_clear_path_is_followed(of):
     attention = torch.zeros(1, 4, 20)
     for token, position in enumerate((2, 7, 11, 16)):
