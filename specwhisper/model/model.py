@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import compress
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.audio.recording import Recording
-from specwhisper.errors import UnsupportedOption
+from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.model.backend import Backend, Encoder, Features
 from specwhisper.model.backends import Library, open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
@@ -127,6 +128,7 @@ class WhisperModel:
         self.num_slots = num_slots
         self.num_mel_bins = checkpoint.num_mel_bins
         self.max_positions = checkpoint.sizes.max_target_positions
+        self._name, self._dtype = checkpoint.name, checkpoint.dtype
         self._tokenizer = checkpoint.tokenizer
         self._alignment_heads = checkpoint.alignment_heads
         self.has_word_times = bool(self._alignment_heads)
@@ -176,9 +178,23 @@ class WhisperModel:
         self._encoder_batcher.run((slot, features))
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Append each row's tokens to its slot and choose after each candidate."""
-        with self._backend.inference():
-            return self._scorer(rows)
+        """Append each row's tokens to its slot and choose after each candidate.
+
+        Raises
+        ------
+        CheckpointError : for logits that are no numbers. Their text would be the vocabulary's first token,
+            again and again.
+        """
+        with self._backend.inference(), np.errstate(invalid="ignore"):  # what comes of it is checked
+            scores = self._scorer(rows)
+        if any(math.isnan(log_prob) for score in scores for log_prob in score.log_probs):
+            is_exact = self._dtype == "float32"
+            reason = "it suppresses all:" if is_exact else "too large for this dtype: choose float32, or"
+            raise CheckpointError(
+                f"Model '{self._name}' in {self._dtype} has no likeliest token: its weights are not finite, "
+                f"or {reason} fetch or save it again."
+            )
+        return scores
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         """Return the tokens of a text; refuse special tokens."""

@@ -1,0 +1,68 @@
+"""Weights that are no numbers end a session with an error: their text would be "!!!!"."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from experiments.common.models.checkpoints import Shape, build_checkpoint
+from experiments.common.models.in_memory import weights_in_memory
+from experiments.exactness.prepared import recording
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.errors import CheckpointError
+from specwhisper.model.backends import Library
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.model.model import WhisperModel
+from specwhisper.options import DecodingOptions
+
+PCM = recording(1, 0.5)
+BACKENDS = pytest.mark.parametrize("library", ["onnx", "pytorch"])
+
+
+@pytest.fixture(scope="module")
+def checkpoint() -> Checkpoint:
+    return build_checkpoint(Shape(d_model=16, heads=1, decoder_layers=1, seed=4), "random")[1]
+
+
+def changed(checkpoint: Checkpoint, name: str, value: float) -> Checkpoint:
+    """Return the checkpoint with one other number among its weights."""
+    weights = {key: np.array(weight) for key, weight in checkpoint.weights.items()}
+    weights[name].reshape(-1)[0] = value
+    return replace(checkpoint, weights=weights_in_memory(weights))
+
+
+def transcribe(checkpoint: Checkpoint, library: Library, language: str | None = "en") -> None:
+    options = DecodingOptions(language=language, max_new_tokens=3)
+    OneProcess(WhisperModel(checkpoint, 1, library=library)).transcribe([PCM], options)
+
+
+@BACKENDS
+@pytest.mark.parametrize("language", ["en", None])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model.encoder.conv1.bias", np.nan),
+        ("model.decoder.layers.0.fc1.weight", np.nan),
+        ("model.decoder.layer_norm.bias", np.inf),
+        ("proj_out.weight", np.nan),
+    ],
+)
+def test_a_weight_that_is_not_finite_is_an_error(library, language, name, value, checkpoint: Checkpoint):
+    with pytest.raises(CheckpointError, match=r"Model 'random' in float32 .* weights are not finite, or it"):
+        transcribe(changed(checkpoint, name, value), library, language)
+
+
+def test_a_dtype_that_is_too_narrow_is_named(checkpoint: Checkpoint):
+    wide = changed(checkpoint, "model.decoder.layer_norm.bias", 1e6)
+    transcribe(wide, "pytorch")
+    with pytest.raises(CheckpointError, match=r"in float16 .* too large for this dtype: choose float32"):
+        transcribe(replace(wide, dtype="float16"), "pytorch")
+
+
+@BACKENDS
+def test_a_model_that_suppresses_all_its_tokens_is_an_error(library, checkpoint: Checkpoint):
+    vocabulary = replace(checkpoint.vocabulary, suppress=tuple(range(len(checkpoint.vocabulary))))
+    with pytest.raises(CheckpointError, match="or it suppresses all: fetch or save it again"):
+        transcribe(replace(checkpoint, vocabulary=vocabulary), library)
