@@ -19,6 +19,7 @@ from specwhisper.model.faults import leave_process
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.transcription.windows import TokenLimit
 from specwhisper.types import (
     DEFAULT_MAX_NUM_BATCHED_TOKENS,
     DEFAULT_MAX_WIDTH,
@@ -57,7 +58,7 @@ class TargetEngine:
         max_width: int = DEFAULT_MAX_WIDTH,
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
         latency_budget_ms: float | None = None,
-        max_new_tokens: int | None = None,
+        max_new_tokens: TokenLimit | None = None,
         observe: Callable[[Sequence[tuple[str, FromTarget]]], None] = lambda _: None,
     ) -> None:
         self.thread = EngineThread[FromTarget]("verifier", leave_process, observe)

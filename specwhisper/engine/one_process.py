@@ -16,7 +16,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import FIRST_GAMMA, DraftLength
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.transcription import Transcription
-from specwhisper.transcription.windows import Windows
+from specwhisper.transcription.windows import TokenLimit, Windows
 from specwhisper.types import DEFAULT_MAX_NUM_BATCHED_TOKENS, DEFAULT_MAX_WIDTH, Candidates, Mode
 
 
@@ -61,7 +61,7 @@ class OneProcess:
         depth: int = 4,
         is_adaptive: bool = False,
         min_confidence: float | None = None,
-        max_new_tokens: int | None = None,
+        max_new_tokens: TokenLimit | None = None,
         max_sessions: int | None = None,
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
         drafts_next_window: bool = False,

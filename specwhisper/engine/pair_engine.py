@@ -19,7 +19,7 @@ from specwhisper.engine.verifier import Verifier
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.windows import Windows
+from specwhisper.transcription.windows import TokenLimit, Windows
 from specwhisper.types import (
     DEFAULT_MAX_NUM_BATCHED_TOKENS,
     DEFAULT_MAX_WIDTH,
@@ -113,7 +113,7 @@ class PairEngine:
         wake: Callable[[], None] = lambda: None,
         max_width: int = DEFAULT_MAX_WIDTH,
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
-        max_new_tokens: int | None = None,
+        max_new_tokens: TokenLimit | None = None,
         plan: Callable[[DecodingOptions], Windows] | None = None,
         drafts_next_window: bool = False,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),

@@ -26,7 +26,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.transcription import Transcription
-from specwhisper.transcription.windows import Windows
+from specwhisper.transcription.windows import TokenLimit, Windows
 from specwhisper.types import Failed
 
 
@@ -60,7 +60,7 @@ class SharedPair:
         target: Model,
         draft: Model | None = None,
         *,
-        max_new_tokens: int | None = None,
+        max_new_tokens: TokenLimit | None = None,
         plan: Callable[[DecodingOptions], Windows] | None = None,
     ) -> None:
         self._target = target
@@ -196,7 +196,7 @@ class _RunningEngine:
         self,
         target: Model,
         draft: Model | None,
-        max_new_tokens: int | None,
+        max_new_tokens: TokenLimit | None,
         plan: Callable[[DecodingOptions], Windows] | None,
     ) -> None:
         self._ids = count()

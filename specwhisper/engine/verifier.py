@@ -30,7 +30,7 @@ from specwhisper.speculation.batching_delay import BatchingDelay
 from specwhisper.speculation.forward_time import TokenShare
 from specwhisper.speculation.scheduling import next_batch
 from specwhisper.transcription.hints.session import HintBuilder
-from specwhisper.transcription.windows import Windows
+from specwhisper.transcription.windows import TokenLimit, Windows
 from specwhisper.types import (
     DEFAULT_MAX_NUM_BATCHED_TOKENS,
     DEFAULT_MAX_WIDTH,
@@ -83,7 +83,7 @@ class Verifier:
         max_width: int = DEFAULT_MAX_WIDTH,
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
         latency_budget_ms: float | None = None,
-        max_new_tokens: int | None = None,
+        max_new_tokens: TokenLimit | None = None,
         plan: Callable[[DecodingOptions], Windows] | None = None,
     ) -> None:
         self.limits = limits or Limits()

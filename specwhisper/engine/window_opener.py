@@ -11,7 +11,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.sequential_windows import SequentialWindows
-from specwhisper.transcription.windows import WhisperWindows
+from specwhisper.transcription.windows import TokenLimit, WhisperWindows
 from specwhisper.types import Finished, FromTarget, WindowOpened
 
 
@@ -23,7 +23,7 @@ class WhisperPlan:
     max_new_tokens : limit of a window's tokens where the options name none.
     """
 
-    def __init__(self, model: Model, max_new_tokens: int | None) -> None:
+    def __init__(self, model: Model, max_new_tokens: TokenLimit | None) -> None:
         self._model = model
         self._max_new_tokens = max_new_tokens
 

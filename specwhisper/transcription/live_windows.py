@@ -50,6 +50,7 @@ from specwhisper.transcription.windows import (
     ClosedWindow,
     Extent,
     PredictedWindow,
+    TokenLimit,
     WhisperWindows,
     Windows,
 )
@@ -113,7 +114,7 @@ class LiveWindows(WhisperWindows):
         options: DecodingOptions,
         words: PromptText | None = None,
         *,
-        max_new_tokens: int | None = None,
+        max_new_tokens: TokenLimit | None = None,
         follows: bool = False,
     ) -> None:
         super().__init__(vocabulary, options, words, max_new_tokens=max_new_tokens, follows=follows)

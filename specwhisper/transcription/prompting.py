@@ -16,6 +16,7 @@ from specwhisper.transcription.vocabulary import Vocabulary
 # Text of a window at this temperature or above is not in the next window's prompt. As in transformers it may
 # be in a later one's; openai/whisper drops all text up to such a window.
 CONDITION_BELOW_TEMPERATURE = 0.5
+START_OF_PREV = "<|startofprev|>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ class PreviousText:
         self.tokens = () if words.is_carried else words.initial
         self._has_any = bool(self.tokens)
         given = len(words.initial) + len(words.hotwords)
-        if given and vocabulary.start_of_prev is None:
+        start = vocabulary.start_of_prev
+        # Where another token stands for it, transformers puts that before previous text, not before prompts.
+        if given and (start is None or vocabulary.tokens[start] != START_OF_PREV):
             raise UnsupportedOption("This model takes no prompt: leave initial_prompt and hotwords out.")
         if given and given > self._max_tokens:
             raise UnsupportedOption(

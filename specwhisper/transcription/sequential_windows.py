@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 from specwhisper.transcription.fallback import judge
 from specwhisper.transcription.segments import shift_timestamps, split_window
-from specwhisper.transcription.windows import ClosedWindow, Extent, PredictedWindow, WhisperWindows
+from specwhisper.transcription.windows import (
+    ClosedWindow,
+    Extent,
+    MaxLength,
+    PredictedWindow,
+    WhisperWindows,
+)
 from specwhisper.types import Outcome, Window
 
 
@@ -17,6 +23,8 @@ class SequentialWindows(WhisperWindows):
         """Take over a window of another target, and count on from its id."""
         self._next_id = window.id + 1
         self.next_frame = window.start_frame
+        if isinstance(self._limit, MaxLength):
+            self._limit = MaxLength(len(window.prompt) + window.max_new_tokens)
         self._previous.resume(previous)
         # It may have been detected, once for all windows.
         self.language = self._vocabulary.prompt_language(window.prompt) or self.language

@@ -15,6 +15,8 @@ from functools import cached_property
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
 
+OR_COPY = ", or copy the generation_config.json of the model it was tuned from: its own is missing or old."
+
 
 @dataclass(frozen=True)
 class Vocabulary:
@@ -86,9 +88,11 @@ class Vocabulary:
             if options.task not in self.tasks:
                 raise UnsupportedOption(f"Task '{options.task}' is unknown to this model.")
         elif options.language not in (None, "en") or options.task != "transcribe":
+            if self.no_timestamps is None:
+                raise UnsupportedOption(f"This model has no languages: leave language and task out{OR_COPY}")
             raise UnsupportedOption("This model is English-only: it transcribes English and nothing else.")
         if options.timestamps and self.no_timestamps is None:
-            raise UnsupportedOption("This model has no timestamps: turn them off.")
+            raise UnsupportedOption(f"This model has no timestamps: turn them off{OR_COPY}")
         if options.no_speech_threshold is not None and self.no_speech is None:
             raise UnsupportedOption("This model does not detect silence: leave no_speech_threshold out.")
 

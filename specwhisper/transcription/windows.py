@@ -8,13 +8,30 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.prompting import PreviousText, PromptText
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import HOP_SAMPLES, AudioChunk, Commit, Outcome, Segment, Step, Window
+
+
+class MaxLength(NamedTuple):
+    """A limit on a window's tokens that the prompt is added to, as transformers' ``max_length``.
+
+    It grows: the next window's prompt is added to the sum.
+    """
+
+    length: int
+
+    def with_prompt(self, num_tokens: int, num_positions: int) -> MaxLength:
+        """Return the limit of a window and its prompt together; a long prompt counts in part."""
+        counted = min(num_tokens, num_positions // 2 - 1)
+        return MaxLength(min(self.length + counted, num_positions))
+
+
+TokenLimit: TypeAlias = int | MaxLength  # on the tokens that a window generates
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +109,12 @@ class Windows(ABC):
     next_frame = 0
     language: str | None = "en"
 
-    def __init__(self, options: DecodingOptions, max_length: int, max_new_tokens: int | None = None) -> None:
+    def __init__(
+        self, options: DecodingOptions, max_length: int, max_new_tokens: TokenLimit | None = None
+    ) -> None:
         self._options = options
         self._max_length = max_length
-        self._max_new_tokens = options.max_new_tokens or max_new_tokens or max_length
+        self._limit: TokenLimit = options.max_new_tokens or max_new_tokens or max_length
         self._next_id = 0
         self._retry: Window | None = None  # decoded again, at the next temperature
         self._followed: Window | None = None  # the last window of the target, on the draft's side
@@ -139,7 +158,7 @@ class Windows(ABC):
                 start_frame=self.next_frame,
                 num_frames=num_frames,
                 prompt=prompt,
-                max_new_tokens=min(self._max_new_tokens, self._room(prompt)),
+                max_new_tokens=self._limit_after(prompt),
                 temperature=self._options.temperatures[0],
             )
         self._next_id += 1
@@ -208,6 +227,21 @@ class Windows(ABC):
             )
         return room
 
+    def _limit_after(self, prompt: Sequence[int]) -> int:
+        """Return the limit on the next window's tokens; one that grows does so here."""
+        room, limit = self._room(prompt), self._limit
+        if isinstance(limit, MaxLength):
+            total = limit.with_prompt(len(prompt), self._max_length)
+            limit = total.length - len(prompt)
+            if limit < 1:
+                raise UnsupportedOption(
+                    f"The prompt has {len(prompt)} tokens, which leaves none of the {total.length} that this "
+                    "model's max_length allows: shorten it, or set max_new_tokens."
+                )
+            if not self.is_live:  # each live window is decoded as a recording of its own
+                self._limit = total
+        return min(limit, room)
+
     def _frames_from(self, start_frame: int, audio: Extent) -> int | None:
         return audio.window_frames(start_frame) if audio.window_is_ready(start_frame) else None
 
@@ -238,7 +272,7 @@ class WhisperWindows(Windows):
         options: DecodingOptions,
         words: PromptText | None = None,
         *,
-        max_new_tokens: int | None = None,
+        max_new_tokens: TokenLimit | None = None,
         follows: bool = False,
     ) -> None:
         super().__init__(options, vocabulary.max_length, max_new_tokens)

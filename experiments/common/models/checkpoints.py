@@ -146,7 +146,7 @@ def _generation_config(shape: Shape, ids: dict[str, int], end: int) -> Generatio
         pad_token_id=end,
         bos_token_id=end,
         max_length=shape.max_target_positions,
-        suppress_tokens=[*NON_SPEECH[shape.words], *(ids[f"<|{task}|>"] for task in TASKS[:-1]), end + 1],
+        suppress_tokens=[*NON_SPEECH[shape.words], end + 1, *(ids[f"<|{task}|>"] for task in TASKS[:-1])],
         begin_suppress_tokens=[220, end],
         no_timestamps_token_id=ids["<|notimestamps|>"],
         prev_sot_token_id=ids["<|startofprev|>"],
@@ -183,7 +183,7 @@ def checkpoint_from_model(
         dtype=str(model.dtype).removeprefix("torch."),
         max_new_tokens=generation.max_new_tokens,
         tokenizer=None if tokenizer is None else Tokenizer(tokenizer.backend_tokenizer),
-        alignment_heads=generation.alignment_heads,
+        alignment_heads=generation.alignment_heads(sizes),
     )
 
 

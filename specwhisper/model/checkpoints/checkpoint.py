@@ -10,12 +10,18 @@ from dataclasses import dataclass, field
 
 from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.model.checkpoints.files import CONFIG, ModelFiles, digest_of
-from specwhisper.model.checkpoints.generation import build_vocabulary, check_generation, read_generation
+from specwhisper.model.checkpoints.generation import (
+    FILE,
+    build_vocabulary,
+    check_generation,
+    read_generation,
+)
 from specwhisper.model.checkpoints.onnx_weights import weights_in_onnx
 from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
 from specwhisper.model.checkpoints.tokenizer import Tokenizer, read_tokenizer
 from specwhisper.model.checkpoints.weights import Weights, complete_weights, weights_in_files
 from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.transcription.windows import TokenLimit
 from specwhisper.types import DTYPES
 
 
@@ -31,7 +37,7 @@ class Checkpoint:
         than float32. No session migrates between targets with different digests.
     dtype : one of :data:`specwhisper.types.DTYPES`, which the model computes in. The weights are rounded to
         it when they are placed.
-    max_new_tokens : the checkpoint's own limit per window, or ``None``.
+    max_new_tokens : the checkpoint's own limit per window; ``None`` is none but its positions.
     tokenizer : converts prompts to tokens; a draft needs none.
     alignment_heads : (layer, head) whose cross-attention follows the speech; empty if unknown.
     """
@@ -42,7 +48,7 @@ class Checkpoint:
     weights: Weights = field(repr=False)
     weights_digest: str = ""
     dtype: str = "float32"
-    max_new_tokens: int | None = None
+    max_new_tokens: TokenLimit | None = None
     tokenizer: Tokenizer | None = field(default=None, repr=False)
     alignment_heads: tuple[tuple[int, int], ...] = ()
 
@@ -83,7 +89,7 @@ def load_checkpoint(name: str, *, revision: str | None = None, dtype: object = "
         is_onnx = paths[0].suffix == ".onnx"
         found = weights_in_onnx(paths[0], paths[1]) if is_onnx else weights_in_files(paths)
         weights = complete_weights(name, found, sizes)
-        generation = read_generation(files.read("generation_config.json"), config)
+        generation = read_generation(files.read(FILE), config)
         check_generation(name, generation)
         tokenizer = read_tokenizer(files)
         tokens = [] if tokenizer is None else tokenizer.tokens()
@@ -102,7 +108,7 @@ def load_checkpoint(name: str, *, revision: str | None = None, dtype: object = "
             dtype=dtype,
             max_new_tokens=generation.max_new_tokens,
             tokenizer=tokenizer,
-            alignment_heads=generation.alignment_heads,
+            alignment_heads=generation.alignment_heads(sizes),
         )
 
 

@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from specwhisper.errors import CheckpointError
 from specwhisper.languages import language_code
-from specwhisper.model.checkpoints.sizes import ModelSizes
+from specwhisper.model.checkpoints.sizes import POSITIONS, ModelSizes
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import FRAMES_PER_TIMESTAMP, WINDOW_FRAMES
+from specwhisper.transcription.windows import MaxLength, TokenLimit
 
 logger = logging.getLogger(__name__)
 
-NUM_TIMESTAMPS = WINDOW_FRAMES // FRAMES_PER_TIMESTAMP + 1
+FILE = "generation_config.json"
+NUM_TIMESTAMPS = POSITIONS + 1
+DEFAULT_MAX_LENGTH = 20  # transformers', where a model names none
 
-# Values that only a caller can set here, with the neutral value of each.
-CALLER_OPTIONS = {
+# Values that change transformers' text and not ours, with the neutral value of each: a caller sets them here,
+# or they are not offered. Those of any model, and those of Whisper.
+OF_ANY_MODEL = {
     "num_beams": 1,
     "do_sample": False,
     "repetition_penalty": 1.0,
     "no_repeat_ngram_size": 0,
+    "min_length": 0,
+    "min_p": None,
+    "top_h": None,
+    "typical_p": 1.0,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+    **dict.fromkeys(("min_new_tokens", "max_time", "stop_strings", "bad_words_ids", "sequence_bias")),
+    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id", "exponential_decay_length_penalty")),
+    **dict.fromkeys(("guidance_scale", "watermarking_config")),
+}
+CALLER_OPTIONS = OF_ANY_MODEL | {
     "task": "transcribe",
     "compression_ratio_threshold": None,
     "logprob_threshold": None,
@@ -31,8 +45,8 @@ CALLER_OPTIONS = {
 }
 # Of a model without generation_config.json, transformers takes these from config.json, and no others.
 FROM_CONFIG = (
-    *("decoder_start_token_id", "eos_token_id", "suppress_tokens", "begin_suppress_tokens", "max_length"),
-    *("num_beams", "do_sample", "repetition_penalty", "no_repeat_ngram_size"),
+    *("decoder_start_token_id", "eos_token_id", "suppress_tokens", "begin_suppress_tokens"),
+    *("max_length", "max_new_tokens", *OF_ANY_MODEL),
 )
 
 
@@ -44,20 +58,30 @@ class Generation:
     ----------
     values : of generation_config.json, or of config.json without one.
     forced : an old config's forced tokens, by position: 1 language, 2 task.
+    has_own_file : whether there is a generation_config.json.
     """
 
     values: Mapping[str, Any]
     forced: Mapping[int, int | None]
+    has_own_file: bool = True
 
     @property
-    def max_new_tokens(self) -> int | None:
+    def max_new_tokens(self) -> TokenLimit:
         """The model's own limit per window."""
-        return self.values.get("max_length")
+        limit, length = self.values.get("max_new_tokens"), self.values.get("max_length")
+        if limit is not None:
+            return int(limit)
+        return MaxLength(DEFAULT_MAX_LENGTH if length is None else int(length))
 
-    @property
-    def alignment_heads(self) -> tuple[tuple[int, int], ...]:
-        """(layer, head) whose cross-attention follows the speech; empty if unknown."""
-        return tuple((int(layer), int(head)) for layer, head in self.values.get("alignment_heads") or ())
+    def alignment_heads(self, sizes: ModelSizes) -> tuple[tuple[int, int], ...]:
+        """Return the (layer, head) whose cross-attention follows the speech.
+
+        It is empty if they are unknown: also if some are of another model, as where a distilled model has
+        those of its teacher.
+        """
+        heads = tuple((int(layer), int(head)) for layer, head in self.values.get("alignment_heads") or ())
+        layers, of_layer = range(sizes.decoder_layers), range(sizes.decoder_attention_heads)
+        return heads if all(layer in layers and head in of_layer for layer, head in heads) else ()
 
     @property
     def languages(self) -> dict[str, int]:
@@ -77,15 +101,6 @@ class Generation:
             return next((code for code, id_ in languages.items() if id_ == forced), None)
         return None
 
-    @property
-    def start_of_prev(self) -> int | None:
-        """The id of ``<|startofprev|>``; older checkpoints only suppress it."""
-        named = self.values.get("prev_sot_token_id")
-        if named is not None:
-            return int(named)
-        suppressed = list(self.values.get("suppress_tokens") or ())
-        return int(suppressed[-2]) if len(suppressed) >= 2 else None
-
 
 def read_generation(own: Mapping[str, Any] | None, config: Mapping[str, Any]) -> Generation:
     """Return what generation_config.json (``own``) and config.json say together."""
@@ -93,11 +108,35 @@ def read_generation(own: Mapping[str, Any] | None, config: Mapping[str, Any]) ->
     forced = values.get("forced_decoder_ids")
     if forced is None:
         forced = config.get("forced_decoder_ids")
-    return Generation(values, dict(forced or ()))
+    return Generation(values, dict(forced or ()), has_own_file=own is not None)
 
 
 def check_generation(name: str, generation: Generation) -> None:
-    """Refuse an outdated generation config; warn of values that are ignored."""
+    """Refuse an outdated generation config, and numbers that it cannot have; warn of what is ignored.
+
+    Raises
+    ------
+    CheckpointError : for such a generation config.
+    """
+    for key, least in (("max_length", 1), ("max_new_tokens", 1), ("max_initial_timestamp_index", 0)):
+        number = generation.values.get(key)
+        if number is not None and not (_is_whole(number) and number >= least):
+            raise _unusable(name, generation, f"has {key}={number!r}, which must be at least {least}")
+    if generation.languages and generation.values.get("is_multilingual") is False:
+        raise _unusable(name, generation, "has is_multilingual=false, and languages in lang_to_id")
+    if not generation.has_own_file:
+        logger.warning(
+            "Model '%s' has no generation_config.json: it gets neither languages nor timestamps. Copy that "
+            "of the model it was tuned from.",
+            name,
+        )
+    if all(generation.values.get(key) is None for key in ("max_length", "max_new_tokens")):
+        logger.warning(
+            "Model '%s' names no max_length in a generation_config.json, so a recording's first window gets "
+            "at most %s tokens, as in transformers: set max_new_tokens for each transcription.",
+            name,
+            DEFAULT_MAX_LENGTH,
+        )
     if not generation.languages:
         if len(generation.forced) > 1:  # English-only models force a single token: no timestamps
             raise CheckpointError(
@@ -129,36 +168,92 @@ def build_vocabulary(
     ----------
     tokens : strings in id order; missing ones are made up.
     """
-    values = generation.values
-    no_timestamps = values.get("no_timestamps_token_id")
+    values, ids = generation.values, _Ids(name, generation, sizes.vocab_size)
+    no_timestamps = ids.one("no_timestamps_token_id")
     timestamp_begin = sizes.vocab_size if no_timestamps is None else no_timestamps + 1
     strings = [*tokens, *(f"<|unused{i}|>" for i in range(len(tokens), sizes.vocab_size))][: sizes.vocab_size]
     for i in range(timestamp_begin, min(timestamp_begin + NUM_TIMESTAMPS, sizes.vocab_size)):
         strings[i] = f"<|{(i - timestamp_begin) * 0.02:.2f}|>"  # missing in older tokenizers
-    languages = generation.languages
+    languages = {token.strip("<|>"): id_ for token, id_ in ids.named("lang_to_id").items()}
     return Vocabulary(
         tokens=tuple(strings),
-        end_of_text=_one_id(name, values, "eos_token_id"),
-        start_of_transcript=_one_id(name, values, "decoder_start_token_id"),
+        end_of_text=ids.needed("eos_token_id"),
+        start_of_transcript=ids.needed("decoder_start_token_id"),
         no_timestamps=no_timestamps,
         timestamp_begin=timestamp_begin,
         languages=languages,
-        tasks=dict(values.get("task_to_id") or {}) if languages else {},
-        suppress=tuple(sorted(set(values.get("suppress_tokens") or ()))),
-        begin_suppress=tuple(sorted(set(values.get("begin_suppress_tokens") or ()))),
+        tasks=ids.named("task_to_id") if languages else {},
+        suppress=ids.known("suppress_tokens"),
+        begin_suppress=ids.known("begin_suppress_tokens"),
         max_initial_timestamp=values.get("max_initial_timestamp_index"),
         max_length=sizes.max_target_positions,
-        start_of_prev=generation.start_of_prev,
+        start_of_prev=ids.start_of_prev(),
         no_speech=None if no_timestamps is None else no_timestamps - 1,
         own_language=generation.own_language,
     )
 
 
-def _one_id(name: str, values: Mapping[str, Any], key: str) -> int:
-    value = values.get(key)
-    if value is None:
-        raise CheckpointError(
-            f"The generation_config.json of model '{name}' has no {key}: copy that of the model it was tuned "
-            "from."
-        )
-    return int(value if isinstance(value, int) else value[0])
+class _Ids:
+    """Token ids in a generation config.
+
+    Each must be one of the model's, except in lists of suppressed tokens: transformers ignores others there.
+    """
+
+    def __init__(self, name: str, generation: Generation, num_tokens: int) -> None:
+        self._name = name
+        self._generation = generation
+        self._ids = range(num_tokens)
+
+    def one(self, key: str) -> int | None:
+        """Return an id; ``None`` if there is none."""
+        value = self._generation.values.get(key)
+        ids = value if isinstance(value, list) and len(value) == 1 else [value]
+        return None if value is None else self._checked(key, ids)[0]
+
+    def needed(self, key: str) -> int:
+        """Return an id that every model needs."""
+        value = self.one(key)
+        if value is None:
+            raise _unusable(self._name, self._generation, f"has no {key}")
+        return value
+
+    def named(self, key: str) -> dict[str, int]:
+        """Return ids by name."""
+        values = dict(self._generation.values.get(key) or {})
+        self._checked(key, values.values())
+        return values
+
+    def known(self, key: str) -> tuple[int, ...]:
+        """Return the ids of a list that the model has, in order."""
+        return tuple(sorted({i for i in self._listed(key) if i in self._ids}))
+
+    def start_of_prev(self) -> int | None:
+        """Return the id of ``<|startofprev|>``; older checkpoints only suppress it."""
+        suppressed = self._listed("suppress_tokens")
+        if (named := self.one("prev_sot_token_id")) is not None or len(suppressed) < 2:
+            return named
+        return suppressed[-2] if suppressed[-2] in self._ids else None
+
+    def _listed(self, key: str) -> Sequence[int]:
+        ids = self._generation.values.get(key) or ()
+        if not (isinstance(ids, list | tuple) and all(map(_is_whole, ids))):
+            raise _unusable(self._name, self._generation, f"has {key}={ids!r}, which is no list of tokens")
+        return ids
+
+    def _checked(self, key: str, ids: Iterable[Any]) -> list[int]:
+        for i in (ids := list(ids)):
+            if not (_is_whole(i) and i in self._ids):
+                problem = f"has {i!r} in {key}, which is none of the model's {len(self._ids)} tokens"
+                raise _unusable(self._name, self._generation, problem)
+        return ids
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _unusable(name: str, generation: Generation, problem: str) -> CheckpointError:
+    file = f"The {FILE} of model '{name}'"
+    if not generation.has_own_file:
+        file = f"Model '{name}' has no {FILE}, and its config.json"
+    return CheckpointError(f"{file} {problem}: copy that of the model it was tuned from.")

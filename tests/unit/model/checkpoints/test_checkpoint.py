@@ -14,12 +14,14 @@ from safetensors.torch import load_file, save_file
 from transformers import WhisperForConditionalGeneration
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint, save_checkpoint
-from specwhisper.errors import CheckpointError
+from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.sequential_windows import SequentialWindows
+from specwhisper.transcription.windows import MaxLength
 from specwhisper_target_server.server import named_by_text
+from tests.unit.model.checkpoints.folders import change_json
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
 WEIGHTS = "model.safetensors"
@@ -87,7 +89,7 @@ class TestContent:
         assert loaded.vocabulary == expected.vocabulary
         assert loaded.vocabulary.digest == expected.vocabulary.digest
         assert_same_weights(loaded, expected)
-        assert (loaded.num_mel_bins, loaded.dtype, loaded.max_new_tokens) == (80, "float32", 448)
+        assert (loaded.num_mel_bins, loaded.dtype, loaded.max_new_tokens) == (80, "float32", MaxLength(448))
         assert loaded.name == str(saved)
 
     def test_weights_have_the_requested_dtype(self, saved):
@@ -135,12 +137,21 @@ class TestContent:
         )
         assert (loaded.vocabulary.languages, loaded.vocabulary.tasks) == ({}, {})
 
-    def test_a_model_without_generation_config_has_no_timestamps(self, folder):
+    def test_a_model_without_generation_config_has_no_timestamps(self, folder, caplog):
         (folder / "generation_config.json").unlink()
         loaded = load_checkpoint(str(folder))
         assert loaded.vocabulary.no_timestamps is None
-        assert loaded.max_new_tokens is None
+        assert loaded.max_new_tokens == MaxLength(20)
         assert not any(loaded.vocabulary.is_timestamp(i) for i in range(len(loaded.vocabulary)))
+        assert "has no generation_config.json: it gets neither languages nor timestamps" in caplog.text
+        assert "first window gets at most 20 tokens" in caplog.text
+        for options in (DecodingOptions(), DecodingOptions(language="de", timestamps=False)):
+            with pytest.raises(UnsupportedOption, match=r"or copy the generation_config\.json of the model"):
+                loaded.vocabulary.check(options)
+
+    def test_heads_of_another_model_give_no_word_times(self, folder):
+        change_json(folder / "generation_config.json", alignment_heads=[[0, 0], [25, 3]])
+        assert load_checkpoint(str(folder)).alignment_heads == ()
 
 
 class TestGenerationConfig:

@@ -15,6 +15,7 @@ from experiments.common.models.checkpoints import Shape, save_checkpoint
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.files import CONFIG, WEIGHTS, WEIGHTS_INDEX, ModelFiles
+from specwhisper.transcription.windows import MaxLength
 
 COMMIT, OLDER = "a" * 40, "b" * 40
 
@@ -68,7 +69,7 @@ def test_a_cached_model_loads_offline(cache: Path, saved: Path):
     loaded, expected = load_checkpoint("someone/whisper"), load_checkpoint(str(saved))
     assert loaded.weights_digest == expected.weights_digest
     assert loaded.vocabulary == expected.vocabulary
-    assert load_checkpoint("someone/whisper", revision="v1").max_new_tokens is None
+    assert load_checkpoint("someone/whisper", revision="v1").max_new_tokens == MaxLength(20)
 
 
 @pytest.mark.parametrize("name", ["someone/else", "someone/whisper"])

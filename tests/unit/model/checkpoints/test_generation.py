@@ -13,6 +13,7 @@ from experiments.common.models.checkpoints import Shape
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.generation import CALLER_OPTIONS, FROM_CONFIG, Generation, read_generation
+from specwhisper.transcription.windows import MaxLength
 from tests.unit.model.checkpoints.folders import change_json, copy_of
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
@@ -70,6 +71,7 @@ def test_a_generation_config_is_read_as_transformers_reads_it(changes, forced, f
     [
         {},
         {"max_length": 40, "num_beams": 2, "suppress_tokens": [1, 2, 3], "begin_suppress_tokens": [4]},
+        {"max_new_tokens": 9, "min_length": 3, "bad_words_ids": [[4]], "forced_eos_token_id": 5},
         {"forced_decoder_ids": [[1, 5]], "language": "de", "lang_to_id": {"<|de|>": 5}},
         {"no_timestamps_token_id": 9, "task": "translate", "repetition_penalty": 1.5, "eos_token_id": [3, 4]},
         {"suppress_tokens": None, "do_sample": None},
@@ -92,4 +94,62 @@ def test_a_missing_token_is_named(key: str, folder: Path):
 def test_a_broken_generation_config_is_an_error(content: str, folder: Path):
     (folder / "generation_config.json").write_text(content)
     with pytest.raises(CheckpointError, match=r"cannot be loaded from .*: fetch or save it again\."):
+        load_checkpoint(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("changes", "limit"),
+    [
+        ({}, MaxLength(448)),
+        ({"max_length": 30}, MaxLength(30)),
+        ({"max_length": ...}, MaxLength(20)),
+        ({"max_length": None}, MaxLength(20)),
+        ({"max_new_tokens": 7}, 7),
+        ({"max_length": ..., "max_new_tokens": 7}, 7),
+    ],
+)
+def test_the_limit_of_tokens_is_transformers(changes, limit, folder: Path, caplog):
+    change_json(folder / "generation_config.json", **changes)
+    assert load_checkpoint(str(folder)).max_new_tokens == limit
+    assert ("names no max_length" in caplog.text) == (limit == MaxLength(20))
+
+
+@pytest.mark.parametrize("key", ["suppress_tokens", "begin_suppress_tokens"])
+def test_suppressed_ids_that_are_no_tokens_are_left_out_as_in_transformers(key: str, folder: Path):
+    change_json(folder / "generation_config.json", **{key: [7, 99_999, 5, -1, 7]})
+    vocabulary = load_checkpoint(str(folder)).vocabulary
+    assert {"suppress_tokens": vocabulary.suppress, "begin_suppress_tokens": vocabulary.begin_suppress}[
+        key
+    ] == (5, 7)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"max_length": 0}, "has max_length=0, which must be at least 1"),
+        ({"max_new_tokens": "7"}, "has max_new_tokens='7', which must be at least 1"),
+        ({"max_initial_timestamp_index": -1}, "has max_initial_timestamp_index=-1, which must be at least 0"),
+        ({"eos_token_id": 99_999}, "has 99999 in eos_token_id, which is none of the model's 1908 tokens"),
+        ({"eos_token_id": [3, 4]}, r"has \[3, 4\] in eos_token_id, which is none of the model's"),
+        ({"lang_to_id": {"<|de|>": 99_999}}, "has 99999 in lang_to_id, which is none of the model's"),
+        ({"task_to_id": {"transcribe": "x"}}, "has 'x' in task_to_id, which is none of the model's"),
+        ({"suppress_tokens": "1,2"}, "has suppress_tokens='1,2', which is no list of tokens"),
+        ({"begin_suppress_tokens": [0.5]}, r"has begin_suppress_tokens=\[0\.5\], which is no list of tokens"),
+        ({"is_multilingual": False}, "has is_multilingual=false, and languages in lang_to_id"),
+    ],
+)
+def test_a_generation_config_that_cannot_be_followed_is_refused(changes, problem: str, folder: Path):
+    change_json(folder / "generation_config.json", **changes)
+    expected = (
+        rf"^The generation_config\.json of model '.*' {problem}.*: copy that of the model it was tuned from"
+    )
+    with pytest.raises(CheckpointError, match=expected):
+        load_checkpoint(str(folder))
+
+
+def test_a_missing_generation_config_is_named(folder: Path):
+    (folder / "generation_config.json").unlink()
+    change_json(folder / "config.json", decoder_start_token_id=...)
+    expected = r"has no generation_config\.json, and its config\.json has no decoder_start_token_id: copy"
+    with pytest.raises(CheckpointError, match=expected):
         load_checkpoint(str(folder))
