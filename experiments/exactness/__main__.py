@@ -16,11 +16,15 @@ from transformers.utils import logging
 
 from experiments.common.bench.options import Check, JsonFile, Quick, Seed
 from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.exactness.fuzz.drawing import all_values, drawn
+from experiments.exactness.fuzz.report import bars_of_fuzzed, is_wrong, table_of_fuzzed
+from experiments.exactness.fuzz.running import run_drawn
 from experiments.exactness.matrix import Result, facts
 from experiments.exactness.reduced import Reduced
 from experiments.exactness.rows import Row, decoded, in_full, in_reduced, rows
 from specwhisper.types import DTYPES
 
+QUICK_FUZZED = 50
 COLUMNS = (
     "row",
     "windows",
@@ -51,6 +55,10 @@ def exactness(
         str, typer.Option(help="float32, or bfloat16, float16 or int8 to report its differences.")
     ] = "float32",
     only: Annotated[str, typer.Option(help="Only rows whose name contains this.")] = "",
+    num_fuzzed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Checkpoints with random configs. [default: each value twice; quick: 50]"),
+    ] = None,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -59,8 +67,9 @@ def exactness(
     """Decode random-weight checkpoints under every option and compare the tokens.
 
     Each row is decoded by target-only, by four pairs in four modes, by plain transformers and by its assisted
-    generation. Exits with 1 if any of our texts differs. In reduced precision the pairs are compared with
-    target-only; the report shows how often they differ, and how close the choice was.
+    generation. Checkpoints with random values in their config.json and generation_config.json follow. Exits
+    with 1 if any of our texts differs. In reduced precision the pairs are compared with target-only; the
+    report shows how often they differ, and how close the choice was.
     """
     logging.set_verbosity_error()
     console = open_console()
@@ -73,20 +82,33 @@ def exactness(
         chosen = [row for row in rows(quick, seed, only) if "true shapes" not in row.name]
         in_reduced_precision(dtype, chosen, json, markdown, console)
         return
+    if num_fuzzed is None:
+        num_fuzzed = QUICK_FUZZED if quick else 2 * len(all_values())
     results = decoded(in_full, rows(quick, seed, only), console)
+    fuzzed = decoded(run_drawn, [case for case in drawn(num_fuzzed, seed) if only in case.name], console)
     console.print(table_of(results))
-    bars = bars_of(results, is_whole=not (quick or only))
+    console.print(table_of_fuzzed(fuzzed))
+    bars = [*bars_of(results, is_whole=not (quick or only)), *bars_of_fuzzed(fuzzed)]
     if json is not None:
         write_json(
-            json, models={}, figures={"rows": [facts(r) for r in results], "bars": list(map(str, bars))}
+            json,
+            models={},
+            figures={
+                "rows": [facts(r) for r in results],
+                "fuzzed": [each.__dict__ for each in fuzzed],
+                "bars": list(map(str, bars)),
+            },
         )
     if markdown is not None:
         markdown.write_text(to_markdown(results))
     for result in results:
         for line in (*result.split_differences, *result.oracle_differences):
             console.print(f"DIFFERENT: {result.name}: {line}", style="red", soft_wrap=True, highlight=False)
+    for each in filter(is_wrong, fuzzed):
+        line = f"{each.outcome.upper()}: {each.name}: {'; '.join(each.notes)}"
+        console.print(line, style="red", soft_wrap=True, highlight=False, markup=False)
     all_hold = print_bars(bars, console) if check else True
-    sys.exit(0 if all_hold and not any(map(is_broken, results)) else 1)
+    sys.exit(0 if all_hold and not any(map(is_broken, results)) and not any(map(is_wrong, fuzzed)) else 1)
 
 
 def in_reduced_precision(

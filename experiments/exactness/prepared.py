@@ -53,7 +53,7 @@ class Prepared:
         self.case = case
         self.name, self.drafts, self.assisted = case.name, case.drafts, case.assisted
         self.model, self.tokens = build_model(case.shape)
-        _tilt(self.model, end_logit=case.end_logit, time_logit=case.time_logit)
+        tilt(self.model, end_logit=case.end_logit, time_logit=case.time_logit)
         self.model.generation_config.language = case.own_language
         self.tokenizer = build_tokenizer(case.shape)
         self.options = case.options
@@ -230,7 +230,7 @@ def recording(seed: int, length_s: float) -> bytes:
     return (samples.clip(-1, 1) * 32767).astype("<i2").tobytes()
 
 
-def _tilt(model: WhisperForConditionalGeneration, *, end_logit: float, time_logit: float) -> None:
+def tilt(model: WhisperForConditionalGeneration, *, end_logit: float, time_logit: float) -> None:
     """Return one dimension of the last hidden state to a constant, and add to logits through it."""
     decoder, generation = model.model.decoder, model.generation_config
     with torch.no_grad():

@@ -7,7 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from rich.console import Console
 from transformers.utils import logging
@@ -30,7 +30,16 @@ from experiments.exactness.prepared import Prepared
 from experiments.exactness.reduced import Reduced, run_reduced
 from specwhisper.model.threads import limit_threads
 
-T = TypeVar("T")
+
+class Named(Protocol):
+    """Something to decode, with a name."""
+
+    @property
+    def name(self) -> str:
+        """What the progress shows."""
+
+
+N, T = TypeVar("N", bound=Named), TypeVar("T")
 QUICK = ("tiny-like", "no-timestamps", "prompt", "no-speech", "language-detection", "sampling-seed-1")
 
 
@@ -46,9 +55,11 @@ class Row:
 def rows(quick: bool, seed: int, only: str) -> list[Row]:
     """Return every row."""
     cases = (*MANY, *SHAPES, *OPTIONS, *WHISPERS, *DISTIL)
-    chosen = [Row(case.name, partial(Prepared, reseeded(case, seed))) for case in cases]
     if quick:
-        return [row for row in chosen if row.name in QUICK and only in row.name]
+        cases = (replace(case, assisted=False) for case in cases if case.name in QUICK)
+        chosen = [Row(case.name, partial(Prepared, reseeded(case, seed))) for case in cases]
+        return [row for row in chosen if only in row.name]
+    chosen = [Row(case.name, partial(Prepared, reseeded(case, seed))) for case in cases]
     for case in BATCHES:
         chosen += [
             Row(f"{case.name}, batch {n}", partial(Prepared, reseeded(case, seed)), n) for n in (1, 4, 8)
@@ -61,8 +72,8 @@ def rows(quick: bool, seed: int, only: str) -> list[Row]:
     return [row for row in chosen if only in row.name]
 
 
-def decoded(run: Callable[[Row], T], chosen: Sequence[Row], console: Console) -> list[T]:
-    """Decode rows, one on each core, and print the progress."""
+def decoded(run: Callable[[N], T], chosen: Sequence[N], console: Console) -> list[T]:
+    """Decode rows or drawn checkpoints, one on each core, and print the progress."""
     processes = ProcessPoolExecutor(
         len(available_cores()), mp_context=get_context("spawn"), initializer=be_quiet_and_single
     )
@@ -70,7 +81,7 @@ def decoded(run: Callable[[Row], T], chosen: Sequence[Row], console: Console) ->
         results = []
         for row, result in zip(chosen, processes.map(run, chosen), strict=True):
             results.append(result)
-            status.update(f"{len(results)} of {len(chosen)} rows, last: {row.name}")
+            status.update(f"{len(results)} of {len(chosen)}, last: {row.name}")
     return results
 
 

@@ -1,0 +1,1 @@
+"""Compare checkpoints with random configs, flags and options with plain transformers."""

@@ -1,0 +1,53 @@
+"""Checkpoints with random configs and options: equal to transformers, or refused by an error of ours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.exactness.fuzz.drawing import all_values, drawn
+from experiments.exactness.fuzz.report import is_wrong
+from experiments.exactness.fuzz.running import Outcome, run_drawn
+from specwhisper.options import DecodingOptions
+from tests.nightly import examples
+
+NUM_VALUES = len(all_values())
+BY_DAY = [
+    (("scale_embedding=True", "max_length=absent", "suppress_tokens=[3, 9, 9, 99999, -5]"), Outcome.SAME),
+    (("no generation_config.json=",), Outcome.REFUSED),  # for want of timestamps
+]
+
+
+@pytest.mark.parametrize(("names", "outcome"), BY_DAY)
+def test_values_are_followed_or_refused(names: tuple[str, ...], outcome: Outcome):
+    chosen = tuple(value for value in all_values() if value.name in names)
+    [case] = drawn(1, seed=0)
+    options = DecodingOptions(language="en")
+    result = run_drawn(replace(case, values=chosen, options=options, length_s=3.0, time_logit=-1.5))
+    assert (len(chosen), result.outcome) == (len(names), outcome), result
+
+
+def test_every_value_is_drawn():
+    drawn_names = {value.name for case in drawn(NUM_VALUES, seed=3) for value in case.values}
+    assert drawn_names == {value.name for value in all_values()}
+    assert [str(case) for case in drawn(9, seed=3)] == [str(case) for case in drawn(9, seed=3)]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", range(NUM_VALUES))
+def test_every_value_is_followed_or_refused(number: int):
+    [case] = drawn(1, seed=1, first=number)
+    result = run_drawn(case)
+    assert not is_wrong(result), result
+
+
+@pytest.mark.nightly
+@settings(deadline=None, max_examples=examples(1, 60))
+@given(seed=st.integers(2, 1_000_000), number=st.integers(0, NUM_VALUES - 1))
+def test_any_seed_is_followed_or_refused(seed: int, number: int):
+    [case] = drawn(1, seed, first=number)
+    result = run_drawn(case)
+    assert not is_wrong(result), result
