@@ -24,7 +24,7 @@ from experiments.exactness.reduced import Reduced
 from experiments.exactness.rows import Row, decoded, in_full, in_reduced, rows
 from specwhisper.types import DTYPES
 
-QUICK_FUZZED = 50
+QUICK_FUZZED = 30
 COLUMNS = (
     "row",
     "windows",
@@ -57,7 +57,7 @@ def exactness(
     only: Annotated[str, typer.Option(help="Only rows whose name contains this.")] = "",
     num_fuzzed: Annotated[
         int | None,
-        typer.Option(min=0, help="Checkpoints with random configs. [default: each value twice; quick: 50]"),
+        typer.Option(min=0, help="Checkpoints with random configs. [default: each value twice; quick: 30]"),
     ] = None,
     quick: Quick = False,
     seed: Seed = 0,

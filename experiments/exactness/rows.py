@@ -36,7 +36,7 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """What the progress shows."""
+        """Shown with the progress."""
 
 
 N, T = TypeVar("N", bound=Named), TypeVar("T")

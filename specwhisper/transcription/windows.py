@@ -18,15 +18,18 @@ from specwhisper.types import HOP_SAMPLES, AudioChunk, Commit, Outcome, Segment,
 
 
 class MaxLength(NamedTuple):
-    """A limit on a window's tokens that the prompt is added to, as transformers' ``max_length``.
+    """A limit on a window's tokens that grows, as transformers' ``max_length``.
 
-    It grows: the next window's prompt is added to the sum.
+    The prompt of the first window is added to it, the next window's prompt to the sum.
     """
 
     length: int
 
     def with_prompt(self, num_tokens: int, num_positions: int) -> MaxLength:
-        """Return the limit of a window and its prompt together; a long prompt counts in part."""
+        """Return the limit of a window together with its prompt.
+
+        A prompt of more than half the positions counts in part.
+        """
         counted = min(num_tokens, num_positions // 2 - 1)
         return MaxLength(min(self.length + counted, num_positions))
 

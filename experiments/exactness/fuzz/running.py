@@ -35,7 +35,7 @@ CLEAR = (CheckpointError, UnsupportedOption)  # errors that name the file or the
 
 
 class Outcome(StrEnum):
-    """What came of a case."""
+    """The outcome of a case."""
 
     SAME = "same"
     REFUSED = "refused"  # by one of our errors, as it must be

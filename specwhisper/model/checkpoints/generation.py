@@ -112,7 +112,9 @@ def read_generation(own: Mapping[str, Any] | None, config: Mapping[str, Any]) ->
 
 
 def check_generation(name: str, generation: Generation) -> None:
-    """Refuse an outdated generation config, and numbers that it cannot have; warn of what is ignored.
+    """Refuse a generation config that is outdated or contradictory.
+
+    A warning names what is missing and what is ignored.
 
     Raises
     ------
