@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from io import BytesIO
+from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -30,6 +31,13 @@ MAX_PCM_BYTES_PER_S = 8 * 48_000 * BYTES_PER_SAMPLE
 CONTAINERS = "aac,ac3,aiff,amr,ape,asf,avi,caf,flac,flv,matroska,mov,mp3,mpeg,mpegts,ogg,tta,w64,wav,wv"
 # Recorders that cannot seek back leave the size of their data open: sizes from here on mean nothing.
 OPEN_ENDED_BYTES = 0x7FFF_0000
+OPEN_ENDED_FRAMES = 2**48  # libsndfile's number where the length is not known is larger
+# Suffixes by which recordings are found in folders: those of libsndfile, then those of FFmpeg.
+AUDIO_SUFFIXES = frozenset(
+    ".aif .aifc .aiff .au .caf .flac .mp3 .oga .ogg .opus .rf64 .snd .sph .w64 .wav .wave"
+    " .3gp .aac .ac3 .amr .ape .avi .flv .m4a .m4b .m4v .mka .mkv .mov .mp4 .mpeg .mpg .mts .tta .webm"
+    " .wma .wmv .wv".split()
+)
 # How libsndfile's log notes that a header announces more data than the file holds.
 CUT_OFF = re.compile(r"^\s*(?:data|SSND|Data Size)\s*:\s*(\d+) \(should be \d+\)", re.MULTILINE)
 
@@ -77,6 +85,27 @@ def decode_bytes(data: bytes, max_duration_s: float, max_pcm_bytes: int) -> Iter
         can hold hours of 64-channel silence.
     """
     yield from _canonical(BytesIO(data), "The audio", max_duration_s, max_pcm_bytes)
+
+
+def stated_duration_s(path: Path) -> float | None:
+    """Return the length that a file's header states; ``None`` where it states none.
+
+    Nothing is decoded, so it may be wrong: show it, and rely on the decoded length.
+    """
+    try:
+        about = soundfile.info(path)
+        return about.duration if 0 < about.frames < OPEN_ENDED_FRAMES else None
+    except (soundfile.SoundFileError, TypeError, OSError):
+        pass
+    if not HAS_FFMPEG:
+        return None
+    import av
+
+    try:
+        with av.open(str(path), "r", options={"format_whitelist": CONTAINERS}) as container:
+            return container.duration / av.time_base if container.duration else None
+    except (av.FFmpegError, ValueError):
+        return None
 
 
 def _canonical(

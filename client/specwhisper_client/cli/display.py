@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import IO, Protocol, Self
 
@@ -108,10 +110,92 @@ class _Bar:
             )
         if update.segments:
             at_s = update.segments[-1].end_s
-            elapsed_s = self.progress.tasks[0].elapsed
-            speed = f"{at_s / elapsed_s:.1f} times as fast as speech" if elapsed_s else ""
-            self.progress.update(self._task, completed=at_s, at=clock(at_s), speed=speed)
+            its_speed = f"{speed(at_s, self.progress.tasks[0].elapsed):.1f} times as fast as speech"
+            self.progress.update(self._task, completed=at_s, at=clock(at_s), speed=its_speed)
         return True
+
+
+class BatchBar:
+    """Progress of several recordings: audio that is transcribed, speed and time left.
+
+    Parameters
+    ----------
+    is_shown : whether it is drawn; it counts in any case.
+
+    Attributes
+    ----------
+    finished_s : length of the recordings that are complete.
+    """
+
+    def __init__(self, console: Console, *, is_shown: bool) -> None:
+        self.is_shown = is_shown
+        self.finished_s = 0.0
+        self._durations: list[float | None] = []
+        self._at_s: dict[int, float] = {}  # of recordings under way, by number
+        self._num_done = 0
+        self._progress = Progress(
+            BarColumn(),
+            TextColumn("{task.fields[progress]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not is_shown,
+            speed_estimate_period=300.0,
+        )
+        self._task = self._progress.add_task("", total=None, progress="")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Hide it while something else is written to the terminal."""
+        self._progress.stop()
+        yield
+        self._progress.start()
+
+    def begin(self, durations: Sequence[float | None]) -> None:
+        """Set the lengths of all recordings, as far as they are known."""
+        self._durations = list(durations)
+        self._draw()
+
+    def advance(self, number: int, update: Update) -> None:
+        """Advance a recording to its last final segment."""
+        if update.segments:
+            self._at_s[number] = update.segments[-1].end_s
+        if self._durations and update.duration_s is not None:
+            self._durations[number] = update.duration_s
+        self._draw()
+
+    def finish(self, number: int, duration_s: float = 0.0) -> None:
+        """Count a recording of a length as complete; of none, as failed."""
+        self._at_s.pop(number, None)
+        self._num_done += 1
+        self.finished_s += duration_s
+        if self._durations:
+            self._durations[number] = duration_s
+        self._draw()
+
+    def _draw(self) -> None:
+        at_s = self.finished_s + sum(self._at_s.values())
+        total_s = sum(length_s or 0.0 for length_s in self._durations)
+        parts = (
+            f"{clock(at_s)} of {clock(total_s)}",
+            f"{self._num_done} of {len(self._durations)} recordings",
+            f"{speed(at_s, self._progress.tasks[0].elapsed):.1f}x real time",
+        )
+        self._progress.update(
+            self._task,
+            completed=at_s,
+            total=max(total_s, at_s) or None,
+            progress=", ".join(parts),
+        )
 
 
 class PlainDisplay:
@@ -149,6 +233,11 @@ class NoDisplay:
 def span(segment: Segment) -> str:
     """Write a segment's times as ``[00:12.34 → 00:15.00]``."""
     return f"[{clock(segment.start_s)} → {clock(segment.end_s)}]"
+
+
+def speed(audio_s: float, elapsed_s: float | None) -> float:
+    """Return the seconds of audio per second; 0 before any have elapsed."""
+    return audio_s / elapsed_s if elapsed_s else 0.0
 
 
 def clock(time_s: float) -> str:

@@ -1,15 +1,15 @@
-"""Transcribe files one after the other, and describe a server."""
+"""Transcribe a recording, and describe a server."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from specwhisper.errors import InvalidAudio, SpecWhisperError
+from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.transcription.hints.file import find_hint
@@ -19,10 +19,12 @@ from specwhisper.types import Mode
 from specwhisper_client import sources
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.display import Display, LiveDisplay, NoDisplay, PlainDisplay, WithProgress
-from specwhisper_client.cli.output import OutputFormat, prepare_outputs, render, write
+from specwhisper_client.cli.output import OutputFormat, render, write
+from specwhisper_client.cli.recordings import Recording
 from specwhisper_client.cli.tables import server_table, transcript_table
 from specwhisper_client.live_transcription import LiveTranscription, whole_utterances
 from specwhisper_client.streaming import StreamingClient
+from specwhisper_client.updates import Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Job:
     layout : of subtitles.
     quiet : print nothing but the text.
     is_streaming : whether recordings are transcribed as live audio, utterance by utterance.
+    batch_size : recordings that are transcribed at a time.
+    skips_existing : whether recordings are left out of which all transcripts are there.
     """
 
     server: str
@@ -50,52 +54,15 @@ class Job:
     layout: Layout = field(default_factory=Layout)
     quiet: bool = False
     is_streaming: bool = False
+    batch_size: int = 1
+    skips_existing: bool = False
     credentials: Credentials = OPEN
 
-    def options_of(self, file: Path) -> DecodingOptions:
+    def options_of(self, recording: Recording) -> DecodingOptions:
         """Return the options of a recording, with its hint."""
-        return replace(self.options, hint=find_hint(self.hints, file)) if self.hints else self.options
-
-
-async def transcribe_files(files: list[Path], job: Job, console: Console, errors: Console) -> bool:
-    """Transcribe files one after the other; return whether none failed.
-
-    Files that do not exist are reported first, all at once. A file that fails later is reported in its turn,
-    and the others continue.
-    """
-    try:
-        outputs: list[dict[OutputFormat, Path]] = [{} for _ in files]
-        if job.output_dir is not None:
-            outputs = prepare_outputs(files, job.output_dir, job.formats)
-        failed = [file for file in files if not file.exists()]
-        if failed:
-            report(_missing(failed), errors)
-        async with TranscriptionClient(job.server, job.credentials) as client:
-            for file, its_outputs in zip(files, outputs, strict=True):
-                if file in failed:
-                    continue
-                if len(files) > 1 and not job.quiet:
-                    errors.print(Text(str(file), "bold"))
-                try:
-                    await _transcribe_file(client, file, its_outputs, job, console, errors)
-                except SpecWhisperError as error:
-                    report(error, errors, file if len(files) > 1 else None)
-                    failed.append(file)
-    except SpecWhisperError as error:
-        report(error, errors)
-        return False
-    if failed and len(files) > 1:
-        names = ", ".join(map(str, failed))
-        errors.print(Text(f"{len(failed)} of {len(files)} files failed: {names}", "red"), soft_wrap=True)
-    return not failed
-
-
-def _missing(files: Sequence[Path]) -> InvalidAudio:
-    """Return the error for files that do not exist."""
-    if len(files) == 1:
-        return InvalidAudio(f"Audio file '{files[0]}' does not exist.")
-    names = ", ".join(f"'{file}'" for file in files)
-    return InvalidAudio(f"{len(files)} audio files do not exist: {names}.")
+        if self.hints is None:
+            return self.options
+        return replace(self.options, hint=find_hint(self.hints / recording.folder, recording.path))
 
 
 async def show_server(
@@ -111,52 +78,57 @@ async def show_server(
     return True
 
 
-async def _transcribe_file(
+async def transcribe_one(
     client: TranscriptionClient,
-    file: Path,
+    recording: Recording,
+    job: Job,
+    show: Callable[[Update], None],
+    *,
+    interim_results: bool = False,
+) -> Transcription:
+    """Transcribe a recording; ``show`` is called with each update."""
+    options = job.options_of(recording)
+    if job.is_streaming:
+        stream = StreamingClient(
+            options=options,
+            mode=job.mode,
+            gamma=job.gamma,
+            interim_results=interim_results,
+            servers=client.servers,
+        )
+        async with stream:
+            live = LiveTranscription(stream, sources.file(recording.path, is_paced=False))
+            async for update in whole_utterances(live):
+                show(update)
+            return live.result
+    transcription = client.stream_file(
+        recording.path, options, mode=job.mode, gamma=job.gamma, interim_results=interim_results
+    )
+    async for update in transcription:
+        show(update)
+    return transcription.result
+
+
+async def transcribe_with_display(
+    client: TranscriptionClient,
+    recording: Recording,
     outputs: Mapping[OutputFormat, Path],
     job: Job,
     console: Console,
     errors: Console,
 ) -> None:
-    transcript = await _show(client, file, job, console, errors)
+    """Transcribe a recording, show its text meanwhile, and write it."""
+    display = _choose_display(job, console, errors)
+    with display:
+        is_live = isinstance(display, LiveDisplay)
+        transcript = await transcribe_one(client, recording, job, display.show, interim_results=is_live)
     for form in job.formats:
         if job.output_dir is not None:
-            write(outputs[form], render(transcript, file, form, job.layout))
+            write(outputs[form], render(transcript, recording.path, form, job.layout))
         elif form is not OutputFormat.TXT:  # text was printed while it ran
-            console.file.write(render(transcript, file, form, job.layout))
+            console.file.write(render(transcript, recording.path, form, job.layout))
     if not job.quiet:
         errors.print(transcript_table(transcript))
-
-
-async def _show(
-    client: TranscriptionClient, file: Path, job: Job, console: Console, errors: Console
-) -> Transcription:
-    """Transcribe a file and show its text meanwhile."""
-    display = _choose_display(job, console, errors)
-    is_live = isinstance(display, LiveDisplay)
-    if job.is_streaming:
-        stream = StreamingClient(
-            job.server,
-            job.options_of(file),
-            mode=job.mode,
-            gamma=job.gamma,
-            interim_results=is_live,
-            credentials=job.credentials,
-        )
-        async with stream:
-            live = LiveTranscription(stream, sources.file(file, is_paced=False))
-            with display:
-                async for update in whole_utterances(live):
-                    display.show(update)
-            return live.result
-    transcription = client.stream_file(
-        file, job.options_of(file), mode=job.mode, gamma=job.gamma, interim_results=is_live
-    )
-    with display:
-        async for update in transcription:
-            display.show(update)
-    return transcription.result
 
 
 def _choose_display(job: Job, console: Console, errors: Console) -> Display:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import assert_never
+from uuid import uuid4
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import Transcription
+from specwhisper_client.cli.recordings import Recording
 
 
 class OutputFormat(StrEnum):
@@ -49,29 +51,28 @@ def render(
 
 
 def prepare_outputs(
-    audios: Sequence[Path], folder: Path, formats: Sequence[OutputFormat]
+    recordings: Sequence[Recording], folder: Path, formats: Sequence[OutputFormat]
 ) -> list[dict[OutputFormat, Path]]:
-    """Create the folder, and return a path for each recording and format."""
-    outputs = [{form: folder / f"{audio.stem}.{form.suffix}" for form in formats} for audio in audios]
-    audios_for: dict[Path, list[str]] = {}
-    for audio, paths in zip(audios, outputs, strict=True):
-        for path in paths.values():
-            audios_for.setdefault(path, []).append(str(audio))
-    for path, conflicting in audios_for.items():
-        if len(conflicting) > 1:
-            raise InvalidRequest(
-                f"{' and '.join(conflicting)} would both be written to {path}; rename one of them."
-            )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidRequest(f"The folder {folder} cannot be created: {error.strerror}.") from error
+    """Create the folders, and return a path for each recording and format."""
+    outputs = [
+        {form: folder / each.folder / f"{each.place.name}.{form.suffix}" for form in formats}
+        for each in recordings
+    ]
+    for parent in sorted({folder, *(folder / each.folder for each in recordings)}):
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidRequest(f"The folder {parent} cannot be created: {error.strerror}.") from error
     return outputs
 
 
 def write(path: Path, text: str) -> None:
-    """Write a transcription to its file."""
+    """Write a transcription to its file: all of it, or nothing."""
+    unfinished = path.with_name(f".specwhisper-{uuid4().hex}.tmp")
     try:
-        path.write_text(text, encoding="utf-8")
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
     except OSError as error:
         raise InvalidRequest(f"The transcript cannot be written to {path}: {error.strerror}.") from error
+    finally:
+        unfinished.unlink(missing_ok=True)

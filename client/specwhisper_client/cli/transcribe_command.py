@@ -16,10 +16,13 @@ from specwhisper.rpc.channels import Credentials
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import SERVER_MODES, Mode
 from specwhisper_client.cli.arguments import Gamma, Hints, Quiet, Server, hint_of, parse_mode
+from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.grouped_options import takes
-from specwhisper_client.cli.jobs import Job, report, transcribe_files
+from specwhisper_client.cli.jobs import Job, report
 from specwhisper_client.cli.output import OutputFormat
 from specwhisper_client.servers import DEFAULT_SERVER
+
+INTERRUPTED_STATUS = 130  # as of a shell's command that Ctrl-C ended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +171,13 @@ class Subtitles:
 class TranscribeOptions:
     """All options of the command."""
 
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings of any audio format.")]
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Recordings of any audio format, folders of them, and patterns such as '*/*.mp3'.",
+        ),
+    ]
     server: Server = DEFAULT_SERVER
     decoding: Decoding
     mode: Annotated[
@@ -202,9 +211,19 @@ class TranscribeOptions:
             "-o",
             file_okay=False,
             metavar="FOLDER",
-            help="Folder for a file per recording. Default: standard output.",
+            help="Folder for the transcripts, in the same folders as the recordings below FILE. Default: "
+            "standard output.",
         ),
     ] = None
+    batch_size: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Recordings that are transcribed at a time.")
+    ] = 1
+    skip_existing: Annotated[
+        bool,
+        typer.Option(
+            "--skip-existing", help="Leave out recordings whose transcripts are in the folder already."
+        ),
+    ] = False
     subtitles: Subtitles
     quiet: Quiet = False
 
@@ -219,13 +238,10 @@ class TranscribeOptions:
         if layout != Layout() and not self.decoding.word_timestamps:
             raise InvalidRequest("Lines are laid out by their words: add word_timestamps.")
         options, formats = self.decoding.options(), parse_formats(self.output_format)
-        if options.hint and len(self.files) > 1:
-            raise InvalidRequest(
-                "--hint FILE is the text of one recording: for several, pass a folder that holds NAME.srt, "
-                "NAME.vtt or NAME.txt for each."
-            )
         if len(formats) > 1 and self.output_dir is None:
             raise InvalidRequest("Several formats need a folder: add --output-dir FOLDER.")
+        if self.skip_existing and self.output_dir is None:
+            raise InvalidRequest("Without a folder no transcript exists: add --output-dir FOLDER.")
         return Job(
             self.server,
             options,
@@ -237,6 +253,8 @@ class TranscribeOptions:
             layout,
             self.quiet,
             self.streaming,
+            self.batch_size,
+            self.skip_existing,
             credentials,
         )
 
@@ -247,7 +265,7 @@ def transcribe(context: typer.Context, wanted: TranscribeOptions) -> None:
 
     Options have openai/whisper's names, with dashes or underscores. A terminal shows the text as it is
     written; the draft's unverified text is dim. Elsewhere standard output gets the final text only.
-    Statistics and errors go to standard error.
+    Statistics and errors go to standard error. If the command is interrupted, --skip-existing continues it.
     """
     console, errors = Console(), Console(stderr=True)
     try:
@@ -255,7 +273,13 @@ def transcribe(context: typer.Context, wanted: TranscribeOptions) -> None:
     except SpecWhisperError as error:
         report(error, errors)
         raise typer.Exit(1) from None
-    if not asyncio.run(transcribe_files(wanted.files, job, console, errors)):
+    try:
+        has_all = asyncio.run(transcribe_files(wanted.files, job, console, errors))
+    except KeyboardInterrupt:
+        if job.output_dir is not None:
+            errors.print("Interrupted: the same command with --skip-existing transcribes the rest.")
+        raise typer.Exit(INTERRUPTED_STATUS) from None
+    if not has_all:
         raise typer.Exit(1)
 
 

@@ -1,25 +1,22 @@
 """Output and exit status of the command line."""
 
-import asyncio
-import io
 import json
 import re
-import sys
 
 import numpy as np
 import pytest
 import soundfile
-from rich.console import Console
 
 from specwhisper import __version__
 from specwhisper.errors import ServerFull
 from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire.codec.decoding import decoding_options_from_proto
-from specwhisper_client.cli.jobs import Job, show_server, transcribe_files
+from specwhisper_client.cli.jobs import show_server
 from specwhisper_client.cli.output import OutputFormat
 from tests.nightly import mostly_nightly
 from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.terminals import Streams, run_cli
 
 TEXT = "Hello there.\nBye.\n"
 STATISTICS = [
@@ -30,26 +27,6 @@ STATISTICS = [
     "1 of 10 tokens",
     "3 blocks, the fastest took 0.16 ms",
 ]
-
-
-class Streams:
-    """Standard output and standard error of a run, each a terminal or not."""
-
-    def __init__(self, is_terminal: bool = False) -> None:
-        self._out, self._err = io.StringIO(), io.StringIO()
-        self.console = Console(file=self._out, force_terminal=is_terminal, width=100, color_system="standard")
-        self.errors = Console(file=self._err, width=100)
-
-    @property
-    def out(self) -> str:
-        return self._out.getvalue()
-
-    @property
-    def err(self) -> str:
-        return self._err.getvalue()
-
-    async def run(self, files, address, **job) -> bool:
-        return await transcribe_files(files, Job(address, **job), self.console, self.errors)
 
 
 @pytest.fixture
@@ -156,15 +133,6 @@ async def test_a_file_that_the_server_refuses_is_named(files, streams):
     assert summary == f"2 of 2 files failed: {files[0]}, {files[1]}"
 
 
-async def test_files_that_would_overwrite_each_other_are_refused_beforehand(files, streams, tmp_path):
-    server = ScriptedTranscription()
-    async with serving(server) as address:
-        rivals = [files[0], tmp_path / "first.mp3"]
-        assert not await streams.run(rivals, address, output_dir=tmp_path / "out")
-    assert "would both be written to" in streams.err
-    assert server.config is None
-
-
 async def test_a_servers_refusal_is_one_sentence(files, streams):
     async with serving(ScriptedTranscription([], error=ServerFull("All 16 places are taken."))) as address:
         assert not await streams.run(files[:1], address)
@@ -176,16 +144,6 @@ async def test_models(streams):
         assert await show_server(address, streams.console, streams.errors)
     for fact in ("large, drafted by tiny", "abc", "de, en", "16 at once", "1.2.3"):
         assert fact in streams.out
-
-
-async def run_cli(*arguments) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "specwhisper_client.cli.main", *map(str, arguments)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    return process.returncode, out.decode(), err.decode()
 
 
 async def test_the_command_line_as_a_process(files):

@@ -21,7 +21,8 @@ from specwhisper.types import SAMPLE_RATE
 from specwhisper_client import TranscriptionClient, blocking, sources
 from specwhisper_client.blocking import listen
 from specwhisper_client.cli import listening
-from specwhisper_client.cli.jobs import Job, transcribe_files
+from specwhisper_client.cli.batch import transcribe_files
+from specwhisper_client.cli.jobs import Job
 from specwhisper_client.cli.listen_options import ListenOptions
 from specwhisper_client.cli.main import app
 from specwhisper_client.cli.output import OutputFormat

@@ -10,6 +10,7 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import Mode, Segment
 from specwhisper_client.cli.output import OutputFormat, prepare_outputs, render, write
+from specwhisper_client.cli.recordings import Recording
 
 UNKNOWN = {
     "confidence": 0.5,
@@ -87,19 +88,34 @@ def test_the_real_time_factor_of_no_audio_is_null():
     assert transcript(duration_s=0.0).real_time_factor == 0.0
 
 
-def test_outputs_are_named_after_their_recordings(tmp_path):
+def recordings(*places: str) -> list[Recording]:
+    return [Recording(Path("in", f"{place}.wav"), Path("in"), Path(place)) for place in places]
+
+
+def test_outputs_are_in_the_folders_of_their_recordings(tmp_path):
     folder = tmp_path / "a" / "b"
-    paths = prepare_outputs([Path("x/one.wav"), Path("two.tar.mp3")], folder, [OutputFormat.JSON])
-    assert paths == [{OutputFormat.JSON: folder / "one.json"}, {OutputFormat.JSON: folder / "two.tar.json"}]
-    assert folder.is_dir()
+    paths = prepare_outputs(recordings("x/one", "two.tar"), folder, [OutputFormat.JSON])
+    assert paths == [{OutputFormat.JSON: folder / "x/one.json"}, {OutputFormat.JSON: folder / "two.tar.json"}]
+    assert (folder / "x").is_dir()
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InvalidRequest, match=r"file/folder cannot be created: Not a directory\.$"):
-        prepare_outputs([Path("one.wav")], tmp_path / "file" / "folder", [OutputFormat.TXT])
+        prepare_outputs(recordings("one"), tmp_path / "file" / "folder", [OutputFormat.TXT])
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path):
+def test_a_file_that_cannot_be_written_is_named_and_nothing_is_left_of_it(tmp_path):
+    (tmp_path / "one.txt").mkdir()
     with pytest.raises(InvalidRequest, match=r"cannot be written to .*: Is a directory\.$"):
-        write(tmp_path, "text")
+        write(tmp_path / "one.txt", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["one.txt"]
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path):
+    path = tmp_path / "one.txt"
+    path.write_text("long " * 10_000)
+    with path.open() as opened:
+        write(path, "Grüße")
+        assert opened.read() == "long " * 10_000, "a reader has the old text or the new one"
+    assert path.read_text("utf-8") == "Grüße"

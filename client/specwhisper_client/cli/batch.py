@@ -1,0 +1,205 @@
+"""Transcribe the recordings of a command, several at a time, with progress."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from specwhisper.audio.decode import stated_duration_s
+from specwhisper.errors import InvalidAudio, InvalidRequest, ServerFull, SpecWhisperError
+from specwhisper.transcription.transcription import Transcription
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.cli.display import BatchBar, clock, speed
+from specwhisper_client.cli.jobs import Job, report, transcribe_one, transcribe_with_display
+from specwhisper_client.cli.output import OutputFormat, prepare_outputs, render, write
+from specwhisper_client.cli.recordings import Recording, find_recordings
+from specwhisper_client.updates import Update
+
+Outputs = Mapping[OutputFormat, Path]
+
+
+async def transcribe_files(arguments: Sequence[Path], job: Job, console: Console, errors: Console) -> bool:
+    """Transcribe all recordings that arguments name; return whether none failed.
+
+    Arguments that name no recording are reported first, all at once. A recording that fails later is reported
+    in its turn, and the others continue.
+    """
+    recordings, without = find_recordings(arguments)
+    for error in _errors_about(without):
+        report(error, errors)
+    failed = list(without)
+    num_all = len(recordings) + len(without)
+    outputs: list[Outputs] = [{} for _ in recordings]
+    try:
+        if job.options.hint and len(recordings) > 1:
+            raise InvalidRequest(
+                "--hint FILE is the text of one recording: for several, pass a folder that holds NAME.srt, "
+                "NAME.vtt or NAME.txt for each."
+            )
+        if job.output_dir is not None:
+            outputs = list(prepare_outputs(recordings, job.output_dir, job.formats))
+        work = list(zip(recordings, outputs, strict=True))
+        if job.skips_existing:
+            work = [each for each in work if not all(path.exists() for path in each[1].values())]
+            if not job.quiet:
+                num_done = len(recordings) - len(work)
+                errors.print(f"{num_done} of {num_all} recordings have their transcripts already.")
+        async with TranscriptionClient(job.server, job.credentials) as client:
+            if job.batch_size == 1 and (num_all == 1 or job.output_dir is None):
+                failed += await _one_by_one(client, work, job, console, errors, has_others=num_all > 1)
+            else:
+                failed += await _Batch(client, work, job, console, errors).run()
+    except SpecWhisperError as error:
+        report(error, errors)
+        return False
+    if failed and num_all > 1:
+        names = ", ".join(map(str, failed))
+        errors.print(Text(f"{len(failed)} of {num_all} files failed: {names}", "red"), soft_wrap=True)
+    return not failed
+
+
+def _errors_about(arguments: Sequence[Path]) -> list[InvalidAudio]:
+    """Return the errors for arguments that name no recording."""
+    errors = [InvalidAudio(f"The folder '{each}' has no recordings.") for each in arguments if each.is_dir()]
+    missing = [f"'{each}'" for each in arguments if not each.is_dir()]
+    if len(missing) == 1:
+        errors.append(InvalidAudio(f"Audio file {missing[0]} does not exist."))
+    elif missing:
+        errors.append(InvalidAudio(f"{len(missing)} audio files do not exist: {', '.join(missing)}."))
+    return errors
+
+
+async def _one_by_one(
+    client: TranscriptionClient,
+    work: Sequence[tuple[Recording, Outputs]],
+    job: Job,
+    console: Console,
+    errors: Console,
+    *,
+    has_others: bool,
+) -> list[Path]:
+    """Transcribe one after the other and show the text meanwhile; return those that failed."""
+    failed = []
+    for recording, outputs in work:
+        if has_others and not job.quiet:
+            errors.print(Text(str(recording.path), "bold"))
+        try:
+            await transcribe_with_display(client, recording, outputs, job, console, errors)
+        except SpecWhisperError as error:
+            report(error, errors, recording.path if has_others else None)
+            failed.append(recording.path)
+    return failed
+
+
+class _Batch:
+    """Transcribes recordings, ``job.batch_size`` at a time.
+
+    With an output folder, a transcript is written as soon as it is there. Without one, they are printed in
+    the order of the recordings.
+    """
+
+    def __init__(
+        self,
+        client: TranscriptionClient,
+        work: Sequence[tuple[Recording, Outputs]],
+        job: Job,
+        console: Console,
+        errors: Console,
+    ) -> None:
+        self._client = client
+        self._work = work
+        self._job = job
+        self._console = console
+        self._errors = errors
+        self._bar = BatchBar(errors, is_shown=errors.is_terminal and not job.quiet)
+        self._failed: list[Path] = []
+        self._num_running = 0
+        self._one_ended = asyncio.Event()  # replaced by another one whenever it is set
+        self._texts: dict[int, str] = {}  # complete, in the order of the recordings from _num_printed on
+        self._num_printed = 0
+
+    async def run(self) -> list[Path]:
+        """Transcribe all of them; return those that failed."""
+        started_s = time.perf_counter()
+        numbers = iter(range(len(self._work)))
+
+        async def transcribe_some() -> None:
+            for number in numbers:
+                await self._transcribe(number)
+
+        if self._bar.is_shown:
+            self._bar.begin(await asyncio.to_thread(_durations, self._work))
+        with self._bar:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self._job.batch_size, len(self._work))):
+                    group.create_task(transcribe_some())
+        num_done = len(self._work) - len(self._failed)
+        if num_done and not self._job.quiet:
+            elapsed_s = time.perf_counter() - started_s
+            self._errors.print(
+                f"{num_done} recordings, {clock(self._bar.finished_s)} in {clock(elapsed_s)}: "
+                f"{speed(self._bar.finished_s, elapsed_s):.1f} times as fast as speech",
+                highlight=False,
+            )
+        return self._failed
+
+    async def _transcribe(self, number: int) -> None:
+        """Transcribe a recording and write its transcript, or report its error."""
+        recording, outputs = self._work[number]
+        text = ""
+        try:
+            transcript = await self._transcript(number, recording)
+            for form in self._job.formats:
+                text = render(transcript, recording.path, form, self._job.layout)
+                if self._job.output_dir is not None:
+                    write(outputs[form], text)
+            self._bar.finish(number, transcript.duration_s)
+        except SpecWhisperError as error:
+            report(error, self._errors, recording.path)
+            self._failed.append(recording.path)
+            self._bar.finish(number)
+        if self._job.output_dir is None:
+            self._texts[number] = text
+            self._print_complete()
+
+    async def _transcript(self, number: int, recording: Recording) -> Transcription:
+        """Transcribe a recording; where the server is full, once another of them has ended."""
+
+        def show(update: Update) -> None:
+            self._bar.advance(number, update)
+
+        while True:
+            must_wait = False
+            self._num_running += 1
+            try:
+                return await transcribe_one(self._client, recording, self._job, show)
+            except ServerFull:
+                must_wait = self._num_running > 1
+                if not must_wait:
+                    raise  # other clients have all its sessions
+            finally:
+                self._num_running -= 1
+                if not must_wait:
+                    self._one_ended.set()
+                    self._one_ended = asyncio.Event()
+            await self._one_ended.wait()
+
+    def _print_complete(self) -> None:
+        """Print the texts whose turn it is."""
+        for number in count(self._num_printed):
+            if number not in self._texts:
+                return
+            with self._bar.hidden():
+                self._console.file.write(self._texts.pop(number))
+                self._console.file.flush()
+            self._num_printed += 1
+
+
+def _durations(work: Sequence[tuple[Recording, Outputs]]) -> list[float | None]:
+    return [stated_duration_s(recording.path) for recording, _ in work]

@@ -1,0 +1,101 @@
+"""Find the recordings that arguments name: files, folders and patterns.
+
+Each has a place: where its transcripts lie below the output folder, and its hint below the folder of hints.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from glob import glob, has_magic
+from pathlib import Path
+
+from specwhisper.audio.decode import AUDIO_SUFFIXES
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recording to transcribe.
+
+    Attributes
+    ----------
+    path : the file.
+    root : the folder from which its argument counts: a folder itself, a file's own folder, or the folder
+        before the first wildcard of a pattern.
+    place : path of its transcripts below the output folder, without the suffix of a format.
+    """
+
+    path: Path
+    root: Path
+    place: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its transcripts below the output folder."""
+        return self.place.parent
+
+
+def find_recordings(arguments: Iterable[Path]) -> tuple[list[Recording], list[Path]]:
+    """Return the recordings in order, each once, and the arguments that name none.
+
+    Folders are searched with all folders below them for files with a suffix of audio or video; names that
+    begin with a dot are left out. A pattern's matches are taken as they are.
+
+    Places keep the folders below each argument. Where two recordings would share one, all places count from
+    the folder that all arguments have in common. If they still share one, they keep their suffixes.
+    """
+    found: dict[str, Recording] = {}  # by the file's real path
+    without: list[Path] = []
+    for argument in arguments:
+        files = list(_files(argument))
+        for path, root in files:
+            found.setdefault(os.path.realpath(path), Recording(path, root, _place(path, root)))
+        if not files:
+            without.append(argument)
+    recordings = list(found.values())
+    if _shared(recordings):
+        folders = (folder for each in recordings for folder in (each.root, each.path.parent))
+        common = Path(os.path.commonpath(map(os.path.abspath, folders)))
+        recordings = [replace(each, place=_place(each.path, common)) for each in recordings]
+    if shared := _shared(recordings):
+        kept = [_with_suffix(each) if each.place in shared else each for each in recordings]
+        recordings = list(map(_with_suffix, recordings)) if _shared(kept) else kept
+    return recordings, without
+
+
+def _place(path: Path, root: Path) -> Path:
+    """Return a path below a folder without its suffix; the name alone if it is not below."""
+    path, root = Path(os.path.abspath(path)), Path(os.path.abspath(root))
+    return (path.relative_to(root) if path.is_relative_to(root) else Path(path.name)).with_suffix("")
+
+
+def _with_suffix(recording: Recording) -> Recording:
+    return replace(recording, place=recording.folder / recording.path.name)
+
+
+def _shared(recordings: Iterable[Recording]) -> set[Path]:
+    """Return the places that more than one recording has."""
+    return {place for place, number in Counter(each.place for each in recordings).items() if number > 1}
+
+
+def _files(argument: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the files that an argument names, and the folder from which they count."""
+    if argument.is_dir():
+        yield from ((path, argument) for path in _below(argument))
+    elif argument.exists():
+        yield argument, argument.parent
+    elif has_magic(str(argument)):
+        root = next(folder for folder in argument.parents if not has_magic(str(folder)))
+        for match in sorted(map(Path, glob(str(argument), recursive=True))):
+            yield from ((path, root) for path in (_below(match) if match.is_dir() else [match]))
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Yield the recordings in a folder and below it, in order of their names."""
+    for name, folders, files in os.walk(folder):
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        for file in sorted(files):
+            if not file.startswith(".") and Path(file).suffix.lower() in AUDIO_SUFFIXES:
+                yield Path(name, file)

@@ -1,0 +1,229 @@
+"""Folders of recordings on the command line: several at a time, resumed, and interrupted."""
+
+import asyncio
+import io
+import re
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from rich.console import Console
+
+from specwhisper.errors import ServerFull
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_client.cli.output import OutputFormat
+from tests.rpc.client_scripts import MODEL, STATISTICS, ScriptedTranscription, duration, final, serving
+from tests.rpc.terminals import Streams, run_cli
+
+SECOND = 16_000
+
+
+class Counting(ScriptedTranscription):
+    """Writes how many seconds of audio each session had.
+
+    Parameters
+    ----------
+    at_once : sessions that must be open before the first of them ends.
+    max_sessions : more are refused.
+    """
+
+    def __init__(self, at_once: int = 1, max_sessions: int = 100) -> None:
+        super().__init__()
+        self.at_once, self.max_sessions = at_once, max_sessions
+        self.num_open = self.most_open = self.num_refused = 0
+        self.has_refused, self.are_there = asyncio.Event(), asyncio.Event()
+        self.ends: dict[int, asyncio.Event] = {}  # by seconds of audio: what a session waits for
+        self.lengths: list[int] = []
+        self.ended: asyncio.Queue[int] = asyncio.Queue()
+
+    async def StreamingRecognize(self, request_iterator, context):
+        if self.num_open == self.max_sessions:
+            self.num_refused += 1
+            self.has_refused.set()
+            raise ServerFull("All places are taken.")
+        self.num_open += 1
+        self.most_open = max(self.most_open, self.num_open)
+        try:
+            if self.num_open >= self.at_once:
+                self.are_there.set()
+            await self.are_there.wait()
+            num_bytes = 0
+            async for request in request_iterator:
+                num_bytes += len(request.audio_content)
+            seconds = num_bytes // 2 // SECOND
+            await self.ends.setdefault(seconds, done()).wait()
+            self.lengths.append(seconds)
+            self.ended.put_nowait(seconds)
+            yield pb.StreamingRecognizeResponse(
+                results=[final(0.0, seconds, f" {seconds} seconds.", (50365, 440, 50440), 0.75)],
+                model=MODEL,
+                statistics=STATISTICS,
+                audio_received=duration(seconds),
+                language=pb.SpokenLanguage(code="en", name="english"),
+            )
+        finally:
+            self.num_open -= 1
+
+
+def done() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder of recordings of 1, 2, 3 and 4 seconds; two have the same name."""
+    for seconds, name in enumerate(("a/one.wav", "a/two.wav", "b/one.flac", "c.ogg"), start=1):
+        path = tmp_path / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(path, np.zeros(seconds * SECOND, np.int16), SECOND)
+    return tmp_path / "in"
+
+
+def written(folder: Path) -> dict[str, str]:
+    """Return the text of each file in a folder; hidden ones too."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_text() for path in files}
+
+
+TEXTS = {
+    "c.txt": "4 seconds.\n",
+    "a/one.txt": "1 seconds.\n",
+    "a/two.txt": "2 seconds.\n",
+    "b/one.txt": "3 seconds.\n",
+}
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+async def test_a_folder_is_transcribed_several_at_a_time(folder, tmp_path, batch_size):
+    streams, server = Streams(), Counting(at_once=batch_size)
+    async with serving(server) as address:
+        assert await streams.run([folder], address, output_dir=tmp_path / "out", batch_size=batch_size)
+    assert written(tmp_path / "out") == TEXTS
+    assert server.most_open == batch_size
+    assert streams.out == ""
+    assert re.fullmatch(r"4 recordings, 00:10\.00 in \S+: \S+ times as fast as speech\n", streams.err)
+
+
+async def test_texts_on_standard_output_are_in_the_order_of_the_recordings(folder):
+    streams, server = Streams(), Counting(at_once=4)
+    server.ends[4] = asyncio.Event()  # the first one ends last
+    async with serving(server) as address:
+        run = asyncio.create_task(streams.run([folder], address, batch_size=4, quiet=True))
+        for _ in range(3):
+            await server.ended.get()
+        assert streams.out == ""
+        server.ends[4].set()
+        assert await run
+    assert (streams.out, streams.err) == ("".join(TEXTS.values()), "")
+
+
+async def test_a_bad_recording_does_not_stop_the_others(folder, tmp_path):
+    (folder / "a" / "bad.wav").write_bytes(b"RIFF, or so")
+    (tmp_path / "empty").mkdir()
+    streams = Streams()
+    async with serving(Counting()) as address:
+        arguments = [folder, tmp_path / "empty"]
+        assert not await streams.run(arguments, address, output_dir=tmp_path / "out", batch_size=2)
+    assert written(tmp_path / "out") == TEXTS
+    empty, bad, counted, summary = streams.err.splitlines()
+    assert empty == f"error: The folder '{tmp_path / 'empty'}' has no recordings."
+    assert bad.startswith(f"error: Audio file '{folder / 'a' / 'bad.wav'}' cannot be decoded")
+    assert counted.startswith("4 recordings, 00:10.00 in ")
+    assert summary == f"2 of 6 files failed: {tmp_path / 'empty'}, {folder / 'a' / 'bad.wav'}"
+
+
+async def test_existing_transcripts_are_skipped_once_all_formats_are_there(folder, tmp_path):
+    out = tmp_path / "out"
+    (out / "a").mkdir(parents=True)
+    for name in ("a/one.txt", "a/one.srt", "c.txt"):
+        (out / name).write_text("here already")
+    streams, server = Streams(), Counting()
+    formats = [OutputFormat.TXT, OutputFormat.SRT]
+    async with serving(server) as address:
+        how = {"output_dir": out, "formats": formats, "skips_existing": True, "batch_size": 2}
+        assert await streams.run([folder], address, **how)
+        assert sorted(server.lengths) == [2, 3, 4]
+        assert await streams.run([folder], address, **how)
+    assert sorted(server.lengths) == [2, 3, 4]
+    texts = written(out)
+    assert len(texts) == 8
+    assert {name: text for name, text in texts.items() if text == "here already"}.keys() == {
+        "a/one.txt",
+        "a/one.srt",
+    }
+    assert "1 of 4 recordings have their transcripts already." in streams.err
+    assert "4 of 4 recordings have their transcripts already." in streams.err
+
+
+async def test_a_full_server_takes_the_next_recording_once_another_has_ended(folder, tmp_path):
+    streams, server = Streams(), Counting(max_sessions=1)
+    server.ends[4] = asyncio.Event()
+    async with serving(server) as address:
+        job = {"output_dir": tmp_path / "out", "batch_size": 2}
+        run = asyncio.create_task(streams.run([folder], address, **job))
+        await server.has_refused.wait()
+        server.ends[4].set()
+        assert await run
+    assert written(tmp_path / "out") == TEXTS
+    assert server.most_open == 1
+
+
+async def test_a_server_that_is_full_without_us_refuses_every_recording(folder, tmp_path):
+    streams, server = Streams(), Counting(max_sessions=0)
+    async with serving(server) as address:
+        job = {"output_dir": tmp_path / "out", "batch_size": 2}
+        assert not await streams.run([folder], address, **job)
+    assert streams.err.count("All places are taken.") == 4
+    assert "4 of 4 files failed" in streams.err
+    assert written(tmp_path / "out") == {}
+
+
+async def test_a_terminal_shows_how_far_a_batch_is(folder, tmp_path):
+    streams, file = Streams(), io.StringIO()
+    streams.errors = Console(file=file, force_terminal=True, width=100)
+    server = Counting()
+    async with serving(server) as address:
+        assert await streams.run([folder], address, output_dir=tmp_path / "out")
+    drawn = file.getvalue()
+    assert "00:00.00 of 00:10.00, 0 of 4 recordings" in drawn
+    assert "00:10.00 of 00:10.00, 4 of 4 recordings" in drawn
+
+
+async def test_an_interrupted_folder_has_whole_transcripts_and_is_resumed(folder, tmp_path):
+    out, server = tmp_path / "out", Counting()
+    server.ends[2] = asyncio.Event()
+    async with serving(server) as address:
+        arguments = ("transcribe", folder, "--server", address, "-o", out, "-f", "txt", "--batch-size", "2")
+        command = (sys.executable, "-m", "specwhisper_client.cli.main", *map(str, arguments))
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        while not all((out / name).exists() for name in TEXTS if name != "a/two.txt"):
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+        assert process.returncode == 130
+        assert "--skip-existing transcribes the rest" in err.decode()
+        assert written(out) == {name: text for name, text in TEXTS.items() if name != "a/two.txt"}
+        server.ends[2].set()
+        status, printed, err = await run_cli(*arguments, "--skip-existing")
+    assert (status, printed) == (0, "")
+    assert "3 of 4 recordings have their transcripts already." in err
+    assert written(out) == TEXTS
+    assert sorted(server.lengths) == [1, 2, 3, 4]
+
+
+async def test_what_needs_a_folder_of_transcripts_or_one_recording_is_refused(folder, unused_tcp_port):
+    address = f"127.0.0.1:{unused_tcp_port}"
+    status, _, err = await run_cli("transcribe", folder, "--server", address, "--skip-existing")
+    assert (status, err) == (1, "error: Without a folder no transcript exists: add --output-dir FOLDER.\n")
+    (folder / "script.txt").write_text("a script")
+    hint = ("--hint", folder / "script.txt")
+    status, _, err = await run_cli("transcribe", folder / "a" / "*.wav", "--server", address, *hint)
+    assert status == 1
+    assert err.startswith("error: --hint FILE is the text of one recording")
