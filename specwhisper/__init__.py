@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from specwhisper.api.speculative import SpeculativeWhisper
     from specwhisper.api.speculative_config import SpeculativeConfig
     from specwhisper.errors import RecordingsFailed, SpecWhisperError
-    from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task
+    from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task, VadOptions
     from specwhisper.speculation.statistics import SpeculationStatistics
     from specwhisper.text.speculative import Completion, SpeculativeLM
     from specwhisper.transcription.hints.file import read_hint
@@ -36,13 +36,14 @@ __all__ = [
     "SpeculativeWhisper",
     "Task",
     "Transcription",
+    "VadOptions",
     "Word",
     "read_hint",
 ]
 # Loaded when first used: a client has no torch.
 _HOMES = {
     "specwhisper.errors": ("RecordingsFailed", "SpecWhisperError"),
-    "specwhisper.options": ("Acceptance", "CompressionRatio", "DecodingOptions", "Task"),
+    "specwhisper.options": ("Acceptance", "CompressionRatio", "DecodingOptions", "Task", "VadOptions"),
     "specwhisper.text.speculative": ("Completion", "SpeculativeLM"),
     "specwhisper.speculation.statistics": ("SpeculationStatistics",),
     "specwhisper.transcription.hints.file": ("read_hint",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -35,6 +35,8 @@ NO_BEAMS = (
 MAX_HINT_BYTES = 200_000  # some four hours of English; a message holds 262,144
 MAX_SEED = 2**63 - 1
 MAX_TEMPERATURES = 16
+MAX_MS = 86_400_000  # a day
+VAD_FRAME_MS = 32
 # Logits are divided by a temperature in float32: with a smaller one they overflow; a larger one does itself.
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-6, 1e6
 
@@ -85,6 +87,54 @@ def _to_language(value: Any) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
+class VadOptions:
+    """Which parts of a recording are speech, as faster-whisper's ``VadOptions``.
+
+    Attributes
+    ----------
+    threshold : probability of speech from which a part is speech.
+    neg_threshold : probability below which speech ends; ``None`` for 0.15 below ``threshold``, at least 0.01.
+    min_speech_duration_ms : speech must last longer than this.
+    max_speech_duration_s : longer speech is cut: at its last silence of 98 ms, or without one at its end.
+    min_silence_duration_ms : shorter silence is part of the speech around it.
+    speech_pad_ms : silence that is kept at either side of speech.
+    """
+
+    threshold: float = number(0.5, 0, 1)
+    neg_threshold: float | None = number(None, 0, 1, "it must be a probability, or left out")
+    min_speech_duration_ms: int = whole(0, 0, MAX_MS)
+    max_speech_duration_s: float = number(math.inf, ABOVE_0, math.inf, "it must be above 0, or inf")
+    min_silence_duration_ms: int = whole(2000, 0, MAX_MS)
+    speech_pad_ms: int = whole(400, 0, MAX_MS)
+
+    def __post_init__(self) -> None:
+        validate(self)
+        if self.neg_threshold is not None and self.neg_threshold > self.threshold:
+            raise InvalidRequest(
+                f"neg_threshold is {self.neg_threshold:g}: it must be at most threshold, which is "
+                f"{self.threshold:g}."
+            )
+        shortest_s = (2 * self.speech_pad_ms + VAD_FRAME_MS) / 1000
+        if self.max_speech_duration_s <= shortest_s:
+            raise InvalidRequest(
+                f"max_speech_duration_s is {self.max_speech_duration_s:g}: it must be above {shortest_s:g}, "
+                f"twice speech_pad_ms and {VAD_FRAME_MS} ms."
+            )
+
+
+def _to_vad_options(value: Any) -> VadOptions:
+    """Read options of VAD, or a mapping of them."""
+    if isinstance(value, VadOptions):
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError("it must be VadOptions, or a dict of them")
+    names = [declared.name for declared in fields(VadOptions)]
+    if unknown := value.keys() - set(names):
+        raise ValueError(f"there is no '{min(map(str, unknown))}'; there are {', '.join(names)}")
+    return VadOptions(**value)
+
+
+@dataclass(frozen=True, slots=True)
 class DecodingOptions:
     """Options of a transcription.
 
@@ -125,6 +175,9 @@ class DecodingOptions:
     hotwords : words that stay in front of every prompt.
     hint : text that the audio is believed to say: captions, a script, an older transcript. The target
         verifies it: it makes a transcription faster and never changes the text. At most 200,000 bytes.
+    vad_filter : whether only the speech of a recording is transcribed, as silero-vad's model finds it. Times
+        are those of the whole recording. Not for live audio, which has endpointing.
+    vad_parameters : which parts are speech: :class:`VadOptions`, or a dict of some of them.
     realigns : whether what the draft had drafted before a correction is verified after it, in mode "full". It
         never changes the text; turn it off only to measure what it saves.
     log_mel_max : largest log10 mel power of the whole recording by number of mel bins, when it is known
@@ -182,6 +235,8 @@ class DecodingOptions:
             f"it may have at most {MAX_HINT_BYTES} bytes",
         ),
     )
+    vad_filter: bool = flag()
+    vad_parameters: VadOptions | None = option(None, _to_vad_options)  # noqa: RUF009 (a field)
     realigns: bool = flag(True)
     log_mel_max: Mapping[int, float] = field(default_factory=dict)
     live: LiveOptions | None = None
@@ -195,6 +250,19 @@ class DecodingOptions:
             )
         if self.carry_initial_prompt and not self.initial_prompt.strip():
             raise InvalidRequest("carry_initial_prompt is True: there is no initial_prompt to carry.")
+        if self.vad_parameters is not None and not self.vad_filter:
+            raise InvalidRequest("vad_parameters are set: they have no effect without vad_filter.")
+        if self.vad_filter and self.live is not None:
+            raise InvalidRequest("vad_filter is True: it is for recordings; live audio has endpointing.")
+
+    @property
+    def vad(self) -> VadOptions | None:
+        """How speech is found; ``None`` if the whole recording is transcribed."""
+        return (self.vad_parameters or VadOptions()) if self.vad_filter else None
+
+    def without_vad(self) -> DecodingOptions:
+        """Return the options for audio of which only the speech is left."""
+        return replace(self, vad_filter=False, vad_parameters=None)
 
     @property
     def is_lossy(self) -> bool:

@@ -7,15 +7,22 @@ async with TranscriptionClient("127.0.0.1:50051") as client:
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Iterator
+from io import BytesIO
 from typing import Any, Self
 
 import grpc.aio
 
-from specwhisper.options import DecodingOptions, options_from
+from specwhisper.audio.decode import decode_file
+from specwhisper.audio.speech_map import SpeechMap, placed
+from specwhisper.audio.vad_filter import find_speech, only_speech
+from specwhisper.options import DecodingOptions, VadOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Mode
+from specwhisper.wire import flac
 from specwhisper.wire.codec import statistics_from_proto
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -151,14 +158,20 @@ class TranscriptionClient:
         """Transcribe a short file, passed as bytes, in one message."""
         options = options_from(options or DecodingOptions(), named)
         started_s = time.perf_counter()
-        config = config_to_proto(options, mode, gamma, is_container=True)
+        speech = None
+        if options.vad is not None:
+            speech, audio = await asyncio.to_thread(_speech_of, audio, options.vad)
+            if not speech.spans:
+                return Transcription.without_speech(options, speech.duration_s)
+        config = config_to_proto(options.without_vad(), mode, gamma, is_container=True)
         reply, _ = await self._request("Recognize", pb.RecognizeRequest(config=config, audio=audio))
         return Transcription(
-            segments=segments_from_proto(reply.results),
+            segments=placed(segments_from_proto(reply.results), speech),
             language=reply.language.code,
             language_name=reply.language.name,
             language_probs=dict(reply.language.probabilities),
-            duration_s=seconds(reply.audio_duration),
+            duration_s=seconds(reply.audio_duration) if speech is None else speech.duration_s,
+            duration_after_vad_s=None if speech is None else speech.speech_s,
             stats=statistics_from_proto(reply.statistics),
             model=model_from_proto(reply.model),
             options=options,
@@ -175,3 +188,14 @@ class TranscriptionClient:
                     return await call(request, timeout=timeout_s), connection.address
                 except grpc.aio.AioRpcError as error:
                     await attempts.retry(error_from_rpc(error, connection.address))
+
+
+def _speech_of(audio: bytes, vad: VadOptions) -> tuple[SpeechMap, bytes]:
+    """Return where the speech of a file lies, and the speech as FLAC; empty without it."""
+
+    def decode() -> Iterator[bytes]:
+        return decode_file(BytesIO(audio))
+
+    speech = find_speech(decode(), vad)
+    pcm = b"".join(only_speech(decode, speech)())
+    return speech, flac.encode(pcm) if pcm else b""

@@ -14,6 +14,7 @@ import grpc.aio
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.scan import MEL_BINS
 from specwhisper.audio.source import AudioSource
+from specwhisper.audio.speech_map import placed
 from specwhisper.errors import ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.observe import request_id
 from specwhisper.options import DecodingOptions
@@ -88,8 +89,14 @@ class FileTranscription:
     async def __aiter__(self) -> AsyncGenerator[Update]:
         """Transcribe the file; leaving the loop early ends the call."""
         started_s = time.perf_counter()
-        source = await AudioSource.open(partial(decode_file, self._path, self._max_duration_s))
-        options = self._options
+        decode = partial(decode_file, self._path, self._max_duration_s)
+        source = await AudioSource.open(decode, self._options.vad)
+        speech = source.speech
+        if speech is not None and not speech.spans:  # servers refuse recordings without audio
+            self._result = Transcription.without_speech(self._options, speech.duration_s)
+            yield Update((), "", "", duration_s=speech.duration_s, statistics=self._result.stats)
+            return
+        options = self._options.without_vad()
         if not source.fits_one_window and not options.log_mel_max:
             options = replace(options, log_mel_max=await source.log_mel_max(MEL_BINS))
         config = pb.StreamingRecognitionConfig(
@@ -100,18 +107,20 @@ class FileTranscription:
         )
         async with aclosing(self._updates(config, source)) as updates:
             async for update in updates:
-                yield replace(update, duration_s=source.duration_s)
+                segments = placed(update.segments, speech)
+                yield replace(update, segments=segments, duration_s=source.duration_s)
         received = self._received
         if received.model is None:
             raise SpecWhisperError(
                 f"The server at {self._servers.address} ended the call without naming its model."
             )
         self._result = Transcription(
-            segments=tuple(self._segments),
+            segments=placed(self._segments, speech),
             language=received.language,
             language_name=received.language_name,
             language_probs=received.language_probs,
-            duration_s=received.received_s,
+            duration_s=received.received_s if speech is None else speech.duration_s,
+            duration_after_vad_s=None if speech is None else speech.speech_s,
             stats=received.statistics,
             model=received.model,
             options=self._options,

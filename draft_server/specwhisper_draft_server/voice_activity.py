@@ -11,10 +11,10 @@ import numpy as np
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.endpointing import FRAME_SAMPLES, Endpointer
+from specwhisper.audio.silero import SileroStream, SileroVad
 from specwhisper.errors import MissingExtra
 from specwhisper.live import EndpointingOptions
 from specwhisper.types import VoiceEvent, VoiceMark
-from specwhisper_draft_server.silero import SileroStream, SileroVad
 
 # Separate threads: the event loop's own ones decode recordings, which takes minutes.
 EXECUTOR = ThreadPoolExecutor(thread_name_prefix="voice")
@@ -68,4 +68,4 @@ async def load_voice_activity() -> None:
 @cache
 def _model() -> SileroVad:
     """Return the model, loaded once."""
-    return SileroVad()
+    return SileroVad("Live audio on the draft server", "draft", "or ask for no endpointing")

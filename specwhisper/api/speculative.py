@@ -16,6 +16,7 @@ from specwhisper.api.chunked_recordings import ChunkedRecordings
 from specwhisper.api.pairing import draft_ids
 from specwhisper.api.progress import ProgressBar
 from specwhisper.api.speculative_config import SpeculativeConfig
+from specwhisper.api.speech_filter import SpeechFilter
 from specwhisper.api.transcribe_call import TranscribeCall, Watch, check_batch_size
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.inputs import Audio, Source
@@ -183,7 +184,7 @@ class SpeculativeWhisper:
             recording its own error is raised, or returned. Where the iterable itself raises, those that it
             gave are transcribed, then :class:`RecordingsFailed` is raised from its error, also with "return".
         watch : called in this thread with a recording's index and its transcript so far, to be read only,
-            whenever that has changed.
+            whenever that has changed. With ``vad_filter``, its times count the speech only.
         options : fields of :class:`DecodingOptions`, such as ``language``, ``word_timestamps`` or
             ``initial_prompt``; they override the config, also with ``None``.
 
@@ -262,17 +263,23 @@ class SpeculativeWhisper:
 
     def _results(self, call: TranscribeCall) -> Iterator[tuple[int, Transcription | Exception]]:
         """Yield every recording's index and its result or error, as they finish."""
+        speech = SpeechFilter(call.decoding)
+        sources = speech.filtered(call.sources)
+        transcribe = self._chunked if call.chunk_length_s else self._whole
         with ProgressBar(call.num_recordings, call.progress) as bar:
-            for index, outcome in self._chunked(call, bar) if call.chunk_length_s else self._whole(call, bar):
+            for index, outcome in transcribe(sources, call, bar):
                 bar.finish(index)
+                outcome = speech.placed(index, outcome)
                 yield index, outcome if isinstance(outcome, Exception) else self._result(outcome, call)
 
-    def _whole(self, call: TranscribeCall, bar: ProgressBar) -> Iterator[tuple[int, Outcome]]:
+    def _whole(
+        self, sources: Iterable[Source | Exception], call: TranscribeCall, bar: ProgressBar
+    ) -> Iterator[tuple[int, Outcome]]:
         """Transcribe recordings window after window."""
         num_samples: dict[int, int] = {}  # by index, of recordings under way
 
         def prepared() -> Iterator[Prepared | Exception]:
-            for index, source in enumerate(call.sources):
+            for index, source in enumerate(sources):
                 recording = self._prepared(source, call.decoding)
                 if isinstance(recording, Prepared):
                     num_samples[index] = recording.num_samples
@@ -290,10 +297,10 @@ class SpeculativeWhisper:
             yield index, outcome
 
     def _chunked(
-        self, call: TranscribeCall, bar: ProgressBar
-    ) -> Iterator[tuple[int, Transcription | Exception]]:
+        self, sources: Iterable[Source | Exception], call: TranscribeCall, bar: ProgressBar
+    ) -> Iterator[tuple[int, Outcome]]:
         """Transcribe the chunks of all recordings side by side."""
-        pcms = (_decoded(source) for source in call.sources)
+        pcms = (_decoded(source) for source in sources)
         recordings = ChunkedRecordings(pcms, call.cut, call.decoding, load_tokenizer(self._source))
         for number, outcome in self._pair.transcribe(
             recordings.prepared(), call.draft_length, max_sessions=call.num_slots

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
 from typing import TypeVar
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.speech_map import SpeechMap
+from specwhisper.audio.vad_filter import find_speech, only_speech
+from specwhisper.options import VadOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
 PIECE_BYTES = 32 * 1024  # one second of audio: candidates never wait for more of it
@@ -25,17 +29,26 @@ class AudioSource:
     ----------
     decode : yields the recording as canonical PCM, from its beginning at each call.
     short_pcm : the recording if it has at most 30 s.
+    speech : where its speech lies, if it consists of the speech of a longer one.
     """
 
-    def __init__(self, decode: Decode, short_pcm: bytes | None) -> None:
+    def __init__(self, decode: Decode, short_pcm: bytes | None, speech: SpeechMap | None = None) -> None:
         self._decode = decode
         self._short_pcm = short_pcm
+        self.speech = speech
         self._num_scanned_bytes = 0
 
     @classmethod
-    async def open(cls, decode: Decode) -> AudioSource:
-        """Decode a recording's first 30 s; a recording that is no longer is kept."""
-        return cls(decode, await _in_thread(pcm_if_short, decode()))
+    async def open(cls, decode: Decode, vad: VadOptions | None = None) -> AudioSource:
+        """Decode a recording's first 30 s; a recording that is no longer is kept.
+
+        With ``vad`` all of it is decoded first, to find its speech, and the source has only that.
+        """
+        speech = None
+        if vad is not None:
+            speech = await _in_thread(partial(find_speech, options=vad), decode())
+            decode = only_speech(decode, speech)
+        return cls(decode, await _in_thread(pcm_if_short, decode()), speech)
 
     @property
     def fits_one_window(self) -> bool:
@@ -44,7 +57,9 @@ class AudioSource:
 
     @property
     def duration_s(self) -> float | None:
-        """Length of the recording, once all of it was decoded."""
+        """Length of the recording, once all of it was decoded; silence included."""
+        if self.speech is not None:
+            return self.speech.duration_s
         num_bytes = len(self._short_pcm) if self._short_pcm is not None else self._num_scanned_bytes
         return num_bytes / BYTES_PER_SAMPLE / SAMPLE_RATE or None
 

@@ -46,9 +46,10 @@ class Transcription(Mapping[str, Any]):
     Attributes
     ----------
     segments : the pieces of the text, with their times.
-    language, language_name : of the speech, such as "de" and "german".
+    language, language_name : of the speech, such as "de" and "german"; empty where there is none.
     language_probs : probability by code, where the language was detected.
     duration_s : length of the recording.
+    duration_after_vad_s : length of its speech, with ``vad_filter``.
     stats : how the draft did; ``None`` with ``return_stats=False``.
     model : the models that wrote the text.
     options : the decoding options of the request.
@@ -61,12 +62,24 @@ class Transcription(Mapping[str, Any]):
     language_name: str = ""
     language_probs: Mapping[str, float] = field(default_factory=dict)
     duration_s: float = 0.0
+    duration_after_vad_s: float | None = None
     stats: SpeculationStatistics | None = None
     model: ModelInfo = ModelInfo()
     options: DecodingOptions = field(default_factory=DecodingOptions)
     elapsed_s: float = field(default=0.0, compare=False)
     window_tokens: tuple[tuple[int, ...], ...] = ()
     _values: dict[str, Any] = field(default_factory=dict, init=False, compare=False)
+
+    @classmethod
+    def without_speech(cls, options: DecodingOptions, duration_s: float) -> Transcription:
+        """Return the result of a recording in which ``vad_filter`` found no speech."""
+        return cls(
+            language=options.language or "",
+            duration_s=duration_s,
+            duration_after_vad_s=0.0,
+            stats=SpeculationStatistics(),
+            options=options,
+        )
 
     @property
     def text(self) -> str:
@@ -152,6 +165,7 @@ class Transcription(Mapping[str, Any]):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values; names of durations end with their unit."""
         figures: dict[str, Any] = {}
+        after_vad_s = self.duration_after_vad_s
         if (stats := self.stats) is not None:
             figures = asdict(stats)
             figures["acceptance_rate"] = stats.acceptance_rate
@@ -161,6 +175,7 @@ class Transcription(Mapping[str, Any]):
             "language": self.language,
             "language_probs": dict(self.language_probs),
             "duration_s": self.duration_s,
+            **({} if after_vad_s is None else {"duration_after_vad_s": after_vad_s}),
             "segments": [_segment(segment) for segment in self.segments],
             "model": asdict(self.model),
             "stats": {

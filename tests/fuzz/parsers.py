@@ -153,12 +153,12 @@ def live_message(data: bytes) -> None:
 
 def form_of_transcription(data: bytes) -> None:
     """Parse the fields of a transcription form, here written as a query."""
-    codec.decoding_options_to_proto(TranscriptionFields.read(_form(data)).options())
+    codec.decoding_options_to_proto(TranscriptionFields.read(_form(data)).options().without_vad())
 
 
 def form_of_translation(data: bytes) -> None:
     """Parse the fields of a translation form."""
-    codec.decoding_options_to_proto(TranslationFields.read(_form(data)).options())
+    codec.decoding_options_to_proto(TranslationFields.read(_form(data)).options().without_vad())
 
 
 def _frame(data: bytes) -> str:
@@ -228,6 +228,7 @@ MESSAGES = [
     {"type": "finish"},
 ]
 FORM = "model=whisper-1&prompt=names&temperature=0.4&response_format=verbose_json"
+VAD = "vad_filter=1&vad_parameters[threshold]=0.4"
 CONFIG = {"encoding": "LINEAR_PCM", "sample_rate_hertz": 16_000, "language_code": "en-US"}
 FILES = [_file("WAV"), _file("WAV", "ULAW"), _file("FLAC", channels=2), _file("OGG"), _file("MP3")]
 
@@ -296,7 +297,10 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
             b"model=whisper-1&stream=true&chunking_strategy[type]=server_vad&languages[]=en&keywords[]=one",
         ],
     ),
-    "translation-form": (form_of_translation, [f"{FORM}&hotwords=one".encode()]),
+    "translation-form": (
+        form_of_translation,
+        [f"{FORM}&hotwords=one&vad_filter=1&vad_parameters[threshold]=0.4".encode()],
+    ),
 }
 
 

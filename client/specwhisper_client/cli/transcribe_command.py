@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,7 @@ import typer
 from rich.console import Console
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError
-from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task, options_from
+from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task, VadOptions, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import SERVER_MODES, Mode
@@ -56,6 +57,13 @@ class Decoding:
     ] = False
     hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words in the prompt of every window.")] = ""
     hint: Hints = ""
+    vad_filter: Annotated[
+        bool,
+        typer.Option(
+            "--vad-filter",
+            help="Only speech is transcribed, as silero-vad's model finds it. Needs the extra vad.",
+        ),
+    ] = False
     condition_on_previous_text: Annotated[
         bool, typer.Option("--condition-on-previous-text", help="Previous text as prompt of each window.")
     ] = False
@@ -145,6 +153,39 @@ class Decoding:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Vad:
+    """Options of VAD, by the names of whisper-ctranslate2."""
+
+    vad_threshold: Annotated[
+        float, typer.Option(metavar="P", help="Probability of speech from which there is speech.")
+    ] = 0.5
+    vad_neg_threshold: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P", help="Probability below which speech ends. Default: 0.15 below --vad-threshold."
+        ),
+    ] = None
+    vad_min_speech_duration_ms: Annotated[
+        int, typer.Option(metavar="MS", help="Speech lasts longer than this, in milliseconds.")
+    ] = 0
+    vad_max_speech_duration_s: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Longer speech is cut at a silence, if it has one.")
+    ] = math.inf
+    vad_min_silence_duration_ms: Annotated[
+        int,
+        typer.Option(metavar="MS", help="Shorter silence belongs to the speech around it, in milliseconds."),
+    ] = 2000
+    vad_speech_pad_ms: Annotated[
+        int, typer.Option(metavar="MS", help="Silence kept at either side of speech, in milliseconds.")
+    ] = 400
+
+    def parameters(self) -> VadOptions | None:
+        """Return them, checked; ``None`` if they are the defaults."""
+        options = VadOptions(**{name.removeprefix("vad_"): value for name, value in asdict(self).items()})
+        return None if options == VadOptions() else options
+
+
+@dataclass(frozen=True, kw_only=True)
 class Subtitles:
     """Options of srt and vtt."""
 
@@ -180,6 +221,7 @@ class TranscribeOptions:
     ]
     server: Server = DEFAULT_SERVER
     decoding: Decoding
+    vad: Vad
     mode: Annotated[
         Mode | None,
         typer.Option(
@@ -237,7 +279,10 @@ class TranscribeOptions:
         layout = self.subtitles.layout()
         if layout != Layout() and not self.decoding.word_timestamps:
             raise InvalidRequest("Lines are laid out by their words: add word_timestamps.")
-        options, formats = self.decoding.options(), parse_formats(self.output_format)
+        options = options_from(self.decoding.options(), {"vad_parameters": self.vad.parameters()})
+        formats = parse_formats(self.output_format)
+        if options.vad_filter and self.streaming:
+            raise InvalidRequest("vad_filter is for whole recordings: leave it or streaming out.")
         if len(formats) > 1 and self.output_dir is None:
             raise InvalidRequest("Several formats need a folder: add --output-dir FOLDER.")
         if self.skip_existing and self.output_dir is None:

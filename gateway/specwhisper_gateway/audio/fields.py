@@ -7,7 +7,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions, Task, fallback_temperatures
+from specwhisper.options import (
+    OPENAI_THRESHOLDS,
+    DecodingOptions,
+    Task,
+    fallback_temperatures,
+    options_from,
+)
 from specwhisper_gateway.audio.uploads import FILE
 from specwhisper_gateway.errors import InvalidField
 
@@ -40,6 +46,17 @@ class AudioFields(BaseModel):
         str,
         Field(description="Not OpenAI's: text that the audio is believed to say; it is verified."),
     ] = ""
+    vad_filter: Annotated[
+        bool, Field(description="Not OpenAI's: only speech is transcribed; times are the recording's.")
+    ] = False
+    vad_parameters: Annotated[
+        dict[str, float],
+        Field(
+            default_factory=dict,
+            description="Not OpenAI's: which parts are speech, as faster-whisper's `VadOptions`, for example "
+            "`vad_parameters[speech_pad_ms]`.",
+        ),
+    ]
 
     @classmethod
     def read(cls, form: Iterable[tuple[str, str]]) -> Self:
@@ -73,7 +90,7 @@ class AudioFields(BaseModel):
     def options(self) -> DecodingOptions:
         """Return the decoding options."""
         increment = TEMPERATURE_INCREMENT if self.temperature == 0 else None
-        return DecodingOptions(
+        options = DecodingOptions(
             task=self.task,
             initial_prompt=self.prompt,
             hotwords=self.hotwords,
@@ -81,6 +98,8 @@ class AudioFields(BaseModel):
             temperatures=fallback_temperatures(self.temperature, increment),
             **OPENAI_THRESHOLDS,
         )
+        vad = {"vad_filter": self.vad_filter, "vad_parameters": self.vad_parameters or None}
+        return options_from(options, vad)
 
     @classmethod
     def _lists(cls) -> set[str]:

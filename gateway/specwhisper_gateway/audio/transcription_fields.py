@@ -5,14 +5,32 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
-from specwhisper.options import DecodingOptions, Task
+from specwhisper.options import MAX_MS, DecodingOptions, Task, VadOptions
 from specwhisper_gateway.audio.fields import AudioFields
 from specwhisper_gateway.errors import InvalidField
+from specwhisper_gateway.transport.messages import StrictModel, first_problem
 
 NO_SPEAKERS = "there is no speaker diarization; leave it out."
 STREAMED = ("json", "text")
+
+
+class ServerVad(StrictModel):
+    """OpenAI's object of type ``server_vad``, with its defaults."""
+
+    type: Literal["server_vad"]
+    threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
+    prefix_padding_ms: Annotated[int, Field(ge=0, le=MAX_MS)] = 300
+    silence_duration_ms: Annotated[int, Field(ge=0, le=MAX_MS)] = 200
+
+    def options(self) -> VadOptions:
+        """Return the options of VAD; the padding is kept at either side."""
+        return VadOptions(
+            threshold=self.threshold,
+            min_silence_duration_ms=self.silence_duration_ms,
+            speech_pad_ms=self.prefix_padding_ms,
+        )
 
 
 class TranscriptionFields(AudioFields):
@@ -57,8 +75,8 @@ class TranscriptionFields(AudioFields):
     chunking_strategy: Annotated[
         str | dict[str, str] | None,
         Field(
-            description="`auto`, or an object of type `server_vad`. Without effect: the target's timestamps "
-            "cut a recording. The object's other members are refused."
+            description="`auto`: only speech is transcribed, as with `vad_filter`. An object of type "
+            "`server_vad` may have `threshold`, `prefix_padding_ms` and `silence_duration_ms`."
         ),
     ] = None
     keywords: Annotated[
@@ -83,17 +101,20 @@ class TranscriptionFields(AudioFields):
 
     def options(self) -> DecodingOptions:
         """Return the decoding options."""
+        options = super().options()
+        if isinstance(self.chunking_strategy, dict):
+            vad = ServerVad.model_validate(self.chunking_strategy).options()
+            options = replace(options, vad_filter=True, vad_parameters=vad)
+        elif self.chunking_strategy:
+            options = replace(options, vad_filter=True)
         return replace(
-            super().options(),
+            options,
             language=self.language or next(iter(self.languages), None) or None,
             word_timestamps=self.has_words,
             hotwords=self.hotwords or ", ".join(self.keywords),
         )
 
     def _check(self) -> None:
-        strategy = self.chunking_strategy
-        kind = strategy.get("type") if isinstance(strategy, dict) else strategy
-        tuned = strategy.keys() - {"type"} if isinstance(strategy, dict) else set()
         refusals = (
             (self.response_format == "diarized_json", "response_format", NO_SPEAKERS),
             (bool(self.known_speaker_names), "known_speaker_names", NO_SPEAKERS),
@@ -120,14 +141,14 @@ class TranscriptionFields(AudioFields):
                 "only verbose_json has times; set response_format to it.",
             ),
             (
-                kind not in (None, "", "auto") and not (isinstance(strategy, dict) and kind == "server_vad"),
+                isinstance(self.chunking_strategy, str) and self.chunking_strategy not in ("", "auto"),
                 "chunking_strategy",
                 "it must be 'auto' or an object of type server_vad.",
             ),
             (
-                bool(tuned),
-                "chunking_strategy",
-                f"there is no voice detection with {', '.join(sorted(tuned))}; send the type alone.",
+                bool(self.chunking_strategy) and self.vad_filter,
+                "vad_filter",
+                "chunking_strategy is present too: send one of them.",
             ),
             (
                 bool(self.keywords) and bool(self.hotwords),
@@ -148,3 +169,13 @@ class TranscriptionFields(AudioFields):
         for is_wrong, name, reason in refusals:
             if is_wrong:
                 raise InvalidField(f"{name} is not supported: {reason}", name, "unsupported_value")
+        if isinstance(self.chunking_strategy, dict):
+            try:
+                ServerVad.model_validate(self.chunking_strategy)
+            except ValidationError as error:
+                problem = first_problem(error)
+                raise InvalidField(
+                    f"chunking_strategy is not supported: {problem.name}: {problem.reason}.",
+                    "chunking_strategy",
+                    "unsupported_value",
+                ) from None

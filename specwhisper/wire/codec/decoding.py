@@ -71,7 +71,9 @@ def task_from_proto(number: int) -> Task:
 
 
 def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
-    """Encode decoding options."""
+    """Encode decoding options; those of VAD apply before audio is sent."""
+    if options.vad_filter:
+        raise UnsupportedOption("vad_filter is True: it is for whole recordings only, as files.")
     return pb.DecodingOptions(
         language=options.language,
         task=task_to_proto(options.task),

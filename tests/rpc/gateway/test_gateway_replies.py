@@ -125,14 +125,12 @@ async def test_every_field_reaches_the_draft_server():
             prompt="Ray Serve",
             temperature=0.4,
             keywords=["alpha", "beta"],
-            chunking_strategy="auto",
         )
         asked = decoding_options_from_proto(server.config.config.decoding)
         await gateway.api.audio.transcriptions.create(
             file=RECORDING,
             model=MODEL,
             languages=["nl"],
-            chunking_strategy={"type": "server_vad"},
             extra_body={"hotwords": "gamma"},
         )
     expected = OPENAIS | {"temperatures": (0.4,)}

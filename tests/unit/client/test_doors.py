@@ -14,6 +14,7 @@ from specwhisper.options import (
     OTHER_NAMES,
     CompressionRatio,
     DecodingOptions,
+    VadOptions,
     options_from,
 )
 from specwhisper_client import LIVE_DECODING, StreamingClient, TranscriptionClient, listen
@@ -26,6 +27,7 @@ NOT_ON_THE_COMMAND_LINE = {
     "log_mel_max",  # measured by the client
     "live",  # --streaming, and the options of listen
     "realigns",  # for experiments
+    "vad_parameters",  # --vad-threshold and the like
 }
 OTHER_PROGRAMS = {"beam_size", "temperature_increment_on_fallback"}  # read by options_from
 # docs/migrating.md lists these with the reason.
@@ -66,6 +68,14 @@ def test_the_command_line_has_every_decoding_option_with_its_default():
     assert {name_of(flag) for flag in flags} - OTHER_PROGRAMS == NAMES - NOT_ON_THE_COMMAND_LINE
     assert transcribe_command.Decoding().options() == replace(DecodingOptions(), **OTHER_DEFAULTS)
     assert options_from(DecodingOptions(), flags) == transcribe_command.Decoding().options()
+
+
+def test_the_command_line_has_every_option_of_vad_with_its_default():
+    assert defaults(transcribe_command.Vad) == {
+        f"vad_{name}": default for name, default in defaults(VadOptions).items()
+    }
+    assert transcribe_command.Vad().parameters() is None
+    assert transcribe_command.Vad(vad_speech_pad_ms=0).parameters() == VadOptions(speech_pad_ms=0)
 
 
 def test_the_config_of_the_library_has_the_defaults_of_the_decoding_options():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
 
 import pytest
@@ -13,6 +14,7 @@ from specwhisper.options import (
     CompressionRatio,
     DecodingOptions,
     Task,
+    VadOptions,
     fallback_temperatures,
     options_from,
 )
@@ -197,3 +199,29 @@ def test_an_error_shows_the_beginning_of_a_long_value():
     with pytest.raises(InvalidRequest, match=r"hint is aaaa.*at most 200000 bytes") as refused:
         DecodingOptions(hint="a" * 200_001)
     assert len(str(refused.value)) < 400
+
+
+def test_vad_has_faster_whispers_parameters_and_defaults():
+    assert DecodingOptions().vad is None
+    assert DecodingOptions(vad_filter=True).vad == VadOptions()
+    options = options_from({}, {"vad_filter": True, "vad_parameters": {"speech_pad_ms": 30}})
+    assert options.vad == options.vad_parameters == VadOptions(speech_pad_ms=30)
+    theirs = pytest.importorskip("faster_whisper.vad", exc_type=ImportError).VadOptions()
+    assert vars(theirs) == {name: getattr(VadOptions(), name) for name in VadOptions.__slots__}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ({"threshold": 1.5}, "threshold is 1.5: it must lie between 0 and 1."),
+        ({"threshold": float("nan")}, "threshold is nan: it must lie between 0 and 1."),
+        ({"speech_pad_ms": 0.5}, "speech_pad_ms is 0.5: it must be a whole number."),
+        ({"max_speech_duration_s": 0.5}, "max_speech_duration_s is 0.5: it must be above 0.832, twice"),
+        ({"neg_threshold": 0.6}, "neg_threshold is 0.6: it must be at most threshold, which is 0.5."),
+        ({"onset": 0.6}, "there is no 'onset'; there are threshold, neg_threshold"),
+        ("lots", "vad_parameters is 'lots': it must be VadOptions, or a dict of them."),
+    ],
+)
+def test_parameters_of_vad_that_cannot_be(parameters, reason):
+    with pytest.raises(InvalidRequest, match=re.escape(reason)):
+        options_from({}, {"vad_filter": True, "vad_parameters": parameters})

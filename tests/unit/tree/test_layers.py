@@ -196,7 +196,7 @@ ENGINES = {  # libraries that run models, and the only modules that import them
     "onnxruntime": (
         "specwhisper.model.onnx.",
         "specwhisper_draft_server.recognisers.sherpa",
-        "specwhisper_draft_server.silero",
+        "specwhisper.audio.silero",
         "specwhisper_client.cli.tune",  # asks whether it is there
     ),
     "onnx": ("specwhisper.model.onnx.", "specwhisper.model.checkpoints.onnx_weights"),

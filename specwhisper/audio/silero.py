@@ -24,13 +24,20 @@ STATE_SHAPE = (2, 1, 128)
 class SileroVad:
     """The model, for any number of streams in any threads.
 
+    Parameters
+    ----------
+    user, extra, otherwise : what needs it, the extra that installs it, and what to do without it, for the
+        error.
+
     Raises
     ------
     MissingExtra : if its packages are not installed.
     """
 
-    def __init__(self) -> None:
-        with needs_extra("Live audio on the draft server", "draft", otherwise="or ask for no endpointing"):
+    def __init__(
+        self, user: str = "vad_filter", extra: str = "vad", otherwise: str = "or leave it out"
+    ) -> None:
+        with needs_extra(user, extra, otherwise=otherwise):
             import onnxruntime
 
             path = _folder_of(PACKAGE) / FILE

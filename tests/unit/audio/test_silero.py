@@ -12,8 +12,8 @@ import torch
 import specwhisper
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.endpointing import FRAME_SAMPLES
+from specwhisper.audio.silero import SileroVad
 from specwhisper.types import SAMPLE_RATE
-from specwhisper_draft_server.silero import SileroVad
 
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"
 SPEECH = ("01_phone_call.flac", "03_errands.mp3", "05_at_the_station.ogg")

@@ -1,0 +1,51 @@
+"""Leave silence out of a call's recordings; restore the times of transcripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from specwhisper.audio.inputs import Source
+from specwhisper.audio.speech_map import SpeechMap, placed
+from specwhisper.audio.vad_filter import find_speech, only_speech
+from specwhisper.options import DecodingOptions
+from specwhisper.transcription.transcription import Transcription
+
+
+class NoSpeech(Exception):
+    """Is in the place of a recording without speech, which is not decoded."""
+
+
+class SpeechFilter:
+    """The speech of each recording of one call; without ``vad_filter`` all of it."""
+
+    def __init__(self, options: DecodingOptions) -> None:
+        self._options = options
+        self._speech: dict[int, SpeechMap] = {}  # by index, of recordings under way
+
+    def filtered(self, sources: Iterable[Source | Exception]) -> Iterator[Source | Exception]:
+        """Yield sources that decode to speech only, or errors in their places."""
+        for index, source in enumerate(sources):
+            if self._options.vad is not None and isinstance(source, Source):
+                try:
+                    speech = self._speech[index] = find_speech(source.decode(), self._options.vad)
+                    if not speech.spans:
+                        raise NoSpeech
+                    source = Source(source.name, only_speech(source.decode, speech))
+                except Exception as error:
+                    source = error
+            yield source
+
+    def placed(self, index: int, outcome: Transcription | Exception) -> Transcription | Exception:
+        """Return the transcription of a recording's speech, with the recording's times."""
+        speech = self._speech.pop(index, None)
+        if speech is not None and isinstance(outcome, NoSpeech):
+            return Transcription.without_speech(self._options, speech.duration_s)
+        if speech is None or isinstance(outcome, Exception):
+            return outcome
+        return replace(
+            outcome,
+            segments=placed(outcome.segments, speech),
+            duration_s=speech.duration_s,
+            duration_after_vad_s=speech.speech_s,
+        )

@@ -1,0 +1,100 @@
+"""Find the speech of a recording by its probability in each frame.
+
+The rules are those of faster-whisper's ``get_speech_timestamps``, which has them from silero-vad.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from specwhisper.audio.endpointing import FRAME_SAMPLES, HYSTERESIS, SAMPLES_PER_MS, SURE_SILENCE
+from specwhisper.options import VadOptions
+from specwhisper.types import SAMPLE_RATE
+
+SILENCE_TO_CUT_AT_MS = 98  # in speech that is too long
+
+
+class Span(NamedTuple):
+    """A part of a recording, in samples."""
+
+    start: int
+    stop: int
+
+
+class SpeechFinder:
+    """Finds the speech of one recording.
+
+    Call :meth:`on_vad_probability` for each frame, then :meth:`finish`.
+    """
+
+    def __init__(self, options: VadOptions) -> None:
+        self._threshold = options.threshold
+        below = max(options.threshold - HYSTERESIS, SURE_SILENCE)
+        self._neg_threshold = below if options.neg_threshold is None else options.neg_threshold
+        self._padding = options.speech_pad_ms * SAMPLES_PER_MS
+        self._min_speech = options.min_speech_duration_ms * SAMPLES_PER_MS
+        self._min_silence = options.min_silence_duration_ms * SAMPLES_PER_MS
+        self._max_speech = options.max_speech_duration_s * SAMPLE_RATE - FRAME_SAMPLES - 2 * self._padding
+        self._spans: list[Span] = []
+        self._at = 0  # first sample of the next frame
+        self._start: int | None = None  # of the speech now
+        self._silence = 0  # where the silence began that may end it; 0 without one
+        self._cut = self._resumed = 0  # the last silence that is long enough to cut at: its ends
+
+    def on_vad_probability(self, speech_prob: float) -> None:
+        """Add the probability of the next frame."""
+        at, self._at = self._at, self._at + FRAME_SAMPLES
+        is_speech = speech_prob >= self._threshold
+        if is_speech and self._silence:
+            self._silence = 0
+            if self._resumed < self._cut:
+                self._resumed = at
+        if self._start is None:
+            self._start = at if is_speech else None
+            return
+        if at - self._start > self._max_speech and self._end_too_long(self._start, at):
+            return
+        if self._start is not None and speech_prob < self._neg_threshold:
+            self._on_silence(self._start, at)
+
+    def finish(self, num_samples: int) -> tuple[Span, ...]:
+        """Return the speech of a recording of so many samples, with its padding.
+
+        The spans are in order and do not overlap.
+        """
+        if self._start is not None and num_samples - self._start > self._min_speech:
+            self._spans.append(Span(self._start, num_samples))
+        starts = [span.start for span in self._spans]
+        stops = [span.stop for span in self._spans]
+        for index in range(1, len(starts)):
+            silence = starts[index] - stops[index - 1]
+            padding = silence // 2 if silence < 2 * self._padding else self._padding
+            starts[index] -= padding
+            stops[index - 1] += padding
+        if starts:
+            starts[0] = max(0, starts[0] - self._padding)
+            stops[-1] = min(num_samples, stops[-1] + self._padding)
+        return tuple(map(Span, starts, stops))
+
+    def _end_too_long(self, start: int, at: int) -> bool:
+        """Cut speech that is too long; return whether the frame needs nothing more."""
+        cut, resumed = self._cut, self._resumed
+        self._spans.append(Span(start, cut or at))
+        self._end()
+        if cut and resumed >= cut:
+            self._start = resumed
+        return not cut
+
+    def _on_silence(self, start: int, at: int) -> None:
+        self._silence = self._silence or at
+        silence = at - self._silence
+        if silence > SILENCE_TO_CUT_AT_MS * SAMPLES_PER_MS:
+            self._cut = self._silence
+        if silence < self._min_silence:
+            return
+        if self._silence - start > self._min_speech:
+            self._spans.append(Span(start, self._silence))
+        self._end()
+
+    def _end(self) -> None:
+        self._start, self._silence, self._cut, self._resumed = None, 0, 0, 0

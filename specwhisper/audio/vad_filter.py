@@ -1,0 +1,76 @@
+"""Leave out what is no speech from a recording, with silero-vad's model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
+
+import numpy as np
+
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.endpointing import FRAME_SAMPLES
+from specwhisper.audio.silero import SileroVad
+from specwhisper.audio.speech import SpeechFinder
+from specwhisper.audio.speech_map import SpeechMap
+from specwhisper.options import VadOptions
+
+FRAME_BYTES = FRAME_SAMPLES * BYTES_PER_SAMPLE
+
+
+def find_speech(blocks: Iterable[bytes], options: VadOptions) -> SpeechMap:
+    """Return where the speech of a recording lies, in constant memory.
+
+    Parameters
+    ----------
+    blocks : the recording as canonical PCM.
+
+    Raises
+    ------
+    MissingExtra : if the packages of the model are not installed.
+    """
+    stream, finder = _model().open(), SpeechFinder(options)
+    num_bytes, rest = 0, b""
+
+    def add(pcm: bytes) -> None:
+        samples = np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
+        for frame in samples.reshape(-1, FRAME_SAMPLES):
+            finder.on_vad_probability(stream(frame))
+
+    for block in blocks:
+        num_bytes += len(block)
+        data = rest + block
+        end = len(data) - len(data) % FRAME_BYTES
+        rest = data[end:]
+        add(data[:end])
+    add(rest.ljust(FRAME_BYTES, b"\0"))  # faster-whisper adds a frame of silence, too, if none is incomplete
+    num_samples = num_bytes // BYTES_PER_SAMPLE
+    return SpeechMap(finder.finish(num_samples), num_samples)
+
+
+def only_speech(decode: Callable[[], Iterator[bytes]], speech: SpeechMap) -> Callable[[], Iterator[bytes]]:
+    """Return what decodes the speech of a recording, one span after the other."""
+    return partial(_cut, decode, speech)
+
+
+def _cut(decode: Callable[[], Iterator[bytes]], speech: SpeechMap) -> Iterator[bytes]:
+    spans = iter(speech.spans)
+    span = next(spans, None)
+    position = 0  # in samples
+    for block in decode():
+        end = position + len(block) // BYTES_PER_SAMPLE
+        while span is not None and span.start < end:
+            first, last = max(span.start, position), min(span.stop, end)
+            if first < last:
+                yield block[(first - position) * BYTES_PER_SAMPLE : (last - position) * BYTES_PER_SAMPLE]
+            if span.stop > end:
+                break
+            span = next(spans, None)
+        if span is None:
+            return
+        position = end
+
+
+@cache
+def _model() -> SileroVad:
+    """Return the model, loaded once."""
+    return SileroVad()

@@ -1,0 +1,197 @@
+"""Speech in recordings: where it is found, what is cut, and how times are restored."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import specwhisper
+from experiments.common.models.speech import EnergyVad, talk
+from specwhisper.audio import vad_filter
+from specwhisper.audio.decode import decode_file
+from specwhisper.audio.endpointing import FRAME_SAMPLES
+from specwhisper.audio.silero import SileroVad
+from specwhisper.audio.speech import Span, SpeechFinder
+from specwhisper.audio.speech_map import SpeechMap
+from specwhisper.audio.vad_filter import find_speech, only_speech
+from specwhisper.options import VadOptions
+from specwhisper.types import SAMPLE_RATE, Segment, Word
+
+SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"
+OPTIONS = [
+    VadOptions(),
+    VadOptions(min_silence_duration_ms=200, speech_pad_ms=30),
+    VadOptions(threshold=0.8, neg_threshold=0.2, min_speech_duration_ms=500, min_silence_duration_ms=100),
+    VadOptions(max_speech_duration_s=3, speech_pad_ms=100),
+    VadOptions(max_speech_duration_s=1, speech_pad_ms=0, min_silence_duration_ms=0),
+]
+ROUNDING_S = 0.005  # times are in hundredths
+
+
+def found(probabilities, num_samples: int, options: VadOptions) -> tuple[Span, ...]:
+    finder = SpeechFinder(options)
+    for probability in probabilities:
+        finder.on_vad_probability(probability)
+    return finder.finish(num_samples)
+
+
+def of_faster_whisper(audio: np.ndarray, model, options: VadOptions) -> list[tuple[int, int]]:
+    """Return the speech that faster-whisper finds with a model that returns probabilities."""
+    vad = pytest.importorskip("faster_whisper.vad", exc_type=ImportError)
+    wanted = vad.VadOptions(**{name: getattr(options, name) for name in VadOptions.__slots__})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vad, "get_vad_model", lambda: model)
+        return [(each["start"], each["end"]) for each in vad.get_speech_timestamps(audio, wanted)]
+
+
+def samples_of(name: str) -> np.ndarray:
+    return np.frombuffer(b"".join(decode_file(SAMPLES / name)), "<i2").astype(np.float32) / 32768
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_speech_of_a_recording_is_that_of_faster_whisper_with_our_model(options):
+    """Its own model file is of an older version, whose probabilities differ."""
+    stream = SileroVad()
+
+    def model(padded: np.ndarray) -> np.ndarray:
+        its_stream = stream.open()
+        return np.array([its_stream(frame) for frame in padded.reshape(-1, FRAME_SAMPLES)])
+
+    for name in ("01_phone_call.flac", "03_errands.mp3", "06_the_clock_in_the_tower.ogg"):
+        spans = find_speech(decode_file(SAMPLES / name), options).spans
+        assert list(spans) == of_faster_whisper(samples_of(name), model, options)
+        assert spans
+
+
+PROBABILITIES = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.3, 0.36, 0.5, 0.9]), st.integers(1, 12)), max_size=12
+).map(lambda runs: [probability for probability, number in runs for _ in range(number)])
+VADS = st.builds(
+    VadOptions,
+    threshold=st.sampled_from([0.3, 0.5]),
+    neg_threshold=st.sampled_from([None, 0.1]),
+    min_speech_duration_ms=st.sampled_from([0, 100]),
+    min_silence_duration_ms=st.sampled_from([0, 50, 200]),
+    speech_pad_ms=st.sampled_from([0, 30, 100]),
+    max_speech_duration_s=st.sampled_from([0.3, 0.5, float("inf")]),
+)
+
+
+@given(PROBABILITIES, st.integers(0, FRAME_SAMPLES - 1), VADS)
+def test_speech_is_that_of_faster_whisper_for_all_probabilities(probabilities, rest, options):
+    num_samples = len(probabilities) * FRAME_SAMPLES + rest
+    probabilities = [*probabilities, 0.0]
+    spans = found(probabilities, num_samples, options)
+    audio = np.zeros(num_samples, np.float32)
+    assert list(spans) == of_faster_whisper(audio, lambda padded: np.array(probabilities), options)
+
+
+@given(PROBABILITIES, st.integers(0, FRAME_SAMPLES - 1), VADS)
+def test_spans_are_in_order_and_in_the_recording(probabilities, rest, options):
+    num_samples = len(probabilities) * FRAME_SAMPLES + rest
+    spans = found([*probabilities, 0.0], num_samples, options)
+    assert all(0 <= span.start < span.stop <= num_samples for span in spans)
+    assert all(one.stop <= other.start for one, other in pairwise(spans))
+
+
+BOUNDARIES = st.lists(st.integers(0, 60 * SAMPLE_RATE), max_size=10, unique=True).map(sorted)
+
+
+@st.composite
+def maps(draw) -> SpeechMap:
+    places = draw(BOUNDARIES)
+    spans = [Span(*pair) for pair in zip(places[::2], places[1::2], strict=False)]
+    return SpeechMap(spans, 60 * SAMPLE_RATE)
+
+
+@given(maps(), st.lists(st.floats(0, 60), min_size=2).map(sorted))
+def test_restored_times_keep_their_order_and_lie_in_speech(speech, times):
+    for is_end in (False, True):
+        restored = [speech.original_s(time_s, is_end=is_end) for time_s in times]
+        assert restored == sorted(restored)
+        for time_s in restored if speech.spans else ():
+            assert any(
+                span.start / SAMPLE_RATE - ROUNDING_S <= time_s <= span.stop / SAMPLE_RATE + ROUNDING_S
+                for span in speech.spans
+            )
+
+
+@given(
+    maps(), st.lists(st.integers(0, 6000).map(lambda hundredth: hundredth / 100), min_size=2), st.booleans()
+)
+def test_restored_segments_and_words_are_in_order(speech, times, has_words):
+    times = sorted(times)
+    segments = [
+        Segment(start, end, (1,), words=(Word(start, end, "one"),) if has_words else ())
+        for start, end in pairwise(times)
+    ]
+    restored = [speech.segment(segment) for segment in segments]
+    for segment in restored:
+        assert segment.start_s <= segment.end_s
+        assert all((word.start_s, word.end_s) == (segment.start_s, segment.end_s) for word in segment.words)
+    assert all(one.end_s <= other.start_s for one, other in pairwise(restored))
+
+
+@given(maps(), st.floats(0, 60), st.booleans())
+def test_restored_times_in_speech_are_those_of_faster_whisper(speech, time_s, is_end):
+    vad = pytest.importorskip("faster_whisper.vad", exc_type=ImportError)
+    if not speech.spans or time_s > speech.speech_s:
+        return
+    time_s = round(time_s * SAMPLE_RATE) / SAMPLE_RATE
+    theirs = vad.SpeechTimestampsMap(
+        [{"start": span.start, "end": span.stop} for span in speech.spans], SAMPLE_RATE
+    )
+    if int(time_s * SAMPLE_RATE) == round(time_s * SAMPLE_RATE):  # it rounds down, which may miss an end
+        assert speech.original_s(time_s, is_end=is_end) == pytest.approx(
+            theirs.get_original_time(time_s, is_end=is_end), abs=0.0101
+        )
+
+
+def test_times_where_two_spans_meet():
+    speech = SpeechMap([Span(SAMPLE_RATE, 3 * SAMPLE_RATE), Span(5 * SAMPLE_RATE, 6 * SAMPLE_RATE)], 160_000)
+    assert (speech.duration_s, speech.speech_s) == (10.0, 3.0)
+    assert [speech.original_s(time_s) for time_s in (0.0, 1.5, 2.0, 2.5, 9.0)] == [1.0, 2.5, 5.0, 5.5, 6.0]
+    assert speech.original_s(2.0, is_end=True) == 3.0
+    whole = speech.segment(Segment(0.0, 2.0, (1,), seek=200))
+    assert (whole.start_s, whole.end_s, whole.seek) == (1.0, 3.0, 500)
+    words = (Word(0.5, 1.9, "one"), Word(1.9, 2.3, "two"))
+    spoken = speech.segment(Segment(0.0, 2.5, (1,), words=words))
+    assert [(word.start_s, word.end_s) for word in spoken.words] == [(1.5, 2.9), (5.0, 5.3)]
+    assert (spoken.start_s, spoken.end_s) == (1.5, 5.3)
+
+
+@given(st.binary(max_size=400).filter(lambda pcm: len(pcm) % 2 == 0), st.data())
+def test_only_speech_is_the_audio_of_the_spans(pcm, data):
+    num_samples = len(pcm) // 2
+    places = sorted(data.draw(st.sets(st.integers(0, num_samples))))
+    spans = [Span(*pair) for pair in zip(places[::2], places[1::2], strict=False)]
+    cuts = sorted(data.draw(st.sets(st.integers(0, num_samples))))
+    blocks = [pcm[2 * one : 2 * other] for one, other in pairwise([0, *cuts, num_samples])]
+    kept = b"".join(only_speech(lambda: iter(blocks), SpeechMap(spans, num_samples))())
+    assert kept == b"".join(pcm[2 * span.start : 2 * span.stop] for span in spans)
+
+
+@pytest.mark.parametrize("block_bytes", [1_024, 30_000])
+def test_the_speech_of_audio_in_blocks(monkeypatch, block_bytes):
+    monkeypatch.setattr(vad_filter, "_model", EnergyVad)
+    pcm = talk(((1.0, 2.0), (5.0, 6.5)), 8.0)
+    blocks = [pcm[start : start + block_bytes] for start in range(0, len(pcm), block_bytes)]
+    options = VadOptions(min_silence_duration_ms=500, speech_pad_ms=100)
+    speech = find_speech(blocks, options)
+    assert speech.duration_s == 8.0
+    starts = [span.start / SAMPLE_RATE for span in speech.spans]
+    stops = [span.stop / SAMPLE_RATE for span in speech.spans]
+    assert np.allclose(starts, [0.9, 4.9], atol=0.04) and np.allclose(stops, [2.1, 6.6], atol=0.04)
+
+
+def test_silence_has_no_speech(monkeypatch):
+    monkeypatch.setattr(vad_filter, "_model", EnergyVad)
+    speech = find_speech([bytes(64_000)], VadOptions())
+    assert (speech.spans, speech.duration_s, speech.speech_s) == ((), 2.0, 0.0)
+    assert list(only_speech(lambda: iter([bytes(64_000)]), speech)()) == []
