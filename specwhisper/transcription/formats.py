@@ -44,6 +44,15 @@ def to_tsv(segments: Sequence[Segment]) -> str:
     return "".join(["start\tend\ttext\n", *rows])
 
 
+def to_unsure(words: Iterable[Word]) -> str:
+    """Write a table of start and end in milliseconds, probability, and word."""
+    lines = ["start\tend\tprobability\tword\n"]
+    for word in words:
+        times = f"{round(word.start_s * 1000)}\t{round(word.end_s * 1000)}"
+        lines.append(f"{times}\t{word.confidence:.3f}\t{one_line(word.text)}\n")
+    return "".join(lines)
+
+
 def to_verbose_json(
     segments: Sequence[Segment],
     *,

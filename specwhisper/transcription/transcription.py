@@ -15,6 +15,7 @@ from specwhisper.types import Mode, Segment, Word
 
 KEYS = ("text", "segments", "language", "stats")
 MAX_SHOWN_CHARACTERS = 60  # in a ``repr``
+UNSURE_BELOW = 0.5  # probability of a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,15 @@ class Transcription(Mapping[str, Any]):
     def to_tsv(self) -> str:
         """Return a table of start and end in milliseconds, and text."""
         return formats.to_tsv(self.segments)
+
+    def unsure_words(self, below: float = UNSURE_BELOW) -> tuple[Word, ...]:
+        """Return the words with a lower probability; with ``word_timestamps=True``."""
+        words = formats.spoken_words(self.segments)
+        return tuple(word for word in words if word.confidence < below)
+
+    def to_unsure(self, below: float = UNSURE_BELOW) -> str:
+        """Return a table of the words with a lower probability, to check them."""
+        return formats.to_unsure(self.unsure_words(below))
 
     def to_json(self, audio: str | None = None) -> str:
         """Return everything as JSON.

@@ -17,7 +17,7 @@ from specwhisper.transcription.transcription import Transcription
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.display import BatchBar, clock, speed
 from specwhisper_client.cli.jobs import Job, report, transcribe_one, transcribe_with_display
-from specwhisper_client.cli.output import OutputFormat, prepare_outputs, render, write
+from specwhisper_client.cli.output import OutputFormat, prepare_outputs, write
 from specwhisper_client.cli.recordings import Recording, find_recordings
 from specwhisper_client.updates import Update
 
@@ -156,7 +156,7 @@ class _Batch:
         try:
             transcript = await self._transcript(number, recording)
             for form in self._job.formats:
-                text = render(transcript, recording.path, form, self._job.layout)
+                text = self._job.rendered(transcript, recording, form)
                 if self._job.output_dir is not None:
                     write(outputs[form], text)
             self._bar.finish(number, transcript.duration_s)

@@ -19,6 +19,7 @@ from specwhisper_client.updates import Update
 
 REFRESHES_PER_SECOND = 12
 LONG_S = 60.0  # a shorter recording has no bar
+COLORS = ((0.8, "green"), (0.5, "yellow"), (0.0, "red"))  # of a word, from its probability on
 
 
 class Display(Protocol):
@@ -35,11 +36,17 @@ class Display(Protocol):
 
 
 class LiveDisplay:
-    """Shows final segments, verified text, and draft text dim."""
+    """Shows final segments, verified text, and draft text dim.
 
-    def __init__(self, console: Console, *, timestamps: bool) -> None:
+    Parameters
+    ----------
+    colors : whether the words of final segments have the colour of their probability.
+    """
+
+    def __init__(self, console: Console, *, timestamps: bool, colors: bool = False) -> None:
         self._console = console
         self._timestamps = timestamps
+        self._colors = colors
         self._bar = _Bar(console)
         self._live = Live(console=console, refresh_per_second=REFRESHES_PER_SECOND, transient=True)
 
@@ -55,7 +62,8 @@ class LiveDisplay:
         for segment in update.segments:
             if text := one_line(segment.text):
                 times = f"{span(segment)} " if self._timestamps else ""
-                self._console.print(Text.assemble((times, "cyan"), blanked(text)))
+                shown = colored(segment) if self._colors and segment.words else Text(blanked(text))
+                self._console.print(Text.assemble((times, "cyan"), shown))
         verified, draft = blanked(update.verified_text), blanked(update.draft_text)
         open_window = Text.assemble(verified.lstrip(), (draft, "dim"))
         below = [self._bar.progress] if self._bar.advance(update) else []
@@ -228,6 +236,15 @@ class NoDisplay:
 
     def show(self, update: Update) -> None:
         """Ignore the update."""
+
+
+def colored(segment: Segment) -> Text:
+    """Return a segment's words, each in the colour of its probability."""
+    text = Text()
+    for word in segment.words:
+        color = next(color for least, color in COLORS if word.confidence >= least)
+        text.append(blanked(word.text if text else word.text.lstrip()), color)
+    return text
 
 
 def span(segment: Segment) -> str:

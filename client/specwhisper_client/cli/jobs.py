@@ -14,7 +14,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.transcription.hints.file import find_hint
 from specwhisper.transcription.subtitles import Layout
-from specwhisper.transcription.transcription import Transcription
+from specwhisper.transcription.transcription import UNSURE_BELOW, Transcription
 from specwhisper.types import Mode
 from specwhisper_client import sources
 from specwhisper_client.api import TranscriptionClient
@@ -38,6 +38,8 @@ class Job:
     formats : of the transcript; several need an ``output_dir``.
     output_dir : where transcripts are written; ``None`` for standard output.
     layout : of subtitles.
+    unsure_below : probability of the words that are listed as unsure.
+    prints_colors : whether words on a terminal have the colour of their probability.
     quiet : print nothing but the text.
     is_streaming : whether recordings are transcribed as live audio, utterance by utterance.
     batch_size : recordings that are transcribed at a time.
@@ -52,11 +54,17 @@ class Job:
     formats: Sequence[OutputFormat] = (OutputFormat.TXT,)
     output_dir: Path | None = None
     layout: Layout = field(default_factory=Layout)
+    unsure_below: float = UNSURE_BELOW
+    prints_colors: bool = False
     quiet: bool = False
     is_streaming: bool = False
     batch_size: int = 1
     skips_existing: bool = False
     credentials: Credentials = OPEN
+
+    def rendered(self, transcript: Transcription, recording: Recording, form: OutputFormat) -> str:
+        """Return a transcript in a format."""
+        return render(transcript, recording.path, form, self.layout, self.unsure_below)
 
     def options_of(self, recording: Recording) -> DecodingOptions:
         """Return the options of a recording, with its hint."""
@@ -124,9 +132,9 @@ async def transcribe_with_display(
         transcript = await transcribe_one(client, recording, job, display.show, interim_results=is_live)
     for form in job.formats:
         if job.output_dir is not None:
-            write(outputs[form], render(transcript, recording.path, form, job.layout))
+            write(outputs[form], job.rendered(transcript, recording, form))
         elif form is not OutputFormat.TXT:  # text was printed while it ran
-            console.file.write(render(transcript, recording.path, form, job.layout))
+            console.file.write(job.rendered(transcript, recording, form))
     if not job.quiet:
         errors.print(transcript_table(transcript))
 
@@ -135,7 +143,7 @@ def _choose_display(job: Job, console: Console, errors: Console) -> Display:
     """Choose how text is shown while it is written: live, as lines, or not."""
     text_goes_to_stdout = job.output_dir is None and job.formats[0] is OutputFormat.TXT
     if console.is_terminal and not job.quiet and (text_goes_to_stdout or job.output_dir is not None):
-        return LiveDisplay(console, timestamps=job.options.timestamps)
+        return LiveDisplay(console, timestamps=job.options.timestamps, colors=job.prints_colors)
     display = PlainDisplay(console.file) if text_goes_to_stdout else NoDisplay()
     return WithProgress(display, errors) if errors.is_interactive and not job.quiet else display
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.transcription.subtitles import Layout
-from specwhisper.transcription.transcription import Transcription
+from specwhisper.transcription.transcription import UNSURE_BELOW, Transcription
 from specwhisper_client.cli.recordings import Recording
 
 
@@ -23,17 +23,33 @@ class OutputFormat(StrEnum):
     SRT = "srt"
     VTT = "vtt"
     TSV = "tsv"
+    UNSURE = "unsure"
 
     @property
     def suffix(self) -> str:
         """The end of a file name of this format."""
-        return "json" if self is OutputFormat.VERBOSE_JSON else str(self)
+        match self:
+            case OutputFormat.VERBOSE_JSON:
+                return "json"
+            case OutputFormat.UNSURE:
+                return "unsure.tsv"
+        return str(self)
 
 
 def render(
-    transcription: Transcription, audio: Path, output_format: OutputFormat, layout: Layout | None = None
+    transcription: Transcription,
+    audio: Path,
+    output_format: OutputFormat,
+    layout: Layout | None = None,
+    unsure_below: float = UNSURE_BELOW,
 ) -> str:
-    """Return the transcription of ``audio`` in a format, with a final newline."""
+    """Return the transcription of ``audio`` in a format, with a final newline.
+
+    Parameters
+    ----------
+    layout : of subtitles.
+    unsure_below : probability of the words that are listed as unsure.
+    """
     match output_format:
         case OutputFormat.TXT:
             return transcription.to_txt()
@@ -47,6 +63,8 @@ def render(
             return transcription.to_vtt(layout)
         case OutputFormat.TSV:
             return transcription.to_tsv()
+        case OutputFormat.UNSURE:
+            return transcription.to_unsure(unsure_below)
     assert_never(output_format)
 
 

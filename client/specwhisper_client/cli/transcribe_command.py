@@ -15,6 +15,7 @@ from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task, VadOptions, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.transcription.subtitles import Layout
+from specwhisper.transcription.transcription import UNSURE_BELOW
 from specwhisper.types import SERVER_MODES, Mode
 from specwhisper_client.cli.arguments import Gamma, Hints, Quiet, Server, hint_of, parse_mode
 from specwhisper_client.cli.batch import transcribe_files
@@ -267,6 +268,18 @@ class TranscribeOptions:
         ),
     ] = False
     subtitles: Subtitles
+    print_colors: Annotated[
+        bool,
+        typer.Option(
+            "--print-colors",
+            help="Words on a terminal in the colour of their probability: green from 0.8 on, yellow from 0.5 "
+            "on, red below.",
+        ),
+    ] = False
+    unsure_below: Annotated[
+        float,
+        typer.Option(min=0, max=1, metavar="P", help="Probability of the words that format unsure lists."),
+    ] = UNSURE_BELOW
     quiet: Quiet = False
 
     def job(self, credentials: Credentials) -> Job:
@@ -281,6 +294,10 @@ class TranscribeOptions:
             raise InvalidRequest("Lines are laid out by their words: add word_timestamps.")
         options = options_from(self.decoding.options(), {"vad_parameters": self.vad.parameters()})
         formats = parse_formats(self.output_format)
+        needs_words = {"print_colors": self.print_colors, "unsure": OutputFormat.UNSURE in formats}
+        for name in (name for name, is_wanted in needs_words.items() if is_wanted):
+            if not options.word_timestamps or self.streaming:
+                raise InvalidRequest(f"{name} needs words of a whole recording: add word_timestamps.")
         if options.vad_filter and self.streaming:
             raise InvalidRequest("vad_filter is for whole recordings: leave it or streaming out.")
         if len(formats) > 1 and self.output_dir is None:
@@ -296,6 +313,8 @@ class TranscribeOptions:
             formats,
             self.output_dir,
             layout,
+            self.unsure_below,
+            self.print_colors,
             self.quiet,
             self.streaming,
             self.batch_size,
@@ -330,8 +349,8 @@ def transcribe(context: typer.Context, wanted: TranscribeOptions) -> None:
 
 def parse_formats(name: str) -> tuple[OutputFormat, ...]:
     """Read a format, or all of them."""
-    if name == "all":  # both kinds of JSON would be written to the same file
-        return tuple(f for f in OutputFormat if f is not OutputFormat.VERBOSE_JSON)
+    if name == "all":  # both kinds of JSON would be written to the same file; unsure needs word times
+        return tuple(f for f in OutputFormat if f not in (OutputFormat.VERBOSE_JSON, OutputFormat.UNSURE))
     if name in list(OutputFormat):
         return (OutputFormat(name),)
     raise typer.BadParameter(f"'{name}' is none of {', '.join(OutputFormat)}, all.")

@@ -274,6 +274,8 @@ async def test_an_unknown_format_names_the_choice():
             (["--clip_timestamps", "0,10"], "clip_timestamps is not offered"),
             (["--temperature_increment_on_fallback", "0.2"], "no window fails without a threshold"),
             (["--max_line_width", "20"], "add word_timestamps"),
+            (["--print_colors", "True"], "add word_timestamps"),
+            (["-f", "unsure"], "add word_timestamps"),
             (["--word_timestamps", "True", "--max_line_count", "2"], "without max_line_width"),
             (["--top-p", "1.5"], "top_p"),
         ],

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from specwhisper.types import Segment
+from specwhisper.types import Segment, Word
 from specwhisper_client.cli.display import LiveDisplay, NoDisplay, WithProgress, clock
 from specwhisper_client.updates import Update
 
@@ -24,13 +24,20 @@ def test_clock_formats_times(time_s, text):
     assert clock(time_s) == text
 
 
-def drawn(update: Update) -> str:
+def drawn(update: Update, *, colors: bool = False) -> str:
     """Return the characters that the terminal receives for one update."""
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=80, color_system="standard")
-    with LiveDisplay(console, timestamps=True) as display:
+    with LiveDisplay(console, timestamps=True, colors=colors) as display:
         display.show(update)
     return file.getvalue()
+
+
+def test_words_have_the_colour_of_their_probability():
+    words = (Word(0, 1, " Surely", 0.9), Word(1, 2, " \x1b[2Jmaybe", 0.6), Word(2, 3, " not.", 0.1))
+    text = drawn(Update((Segment(0, 3, (), " Surely maybe not.", words=words),), "", ""), colors=True)
+    assert "\x1b[32mSurely\x1b[0m\x1b[33m  [2Jmaybe\x1b[0m\x1b[31m not.\x1b[0m" in text
+    assert "Plain." in drawn(Update((Segment(0, 3, (), " Plain."),), "", ""), colors=True)
 
 
 def test_verified_text_is_plain_and_draft_text_dim():

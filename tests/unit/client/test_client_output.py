@@ -8,7 +8,7 @@ import pytest
 from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
-from specwhisper.types import Mode, Segment
+from specwhisper.types import Mode, Segment, Word
 from specwhisper_client.cli.output import OutputFormat, prepare_outputs, render, write
 from specwhisper_client.cli.recordings import Recording
 
@@ -73,6 +73,16 @@ def test_json_output_has_all_fields():
             "is_lossy": False,
         },
     }
+
+
+def test_unsure_words_are_those_below_a_probability():
+    words = (Word(0, 0.2, " Sure", 0.9), Word(0.2, 0.5, " unsure", 0.4), Word(0.5, 0.6, " ", 0.1))
+    transcription = Transcription((Segment(0, 1, (1,), " Sure unsure ", words=words),))
+    assert transcription.unsure_words() == words[1:2]
+    assert transcription.unsure_words(below=0.95) == words[:2]
+    table = render(transcription, Path("a.wav"), OutputFormat.UNSURE, unsure_below=0.3)
+    assert table == "start\tend\tprobability\tword\n"
+    assert OutputFormat.UNSURE.suffix == "unsure.tsv"
 
 
 def test_verbose_json_names_the_language():

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from specwhisper.options import Task
-from specwhisper.transcription.formats import clock, to_srt, to_tsv, to_txt, to_verbose_json, to_vtt
+from specwhisper.transcription.formats import (
+    clock,
+    to_srt,
+    to_tsv,
+    to_txt,
+    to_unsure,
+    to_verbose_json,
+    to_vtt,
+)
 from specwhisper.types import Segment, Word
 
 SEGMENTS = (
@@ -39,6 +47,12 @@ def test_vtt_escapes_markup():
         "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nHello, &lt;world> &amp; all.\n\n"
         "01:00:00.000 --> 02:01:01.250\nA -> B\n"
     )
+
+
+def test_unsure_words_have_times_in_milliseconds_and_their_probability():
+    words = [Word(1.5, 2.25, " Grüße,", 0.25), Word(3.0, 3.1, "a\tb", 1 / 3)]
+    table = "start\tend\tprobability\tword\n1500\t2250\t0.250\tGrüße,\n3000\t3100\t0.333\ta b\n"
+    assert to_unsure(words) == table
 
 
 def test_tsv_has_times_in_milliseconds():
