@@ -148,6 +148,8 @@ class DecodingOptions:
     language : Whisper's code of the language, here also read from its English name or from a tag with a
         region, such as "en-US"; ``None`` takes the one that a fine-tune names in its generation config, or
         detects it in the first 30 s. English-only checkpoints take "en" and ``None``.
+    multilingual : whether the language is detected in every window, not only in the first. Each segment has
+        the language of its window.
     timestamps : whether segments carry times; without them a window always advances by 30 s.
     word_timestamps : whether words carry times; takes one more forward pass per window.
     max_new_tokens : limit on generated tokens per window; ``None`` is the model's own limit.
@@ -191,6 +193,7 @@ class DecodingOptions:
     """
 
     language: str | None = option(None, _to_language)
+    multilingual: bool = flag()
     task: Task = choice(Task.TRANSCRIBE)
     timestamps: bool = flag(True)
     word_timestamps: bool = flag()
@@ -250,6 +253,12 @@ class DecodingOptions:
             )
         if self.carry_initial_prompt and not self.initial_prompt.strip():
             raise InvalidRequest("carry_initial_prompt is True: there is no initial_prompt to carry.")
+        if self.multilingual and self.language is not None:
+            raise InvalidRequest(
+                f"multilingual is True: the language '{self.language}' contradicts it: leave one of them out."
+            )
+        if self.multilingual and self.live is not None:
+            raise InvalidRequest("multilingual is True: live audio detects each utterance's language anyway.")
         if self.vad_parameters is not None and not self.vad_filter:
             raise InvalidRequest("vad_parameters are set: they have no effect without vad_filter.")
         if self.vad_filter and self.live is not None:

@@ -65,7 +65,7 @@ def _segment(result: pb.SpeechRecognitionResult) -> Segment:
         temperature=best.temperature,
         no_speech_prob=best.no_speech_prob if best.HasField("no_speech_prob") else None,
         seek=best.seek,
-        language=result.language_code if result.utterance else "",
+        language=result.language_code,
         words=tuple(
             Word(seconds(word.start_offset), seconds(word.end_offset), word.word, word.confidence)
             for word in best.words

@@ -13,6 +13,7 @@ PLAIN = "plain"
 OPTIONS = {
     PLAIN: DecodingOptions(language="en"),
     "detected language": DecodingOptions(),
+    "multilingual": DecodingOptions(multilingual=True),
     "translated": DecodingOptions(language="de", task=Task.TRANSLATE),
     "word times": DecodingOptions(language="en", word_timestamps=True),
     "fallback": DecodingOptions(language="en", temperatures=(0.0, 0.5, 1.0), logprob_threshold=-0.45, seed=4),

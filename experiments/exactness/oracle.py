@@ -26,7 +26,7 @@ from specwhisper.options import CompressionRatio, DecodingOptions
 from specwhisper.speculation.noise import position_key, window_key
 from specwhisper.transcription.fallback import text_compression_ratio
 from specwhisper.transcription.transcription import Transcription
-from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_SAMPLES, Segment
+from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_FRAMES, WINDOW_SAMPLES, Segment
 
 TIE_MARGIN = 1e-4  # below it two float32 programs may rightly choose differently
 TIME_STEP_S = 0.02
@@ -264,6 +264,30 @@ def transcribe(
         num_attempts=watch.num_attempts,
         language_probs=watch.language_probs,
     )
+
+
+def transcribe_window(
+    model: WhisperForConditionalGeneration, pcm: bytes, start_frame: int, max_new_tokens: int
+) -> tuple[str, tuple[int, ...]]:
+    """Return the language of one window of a recording, and its tokens in that language."""
+    features, _ = _features(pcm, model.config.num_mel_bins)
+    window = features[:, :, start_frame : start_frame + WINDOW_FRAMES]
+    window = torch.nn.functional.pad(window, (0, WINDOW_FRAMES - window.shape[-1])).to(model.dtype)
+    watch = _Watch(max_windows=40)
+    with torch.inference_mode(), watch.windows_of(model):
+        token = int(model.detect_language(input_features=window)[0])
+        code = next(name for name, i in model.generation_config.lang_to_id.items() if i == token).strip("<|>")
+        model.generate(
+            window,
+            num_beams=1,
+            temperature=0.0,
+            return_timestamps=True,
+            max_new_tokens=max_new_tokens,
+            language=code,
+            task="transcribe",
+            logits_processor=LogitsProcessorList([watch]),
+        )
+    return code, watch.windows[0].tokens
 
 
 def differences(

@@ -44,6 +44,8 @@ class SequentialWindows(WhisperWindows):
                 self._retry = window
                 return ClosedWindow(outcome, (), tuple(tokens))
             outcome = Outcome.KEPT  # no temperature is left
+        if self._options.multilingual:
+            self.language = None  # detect it in the next window
         if outcome is Outcome.SKIPPED:
             self.next_frame = window.start_frame + window.num_frames
             self._previous.append((), window.temperature)

@@ -132,7 +132,10 @@ class TranscriptBuilder:
             end = start + len(segment.tokens)
             if segment.tokens:
                 segment = replace(
-                    segment, start_s=min(segment.start_s, end_s), end_s=min(segment.end_s, end_s)
+                    segment,
+                    start_s=min(segment.start_s, end_s),
+                    end_s=min(segment.end_s, end_s),
+                    language=self.language,
                 )
                 own_words = [word for word in words if start <= word.base < end]
                 segments.append(complete.with_scores(segment, start, end, own_words, self._vocabulary))

@@ -47,8 +47,9 @@ class Transcription(Mapping[str, Any]):
     Attributes
     ----------
     segments : the pieces of the text, with their times.
-    language, language_name : of the speech, such as "de" and "german"; empty where there is none.
-    language_probs : probability by code, where the language was detected.
+    language, language_name : of the speech, such as "de" and "german"; empty where there is none. With
+        ``multilingual``, those of the last window: each segment has its own.
+    language_probs : probability by code, where the language was detected; the last time.
     duration_s : length of the recording.
     duration_after_vad_s : length of its speech, with ``vad_filter``.
     stats : how the draft did; ``None`` with ``return_stats=False``.
@@ -215,6 +216,7 @@ def _segment(segment: Segment) -> dict[str, Any]:
         "start_s": segment.start_s,
         "end_s": segment.end_s,
         "text": segment.text,
+        "language": segment.language,
         "tokens": list(segment.tokens),
         **{name: getattr(segment, name) for name in names},
         "words": [asdict(word) for word in segment.words],

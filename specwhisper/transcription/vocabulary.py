@@ -91,6 +91,8 @@ class Vocabulary:
             if self.no_timestamps is None:
                 raise UnsupportedOption(f"This model has no languages: leave language and task out{OR_COPY}")
             raise UnsupportedOption("This model is English-only: it transcribes English and nothing else.")
+        if options.multilingual and len(self.languages) < 2:
+            raise UnsupportedOption("This model has one language: leave multilingual out.")
         if options.timestamps and self.no_timestamps is None:
             raise UnsupportedOption(f"This model has no timestamps: turn them off{OR_COPY}")
         if options.no_speech_threshold is not None and self.no_speech is None:

@@ -283,7 +283,7 @@ class WhisperWindows(Windows):
         self._previous = PreviousText(
             vocabulary, words or PromptText(), condition=options.condition_on_previous_text
         )
-        self.language = options.language or vocabulary.default_language
+        self.language = options.language or (None if options.multilingual else vocabulary.default_language)
         if not follows:
             vocabulary.check(options)
             if self.language is not None:

@@ -32,7 +32,7 @@ class Segment:
     words : where word times were asked for.
     utterance : number of its utterance in live audio, counted from 1; 0 in recordings.
     is_utterance_end : whether the utterance ends with it; its text may be empty then.
-    language : of live audio, where each utterance may have another; empty for the transcript's.
+    language : code of its window's language; of live audio, of its utterance's. Empty where unknown.
     """
 
     start_s: float

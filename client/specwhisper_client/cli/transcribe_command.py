@@ -38,6 +38,10 @@ class Decoding:
             help="Code or name of the language; en-US is en. Default: the model's own, or the detected one.",
         ),
     ] = None
+    multilingual: Annotated[
+        bool,
+        typer.Option("--multilingual", help="Language detected in every window, not only in the first."),
+    ] = False
     task: Annotated[Task, typer.Option(metavar="TASK", help="transcribe, or translate into English.")] = (
         Task.TRANSCRIBE
     )

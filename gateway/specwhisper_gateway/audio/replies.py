@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from itertools import islice, starmap
+from itertools import islice
 
 from fastapi import Response
 from fastapi.responses import PlainTextResponse
@@ -70,8 +70,10 @@ def plain(fields: AudioFields, transcript: Transcription) -> TranscriptionReply 
 
 
 def languages(transcript: Transcription) -> list[TranscriptionLanguage]:
-    """Return the language of the transcript, as a list."""
-    return [TranscriptionLanguage(code=transcript.language)] if transcript.language else []
+    """Return the languages of the transcript, in their order."""
+    codes = (segment.language for segment in transcript.segments)
+    found = dict.fromkeys(code for code in (*codes, transcript.language) if code)
+    return [TranscriptionLanguage(code=code) for code in found]
 
 
 def verbose(fields: AudioFields, transcript: Transcription) -> Iterator[str]:
@@ -92,19 +94,22 @@ def verbose(fields: AudioFields, transcript: Transcription) -> Iterator[str]:
         usage = Usage(type="duration", seconds=transcript.duration_s)
         yield _dumped(TranscriptionVerbose.model_validate(head | {"usage": usage})).removesuffix("}")
     if not isinstance(fields, TranscriptionFields) or fields.has_segments:
-        yield from _listed("segments", starmap(_segment, enumerate(transcript.segments)))
+        has_language = transcript.options.multilingual
+        segments = enumerate(transcript.segments)
+        yield from _listed("segments", (_segment(*each, has_language=has_language) for each in segments))
     if isinstance(fields, TranscriptionFields) and fields.has_words:
         words = (TranscriptionWord.model_validate(verbose_word(w)) for w in spoken_words(transcript.segments))
         yield from _listed("words", words)
     yield "}"
 
 
-def _segment(number: int, segment: Segment) -> TranscriptionSegment:
+def _segment(number: int, segment: Segment, *, has_language: bool) -> TranscriptionSegment:
     laid_out = verbose_segment(number, segment)
-    # OpenAI's type needs a number, even if the model has none.
-    return TranscriptionSegment.model_validate(
-        laid_out | {"no_speech_prob": laid_out["no_speech_prob"] or 0.0}
-    )
+    # OpenAI's type needs a number, even if the model has none; and it has no language.
+    laid_out["no_speech_prob"] = laid_out["no_speech_prob"] or 0.0
+    if has_language:
+        laid_out["language"] = segment.language
+    return TranscriptionSegment.model_validate(laid_out)
 
 
 def _listed(name: str, items: Iterable[BaseModel]) -> Iterator[str]:

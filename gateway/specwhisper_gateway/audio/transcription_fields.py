@@ -42,6 +42,10 @@ class TranscriptionFields(AudioFields):
         str | None,
         Field(description="Code or name of the language; `en-US` is `en`; default: detected."),
     ] = None
+    multilingual: Annotated[
+        bool,
+        Field(description="Not OpenAI's: the language is detected in every window, not only in the first."),
+    ] = False
     response_format: Annotated[
         Literal["json", "text", "srt", "verbose_json", "vtt", "diarized_json"],
         Field(description="Format of the transcript; `diarized_json` is refused."),
@@ -110,6 +114,7 @@ class TranscriptionFields(AudioFields):
         return replace(
             options,
             language=self.language or next(iter(self.languages), None) or None,
+            multilingual=self.multilingual,
             word_timestamps=self.has_words,
             hotwords=self.hotwords or ", ".join(self.keywords),
         )
@@ -159,6 +164,11 @@ class TranscriptionFields(AudioFields):
                 len(self.languages) > 1,
                 "languages",
                 "the target detects among all its languages, or uses one: name one, or none.",
+            ),
+            (
+                self.multilingual and bool(self.language or self.languages),
+                "multilingual",
+                "a language is present too: send one of them.",
             ),
             (
                 bool(self.languages) and bool(self.language),

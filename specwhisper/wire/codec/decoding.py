@@ -76,6 +76,7 @@ def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
         raise UnsupportedOption("vad_filter is True: it is for whole recordings only, as files.")
     return pb.DecodingOptions(
         language=options.language,
+        multilingual=options.multilingual,
         task=task_to_proto(options.task),
         without_timestamps=not options.timestamps,
         word_timestamps=options.word_timestamps,
@@ -112,6 +113,7 @@ def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
     optional: dict[str, Any] = {name: getattr(message, name) for name in OPTIONAL if message.HasField(name)}
     return DecodingOptions(
         language=message.language or None,
+        multilingual=message.multilingual,
         task=task_from_proto(message.task),
         timestamps=not message.without_timestamps,
         word_timestamps=message.word_timestamps,

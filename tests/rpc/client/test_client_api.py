@@ -27,8 +27,8 @@ from specwhisper_client.api import TranscriptionClient
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, final, serving
 
 SEGMENTS = (
-    Segment(0.0, 1.5, (50365, 440, 50440), " Hello there.", 0.75),
-    Segment(1.5, 2.25, (50440, 291, 50478), " Bye.", 0.5),
+    Segment(0.0, 1.5, (50365, 440, 50440), " Hello there.", 0.75, language="en"),
+    Segment(1.5, 2.25, (50440, 291, 50478), " Bye.", 0.5, language="en"),
 )
 
 
@@ -258,4 +258,4 @@ async def test_a_segment_without_text_is_kept(noise):
     async with serving(ScriptedTranscription([*RESPONSES, silence])) as address:
         async with TranscriptionClient(address) as client:
             transcript = await client.transcribe_file(noise)
-    assert transcript.segments[-1] == Segment(3.0, 4.0, (50365, 50415), "", 0.25)
+    assert transcript.segments[-1] == Segment(3.0, 4.0, (50365, 50415), "", 0.25, language="en")

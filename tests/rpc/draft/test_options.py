@@ -22,7 +22,7 @@ from tests.rpc.services import (
     target_server,
 )
 
-PCM = recording(65.0, seed=3)
+PCM = recording(65.0, seed=4)
 speaker = partial(ScriptedModel, vocabulary=MULTILINGUAL)
 
 
@@ -55,7 +55,7 @@ async def test_every_option_crosses_the_network(name, mode):
         [(w.start_s, w.end_s, w.text) for w in s.words] for s in alone.segments
     ]
     assert dict(responses[-1].language.probabilities) == pytest.approx(dict(alone.language_probs))
-    assert {result.language_code for result in results} == {alone.language}
+    assert [segment.language for segment in segments] == [segment.language for segment in alone.segments]
     assert not responses[0].model.is_lossy
 
 
@@ -69,6 +69,8 @@ def test_each_option_has_an_effect():
         assert (text.segments, text.language_probs) != (plain.segments, plain.language_probs), name
     fallback = OneProcess(speaker()).transcribe([PCM], OPTIONS["fallback"])[0]
     assert len({segment.temperature for segment in fallback.segments}) > 1
+    multilingual = OneProcess(speaker()).transcribe([PCM], OPTIONS["multilingual"])[0]
+    assert {segment.language for segment in multilingual.segments} == {"de", "en"}
 
 
 async def test_a_lossy_text_is_marked():

@@ -38,7 +38,7 @@ MODES = [Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL]
 def written(segments) -> list[tuple]:
     """Return all properties of segments that another target could write differently."""
     return [
-        (s.start_s, s.end_s, s.tokens, s.text, round(s.temperature, 3), [w.start_s for w in s.words])
+        (s.start_s, s.end_s, s.tokens, s.language, round(s.temperature, 3), [w.start_s for w in s.words])
         for s in segments
     ]
 

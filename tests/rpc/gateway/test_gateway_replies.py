@@ -141,6 +141,20 @@ async def test_every_field_reaches_the_draft_server():
     assert not server.config.interim_results
 
 
+async def test_segments_of_several_languages():
+    responses = with_words()
+    responses[1].results[0].language_code = "de"
+    async with serving(ScriptedTranscription(responses)) as address, running_gateway(address) as gateway:
+        create = gateway.api.audio.transcriptions.create
+        asked = {"file": RECORDING, "model": MODEL, "extra_body": {"multilingual": True}}
+        plain = await create(**asked)
+        verbose = await create(**asked, response_format="verbose_json")
+        without = await create(file=RECORDING, model=MODEL, response_format="verbose_json")
+    assert [language.code for language in plain.languages] == ["de", "en"]
+    assert [segment.language for segment in verbose.segments] == ["de", "en"]
+    assert not hasattr(without.segments[0], "language")
+
+
 def delta(text: str) -> TranscriptionTextDeltaEvent:
     return TranscriptionTextDeltaEvent(type="transcript.text.delta", delta=text)
 

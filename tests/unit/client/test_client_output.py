@@ -13,6 +13,7 @@ from specwhisper_client.cli.output import OutputFormat, prepare_outputs, render,
 from specwhisper_client.cli.recordings import Recording
 
 UNKNOWN = {
+    "language": "",
     "confidence": 0.5,
     "avg_logprob": 0.0,
     "compression_ratio": 0.0,

@@ -103,7 +103,7 @@ options = st.builds(
     realigns=st.booleans(),
     log_mel_max=st.dictionaries(uint32, finite, max_size=2),
     live=maybe(live_options),
-)
+) | st.just(DecodingOptions(multilingual=True))  # which contradicts some of the above
 limits = st.builds(Limits, positive, positive, positive, st.integers(3 * WINDOW_SAMPLES, 2**64 - 1), positive)
 windows = st.builds(
     Window,

@@ -9,6 +9,7 @@ from fractions import Fraction
 import pytest
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.live import LiveOptions
 from specwhisper.options import (
     Acceptance,
     CompressionRatio,
@@ -199,6 +200,18 @@ def test_an_error_shows_the_beginning_of_a_long_value():
     with pytest.raises(InvalidRequest, match=r"hint is aaaa.*at most 200000 bytes") as refused:
         DecodingOptions(hint="a" * 200_001)
     assert len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"language": "en"}, "the language 'en' contradicts it"),
+        ({"live": LiveOptions()}, "live audio detects each utterance's language anyway"),
+    ],
+)
+def test_what_contradicts_several_languages(options, reason):
+    with pytest.raises(InvalidRequest, match=reason):
+        DecodingOptions(multilingual=True, **options)
 
 
 def test_vad_has_faster_whispers_parameters_and_defaults():

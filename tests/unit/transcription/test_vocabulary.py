@@ -64,6 +64,11 @@ class TestPrompt:
         with pytest.raises(UnsupportedOption, match="English-only"):
             ENGLISH.prompt(options)
 
+    def test_a_model_of_one_language_refuses_several(self):
+        for vocabulary in (ENGLISH, replace(VOCABULARY, languages={"de": VOCABULARY.languages["de"]})):
+            with pytest.raises(UnsupportedOption, match="one language: leave multilingual out"):
+                vocabulary.check(DecodingOptions(multilingual=True))
+
     def test_a_model_without_timestamps_refuses_them(self):
         untimed = replace(VOCABULARY, no_timestamps=None, timestamp_begin=len(TOKENS))
         with pytest.raises(UnsupportedOption, match="no timestamps: turn them off"):

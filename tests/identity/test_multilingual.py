@@ -1,0 +1,66 @@
+"""With ``multilingual`` each window is what transformers writes of it, in the language it detects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from experiments.common.models.checkpoints import Shape
+from experiments.exactness.cases import Case
+from experiments.exactness.oracle import transcribe_window
+from experiments.exactness.prepared import Prepared
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.options import DecodingOptions
+from specwhisper.types import Mode
+from tests.interference import Interference
+from tests.nightly import mostly_nightly
+
+MAX_TOKENS = 20
+SEEDS = mostly_nightly([34, 32])
+
+
+@cache
+def made_with(seed: int) -> Prepared:
+    shape = Shape(seed=seed, decoder_layers=2)
+    return Prepared(Case("multilingual", shape, (95.0, 3.0), DecodingOptions(max_new_tokens=MAX_TOKENS)))
+
+
+def options_of(made: Prepared) -> list[DecodingOptions]:
+    return [replace(options, multilingual=True) for options in made.recording_options]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_window_has_the_language_and_text_that_transformers_finds_in_it(seed):
+    made = made_with(seed)
+    text = OneProcess(made.target(2)).transcribe(made.pcms, options_of(made))[0]
+    languages = {segment.seek: segment.language for segment in text.segments}
+    assert len(set(languages.values())) > 1
+    windows = [
+        transcribe_window(made.model, made.pcms[0], start_frame, MAX_TOKENS) for start_frame in languages
+    ]
+    assert list(languages.values()) == [language for language, _ in windows]
+    assert list(text.window_tokens) == [tokens for _, tokens in windows]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("mode", "gamma", "draft", "kind"),
+    [
+        (Mode.FULL, 4, "noisy", "normal"),
+        (Mode.ONE_PROCESS, 7, "older", "normal"),
+        (Mode.PIPELINED, 3, "shorter", "shuffled"),
+        (Mode.SYNC, 3, "stranger", "garbage"),
+    ],
+)
+def test_every_mode_writes_the_targets_own_text(seed, mode, gamma, draft, kind):
+    made = made_with(seed)
+    alone = OneProcess(made.target(2)).transcribe(made.pcms, options_of(made))
+    edit = Interference(kind, gamma, vocabulary_size=len(made.tokens))
+    engine = OneProcess(made.target(2), made.draft(draft, 2), mode=mode, gamma=gamma, edit_block=edit)
+    texts = engine.transcribe(made.pcms, options_of(made))
+    assert [text.window_tokens for text in texts] == [text.window_tokens for text in alone]
+    assert [[s.language for s in text.segments] for text in texts] == [
+        [s.language for s in text.segments] for text in alone
+    ]
