@@ -170,6 +170,9 @@ class DecodingOptions:
     logprob_threshold : a window whose mean log-probability (natural, end-of-text included) is below failed.
     no_speech_threshold : a window that is silence with more than this probability is skipped, unless there is
         a ``logprob_threshold`` and its mean log-probability reaches it.
+    hallucination_silence_threshold : segments that are probably invented are left out where more seconds of
+        silence than this are on both sides, as in openai/whisper; needs ``word_timestamps``. The words also
+        decide where the next window begins.
     condition_on_previous_text : whether a window is prompted with the text before it.
     initial_prompt : text the first window is prompted with; every window, where none is prompted with the
         text before it.
@@ -226,6 +229,9 @@ class DecodingOptions:
         None, -LARGEST, 0, "a log-probability is 0 or less; leave it out for no threshold"
     )
     no_speech_threshold: float | None = number(None, 0, 1, "it must be a probability, or left out")
+    hallucination_silence_threshold: float | None = number(
+        None, 0, LARGEST, "it must be at least 0 seconds, or left out"
+    )
     condition_on_previous_text: bool = flag()
     initial_prompt: str = text()
     carry_initial_prompt: bool = flag()
@@ -253,6 +259,10 @@ class DecodingOptions:
             )
         if self.carry_initial_prompt and not self.initial_prompt.strip():
             raise InvalidRequest("carry_initial_prompt is True: there is no initial_prompt to carry.")
+        if self.hallucination_silence_threshold is not None and not self.word_timestamps:
+            raise InvalidRequest("hallucination_silence_threshold needs times of words: add word_timestamps.")
+        if self.hallucination_silence_threshold is not None and self.live is not None:
+            raise InvalidRequest("hallucination_silence_threshold is for recordings; live audio has VAD.")
         if self.multilingual and self.language is not None:
             raise InvalidRequest(
                 f"multilingual is True: the language '{self.language}' contradicts it: leave one of them out."

@@ -16,6 +16,7 @@ OPTIONS = {
     "multilingual": DecodingOptions(multilingual=True),
     "translated": DecodingOptions(language="de", task=Task.TRANSLATE),
     "word times": DecodingOptions(language="en", word_timestamps=True),
+    "invented": DecodingOptions(language="en", word_timestamps=True, hallucination_silence_threshold=1.0),
     "fallback": DecodingOptions(language="en", temperatures=(0.0, 0.5, 1.0), logprob_threshold=-0.45, seed=4),
     "silence": DecodingOptions(language="en", logprob_threshold=-0.01, no_speech_threshold=0.3),
     "prompts": DecodingOptions(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from specwhisper.engine.target_window import TargetWindow
@@ -48,7 +49,26 @@ class Alignments:
             )
         )
 
-    def words(
+    def complete(self, session: VerifierState, opened: TargetWindow, commit: Commit) -> Waiting[Commit]:
+        """Return a window's last commit with its words.
+
+        They may decide what is kept of the window.
+        """
+        words = yield from self._words(session, opened, commit)
+        closed, windows = session.closed, session.windows
+        if closed is not None and windows.reviews and commit.outcome is Outcome.KEPT:
+            tokens, log_probs = opened.ledger.committed, opened.log_probs
+            session.closed = closed = windows.review(closed, opened.window, tokens, log_probs, words)
+            session.reconsider()
+            end = closed.num_transcribed
+            commit = replace(commit, num_transcribed=end)
+            words = tuple(word for word in words if end is None or word.base < end)
+        if not self.num_forwards:
+            return commit
+        timing = replace(commit.timing, align_ns=self.align_ns)
+        return replace(commit, words=words, num_align_forwards=self.num_forwards, timing=timing)
+
+    def _words(
         self, session: VerifierState, opened: TargetWindow, commit: Commit
     ) -> Waiting[tuple[WordAlignment, ...]]:
         """Find the words of a window that has just closed, if word times are requested."""

@@ -366,10 +366,7 @@ class Verifier:
             now_ns = self._clock()
             timing = replace(timing, block_age_ns=opened.block_age_ns(now_ns))
         commit = session.append(verdict, scores, timing, row.num_candidates, now_ns, attended_ms)
-        words = yield from alignments.words(session, opened, commit)
-        if alignments.num_forwards:
-            timing = replace(commit.timing, align_ns=alignments.align_ns)
-            commit = replace(commit, words=words, num_align_forwards=alignments.num_forwards, timing=timing)
+        commit = yield from alignments.complete(session, opened, commit)
         if session.open_window is None and session.windows.language is None:
             self._model.rollback(session.slot, 0)  # the language may be detected in the slot next
         self._reply(session, commit)

@@ -298,7 +298,7 @@ class VerifierState:
         self.aligning, self._derived = aligning, None
 
     def reconsider(self) -> None:
-        """Find out again whether hints are worth a forward pass: its cost has changed."""
+        """Find out again what the session can do; its windows or costs changed."""
         self._derived = None
 
     def finish(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,11 +67,18 @@ def align_words(
         """Return where a token ends; -1 stands for the start of the window."""
         return window.start_sample + (ends[token] * SAMPLES_PER_POSITION if token >= 0 else 0)
 
+    def aligned(start: int, length: int) -> WordAlignment:
+        return WordAlignment(start, length, sample(start - 1), sample(start + length - 1))
+
     language = next((c for c, i in vocabulary.languages.items() if i in window.prompt), "en")
     words = []
     for start, end in _runs(tokens, vocabulary.end_of_text):
-        for length in split_into_words(vocabulary, tokens[start:end], language):
-            words.append(WordAlignment(start, length, sample(start - 1), sample(start + length - 1)))
+        for length, num_opening, num_closing in split_into_words(vocabulary, tokens[start:end], language):
+            word = aligned(start, length)
+            if num_opening or num_closing:
+                spoken = aligned(start + num_opening, length - num_opening - num_closing)
+                word = replace(word, spoken=spoken)
+            words.append(word)
             start += length
     return tuple(words)
 

@@ -19,11 +19,15 @@ FRAME_S = HOP_SAMPLES / SAMPLE_RATE
 
 @dataclass(frozen=True, slots=True)
 class WindowResult:
-    """Segments of a window, the mel frames to advance, and the discarded tokens."""
+    """Segments of a window, the mel frames to advance, and the discarded tokens.
+
+    ``ends_silent`` : whether it ends with a single timestamp: silence follows.
+    """
 
     segments: tuple[Segment, ...]
     advance_frames: int
     discarded: tuple[int, ...]
+    ends_silent: bool = False
 
 
 def split_window(window: Window, tokens: Sequence[int], vocabulary: Vocabulary) -> WindowResult:
@@ -34,10 +38,11 @@ def split_window(window: Window, tokens: Sequence[int], vocabulary: Vocabulary) 
     if tokens and tokens[-1] == vocabulary.end_of_text:
         tokens = tokens[:-1]
     is_timestamp = [vocabulary.is_timestamp(token) for token in tokens]
+    ends_silent = is_timestamp[-2:] == [False, True]
     pairs = [i + 1 for i in range(len(tokens) - 1) if is_timestamp[i] and is_timestamp[i + 1]]
     if not pairs:
-        return WindowResult((_whole(window, tokens, is_timestamp, vocabulary),), window.num_frames, ())
-    ends_silent = is_timestamp[-2:] == [False, True]
+        whole = _whole(window, tokens, is_timestamp, vocabulary)
+        return WindowResult((whole,), window.num_frames, (), ends_silent)
     if ends_silent:
         cuts, advance = [*pairs, len(tokens)], window.num_frames
     else:
@@ -58,7 +63,7 @@ def split_window(window: Window, tokens: Sequence[int], vocabulary: Vocabulary) 
                 vocabulary=vocabulary,
             )
         )
-    return WindowResult(tuple(segments), advance, tuple(tokens[cuts[-1] :]))
+    return WindowResult(tuple(segments), advance, tuple(tokens[cuts[-1] :]), ends_silent)
 
 
 def _whole(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from specwhisper.transcription.fallback import judge
+from specwhisper.transcription.hallucinations import review, spoken_segments
 from specwhisper.transcription.segments import shift_timestamps, split_window
 from specwhisper.transcription.windows import (
     ClosedWindow,
@@ -13,7 +15,7 @@ from specwhisper.transcription.windows import (
     PredictedWindow,
     WhisperWindows,
 )
-from specwhisper.types import Outcome, Window
+from specwhisper.types import Outcome, Window, WordAlignment
 
 
 class SequentialWindows(WhisperWindows):
@@ -52,7 +54,8 @@ class SequentialWindows(WhisperWindows):
             return ClosedWindow(outcome, (), ())
         result = split_window(window, tokens, self._vocabulary)
         self.next_frame = window.start_frame + result.advance_frames
-        self._previous.append([segment.tokens for segment in result.segments], window.temperature)
+        if not self.reviews:
+            self._previous.append([segment.tokens for segment in result.segments], window.temperature)
         discarded: tuple[int, ...] = ()
         if result.discarded:  # the next window will likely begin with them
             begin = self._vocabulary.timestamp_begin
@@ -60,13 +63,36 @@ class SequentialWindows(WhisperWindows):
         num_kept = len(tokens) - len(result.discarded)
         return ClosedWindow(outcome, result.segments, discarded, num_kept=num_kept)
 
+    def review(
+        self,
+        closed: ClosedWindow,
+        window: Window,
+        tokens: Sequence[int],
+        log_probs: Sequence[float],
+        words: Sequence[WordAlignment],
+    ) -> ClosedWindow:
+        """Leave out what was probably invented, and place the next window."""
+        threshold_s = self._options.hallucination_silence_threshold or 0.0
+        spoken = spoken_segments(window, closed.segments, words, tokens, log_probs, self._vocabulary)
+        ends_silent = split_window(window, tokens, self._vocabulary).ends_silent
+        num_segments, next_frame = review(window, spoken, threshold_s, ends_silent=ends_silent)
+        kept = closed.segments[:num_segments]
+        self._previous.append([segment.tokens for segment in kept], window.temperature)
+        num_transcribed = sum(len(segment.tokens) for segment in kept)
+        if next_frame is None or next_frame == self.next_frame:
+            return replace(closed, segments=kept, num_transcribed=num_transcribed)
+        self.next_frame = next_frame  # the tokens after it have other times there
+        return ClosedWindow(
+            closed.outcome, kept, (), num_kept=num_transcribed, num_transcribed=num_transcribed
+        )
+
     def predict_next(self, tokens: Sequence[int], audio: Extent) -> PredictedWindow | None:
         """Return the next window, once the draft believes the open one complete.
 
-        With the text before as its prompt, only the target can open it.
+        With the text before as its prompt, or if words decide where it begins, only the target can open it.
         """
         window = self._followed
-        if window is None or self._options.condition_on_previous_text:
+        if window is None or self._options.condition_on_previous_text or self.reviews:
             return None
         if not tokens or tokens[-1] not in self._vocabulary.ends:
             return None

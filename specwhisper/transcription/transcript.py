@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
@@ -19,7 +19,6 @@ from specwhisper.types import (
     Segment,
     Window,
     WindowOpened,
-    WordAlignment,
 )
 
 
@@ -118,26 +117,30 @@ class TranscriptBuilder:
         self._open, self._drafted = None, []
         if commit.outcome is not Outcome.KEPT:
             return []
-        segments = self._segments(opened, commit.words)
+        segments = self._segments(opened, commit)
         self._window_tokens.append(tuple(opened.tokens))
         self.segments += segments
         return segments
 
-    def _segments(self, complete: OpenWindow, words: Sequence[WordAlignment]) -> list[Segment]:
-        """Cut a window into segments, which are consecutive cuts of its tokens."""
+    def _segments(self, complete: OpenWindow, commit: Commit) -> list[Segment]:
+        """Cut a window into segments, which are consecutive cuts of its tokens.
+
+        Those after the transcribed tokens are left out.
+        """
+        num_transcribed = len(complete.tokens) if commit.num_transcribed is None else commit.num_transcribed
         segments, start = [], 0
         # transformers lets the last window end after 30 s, whatever it holds; openai/whisper cuts it as here.
         end_s = self.num_samples / SAMPLE_RATE if self.num_samples else inf
         for segment in split_window(complete.window, complete.tokens, self._vocabulary).segments:
             end = start + len(segment.tokens)
-            if segment.tokens:
+            if segment.tokens and end <= num_transcribed:
                 segment = replace(
                     segment,
                     start_s=min(segment.start_s, end_s),
                     end_s=min(segment.end_s, end_s),
                     language=self.language,
                 )
-                own_words = [word for word in words if start <= word.base < end]
+                own_words = [word for word in commit.words if start <= word.base < end]
                 segments.append(complete.with_scores(segment, start, end, own_words, self._vocabulary))
             start = end
         return segments

@@ -14,7 +14,7 @@ from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.prompting import PreviousText, PromptText
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import HOP_SAMPLES, AudioChunk, Commit, Outcome, Segment, Step, Window
+from specwhisper.types import HOP_SAMPLES, AudioChunk, Commit, Outcome, Segment, Step, Window, WordAlignment
 
 
 class MaxLength(NamedTuple):
@@ -45,6 +45,7 @@ class ClosedWindow:
     ----------
     opening : tokens of this decoding with which the next window will likely begin.
     num_kept : tokens of the window whose audio is not decoded again.
+    num_transcribed : first tokens that are part of the transcript; ``None`` for those of all ``segments``.
     step : what a window of live audio has made final.
     ending : tokens that follow ``opening`` if the next window holds no more speech.
     """
@@ -55,6 +56,7 @@ class ClosedWindow:
     step: Step | None = None
     ending: tuple[int, ...] = ()
     num_kept: int = 0
+    num_transcribed: int | None = None
 
 
 class PredictedWindow(NamedTuple):
@@ -105,10 +107,12 @@ class Windows(ABC):
     language : of the speech; ``None`` until it is detected.
     is_live : whether each window is encoded as a recording of its own, of its frames only.
     attends : whether :meth:`close` needs the times that the decoder attended to.
+    reviews : whether a window that is kept needs :meth:`review` after :meth:`close`.
     """
 
     is_live = False
     attends = False
+    reviews = False
     next_frame = 0
     language: str | None = "en"
 
@@ -192,6 +196,17 @@ class Windows(ABC):
         log_probs : natural log-probabilities, one per token.
         attended_ms : for each text token, the time in the window that the decoder attended to.
         """
+
+    def review(
+        self,
+        closed: ClosedWindow,
+        window: Window,
+        tokens: Sequence[int],
+        log_probs: Sequence[float],
+        words: Sequence[WordAlignment],
+    ) -> ClosedWindow:
+        """Judge a closed window by its words, and move the beginning of the next one."""
+        return closed
 
     @property
     def needed_from(self) -> int:
@@ -280,6 +295,7 @@ class WhisperWindows(Windows):
     ) -> None:
         super().__init__(options, vocabulary.max_length, max_new_tokens)
         self._vocabulary = vocabulary
+        self.reviews = options.hallucination_silence_threshold is not None
         self._previous = PreviousText(
             vocabulary, words or PromptText(), condition=options.condition_on_previous_text
         )

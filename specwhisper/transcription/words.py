@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import punctuation
+from typing import NamedTuple
 
 from specwhisper.transcription.vocabulary import UNSPACED, Vocabulary
 
@@ -15,16 +16,26 @@ REPLACEMENT = "\ufffd"  # stands for broken UTF-8
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of the text and the number of its tokens."""
+    """A part of the text and the number of its tokens, of which some are punctuation."""
 
     text: str
     num_tokens: int
+    num_opening: int = 0
+    num_closing: int = 0
 
     def __add__(self, other: _Part) -> _Part:
-        return _Part(self.text + other.text, self.num_tokens + other.num_tokens)
+        return replace(self, text=self.text + other.text, num_tokens=self.num_tokens + other.num_tokens)
 
 
-def split_into_words(vocabulary: Vocabulary, tokens: Sequence[int], language: str) -> list[int]:
+class WordTokens(NamedTuple):
+    """The tokens of a word; the first and last of them may be punctuation beside it."""
+
+    num_tokens: int
+    num_opening: int
+    num_closing: int
+
+
+def split_into_words(vocabulary: Vocabulary, tokens: Sequence[int], language: str) -> list[WordTokens]:
     """Return the number of tokens of each word, in order.
 
     Words begin at spaces or, in languages that are written without spaces, with every token that begins a
@@ -37,7 +48,8 @@ def split_into_words(vocabulary: Vocabulary, tokens: Sequence[int], language: st
     """
     parts = _characters(vocabulary, tokens)
     words = parts if language in UNSPACED else _spaced(parts)
-    return [word.num_tokens for word in _join_closing(_join_opening(words))]
+    joined = _join_closing(_join_opening(words))
+    return [WordTokens(word.num_tokens, word.num_opening, word.num_closing) for word in joined]
 
 
 def _characters(vocabulary: Vocabulary, tokens: Sequence[int]) -> list[_Part]:
@@ -71,7 +83,9 @@ def _join_opening(words: Sequence[_Part]) -> list[_Part]:
     joined: list[_Part] = []
     for word in reversed(words):
         if joined and word.text.startswith(" ") and word.text.strip() in OPENING:
-            joined[-1] = word + joined[-1]
+            word_after = joined[-1]
+            num_opening = word.num_tokens + word_after.num_opening
+            joined[-1] = replace(word + word_after, num_opening=num_opening)
         else:
             joined.append(word)
     return joined[::-1]
@@ -81,7 +95,8 @@ def _join_closing(words: Iterable[_Part]) -> list[_Part]:
     joined: list[_Part] = []
     for word in words:
         if joined and not joined[-1].text.endswith(" ") and word.text in CLOSING:
-            joined[-1] += word
+            num_closing = joined[-1].num_closing + word.num_tokens
+            joined[-1] = replace(joined[-1] + word, num_closing=num_closing)
         else:
             joined.append(word)
     return joined

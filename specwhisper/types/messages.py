@@ -145,12 +145,17 @@ class WordAlignment:
     """The place of a word in a window and in the stream.
 
     It has the tokens ``base`` to ``base + num_tokens`` of the window.
+
+    Attributes
+    ----------
+    spoken : the same without its punctuation, where it has any; it does not leave the target.
     """
 
     base: int
     num_tokens: int
     start_sample: int
     end_sample: int
+    spoken: WordAlignment | None = field(default=None, compare=False)
 
 
 class Outcome(StrEnum):
@@ -217,6 +222,8 @@ class Commit:
     is_final : whether the window is complete.
     outcome : the decision about a complete window.
     words : of a complete window, where word times were asked for.
+    num_transcribed : first tokens of a complete window that are part of the transcript, where its words
+        decide that; ``None`` for those of all complete segments.
     num_align_forwards : extra forward passes after a complete window, for word times and for AlignAtt.
     step : the text that a complete window of live audio makes final; ``None`` for recordings.
     no_speech_prob : probability that the window holds no speech; with the window's first tokens.
@@ -239,6 +246,7 @@ class Commit:
     is_final: bool = False
     outcome: Outcome = Outcome.KEPT
     words: tuple[WordAlignment, ...] = ()
+    num_transcribed: int | None = None
     num_align_forwards: int = 0
     step: Step | None = None
     no_speech_prob: float | None = None

@@ -31,7 +31,6 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "--prepend-punctuations": ((), NOT_OFFERED),
     "--append-punctuations": ((), NOT_OFFERED),
     "--clip-timestamps": (("0",), NOT_OFFERED),
-    "--hallucination-silence-threshold": ((), NOT_OFFERED),
 }
 
 

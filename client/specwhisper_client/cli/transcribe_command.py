@@ -119,6 +119,15 @@ class Decoding:
             "reaches --logprob-threshold. Default: none; OpenAI's: 0.6.",
         ),
     ] = None
+    hallucination_silence_threshold: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="Segments that are probably invented are left out between silences longer than this; needs "
+            "--word-timestamps.",
+        ),
+    ] = None
     max_initial_timestamp: Annotated[
         float | None,
         typer.Option(

@@ -38,6 +38,7 @@ OPTIONAL = (
     "compression_ratio_threshold",
     "logprob_threshold",
     "no_speech_threshold",
+    "hallucination_silence_threshold",
 )
 MODE_OF_NUMBER = {int(number): mode for mode, number in MODES.items()}
 TASK_OF_NUMBER = {int(number): task for task, number in TASKS.items()}
@@ -92,6 +93,7 @@ def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
         compression_ratio_of=COMPRESSION_RATIOS[options.compression_ratio_of],
         logprob_threshold=options.logprob_threshold,
         no_speech_threshold=options.no_speech_threshold,
+        hallucination_silence_threshold=options.hallucination_silence_threshold,
         condition_on_previous_text=options.condition_on_previous_text,
         initial_prompt=options.initial_prompt,
         carry_initial_prompt=options.carry_initial_prompt,

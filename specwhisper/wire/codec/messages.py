@@ -267,7 +267,14 @@ def commit_to_proto(commit: Commit, message: pb.Commit | None = None) -> pb.Comm
     if commit.step is not None:
         message.step.CopyFrom(pb.Step(**asdict(commit.step)))
     for word in commit.words:
-        message.words.add(**asdict(word))
+        message.words.add(
+            base=word.base,
+            num_tokens=word.num_tokens,
+            start_sample=word.start_sample,
+            end_sample=word.end_sample,
+        )
+    if commit.num_transcribed is not None:
+        message.num_transcribed = commit.num_transcribed
     return message
 
 
@@ -303,6 +310,7 @@ def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None)
             WordAlignment(word.base, word.num_tokens, word.start_sample, word.end_sample)
             for word in message.words
         ),
+        num_transcribed=message.num_transcribed if message.HasField("num_transcribed") else None,
         step=_step(message.step) if message.HasField("step") else None,
         no_speech_prob=message.no_speech_prob if message.HasField("no_speech_prob") else None,
         language_probs=dict(message.language_probs),

@@ -178,6 +178,7 @@ async def test_options_are_named_as_whispers_and_reach_the_server(files):
         *"--compression-ratio-threshold 2.4 --compression-ratio-of text --no_speech_threshold 0.6".split(),
         *"--word_timestamps --condition-on-previous-text --seed 7 --top-k 40 --top-p 0.9".split(),
         *("--initial_prompt", "Ray Serve", "--carry-initial-prompt", "--hotwords", "gamma"),
+        *"--hallucination_silence_threshold 1.5".split(),
         *"--max-initial-timestamp 0.5 --max_new_tokens 99 --acceptance classical".split(),
     ]
     async with serving(server) as address:
@@ -198,6 +199,7 @@ async def test_options_are_named_as_whispers_and_reach_the_server(files):
         initial_prompt="Ray Serve",
         carry_initial_prompt=True,
         hotwords="gamma",
+        hallucination_silence_threshold=1.5,
         max_initial_timestamp_s=0.5,
         max_new_tokens=99,
         acceptance=Acceptance.CLASSICAL,

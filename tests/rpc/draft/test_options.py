@@ -22,15 +22,18 @@ from tests.rpc.services import (
     target_server,
 )
 
-PCM = recording(65.0, seed=4)
+PCM = recording(65.0, seed=3)
+BILINGUAL = recording(65.0, seed=4)  # as the scripted model detects it
 speaker = partial(ScriptedModel, vocabulary=MULTILINGUAL)
 
 
-async def transcribed(options: DecodingOptions, mode: Mode) -> list[pb.StreamingRecognizeResponse]:
+async def transcribed(
+    options: DecodingOptions, mode: Mode, pcm: bytes = PCM
+) -> list[pb.StreamingRecognizeResponse]:
     """Transcribe over a scripted target and draft server."""
     checkpoint = scripted_checkpoint(vocabulary=MULTILINGUAL)
     config = pb.StreamingRecognitionConfig(config=config_to_proto(options, mode, 4, is_container=False))
-    requests = [pb.StreamingRecognizeRequest(streaming_config=config), *audio_requests(PCM)]
+    requests = [pb.StreamingRecognizeRequest(streaming_config=config), *audio_requests(pcm)]
     draft = speaker(MAX_SESSIONS, error_rate=0.2)
     async with (
         target_server(speaker(MAX_SESSIONS), checkpoint) as target,
@@ -69,8 +72,15 @@ def test_each_option_has_an_effect():
         assert (text.segments, text.language_probs) != (plain.segments, plain.language_probs), name
     fallback = OneProcess(speaker()).transcribe([PCM], OPTIONS["fallback"])[0]
     assert len({segment.temperature for segment in fallback.segments}) > 1
-    multilingual = OneProcess(speaker()).transcribe([PCM], OPTIONS["multilingual"])[0]
-    assert {segment.language for segment in multilingual.segments} == {"de", "en"}
+
+
+async def test_languages_of_segments_cross_the_network():
+    options = OPTIONS["multilingual"]
+    alone = OneProcess(speaker()).transcribe([BILINGUAL], options)[0]
+    responses = await transcribed(options, Mode.FULL, BILINGUAL)
+    segments = segments_from_proto(result for response in responses for result in response.results)
+    assert [(s.tokens, s.language) for s in segments] == [(s.tokens, s.language) for s in alone.segments]
+    assert {segment.language for segment in segments} == {"de", "en"}
 
 
 async def test_a_lossy_text_is_marked():

@@ -103,7 +103,12 @@ options = st.builds(
     realigns=st.booleans(),
     log_mel_max=st.dictionaries(uint32, finite, max_size=2),
     live=maybe(live_options),
-) | st.just(DecodingOptions(multilingual=True))  # which contradicts some of the above
+) | st.sampled_from(  # which contradict some of the above
+    [
+        DecodingOptions(multilingual=True),
+        DecodingOptions(word_timestamps=True, hallucination_silence_threshold=2.0),
+    ]
+)
 limits = st.builds(Limits, positive, positive, positive, st.integers(3 * WINDOW_SAMPLES, 2**64 - 1), positive)
 windows = st.builds(
     Window,
@@ -155,6 +160,7 @@ def commits(draw: st.DrawFn) -> Commit:
         candidates_received=draw(uint32),
         is_final=draw(st.booleans()),
         num_hinted=draw(uint32),
+        num_transcribed=draw(maybe(uint32)),
         num_align_forwards=draw(uint32),
         outcome=draw(st.sampled_from(Outcome)),
         words=tuple(draw(st.lists(st.builds(WordAlignment, uint32, uint32, uint64, uint64), max_size=2))),

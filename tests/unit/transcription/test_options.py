@@ -36,6 +36,11 @@ from specwhisper.options import (
         ({"temperatures": (0.4, 0.4)}, "each must be higher than the one before it"),
         ({"temperatures": tuple(i / 10 for i in range(17))}, "at most 16 are tried"),
         ({"top_k": -1}, "top_k is -1"),
+        ({"hallucination_silence_threshold": 2.0}, "needs times of words: add word_timestamps"),
+        (
+            {"hallucination_silence_threshold": -1.0, "word_timestamps": True},
+            "it must be at least 0 seconds, or left out",
+        ),
         ({"top_p": 0.0}, "must be above 0 and at most 1"),
         ({"top_p": math.nan}, "must be above 0 and at most 1"),
         ({"seed": -1}, "seed is -1"),

@@ -30,7 +30,9 @@ def tokenizer_of(words: Words) -> tuple[WhisperTokenizer, Vocabulary]:
 def check(words: Words, tokens: list[int], language: str) -> None:
     tokenizer, vocabulary = tokenizer_of(words)
     _, theirs, _ = _combine_tokens_into_words(tokenizer, list(tokens), language_name(language))
-    assert split_into_words(vocabulary, tokens, language) == [len(word) for word in theirs]
+    ours = split_into_words(vocabulary, tokens, language)
+    assert [word.num_tokens for word in ours] == [len(word) for word in theirs]
+    assert all(word.num_opening + word.num_closing < word.num_tokens for word in ours)
 
 
 @settings(deadline=None, max_examples=500)
@@ -64,7 +66,7 @@ def test_words_begin_at_spaces_or_with_every_token_of_whole_characters():
     ):
         tokens = tokenizer(text, add_special_tokens=False).input_ids
         words, start = [], 0
-        for length in split_into_words(vocabulary, tokens, language):
+        for length, *_ in split_into_words(vocabulary, tokens, language):
             words.append(vocabulary.decode(tokens[start : start + length]))
             start += length
         assert words == expected

@@ -1,0 +1,73 @@
+"""With ``hallucination_silence_threshold`` every mode leaves out what the target alone leaves out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from experiments.common.models.checkpoints import Shape
+from experiments.exactness.cases import Case
+from experiments.exactness.prepared import Prepared
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.options import DecodingOptions
+from specwhisper.transcription.transcription import Transcription
+from specwhisper.types import Mode
+from tests.interference import Interference
+from tests.nightly import mostly_nightly
+
+WORDS = DecodingOptions(language="en", max_new_tokens=40, word_timestamps=True)
+CONDITIONED = replace(WORDS, condition_on_previous_text=True, temperatures=(0.0, 0.4), logprob_threshold=-1.6)
+THRESHOLD_S = 0.5
+
+
+@cache
+def made() -> Prepared:
+    return Prepared(Case("hallucinations", Shape(seed=31, decoder_layers=3), (95.0, 12.0), WORDS))
+
+
+def options_of(options: DecodingOptions, threshold_s: float | None = THRESHOLD_S) -> list[DecodingOptions]:
+    return [
+        replace(options, log_mel_max=each.log_mel_max, hallucination_silence_threshold=threshold_s)
+        for each in made().recording_options
+    ]
+
+
+@cache
+def alone(name: str) -> list[Transcription]:
+    return OneProcess(made().target(2)).transcribe(made().pcms, options_of(OPTIONS[name]))
+
+
+OPTIONS = {"words": WORDS, "with previous text and fallback": CONDITIONED}
+
+
+@pytest.mark.parametrize("name", mostly_nightly(OPTIONS))
+@pytest.mark.parametrize(
+    ("mode", "gamma", "draft", "kind"),
+    [
+        (Mode.FULL, 4, "noisy", "normal"),
+        (Mode.ONE_PROCESS, 7, "older", "normal"),
+        (Mode.PIPELINED, 3, "shorter", "shuffled"),
+        (Mode.SYNC, 3, "stranger", "garbage"),
+    ],
+)
+def test_every_mode_leaves_out_the_same(name, mode, gamma, draft, kind):
+    edit = Interference(kind, gamma, vocabulary_size=len(made().tokens))
+    engine = OneProcess(made().target(2), made().draft(draft, 2), mode=mode, gamma=gamma, edit_block=edit)
+    texts = engine.transcribe(made().pcms, options_of(OPTIONS[name]))
+    for text, expected in zip(texts, alone(name), strict=True):
+        assert text.window_tokens == expected.window_tokens
+        assert [(s.start_s, s.tokens, s.words) for s in text.segments] == [
+            (s.start_s, s.tokens, s.words) for s in expected.segments
+        ]
+
+
+def test_something_is_left_out_and_no_word_without_its_segment():
+    with_all = OneProcess(made().target(2)).transcribe(made().pcms, options_of(WORDS, None))
+    assert [len(text.segments) for text in with_all] != [len(text.segments) for text in alone("words")]
+    written = sum(len(tokens) for text in alone("words") for tokens in text.window_tokens)
+    kept = sum(len(segment.tokens) for text in alone("words") for segment in text.segments)
+    assert kept < written / 2, "nearly all that random weights write is an anomaly"
+    for text in alone("words"):
+        assert all(segment.words for segment in text.segments if segment.text.strip())
