@@ -13,12 +13,14 @@ from specwhisper.settings.setting import PANELS, Option, Settings, options_of
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_target_server.config import TargetConfig
+from specwhisper_wyoming.config import WyomingConfig
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 PROGRAMS: dict[str, type[Settings]] = {
     "specwhisper-target-server": TargetConfig,
     "specwhisper-draft-server": DraftConfig,
     "specwhisper-gateway": GatewayConfig,
+    "specwhisper-wyoming": WyomingConfig,
 }
 
 

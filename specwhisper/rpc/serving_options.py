@@ -12,7 +12,7 @@ from specwhisper.rpc.addresses import check_bind, is_loopback
 from specwhisper.rpc.tls import ServerTls, server_tls
 from specwhisper.rpc.tokens import Tokens, read_tokens
 from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Made, Setting, Settings
-from specwhisper.settings.shared import IdleTimeout, Port
+from specwhisper.settings.shared import DrainTimeout, IdleTimeout, Port
 from specwhisper.types import Limits
 
 SHORT_CALLS = 100  # unary calls that one connection may have open beside its sessions
@@ -41,10 +41,7 @@ class ListenOptions(Settings):
     session_timeout_s: Annotated[
         float, Setting(SERVING, "Longest session, in seconds.", metavar="SECONDS", above=0)
     ] = 86_400.0
-    drain_timeout_s: Annotated[
-        float,
-        Setting(SERVING, "Seconds that open sessions may continue after SIGTERM.", metavar="SECONDS", min=0),
-    ] = 30.0
+    drain_timeout_s: DrainTimeout = 30.0
     tls: ServerTls | None = None
     tokens: Tokens | None = None
     max_sessions_per_token: Annotated[

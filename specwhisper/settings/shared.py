@@ -28,6 +28,10 @@ IdleTimeout = Annotated[
         above=0,
     ),
 ]
+DrainTimeout = Annotated[
+    float,
+    Setting(SERVING, "Seconds that open sessions may continue after SIGTERM.", metavar="SECONDS", min=0),
+]
 
 
 def parse_cores(

@@ -26,6 +26,7 @@ PROGRAMS = {
     "specwhisper_draft_server",
     "specwhisper_target_server",
     "specwhisper_gateway",
+    "specwhisper_wyoming",
 }
 
 # Layer: the other layers of ours that it may import, and the libraries that it must not import.
@@ -60,17 +61,19 @@ LAYERS = {
     "specwhisper": (CORE | PURE | MODELS | {"specwhisper.text"}, RAY),  # the package: may re-export, lazily
     "specwhisper_client": (CORE | PURE | SERVICE, TORCH | RAY),
     "specwhisper_gateway": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),
+    "specwhisper_wyoming": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),
     "specwhisper_draft_server": (CORE | PURE | MODELS | SERVICE, RAY),
     "specwhisper_target_server": (CORE | PURE | MODELS | SERVICE, RAY),
     "specwhisper_deploy": (CORE | SERVICE | PROGRAMS, TORCH),
 }
-LIGHT = ("specwhisper_client", "specwhisper_gateway")
+LIGHT = ("specwhisper_client", "specwhisper_gateway", "specwhisper_wyoming")
 FOLDERS = (
     "specwhisper",
     "client/specwhisper_client",
     "draft_server/specwhisper_draft_server",
     "target_server/specwhisper_target_server",
     "gateway/specwhisper_gateway",
+    "gateway/specwhisper_wyoming",
     "deploy/specwhisper_deploy",
 )
 OURS = {*LAYERS, "experiments", "examples", "tests"}

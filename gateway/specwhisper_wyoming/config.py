@@ -1,0 +1,155 @@
+"""Settings of a Wyoming server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from specwhisper.errors import InvalidRequest, UnsafeBind
+from specwhisper.rpc.addresses import is_loopback, join_address
+from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
+from specwhisper.settings.setting import SERVING, Made, Setting, Settings
+from specwhisper.settings.shared import DrainTimeout, IdleTimeout
+from specwhisper_client.resolving import read_names
+from specwhisper_client.servers import DEFAULT_SERVER
+
+DEFAULT_URI = "tcp://127.0.0.1:10300"  # the port of Wyoming's speech-to-text servers
+MAX_CONNECTIONS = 100
+SERVER_TOKEN = "SPECWHISPER_SERVER_TOKEN"  # the variable that may hold the token for draft servers
+
+
+@dataclass(frozen=True, slots=True)
+class TcpAddress:
+    """A host and a port to listen on; port 0 is any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"tcp://{join_address(self.host, self.port)}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnixAddress:
+    """The path of a socket to listen on."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"unix://{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class StdioAddress:
+    """A single client, at standard input and output."""
+
+    def __str__(self) -> str:
+        return "stdio://"
+
+
+Address = TcpAddress | UnixAddress | StdioAddress
+
+
+def read_uri(uri: str) -> Address:
+    """Read an address as Wyoming's programs write it.
+
+    Raises
+    ------
+    InvalidRequest : for another scheme, and where host, port or path is missing.
+    """
+    try:
+        parts = urlsplit(uri)
+        host, port = parts.hostname, parts.port
+    except ValueError:  # a port that is no number, or a bracket without its other half
+        host = port = None
+        parts = urlsplit("")
+    if parts.scheme == "tcp" and host and port is not None and parts.path in ("", "/"):
+        return TcpAddress(host, port)
+    if parts.scheme == "unix" and not parts.netloc and parts.path:
+        return UnixAddress(parts.path)
+    if uri == "stdio://":
+        return StdioAddress()
+    raise InvalidRequest(f"--uri is '{uri}': write tcp://HOST:PORT, unix:///PATH of a socket, or stdio://.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WyomingConfig(Settings):
+    """Settings of ``specwhisper-wyoming``.
+
+    Attributes
+    ----------
+    server_credentials : for the connections to draft servers.
+    """
+
+    uri: Annotated[
+        str,
+        Setting(
+            SERVING, "Address to listen on: tcp://HOST:PORT, unix:///PATH of a socket, or stdio://.", "URI"
+        ),
+    ] = DEFAULT_URI
+    server: Annotated[
+        str,
+        Setting(
+            SERVING,
+            "Addresses of draft servers, or locator:///HOST:PORT of their locator; sessions are spread over "
+            "all.",
+            metavar="HOST:PORT,...",
+        ),
+    ] = DEFAULT_SERVER
+    server_credentials: Annotated[
+        Credentials,
+        Made(
+            partial(client_credentials, variable=SERVER_TOKEN),
+            prefix="server",
+            words={"peer": "draft servers", "variable": f"${SERVER_TOKEN}"},
+        ),
+    ] = OPEN
+    zeroconf: Annotated[
+        str | None,
+        Setting(
+            SERVING,
+            "Name under which mDNS announces the server, so that Home Assistant finds it; default: not "
+            "announced.",
+            metavar="NAME",
+        ),
+    ] = None
+    insecure: Annotated[
+        bool,
+        Setting(
+            SERVING,
+            "Permission to listen where other machines can connect: the Wyoming protocol has neither "
+            "encryption nor tokens.",
+        ),
+    ] = False
+    max_connections: Annotated[
+        int,
+        Setting(SERVING, "Concurrent connections; each has at most one transcription.", "N", min=1),
+    ] = MAX_CONNECTIONS
+    idle_timeout_s: IdleTimeout = 60.0
+    drain_timeout_s: DrainTimeout = 30.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        read_names(self.server)
+        address = self.address
+        is_public = isinstance(address, TcpAddress) and not is_loopback(address.host)
+        if is_public and not self.insecure:
+            raise UnsafeBind(
+                f"--uri {self.uri} would open a server without encryption and without authentication to the "
+                "network, since the Wyoming protocol has neither: use 127.0.0.1, or pass --insecure if every "
+                "client on that network may use it and read its traffic."
+            )
+        if self.zeroconf is not None and not self.zeroconf.strip():
+            raise InvalidRequest("--zeroconf is empty: write a name, or leave the flag out.")
+        if self.zeroconf is not None and not is_public:
+            raise InvalidRequest(
+                f"--zeroconf announces an address that other machines can reach, and --uri is {self.uri}: "
+                "listen on tcp://0.0.0.0:10300, or leave --zeroconf out."
+            )
+
+    @property
+    def address(self) -> Address:
+        """Where to listen."""
+        return read_uri(self.uri)

@@ -1,0 +1,275 @@
+"""One client's connection: its events, its utterances, its limits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from wyoming.asr import Transcribe, TranscriptStart
+from wyoming.error import Error
+from wyoming.event import Event, async_write_event
+from wyoming.ping import Ping, Pong
+
+from specwhisper.errors import IdleClient, InvalidAudio, InvalidRequest, SpecWhisperError
+from specwhisper.observe.request_id import received_request_id, request_id
+from specwhisper.options import DecodingOptions
+from specwhisper.wire.status import INTERNAL_ERROR, refusal
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.streaming import LIVE_DECODING
+from specwhisper_wyoming.audio import read_format
+from specwhisper_wyoming.events import MAX_HEADER_BYTES, read_event
+from specwhisper_wyoming.info import info_of
+from specwhisper_wyoming.utterance import Utterance, send_transcript
+
+logger = logging.getLogger(__name__)
+
+LINGER_S = 1.0  # for the client to read an error: closing at once could discard it
+INTERNAL = "Internal"  # code of the event for a bug
+
+
+class Connection:
+    """Answers one client.
+
+    An utterance that fails is answered by an ``error``. If the client ends its audio nevertheless, the
+    connection is closed: Home Assistant ignores errors and waits for a transcript or the end.
+
+    Parameters
+    ----------
+    client : the connections to draft servers.
+    idle_timeout_s : seconds that the client may send nothing, or read nothing.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        client: TranscriptionClient,
+        idle_timeout_s: float,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._client = client
+        self._idle_timeout_s = idle_timeout_s
+        self._options = LIVE_DECODING  # of the next utterance
+        self._utterance: Utterance | None = None  # the last one
+        self._answering: asyncio.Task[None] | None = None
+        self._reading: asyncio.Timeout | None = None
+        self._has_failed = False  # audio is dropped until the next request
+        self._has_ended = False
+        self._is_draining = False
+
+    async def run(self) -> None:
+        """Answer events until the client leaves or breaks a limit."""
+        try:
+            while (event := await self._next_event()) is not None:
+                await self._answer(event)
+        except ConnectionError:
+            pass  # the client has left
+        except Exception as error:
+            await self._refuse(error)
+        finally:
+            self._writer.close()  # first: this task may be cancelled while it waits
+            await self._cancel()
+            await self._closed()
+
+    async def refuse(self, error: SpecWhisperError) -> None:
+        """Send an error and close."""
+        try:
+            await self._refuse(error)
+        finally:
+            self._writer.close()
+        await self._closed()
+
+    def drain(self) -> None:
+        """Close once no utterance is open."""
+        self._is_draining = True
+        self._set_deadline()
+
+    @property
+    def is_transcribing(self) -> bool:
+        """Whether an utterance is open."""
+        return self._answering is not None and not self._answering.done()
+
+    @property
+    def _is_over(self) -> bool:
+        return self._has_ended or (self._is_draining and not self.is_transcribing)
+
+    async def _next_event(self) -> Event | None:
+        if self._is_over:
+            return None
+        try:
+            async with asyncio.timeout(None) as self._reading:
+                self._set_deadline()
+                return await read_event(self._reader)
+        except TimeoutError:
+            if self._is_over:
+                return None
+            raise IdleClient(f"No event has arrived for {self._idle_timeout_s:g} seconds.") from None
+        finally:
+            self._reading = None
+
+    def _set_deadline(self) -> None:
+        """Set when reading ends; while the client waits for its transcript, it need not send."""
+        if self._reading is None or self._reading.expired():
+            return
+        is_waiting = self.is_transcribing and self._utterance is not None and self._utterance.is_finished
+        after_s = 0.0 if self._is_over else None if is_waiting else self._idle_timeout_s
+        now_s = asyncio.get_running_loop().time()
+        self._reading.reschedule(None if after_s is None else now_s + after_s)
+
+    async def _answer(self, event: Event) -> None:
+        """Answer one event; events of other kinds are ignored, as Wyoming requires."""
+        try:
+            match event.type:
+                case "ping":
+                    await self._send(Pong(Ping.from_event(event).text).event())
+                case "describe":
+                    await self._describe()
+                case "transcribe":
+                    self._has_failed = False
+                    self._options = options_of(event)
+                case "audio-start":
+                    await self._settle()
+                case "audio-chunk" if not self._has_failed:
+                    await self._put(event)
+                case "audio-stop":
+                    await self._finish()
+        except SpecWhisperError as error:
+            await self._fail(error)
+
+    async def _describe(self) -> None:
+        try:
+            info = info_of(await self._client.get_model())
+        except SpecWhisperError as error:
+            await self._report(error)  # the connection stays: the draft server may come back
+        else:
+            await self._send(info.event())
+
+    async def _put(self, event: Event) -> None:
+        """Send a chunk on; the first one begins an utterance and has its format."""
+        pcm_format = read_format(event.data)
+        if self._utterance is None or self._utterance.is_finished:
+            await self._settle()
+            request_id.set(received_request_id(()))
+            self._utterance = Utterance(self._client.servers, self._options, pcm_format)
+            self._answering = asyncio.create_task(self._transcribe(self._utterance))
+            self._answering.add_done_callback(lambda _: self._set_deadline())
+        if pcm_format != self._utterance.pcm_format:
+            raise InvalidAudio(
+                f"The format of the audio changes from {self._utterance.pcm_format} to {pcm_format}: end the "
+                "utterance first."
+            )
+        await self._utterance.put(event.payload or b"")
+
+    async def _finish(self) -> None:
+        """End the audio of the utterance; without audio, the transcript is empty."""
+        options, self._options = self._options, LIVE_DECODING
+        if self._has_failed:
+            self._has_ended = True
+        elif self._utterance is not None and not self._utterance.is_finished:
+            await self._utterance.finish()
+        else:
+            await self._settle()
+            await self._send(TranscriptStart(language=options.language).event())
+            await send_transcript(self._send, "", options.language)
+
+    async def _transcribe(self, utterance: Utterance) -> None:
+        started_s = time.perf_counter()
+        try:
+            await utterance.transcribe(self._send)
+        except ConnectionError:
+            self._has_ended = True  # the client has left, or reads nothing
+        except Exception as error:
+            await self._fail(error)
+        else:
+            facts = {"audio_s": round(utterance.received_s, 3), "language": utterance.language}
+            elapsed_s = round(time.perf_counter() - started_s, 3)
+            logger.info("transcribed", extra=_request() | facts | {"elapsed_s": elapsed_s})
+
+    async def _settle(self) -> None:
+        """Wait for the answer to an utterance that has ended; drop one that has not."""
+        if self._utterance is not None and not self._utterance.is_finished:
+            await self._cancel()
+        if self._answering is not None:
+            await self._answering
+        self._utterance = self._answering = None
+
+    async def _cancel(self) -> None:
+        """Cancel the open utterance, which frees its session."""
+        if self._answering is not None:
+            self._answering.cancel()
+            await asyncio.gather(self._answering, return_exceptions=True)
+        self._utterance = self._answering = None
+
+    async def _fail(self, error: Exception) -> None:
+        """Report the error of an utterance, whose remaining audio is dropped."""
+        self._has_failed = True
+        try:
+            await self._report(error)
+        except ConnectionError:
+            self._has_ended = True
+        if self._utterance is not None and self._utterance.is_finished:
+            self._has_ended = True
+
+    async def _report(self, error: Exception) -> None:
+        if isinstance(error, SpecWhisperError):
+            code, text, _ = refusal(error)
+            name = type(error).__name__
+            logger.info("refused", extra=_request() | {"code": code.name, "error": name})
+        else:
+            name, text = INTERNAL, INTERNAL_ERROR
+            logger.error("failed", exc_info=error, extra=_request())
+        await self._send(Error(text, name).event())
+
+    async def _refuse(self, error: Exception) -> None:
+        """Report an error that ends the connection, and let the client read it."""
+        with suppress(ConnectionError, TimeoutError):
+            await self._report(error)
+            if self._writer.can_write_eof():
+                self._writer.write_eof()
+            async with asyncio.timeout(LINGER_S):
+                while await self._reader.read(MAX_HEADER_BYTES):
+                    pass
+
+    async def _send(self, event: Event) -> None:
+        """Send an event; the connection ends if the client does not read it."""
+        try:
+            async with asyncio.timeout(self._idle_timeout_s):
+                await async_write_event(event, self._writer)
+        except TimeoutError:
+            self._writer.transport.abort()
+            raise ConnectionError("The client does not read its events.") from None
+
+    async def _closed(self) -> None:
+        """Wait until the last events are sent, or the client does not read them."""
+        try:
+            async with asyncio.timeout(LINGER_S):
+                await self._writer.wait_closed()
+        except (OSError, TimeoutError):
+            self._writer.transport.abort()
+
+
+def _request() -> dict[str, Any]:
+    return {"request": request_id.get()} if request_id.get() else {}
+
+
+def options_of(event: Event) -> DecodingOptions:
+    """Return the options of a request: its language, and words that it expects.
+
+    The only model is the target, whatever the request's name of it.
+
+    Raises
+    ------
+    InvalidRequest : for a language or words of another type.
+    """
+    request = Transcribe.from_event(event)
+    words: list[Any] = []
+    for given in (request.transcript_names, request.transcript_terms):
+        if not isinstance(given, list | None) or not all(isinstance(word, str) for word in given or ()):
+            raise InvalidRequest("Names and terms of a 'transcribe' event must be lists of strings.")
+        words += given or ()
+    return replace(LIVE_DECODING, language=request.language or None, hotwords=", ".join(words))

@@ -1,0 +1,70 @@
+"""Read a client's events: a line of JSON, then data and payload, each within a limit."""
+
+from __future__ import annotations
+
+import json
+from asyncio import IncompleteReadError, LimitOverrunError, StreamReader
+from typing import Any
+
+from wyoming.event import Event
+
+from specwhisper.errors import InvalidRequest, MessageTooLarge
+
+MAX_HEADER_BYTES = 64 * 1024
+MAX_DATA_BYTES = 256 * 1024
+MAX_PAYLOAD_BYTES = 4 * 1024 * 1024  # two minutes at 16 kHz; clients send a fraction of a second
+
+
+async def read_event(reader: StreamReader) -> Event | None:
+    """Read an event; ``None`` at the end of the connection, also in the middle of an event.
+
+    The package's own reader has no limits, and fails on JSON that is no object.
+
+    Parameters
+    ----------
+    reader : with a limit of :data:`MAX_HEADER_BYTES`.
+
+    Raises
+    ------
+    InvalidRequest : for bytes that are no event.
+    MessageTooLarge : for an event above a limit.
+    """
+    try:
+        header = _parsed(await reader.readuntil(b"\n"))
+        kind, data = header.get("type"), header.get("data")
+        if not isinstance(kind, str):
+            raise InvalidRequest("An event has no 'type'.")
+        if not isinstance(data, dict | None):
+            raise InvalidRequest("The 'data' of an event is no JSON object.")
+        more = await reader.readexactly(_length(header, "data_length", MAX_DATA_BYTES))
+        payload = await reader.readexactly(_length(header, "payload_length", MAX_PAYLOAD_BYTES))
+    except LimitOverrunError as error:
+        raise MessageTooLarge(
+            f"An event begins with a line of JSON of at most {MAX_HEADER_BYTES} bytes; this one is longer."
+        ) from error
+    except (IncompleteReadError, ConnectionError):
+        return None
+    return Event(kind, (data or {}) | (_parsed(more) if more else {}), payload or None)
+
+
+def _parsed(text: bytes) -> dict[str, Any]:
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(
+            "An event of the Wyoming protocol is a line of JSON; this one is not."
+        ) from error
+    if not isinstance(parsed, dict):
+        raise InvalidRequest("An event is a JSON object; this one is not.")
+    return parsed
+
+
+def _length(header: dict[str, Any], name: str, limit: int) -> int:
+    length = header.get(name)
+    if length is None:
+        return 0
+    if not isinstance(length, int) or isinstance(length, bool) or length < 0:
+        raise InvalidRequest(f"The '{name}' of an event is no number of bytes.")
+    if length > limit:
+        raise MessageTooLarge(f"The '{name}' of an event is {length}; the limit is {limit} bytes.")
+    return length

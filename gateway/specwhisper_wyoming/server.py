@@ -1,0 +1,146 @@
+"""The Wyoming server as a process: it listens, and stops in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from specwhisper.errors import InvalidRequest, ServerFull
+from specwhisper.observe.tracing import configure_tracing
+from specwhisper.rpc.addresses import cannot_listen
+from specwhisper.rpc.process import freeze_loaded, stop_signals
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_wyoming.config import StdioAddress, TcpAddress, UnixAddress, WyomingConfig
+from specwhisper_wyoming.connection import Connection
+from specwhisper_wyoming.discovery import announced
+from specwhisper_wyoming.events import MAX_HEADER_BYTES
+
+logger = logging.getLogger(__name__)
+
+
+class WyomingServer:
+    """Listens during :meth:`serve`, until :meth:`stop`.
+
+    Attributes
+    ----------
+    address : the URI where it listens, once it is ready.
+    ready : set once it answers.
+    """
+
+    def __init__(self, config: WyomingConfig) -> None:
+        self._config = config
+        self._client = TranscriptionClient(config.server, config.server_credentials)
+        self._connections: dict[asyncio.Task[None], Connection] = {}
+        self._refusals: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self.address = ""
+        self.ready = asyncio.Event()
+
+    @property
+    def num_connections(self) -> int:
+        """Open connections."""
+        return len(self._connections)
+
+    def stop(self) -> None:
+        """Take no more connections, let open utterances end within the drain timeout, then stop."""
+        self._stopping.set()
+
+    async def serve(self) -> None:
+        """Answer clients until :meth:`stop`.
+
+        Raises
+        ------
+        InvalidRequest : where the server cannot listen, or cannot be announced.
+        """
+        async with self._client:
+            async with self._listening() as self.address:
+                logger.info("ready", extra={"address": self.address})
+                self.ready.set()
+                await self._stopping.wait()
+            await self._drain()
+
+    @asynccontextmanager
+    async def _listening(self) -> AsyncIterator[str]:
+        """Listen while the body runs; yield the address."""
+        match self._config.address:
+            case TcpAddress(host, port):
+                async with AsyncExitStack() as stack:
+                    try:
+                        server = await asyncio.start_server(self._accept, host, port, limit=MAX_HEADER_BYTES)
+                    except OSError as error:
+                        raise cannot_listen(host, port, error) from error
+                    stack.callback(server.close)
+                    bound, port = server.sockets[0].getsockname()[:2]
+                    if self._config.zeroconf is not None:
+                        await stack.enter_async_context(announced(self._config.zeroconf, bound, port))
+                    yield str(TcpAddress(host, port))
+            case UnixAddress(path) as address:
+                try:
+                    server = await asyncio.start_unix_server(self._accept, path, limit=MAX_HEADER_BYTES)
+                except OSError as error:
+                    raise InvalidRequest(f"Cannot listen on {path}: {error.strerror}.") from error
+                try:
+                    yield str(address)
+                finally:
+                    server.close()
+                    Path(path).unlink(missing_ok=True)
+            case StdioAddress() as address:
+                self._accept(*await _stdio())
+                for task in self._connections:
+                    task.add_done_callback(lambda _: self.stop())
+                yield str(address)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(reader, writer, self._client, self._config.idle_timeout_s)
+        limit = self._config.max_connections
+        if len(self._connections) >= limit:
+            error = ServerFull(f"This server has its {limit} connections already: try again later.")
+            refusal = asyncio.create_task(connection.refuse(error))
+            self._refusals.add(refusal)
+            refusal.add_done_callback(self._refusals.discard)
+            return
+        task = asyncio.create_task(connection.run())
+        self._connections[task] = connection
+        task.add_done_callback(self._connections.pop)
+
+    async def _drain(self) -> None:
+        """Let open utterances end, then cancel the rest."""
+        tasks = list(self._connections)
+        num_open = sum(connection.is_transcribing for connection in self._connections.values())
+        logger.info("draining", extra={"address": self.address, "open_utterances": num_open})
+        for connection in self._connections.values():
+            connection.drain()
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._config.drain_timeout_s)
+        if self._connections:
+            facts = {"address": self.address, "open_utterances": len(self._connections)}
+            logger.warning("cut off", extra=facts)
+        unfinished = [*self._connections, *self._refusals]
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)
+        logger.info("stopped", extra={"address": self.address})
+
+
+async def _stdio() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return standard input and output as streams."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=MAX_HEADER_BYTES)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), sys.stdout
+    )
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+async def run(config: WyomingConfig) -> None:
+    """Serve until SIGTERM or SIGINT; further signals change nothing."""
+    configure_tracing("specwhisper-wyoming")
+    server = WyomingServer(config)
+    with stop_signals(server.stop):
+        freeze_loaded()
+        await server.serve()

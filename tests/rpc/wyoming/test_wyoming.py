@@ -1,0 +1,317 @@
+"""Wyoming's own client gets the text of a live stream, in chunks and as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+from wyoming.asr import Transcribe, TranscriptStart
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.error import Error
+from wyoming.event import Event
+from wyoming.info import Describe, Info
+from wyoming.ping import Ping, Pong
+
+from experiments.common.models.speech import speech
+from specwhisper.errors import ServerFull
+from specwhisper_client.streaming import StreamingClient
+from specwhisper_wyoming.server import WyomingServer
+from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.services import Draft, Target, all_free, eventually
+from tests.rpc.speaking import speaking_pair
+from tests.rpc.wyomings import (
+    PIECE_BYTES,
+    RATE,
+    answer,
+    chunks_of,
+    client_of,
+    say,
+    send,
+    transcript_of,
+    wyoming_server,
+)
+
+PCM = speech(6.0)
+ANSWER = ["transcript-start", "transcript-chunk", "transcript", "transcript-stop"]
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[tuple[Target, Draft]]:
+    async with speaking_pair() as pair:
+        yield pair
+
+
+@pytest.fixture
+async def server(pair) -> AsyncIterator[WyomingServer]:
+    async with wyoming_server(pair[1].address) as server:
+        yield server
+    await all_free(*pair)
+
+
+async def spoken(draft: str, pcm: bytes, **settings) -> str:
+    """Return the text that our own client gets for the same audio."""
+    async with StreamingClient(draft, endpointing=None, language="en", **settings) as stream:
+        await stream.send(pcm)
+        await stream.finish()
+        return "".join([segment.text async for update in stream for segment in update.segments]).strip()
+
+
+async def test_chunks_join_to_the_transcript_which_is_the_text_of_our_own_client(pair, server):
+    async with client_of(server) as client:
+        await say(client, PCM)
+        events = await answer(client)
+    assert chunks_of(events) == transcript_of(events) == await spoken(pair[1].address, PCM)
+    assert list(dict.fromkeys(event.type for event in events)) == ANSWER
+    assert TranscriptStart.from_event(events[0]).language == "en"
+    assert events[-2].data["language"] == "en"
+
+
+async def test_chunks_arrive_while_the_audio_is_sent(server):
+    async with client_of(server) as client:
+        await send(client, Transcribe(language="en-US"), AudioStart(RATE, 2, 1))
+        for start in range(0, len(PCM), PIECE_BYTES):
+            await send(client, AudioChunk(RATE, 2, 1, PCM[start : start + PIECE_BYTES]))
+        assert (await client.read_event()).type == "transcript-start"
+        assert (await client.read_event()).type == "transcript-chunk"
+        await send(client, AudioStop())
+        assert transcript_of(await answer(client))
+
+
+async def test_a_connection_has_several_utterances_also_without_a_request(pair, server):
+    async with client_of(server) as client:
+        await say(client, PCM)
+        first = transcript_of(await answer(client))
+        await say(client, PCM[: 3 * RATE * 2], Transcribe(language="en"))
+        await say(client, PCM)  # before the answer
+        second, third = transcript_of(await answer(client)), transcript_of(await answer(client))
+    assert first == third == await spoken(pair[1].address, PCM)
+    assert second == await spoken(pair[1].address, PCM[: 3 * RATE * 2])
+
+
+async def test_several_clients_speak_at_once(server):
+    async def one() -> str:
+        async with client_of(server) as client:
+            await say(client, PCM)
+            return transcript_of(await answer(client))
+
+    texts = await asyncio.gather(*(one() for _ in range(4)))
+    assert len(set(texts)) == 1 and texts[0]
+
+
+@pytest.mark.parametrize(("width", "channels"), [(2, 2), (4, 1), (3, 2)])
+async def test_other_widths_and_channels_have_the_same_text(pair, server, width, channels):
+    samples = np.frombuffer(PCM, "<i2").astype(np.int32) << (8 * (width - 2))
+    raw = samples.astype("<i4").view(np.uint8).reshape(-1, 4)[:, :width]
+    wide = np.repeat(raw, channels, axis=0).tobytes()
+    async with client_of(server) as client:
+        await say(client, wide, width=width, channels=channels)
+        assert transcript_of(await answer(client)) == await spoken(pair[1].address, PCM)
+
+
+async def test_another_rate_is_resampled(pair, server):
+    samples = np.frombuffer(PCM, "<i2")
+    fast = np.repeat(samples, 2).tobytes()
+    async with client_of(server) as client:
+        await say(client, fast, rate=32_000)
+        assert transcript_of(await answer(client)) == await spoken(pair[1].address, fast, sample_rate=32_000)
+
+
+async def test_an_utterance_without_audio_is_empty(server):
+    async with client_of(server) as client:
+        await say(client, b"")
+        events = await answer(client)
+        assert [event.type for event in events] == ["transcript-start", "transcript", "transcript-stop"]
+        assert transcript_of(events) == ""
+
+
+async def test_audio_that_starts_again_drops_what_came_before(pair, server):
+    async with client_of(server) as client:
+        await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, speech(3.0, seed=5)))
+        await say(client, PCM)
+        events = await answer(client)
+        while events[0].type != "transcript-start" or len(events) < 4:
+            events = events[1:]  # of the dropped utterance
+        assert transcript_of(events) == await spoken(pair[1].address, PCM)
+
+
+async def test_a_ping_is_answered_also_during_an_utterance_and_other_events_are_ignored(server):
+    async with client_of(server) as client:
+        await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, PCM[:PIECE_BYTES]))
+        await client.write_event(Event("voice-started", {"timestamp": 3}))
+        await send(client, Ping("are you there"))
+        while (event := await client.read_event()).type != "pong":
+            assert event.type == "transcript-start"
+        assert Pong.from_event(event).text == "are you there"
+
+
+async def test_a_client_that_leaves_frees_its_session(pair, server):
+    target, draft = pair
+    async with client_of(server) as client:
+        await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, PCM))
+        await eventually(lambda: draft.service.num_sessions == 1)
+    await all_free(target, draft)
+    await eventually(lambda: server.num_connections == 0)
+
+
+async def test_a_connection_that_is_reset_during_an_answer_frees_its_session(pair, server):
+    target, draft = pair
+    client = client_of(server)
+    await say(await client.__aenter__(), PCM)
+    await eventually(lambda: draft.service.num_sessions == 1)
+    await client.__aexit__(None, None, None)
+    await all_free(target, draft)
+    await eventually(lambda: server.num_connections == 0)
+
+
+async def test_the_server_describes_the_target(server):
+    async with client_of(server) as client:
+        await send(client, Describe())
+        [program] = Info.from_event(await client.read_event()).asr
+    [model] = program.models
+    assert model.name == "scripted" and "en" in model.languages
+    assert program.supports_transcript_streaming
+
+
+async def test_an_unavailable_draft_server_is_an_error_and_the_connection_stays(unused_tcp_port):
+    async with wyoming_server(f"127.0.0.1:{unused_tcp_port}") as server, client_of(server) as client:
+        await send(client, Describe())
+        error = Error.from_event(await client.read_event())
+        assert error.code == "TargetUnavailable" and str(unused_tcp_port) in error.text
+        await send(client, Ping())
+        assert Pong.is_type((await client.read_event()).type)
+
+
+async def test_a_session_that_is_refused_is_an_error_then_the_connection_ends():
+    scripted = ScriptedTranscription(responses=(), error=RuntimeError("a bug"))
+    async with serving(scripted) as draft, wyoming_server(draft) as server, client_of(server) as client:
+        await say(client, PCM)
+        *_, event = await answer(client)
+        assert Error.from_event(event).code == "SpecWhisperError"
+        assert await client.read_event() is None
+
+
+async def test_a_wrong_request_is_an_error_and_another_one_is_answered(server):
+    async with client_of(server) as client:
+        await client.write_event(Event("transcribe", {"language": 1}))
+        assert Error.from_event(await client.read_event()).code == "InvalidRequest"
+        await say(client, PCM)
+        assert transcript_of(await answer(client))
+
+
+async def test_a_language_that_the_target_lacks_is_an_error_then_the_connection_ends(pair, server):
+    async with client_of(server) as client:
+        await say(client, PCM, Transcribe(language="tlh"))
+        events = [event for event in await answer(client) if event.type != "transcript-start"]
+    assert [event.type for event in events] == ["error"]
+    assert events[0].data["code"] == "UnsupportedOption"
+
+
+@pytest.mark.parametrize(
+    ("second", "code"),
+    [
+        (AudioChunk(8_000, 2, 1, b"1234"), "InvalidAudio"),
+        (AudioChunk(RATE, 2, 2, b"1234"), "InvalidAudio"),
+        (AudioChunk(RATE, 9, 1, b"1234"), "InvalidAudio"),
+    ],
+)
+async def test_audio_whose_format_changes_or_does_not_exist_is_an_error(server, second, code):
+    async with client_of(server) as client:
+        await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, PCM[:PIECE_BYTES]), second)
+        while (event := await client.read_event()).type != "error":
+            pass
+        assert Error.from_event(event).code == code
+        await send(client, AudioStop())
+        while event is not None:
+            event = await client.read_event()
+
+
+@pytest.mark.parametrize("settings", [{"rate": 100}, {"channels": 200}])
+async def test_a_rate_that_is_not_supported_is_an_error(server, settings):
+    async with client_of(server) as client:
+        await say(client, PCM[:800], **settings)
+        assert [event.data["code"] for event in await answer(client)] == ["InvalidAudio"]
+
+
+@pytest.mark.parametrize(
+    ("garbage", "code"),
+    [
+        (b"GET / HTTP/1.1\r\n", "InvalidRequest"),
+        (b"x" * 70_000, "MessageTooLarge"),
+        (b'{"type": "audio-chunk", "payload_length": 99999999}\n' + b"x" * 1_000, "MessageTooLarge"),
+    ],
+)
+async def test_bytes_that_are_no_event_end_their_connection_only(server, garbage, code):
+    async with client_of(server) as good, client_of(server) as bad:
+        await send(good, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, PCM))
+        bad._writer.write(garbage)
+        assert Error.from_event(await bad.read_event()).code == code
+        assert await bad.read_event() is None
+        await send(good, AudioStop())
+        assert transcript_of(await answer(good))
+
+
+async def test_a_client_that_sends_nothing_is_closed_but_not_while_it_waits_for_its_text():
+    scripted = ScriptedTranscription(hangs=True)
+    async with serving(scripted) as draft, wyoming_server(draft, idle_timeout_s=1.0) as server:
+        async with client_of(server) as waiting:
+            await say(waiting, PCM)
+            assert [(await waiting.read_event()).type for _ in range(3)] == [*ANSWER[:2], ANSWER[1]]
+            async with client_of(server) as idle:
+                assert Error.from_event(await idle.read_event()).code == "IdleClient"
+                assert await idle.read_event() is None
+            await eventually(lambda: server.num_connections == 1)
+            await send(waiting, Ping())
+            assert (await waiting.read_event()).type == "pong"
+
+
+async def test_a_client_that_reads_nothing_is_closed(pair):
+    async with wyoming_server(pair[1].address, idle_timeout_s=0.5) as server:
+        with pytest.raises(ConnectionError):
+            async with client_of(server) as client:
+                while True:
+                    await send(client, Ping("x" * 50_000))
+        await eventually(lambda: server.num_connections == 0)
+
+
+async def test_connections_above_the_limit_are_refused(pair):
+    async with wyoming_server(pair[1].address, max_connections=1) as server:
+        async with client_of(server) as first:
+            await send(first, Ping())
+            await first.read_event()
+            async with client_of(server) as second:
+                assert Error.from_event(await second.read_event()).code == ServerFull.__name__
+                assert await second.read_event() is None
+        await eventually(lambda: server.num_connections == 0)
+        async with client_of(server) as third:
+            await send(third, Ping())
+            assert (await third.read_event()).type == "pong"
+
+
+async def test_a_server_that_stops_answers_open_utterances_and_closes_idle_connections(pair):
+    async with wyoming_server(pair[1].address, drain_timeout_s=30.0) as server:
+        async with client_of(server) as idle, client_of(server) as speaking:
+            await send(idle, Ping())
+            await idle.read_event()
+            await send(speaking, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, PCM))
+            await eventually(lambda: pair[1].service.num_sessions == 1)
+            server.stop()
+            assert await idle.read_event() is None
+            await send(speaking, AudioStop())
+            assert transcript_of(await answer(speaking))
+            assert await speaking.read_event() is None
+
+
+async def test_it_listens_at_a_socket(pair, tmp_path):
+    path = tmp_path / "asr.sock"
+    async with wyoming_server(pair[1].address, uri=f"unix://{path}") as server, client_of(server) as client:
+        await say(client, PCM)
+        assert transcript_of(await answer(client))
+    assert not path.exists()
+
+
+async def test_a_port_that_is_taken_is_an_error(pair, server):
+    with pytest.raises(Exception, match="the port is taken"):
+        async with wyoming_server(pair[1].address, uri=server.address):
+            pass

@@ -1,0 +1,121 @@
+"""Audio formats, transcript chunks, descriptions, requests and addresses."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from wyoming.asr import Transcribe
+from wyoming.audio import AudioChunk, AudioChunkConverter
+from wyoming.event import Event
+from wyoming.info import Info
+
+from specwhisper.errors import InvalidAudio, InvalidRequest, UnsafeBind
+from specwhisper.settings.command_line import config_from
+from specwhisper.transcription.transcription import ModelInfo
+from specwhisper_client.streaming import LIVE_DECODING
+from specwhisper_client.updates import ServerInfo
+from specwhisper_wyoming.audio import PcmFormat, To16Bit, read_format
+from specwhisper_wyoming.config import StdioAddress, TcpAddress, UnixAddress, WyomingConfig, read_uri
+from specwhisper_wyoming.connection import options_of
+from specwhisper_wyoming.info import info_of
+from specwhisper_wyoming.transcript import TranscriptText
+
+SERVER = ServerInfo(ModelInfo("large-v3", "tiny"), ("de", "en"), 1, 1, "1.2.3", (128,))
+
+
+@given(st.sampled_from([1, 2, 4]), st.binary(max_size=64), st.lists(st.integers(0, 64)))
+def test_samples_of_any_width_become_the_packages_16_bit_samples_however_they_are_cut(width, data, cuts):
+    data = data[: len(data) - len(data) % width]
+    expected = AudioChunkConverter(width=2).convert(AudioChunk(16_000, width, 1, data)).audio
+    bounds = [0, *sorted(cuts), len(data)]
+    converter = To16Bit(width)
+    pieces = [converter.push(data[a:b]) for a, b in pairwise(bounds)]
+    assert b"".join(pieces) == expected
+
+
+def test_of_24_bits_the_upper_16_are_kept():
+    samples = np.array([-32768, -1, 0, 1, 32767], "<i2")
+    wide = b"".join(b"\x7f" + sample.tobytes() for sample in samples)
+    assert To16Bit(3).push(wide) == samples.tobytes()
+
+
+def test_a_format_is_read_and_others_are_refused():
+    good = {"rate": 16_000, "width": 2, "channels": 1}
+    assert read_format(good) == PcmFormat(16_000, 2, 1)
+    for bad in ({"rate": "16000"}, {"width": True}, {"width": 5}, {"width": 0}, {"channels": None}):
+        with pytest.raises(InvalidAudio):
+            read_format(good | bad)
+
+
+@given(st.lists(st.text(alphabet="ab \n")))
+def test_chunks_join_to_the_text_which_has_no_spaces_around_it(parts):
+    text = TranscriptText()
+    chunks = [text.add(part) for part in parts]
+    assert "".join(chunks) == text.text == "".join(parts).strip()
+
+
+def test_a_server_is_described_and_the_package_reads_it():
+    [program] = Info.from_event(info_of(SERVER).event()).asr
+    assert (program.name, program.installed, program.supports_transcript_streaming) == (
+        "specwhisper",
+        True,
+        True,
+    )
+    assert program.requires_external_vad
+    [model] = program.models
+    assert (model.name, model.languages, model.installed) == ("large-v3", ["de", "en"], True)
+    assert "tiny" in model.description
+
+
+def test_a_request_names_language_and_words():
+    request = Transcribe(name="any", language="en-US", transcript_names=["Ada"], transcript_terms=["lamp"])
+    options = options_of(request.event())
+    assert (options.language, options.hotwords) == ("en", "Ada, lamp")
+    assert options_of(Transcribe().event()) == LIVE_DECODING
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{"language": 1}, {"transcript_names": "Ada"}, {"transcript_terms": [1]}, {"transcript_names": {}}],
+)
+def test_a_request_of_other_types_is_refused(data):
+    with pytest.raises(InvalidRequest):
+        options_of(Event("transcribe", data))
+
+
+@pytest.mark.parametrize(
+    ("uri", "address"),
+    [
+        ("tcp://127.0.0.1:10300", TcpAddress("127.0.0.1", 10300)),
+        ("tcp://[::1]:0", TcpAddress("::1", 0)),
+        ("unix:///run/specwhisper.sock", UnixAddress("/run/specwhisper.sock")),
+        ("stdio://", StdioAddress()),
+    ],
+)
+def test_addresses_are_written_as_wyomings_programs_write_them(uri, address):
+    assert read_uri(uri) == address
+    assert str(address) == uri
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["", "tcp://", "tcp://host", "tcp://host:x", "tcp://host:99999", "tcp://[::1:5", "unix://", "http://a:1"],
+)
+def test_other_addresses_are_refused(uri):
+    with pytest.raises(InvalidRequest, match="--uri"):
+        config_from(WyomingConfig, {"uri": uri})
+
+
+def test_a_public_address_needs_permission_and_an_announcement_a_public_address():
+    with pytest.raises(UnsafeBind, match="--insecure"):
+        config_from(WyomingConfig, {"uri": "tcp://0.0.0.0:10300"})
+    flags = {"uri": "tcp://0.0.0.0:10300", "insecure": True, "zeroconf": "kitchen"}
+    assert config_from(WyomingConfig, flags).zeroconf == "kitchen"
+    with pytest.raises(InvalidRequest, match="--zeroconf"):
+        config_from(WyomingConfig, {"zeroconf": "kitchen"})
+    with pytest.raises(InvalidRequest, match="--zeroconf is empty"):
+        config_from(WyomingConfig, flags | {"zeroconf": " "})
