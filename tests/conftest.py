@@ -62,7 +62,7 @@ def unused_tcp_port(unused_tcp_port_factory) -> int:
 
 
 # Ray clusters share ports; these files share the servers of the bundled pair.
-DEMO_TESTS = "test_demo_pair test_gateway test_migrating page/test_page test_readme".split()
+DEMO_TESTS = "test_demo_pair test_gateway test_migrating page/test_page test_readme test_wyoming".split()
 DEMO_FILES = [f"tests/e2e/{name}.py" for name in DEMO_TESTS]
 TOGETHER = {"tests/cluster/": "cluster", **dict.fromkeys(DEMO_FILES, "demo")}
 

@@ -1,1 +1,1 @@
-"""A server of the Wyoming protocol, for Home Assistant; needs the extra ``wyoming``."""
+"""A server of the Wyoming protocol; needs the extra ``wyoming``."""

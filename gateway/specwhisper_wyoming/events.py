@@ -1,4 +1,4 @@
-"""Read a client's events: a line of JSON, then data and payload, each within a limit."""
+"""Read a client's events within limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ MAX_PAYLOAD_BYTES = 4 * 1024 * 1024  # two minutes at 16 kHz; clients send a fra
 
 
 async def read_event(reader: StreamReader) -> Event | None:
-    """Read an event; ``None`` at the end of the connection, also in the middle of an event.
+    """Read an event, or ``None`` at the end of the connection.
+
+    The connection may also end within an event.
 
     The package's own reader has no limits, and fails on JSON that is no object.
 

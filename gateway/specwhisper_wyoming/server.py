@@ -46,7 +46,7 @@ class WyomingServer:
         return len(self._connections)
 
     def stop(self) -> None:
-        """Take no more connections, let open utterances end within the drain timeout, then stop."""
+        """Take no more connections, drain, then stop."""
         self._stopping.set()
 
     async def serve(self) -> None:

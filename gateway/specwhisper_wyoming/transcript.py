@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class TranscriptText:
-    """Joins final text; neither the whole nor the joined chunks begin or end with spaces.
+    """Joins final text to chunks, and chunks to the whole.
+
+    Neither the whole nor the joined chunks begin or end with spaces.
 
     Attributes
     ----------

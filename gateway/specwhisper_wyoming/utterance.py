@@ -78,6 +78,9 @@ class Utterance:
 
 
 async def send_transcript(send: Send, text: str, language: str | None) -> None:
-    """Send the whole text, which clients without streaming read, and the end of the stream."""
+    """Send the whole text and the end of the stream.
+
+    Clients without streaming read only the whole text.
+    """
     await send(Transcript(text, language=language).event())
     await send(TranscriptStop().event())

@@ -250,7 +250,10 @@ def test_every_compose_command_names_its_file():
         for call in re.findall(r"docker compose [^`\n]*--build[^`\n]*", text):
             found.add(path.name)
             assert "--file deploy/compose.yaml " in call, path
-    assert found == {"deployment.md", "runbook.md", "compose.yaml", "compose.gpu.yaml"}
+    assert found == {
+        *("deployment.md", "home-assistant.md", "runbook.md"),
+        *("compose.yaml", "compose.gpu.yaml", "compose.wyoming.yaml"),
+    }
 
 
 def test_a_wrong_manifest_would_be_found():

@@ -14,7 +14,7 @@ from tests.deploy.manifests import DEPLOY, ROOT
 EXTRAS = {
     "target": ["server", "tracing"],
     "draft": ["draft", "media", "riva", "tracing"],
-    "gateway": ["gateway", "tracing"],
+    "gateway": ["gateway", "wyoming", "tracing"],
     "ray": ["server", "gateway", "riva", "serve", "tracing"],
 }
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

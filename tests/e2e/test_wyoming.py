@@ -1,0 +1,183 @@
+"""A Wyoming server's process for the bundled pair, and wyoming-openai on a gateway of the pair."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from difflib import SequenceMatcher
+from itertools import cycle
+
+import pytest
+import soundfile
+from wyoming.asr import Transcribe
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.client import AsyncClient, AsyncTcpClient
+from wyoming.event import Event, read_event, write_event
+from wyoming.info import Describe, Info
+
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
+from specwhisper_client.streaming import StreamingClient
+from tests.e2e.processes import Server, run
+from tests.rpc.wyomings import RATE, answer, chunks_of, say, send, transcript_of
+
+SAMPLES = DEMO_FOLDER / "samples"
+RECORDING = SAMPLES / "01_phone_call.flac"
+SPOKEN_TEXT = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])["text"]
+PYTHON = os.environ.get("SPECWHISPER_INTEGRATIONS_PYTHON", "")  # has the packages of others
+WYOMING_OPENAI = "0.8.0"
+START_S = 60.0
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
+
+
+def likeness(text: str) -> float:
+    return SequenceMatcher(None, text.lower().split(), SPOKEN_TEXT.lower().split()).ratio()
+
+
+@pytest.fixture(scope="module")
+def pcm() -> bytes:
+    samples, rate = soundfile.read(RECORDING, dtype="int16")
+    assert rate == RATE
+    return samples.tobytes()
+
+
+@pytest.fixture(scope="module")
+def server(demo_server) -> Iterator[Server]:
+    process = Server("specwhisper_wyoming", "--uri", "tcp://127.0.0.1:0", "--server", demo_server)
+    yield process
+    process.end()
+
+
+async def test_the_text_is_that_of_our_own_client(server, demo_server, pcm):
+    async with StreamingClient(demo_server, endpointing=None, language="en") as stream:
+        await stream.send(pcm)
+        await stream.finish()
+        expected = "".join([s.text async for update in stream for s in update.segments]).strip()
+    async with AsyncClient.from_uri(server.address) as client:
+        await send(client, Describe())
+        [program] = Info.from_event(await client.read_event()).asr
+        assert "en" in program.models[0].languages
+        await say(client, pcm, Transcribe(language="en-US"))
+        events = await answer(client)
+    assert transcript_of(events) == chunks_of(events) == expected
+    assert likeness(expected) > 0.9
+    line = server.wait_event("transcribed")
+    assert line["language"] == "en"
+    assert line["audio_s"] == pytest.approx(len(pcm) / 2 / RATE, abs=0.01)
+
+
+async def test_text_arrives_while_audio_is_spoken(server, pcm):
+    piece_bytes = RATE  # half a second
+    pieces = [pcm[start : start + piece_bytes] for start in range(0, len(pcm), piece_bytes)]
+    events: list[Event] = []
+
+    async def first_chunk(client: AsyncClient) -> None:
+        while not chunks_of(events):
+            events.append(await client.read_event())
+
+    async with AsyncClient.from_uri(server.address) as client:
+        await send(client, Transcribe(language="en"), AudioStart(RATE, 2, 1))
+        reading = asyncio.create_task(first_chunk(client))
+        for piece in cycle(pieces):  # a slow machine needs more audio until two steps agree
+            await send(client, AudioChunk(RATE, 2, 1, piece))
+            done, _ = await asyncio.wait({reading}, timeout=0.5)
+            if done:
+                break
+        await send(client, AudioStop())
+        events += await answer(client)
+    assert transcript_of(events) == chunks_of(events)
+    assert sum(event.type == "transcript-chunk" for event in events) > 1
+
+
+async def test_stereo_has_a_like_text(server, pcm):
+    stereo = b"".join(pcm[at : at + 2] * 2 for at in range(0, len(pcm), 2))
+    async with AsyncClient.from_uri(server.address) as client:
+        await say(client, stereo, channels=2)
+        assert likeness(transcript_of(await answer(client))) > 0.9
+
+
+def test_it_answers_at_standard_input_and_output(demo_server, pcm):
+    command = [sys.executable, "-m", "specwhisper_wyoming", "--uri", "stdio://", "--server", demo_server]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        for event in (Transcribe(language="en"), AudioChunk(RATE, 2, 1, pcm), AudioStop()):
+            write_event(event.event(), process.stdin)
+        events: list[Event] = []
+        while not events or events[-1].type != "transcript-stop":
+            events.append(read_event(process.stdout))
+        process.stdin.close()
+        assert process.wait(START_S) == 0
+    assert likeness(transcript_of(events)) > 0.9
+
+
+async def test_sigterm_lets_an_utterance_end(demo_server, pcm):
+    process = Server("specwhisper_wyoming", "--uri", "tcp://127.0.0.1:0", "--server", demo_server)
+    try:
+        async with AsyncClient.from_uri(process.address) as client:
+            await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, pcm))
+            assert (await client.read_event()).type == "transcript-start"
+            process.send_signal(signal.SIGTERM)
+            process.wait_event("draining", open_utterances=1)
+            await send(client, AudioStop())
+            assert likeness(transcript_of(await answer(client))) > 0.9
+        status, _, _ = await asyncio.to_thread(process.wait)
+        assert status == 0
+        assert process.events[-1]["message"] == "stopped"
+    finally:
+        process.end()
+
+
+def test_a_public_address_without_permission_is_one_sentence():
+    status, _, log = run("specwhisper_wyoming", "--uri", "tcp://0.0.0.0:10300")
+    assert status == 1
+    assert "--insecure" in log and "Traceback" not in log
+
+
+def installed(package: str) -> str:
+    """Return the version of a package of the other interpreter; empty without it."""
+    if not PYTHON:
+        return ""
+    asked = f"from importlib.metadata import version; print(version('{package}'))"
+    return subprocess.run([PYTHON, "-c", asked], capture_output=True, text=True).stdout.strip()
+
+
+@pytest.mark.skipif(
+    installed("wyoming-openai") != WYOMING_OPENAI,
+    reason=f"SPECWHISPER_INTEGRATIONS_PYTHON names no Python with wyoming-openai {WYOMING_OPENAI}",
+)
+@pytest.mark.parametrize("kind", ["--stt-models", "--stt-streaming-models", "--stt-realtime-models"])
+async def test_wyoming_openai_transcribes_with_a_gateway(demo_gateway, unused_tcp_port, pcm, kind):
+    command = [PYTHON, "-m", "wyoming_openai", "--uri", f"tcp://127.0.0.1:{unused_tcp_port}"]
+    command += ["--languages", "en", "--stt-openai-url", f"http://{demo_gateway.address}/v1"]
+    command += ["--stt-openai-key", "any", kind, "whisper-1"]
+    with subprocess.Popen(command) as translator:
+        try:
+            async with asyncio.timeout(START_S), connected(unused_tcp_port, translator) as client:
+                await say(client, pcm)
+                while (event := await client.read_event()).type != "transcript":
+                    pass
+        finally:
+            translator.terminate()
+    assert likeness(event.data["text"]) > 0.9
+
+
+@asynccontextmanager
+async def connected(port: int, process: subprocess.Popen[bytes]) -> AsyncIterator[AsyncTcpClient]:
+    """Connect to a process that is about to listen."""
+    client = AsyncTcpClient("127.0.0.1", port)
+    while True:
+        assert process.poll() is None, "it has ended"
+        try:
+            await client.connect()
+            break
+        except ConnectionError:
+            await asyncio.sleep(0.05)
+    try:
+        yield client
+    finally:
+        await client.disconnect()
