@@ -130,16 +130,19 @@ class Connection:
                 case "describe":
                     await self._describe()
                 case "transcribe":
+                    await self._answered()
                     self._has_failed = False
                     self._options = options_of(event)
                 case "audio-start":
-                    await self._settle()
+                    await self._answered()
+                    await self._cancel()
                 case "audio-chunk" if not self._has_failed:
                     await self._put(event)
                 case "audio-stop":
                     await self._finish()
         except SpecWhisperError as error:
             await self._fail(error)
+            await self._cancel()
 
     async def _describe(self) -> None:
         try:
@@ -152,8 +155,8 @@ class Connection:
     async def _put(self, event: Event) -> None:
         """Send a chunk on; the first one begins an utterance and has its format."""
         pcm_format = read_format(event.data)
-        if self._utterance is None or self._utterance.is_finished:
-            await self._settle()
+        await self._answered()
+        if self._utterance is None:
             request_id.set(received_request_id(()))
             self._utterance = Utterance(self._client.servers, self._options, pcm_format)
             self._answering = asyncio.create_task(self._transcribe(self._utterance))
@@ -167,13 +170,13 @@ class Connection:
 
     async def _finish(self) -> None:
         """End the audio of the utterance; without audio, the transcript is empty."""
+        await self._answered()
         options, self._options = self._options, LIVE_DECODING
         if self._has_failed:
             self._has_ended = True
-        elif self._utterance is not None and not self._utterance.is_finished:
+        elif self._utterance is not None:
             await self._utterance.finish()
         else:
-            await self._settle()
             await self._send(TranscriptStart(language=options.language).event())
             await send_transcript(self._send, "", options.language)
 
@@ -190,13 +193,12 @@ class Connection:
             elapsed_s = round(time.perf_counter() - started_s, 3)
             logger.info("transcribed", extra=_request() | facts | {"elapsed_s": elapsed_s})
 
-    async def _settle(self) -> None:
-        """Wait for the answer to an utterance that has ended; drop one that has not."""
-        if self._utterance is not None and not self._utterance.is_finished:
-            await self._cancel()
-        if self._answering is not None:
-            await self._answering
-        self._utterance = self._answering = None
+    async def _answered(self) -> None:
+        """Wait for the answer to an utterance whose audio has ended."""
+        if self._utterance is not None and self._utterance.is_finished:
+            if self._answering is not None:
+                await self._answering
+            self._utterance = self._answering = None
 
     async def _cancel(self) -> None:
         """Cancel the open utterance, which frees its session."""

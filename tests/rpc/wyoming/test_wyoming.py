@@ -200,6 +200,16 @@ async def test_a_wrong_request_is_an_error_and_another_one_is_answered(server):
         assert transcript_of(await answer(client))
 
 
+async def test_a_wrong_request_before_the_answer_does_not_lose_it(server):
+    async with client_of(server) as client:
+        await say(client, PCM)
+        await client.write_event(Event("transcribe", {"language": 1}))
+        assert transcript_of(await answer(client))
+        assert Error.from_event(await client.read_event()).code == "InvalidRequest"
+        await say(client, PCM)
+        assert transcript_of(await answer(client))
+
+
 async def test_a_language_that_the_target_lacks_is_an_error_then_the_connection_ends(pair, server):
     async with client_of(server) as client:
         await say(client, PCM, Transcribe(language="tlh"))
@@ -216,12 +226,13 @@ async def test_a_language_that_the_target_lacks_is_an_error_then_the_connection_
         (AudioChunk(RATE, 9, 1, b"1234"), "InvalidAudio"),
     ],
 )
-async def test_audio_whose_format_changes_or_does_not_exist_is_an_error(server, second, code):
+async def test_audio_whose_format_changes_or_does_not_exist_is_an_error(pair, server, second, code):
     async with client_of(server) as client:
         await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, PCM[:PIECE_BYTES]), second)
         while (event := await client.read_event()).type != "error":
             pass
         assert Error.from_event(event).code == code
+        await all_free(*pair)
         await send(client, AudioStop())
         while event is not None:
             event = await client.read_event()
