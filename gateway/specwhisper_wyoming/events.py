@@ -58,6 +58,10 @@ def _parsed(text: bytes) -> dict[str, Any]:
         ) from error
     if not isinstance(parsed, dict):
         raise InvalidRequest("An event is a JSON object; this one is not.")
+    try:
+        json.dumps(parsed, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:  # half of a surrogate pair, which no answer could quote
+        raise InvalidRequest("An event has characters that are not Unicode.") from error
     return parsed
 
 

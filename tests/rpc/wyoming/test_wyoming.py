@@ -263,6 +263,48 @@ async def test_bytes_that_are_no_event_end_their_connection_only(server, garbage
         assert transcript_of(await answer(good))
 
 
+VALUES = (
+    None,
+    True,
+    -1,
+    0,
+    10**30,
+    0.5,
+    float("inf"),
+    "",
+    "x" * 20_000,
+    "\0",
+    [],
+    [1],
+    ["\0"],
+    {},
+    {"a": []},
+)
+FIELDS = {
+    "audio-chunk": ("rate", "width", "channels"),
+    "audio-start": ("rate", "width", "channels"),
+    "audio-stop": ("timestamp",),
+    "ping": ("text",),
+    "transcribe": ("name", "language", "context", "vad_sensitivity", "transcript_names", "transcript_terms"),
+}
+
+
+async def test_no_value_of_a_field_is_a_bug(server, caplog):
+    chunk = AudioChunk(RATE, 2, 1, PCM[:640]).event()
+    for kind, names in FIELDS.items():
+        for name in names:
+            for value in VALUES:
+                data = (chunk.data if kind == "audio-chunk" else {}) | {name: value}
+                async with client_of(server) as client:
+                    await client.write_event(Event(kind, data, chunk.payload))
+                    await client.write_event(chunk)
+                    await send(client, AudioStop())
+                    while (event := await client.read_event()) is not None:
+                        if event.type == "transcript-stop":
+                            break
+    assert "failed" not in [record.message for record in caplog.records]
+
+
 async def test_a_client_that_sends_nothing_is_closed_but_not_while_it_waits_for_its_text():
     scripted = ScriptedTranscription(hangs=True)
     async with serving(scripted) as draft, wyoming_server(draft, idle_timeout_s=1.0) as server:

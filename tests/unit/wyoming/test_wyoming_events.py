@@ -67,6 +67,7 @@ async def test_data_of_the_line_and_after_it_are_joined():
         b'{"type": "x", "payload_length": true}',
         b'{"type": "x", "data_length": 2}\n[]',
         b"\xff\xfe",
+        b'{"type": "ping", "data": {"text": "\\ud800"}}',
     ],
 )
 async def test_other_bytes_are_refused(line):
