@@ -6,18 +6,17 @@ It is raw PCM, mu-law or A-law, or a WAV file.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from io import BytesIO
 from struct import Struct
 
-import soundfile
 from riva.client.proto import riva_asr_pb2, riva_audio_pb2
 
 from specwhisper.audio.canonical import MAX_CHANNELS, MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
 from specwhisper.audio.decode import OPEN_ENDED_BYTES
+from specwhisper.audio.g711 import G711, decode_g711
 from specwhisper.errors import InvalidAudio, InvalidRequest, check_between
 
 LINEAR_PCM, MULAW, ALAW = riva_audio_pb2.LINEAR_PCM, riva_audio_pb2.MULAW, riva_audio_pb2.ALAW
-G711 = {MULAW: "ULAW", ALAW: "ALAW"}  # libsndfile's names
+LAWS = {MULAW: G711.MULAW, ALAW: G711.ALAW}
 
 RIFF, WAVE = b"RIFF", b"WAVE"
 CHUNK = Struct("<4sI")
@@ -100,7 +99,7 @@ class StreamedAudio:
         return start
 
     def _raw_format(self) -> Samples:
-        if self._config.encoding not in (LINEAR_PCM, *G711):
+        if self._config.encoding not in (LINEAR_PCM, *LAWS):
             raise InvalidRequest(
                 f"Streamed audio of encoding {encoding_name(self._config.encoding)} must be a WAV file: set "
                 "LINEAR_PCM, MULAW or ALAW for raw samples, or send other files to Recognize."
@@ -169,14 +168,7 @@ def _parse_format(chunk: bytes) -> Samples:
 
 def linear_16(data: bytes, encoding: int) -> bytes:
     """Decode raw samples to s16le; each sample is decoded by itself."""
-    if encoding == LINEAR_PCM or not data:
-        return data
-    file = BytesIO(data)
-    samples, _ = soundfile.read(
-        file, dtype="int16", format="RAW", subtype=G711[encoding], samplerate=MIN_SAMPLE_RATE, channels=1
-    )
-    decoded: bytes = samples.astype("<i2", copy=False).tobytes()
-    return decoded
+    return data if encoding == LINEAR_PCM else decode_g711(data, LAWS[encoding])
 
 
 def encoding_name(number: int) -> str:

@@ -13,7 +13,7 @@ from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import Mode
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server.riva.audio import G711, LINEAR_PCM, Samples, encoding_name, is_wav, linear_16
+from specwhisper_draft_server.riva.audio import LAWS, LINEAR_PCM, Samples, encoding_name, is_wav, linear_16
 
 CONTAINERS = (riva_audio_pb2.ENCODING_UNSPECIFIED, riva_audio_pb2.FLAC, riva_audio_pb2.OGGOPUS)
 ANY_LANGUAGE = "multi"  # Riva's code for language detection
@@ -65,7 +65,7 @@ def whole_config(request: riva_asr_pb2.RecognizeRequest) -> pb.RecognitionConfig
     ours = recognition_config(config)
     if _has_header(request):
         return ours
-    if config.encoding != LINEAR_PCM and config.encoding not in G711:
+    if config.encoding != LINEAR_PCM and config.encoding not in LAWS:
         raise InvalidRequest(f"Audio encoding {encoding_name(config.encoding)} is unknown.")
     set_samples(ours, Samples.of(config))
     return ours

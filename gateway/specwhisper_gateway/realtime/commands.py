@@ -7,7 +7,6 @@ import binascii
 from dataclasses import dataclass
 from typing import Any
 
-from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidRequest
 from specwhisper.transcription.hints.feed import MAX_START_S, hint_at
 from specwhisper.types import HintText
@@ -25,9 +24,9 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append audio, 16-bit samples."""
+    """Append audio in the session's format."""
 
-    pcm: bytes
+    audio: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def command_of(event: dict[str, Any]) -> Command:
                 raise InvalidEvent(f"{kind} needs an object 'session'.", "session")
             return Update(session, is_flat=kind == "transcription_session.update")
         case "input_audio_buffer.append":
-            return Append(_pcm(event.get("audio")))
+            return Append(_bytes(event.get("audio")))
         case "input_audio_buffer.commit":
             return Commit()
         case "input_audio_buffer.clear":
@@ -106,15 +105,12 @@ def _hint(text: Any, audio_start_ms: Any) -> HintText:
         raise InvalidEvent(str(error), "text") from error
 
 
-def _pcm(audio: Any) -> bytes:
+def _bytes(audio: Any) -> bytes:
     if not isinstance(audio, str):
-        raise InvalidEvent("input_audio_buffer.append needs 'audio', 16-bit samples in base64.", "audio")
+        raise InvalidEvent("input_audio_buffer.append needs 'audio', samples in base64.", "audio")
     try:
-        pcm = base64.b64decode(audio, validate=True)
+        return base64.b64decode(audio, validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidEvent(
             "audio is not base64: encode the samples' bytes.", "audio", "invalid_base64"
         ) from error
-    if len(pcm) % BYTES_PER_SAMPLE:
-        raise InvalidEvent(f"audio has {len(pcm)} bytes: 16-bit samples have two each.", "audio")
-    return pcm

@@ -111,8 +111,8 @@ class RealtimeConnection:
 
     async def _follow(self, command: Command) -> None:
         match command:
-            case Append(pcm):
-                await self._append(pcm)
+            case Append(audio):
+                await self._append(self._settings.audio_format.decode(audio))
             case Commit():
                 if self._open is None:
                     raise InvalidEvent(
@@ -136,7 +136,7 @@ class RealtimeConnection:
             return
         running = self._open or await self._begin_turn()
         # One second at a time: other clients wait while a piece is resampled.
-        for piece in _pieces(pcm, self._settings.sample_rate * BYTES_PER_SAMPLE):
+        for piece in _pieces(pcm, running.sample_rate * BYTES_PER_SAMPLE):
             async with stall_timeout():
                 await running.stream.send(piece)
             running.num_samples += len(piece) // BYTES_PER_SAMPLE
@@ -148,12 +148,12 @@ class RealtimeConnection:
             self._gateway.config.server,
             settings.options(),
             endpointing=settings.endpointing,
-            sample_rate=settings.sample_rate,
+            sample_rate=settings.audio_format.rate,
             interim_results=False,
             servers=self._gateway.client.servers,
         )
         turn = Turn(self._items, self._previous_s, detects_speech=settings.endpointing is not None)
-        running = _Running(turn, stream, settings.sample_rate)
+        running = _Running(turn, stream, settings.audio_format.rate)
         async with stall_timeout():
             await self._waiting.put(running)
         self._open = running

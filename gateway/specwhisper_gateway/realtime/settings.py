@@ -13,9 +13,9 @@ from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions
 from specwhisper_client.streaming import LIVE_DECODING
 from specwhisper_gateway.errors import InvalidEvent
+from specwhisper_gateway.realtime.formats import BETA_NAMES, G711_RATE, PCM_RATE, AudioFormat, FormatName
 from specwhisper_gateway.transport.messages import SHOWN_CHARS, UNKNOWN, StrictModel, first_problem
 
-SAMPLE_RATE = 24_000  # of OpenAI's pcm16
 NO_LOGPROBS = "draft servers do not send log-probabilities of tokens"
 NO_RESPONSES = "a transcription session has no responses"
 
@@ -24,8 +24,15 @@ _Words = Annotated[list[str], Field(fail_fast=True)]
 
 
 class _Format(StrictModel):
-    type: Literal["audio/pcm"] = "audio/pcm"
-    rate: Literal[24_000, 16_000] = 24_000
+    type: FormatName = "audio/pcm"
+    rate: Literal[24_000, 16_000, 8_000] | None = None
+
+    def audio_format(self) -> AudioFormat:
+        default = PCM_RATE if self.type == "audio/pcm" else G711_RATE
+        rate = default if self.rate is None else self.rate
+        if rate != G711_RATE and self.type != "audio/pcm":
+            raise _unsupported("audio.input.format.rate", "the sample rate of G.711 is 8000 Hz")
+        return AudioFormat(self.type, rate)
 
 
 class _Transcription(StrictModel):
@@ -72,12 +79,12 @@ class RealtimeSettings:
 
     Attributes
     ----------
-    sample_rate : of the client's 16-bit samples, in Hz.
+    audio_format : of the client's audio.
     model : a served name of the target; empty for the first one, until it is known.
     endpointing : finds where utterances begin and end; ``None`` if the client commits.
     """
 
-    sample_rate: int = SAMPLE_RATE
+    audio_format: AudioFormat = AudioFormat()  # noqa: RUF009 (it is frozen)
     model: str = ""
     language: str | None = None
     prompt: str = ""
@@ -109,7 +116,7 @@ class RealtimeSettings:
             return self
         settings = self
         if changed.format is not None:
-            settings = replace(settings, sample_rate=changed.format.rate)
+            settings = replace(settings, audio_format=changed.format.audio_format())
         if changed.transcription is not None:
             settings = settings._with_transcription(changed.transcription)
         if "turn_detection" in changed.model_fields_set:
@@ -131,7 +138,7 @@ class RealtimeSettings:
             "type": "transcription",
             "audio": {
                 "input": {
-                    "format": {"type": "audio/pcm", "rate": self.sample_rate},
+                    "format": self.audio_format.describe(),
                     "noise_reduction": None,
                     "transcription": transcription,
                     "turn_detection": self._turn_detection(),
@@ -144,7 +151,7 @@ class RealtimeSettings:
         """Return the session object in the format of OpenAI's beta."""
         described = self.describe()["audio"]["input"]
         return {
-            "input_audio_format": "pcm16",
+            "input_audio_format": self.audio_format.beta_name,
             "input_audio_transcription": described["transcription"],
             "input_audio_noise_reduction": None,
             "turn_detection": described["turn_detection"],
@@ -183,9 +190,9 @@ def nested(session: Mapping[str, Any]) -> dict[str, Any]:
     }
     changes = {names[name]: value for name, value in session.items() if name in names}
     if (audio_format := session.get("input_audio_format")) is not None:
-        if audio_format != "pcm16":
-            raise _unsupported("input_audio_format", "only pcm16 is supported")
-        changes["format"] = {"type": "audio/pcm", "rate": SAMPLE_RATE}
+        if not isinstance(audio_format, str) or audio_format not in BETA_NAMES:
+            raise _unsupported("input_audio_format", f"choose from {', '.join(BETA_NAMES)}")
+        changes["format"] = {"type": BETA_NAMES[audio_format]}
     others = {name: value for name, value in session.items() if name not in {*names, "input_audio_format"}}
     return {"audio": {"input": changes}} | others
 
@@ -223,7 +230,7 @@ def _refused(error: ValidationError) -> InvalidEvent:
         "idle_timeout_ms": NO_RESPONSES,
         "noise_reduction": "audio is transcribed without noise reduction",
         "delay": "text is sent as soon as it is final",
-        "rate": "the sample rate must be 24000 or 16000 Hz",
+        "rate": "the sample rate of audio/pcm must be 24000, 16000 or 8000 Hz",
         "type": problem.reason,
     }
     for part in reversed(problem.path):

@@ -1,0 +1,46 @@
+"""Formats of a realtime client's audio, by OpenAI's names of today and of the beta."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.g711 import G711, decode_g711
+from specwhisper_gateway.errors import InvalidEvent
+
+PCM_RATE = 24_000  # of OpenAI's pcm16, in Hz
+G711_RATE = 8_000
+
+FormatName = Literal["audio/pcm", "audio/pcmu", "audio/pcma"]
+BETA_NAMES: dict[str, FormatName] = {
+    "pcm16": "audio/pcm",
+    "g711_ulaw": "audio/pcmu",
+    "g711_alaw": "audio/pcma",
+}
+LAWS = {"audio/pcmu": G711.MULAW, "audio/pcma": G711.ALAW}
+
+
+@dataclass(frozen=True, slots=True)
+class AudioFormat:
+    """A format of raw samples in one channel; ``rate`` in Hz."""
+
+    name: FormatName = "audio/pcm"
+    rate: int = PCM_RATE
+
+    def decode(self, audio: bytes) -> bytes:
+        """Return 16-bit samples; raise :class:`InvalidEvent` if one is incomplete."""
+        if self.name in LAWS:
+            return decode_g711(audio, LAWS[self.name])
+        if len(audio) % BYTES_PER_SAMPLE:
+            raise InvalidEvent(f"audio has {len(audio)} bytes: 16-bit samples have two each.", "audio")
+        return audio
+
+    def describe(self) -> dict[str, Any]:
+        """Return OpenAI's object, which has no rate for G.711."""
+        return {"type": self.name} | ({} if self.name in LAWS else {"rate": self.rate})
+
+    @property
+    def beta_name(self) -> str:
+        """The name in OpenAI's beta."""
+        return next(name for name, today in BETA_NAMES.items() if today == self.name)
