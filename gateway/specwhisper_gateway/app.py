@@ -20,7 +20,8 @@ from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.handlers import add_error_handlers
 from specwhisper_gateway.health import CachedAnswer
 from specwhisper_gateway.metrics import GatewayMetrics
-from specwhisper_gateway.routers import audio, live, models, page, realtime, service
+from specwhisper_gateway.realtime.secrets import ClientSecrets
+from specwhisper_gateway.routers import audio, client_secrets, live, models, page, realtime, service
 from specwhisper_gateway.state import Gateway
 from specwhisper_gateway.transport.access import Access, bearer
 from specwhisper_gateway.transport.heads import HeadLimit
@@ -39,6 +40,7 @@ unavailable one 503.
 
 def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
     """Return the application; it connects to the draft server when a request arrives."""
+    secrets = ClientSecrets()
 
     @asynccontextmanager
     async def connected(app: FastAPI) -> AsyncIterator[None]:
@@ -51,7 +53,7 @@ def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
                 return (await health.get()).model.target
 
             names = ModelNames(config.served_model_names, is_strict=config.strict_model_names, target=target)
-            app.state.gateway = Gateway(config, client, metrics, limiter, health, names)
+            app.state.gateway = Gateway(config, client, metrics, limiter, health, names, secrets)
             try:
                 yield
             finally:
@@ -69,6 +71,7 @@ def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
     with_key = [Depends(bearer)]
     app.include_router(audio.router, dependencies=with_key)
     app.include_router(models.router, dependencies=with_key)
+    app.include_router(client_secrets.router, dependencies=with_key)
     app.include_router(realtime.router)
     app.include_router(live.router)
     app.include_router(page.router)
@@ -77,7 +80,7 @@ def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
         app.include_router(service.metrics_router)
     add_error_handlers(app)
     if config.tokens is not None:
-        app.add_middleware(Access, tokens=config.tokens)
+        app.add_middleware(Access, tokens=config.tokens, secrets=secrets)
     app.add_middleware(HeadLimit)
     app.add_middleware(Lingering)
     if config.allow_origins:

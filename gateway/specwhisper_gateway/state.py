@@ -16,6 +16,7 @@ from specwhisper_gateway.access_log import caller_of
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.health import CachedAnswer
 from specwhisper_gateway.metrics import GatewayMetrics
+from specwhisper_gateway.realtime.secrets import ClientSecrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Gateway:
     limiter : limits concurrent transcriptions.
     health : the draft server's description of itself, at most a few seconds old.
     model_names : the names by which requests may call the target.
+    secrets : those that open realtime sessions.
     started_s : Unix time when it started.
     """
 
@@ -37,6 +39,7 @@ class Gateway:
     limiter: SessionLimiter
     health: CachedAnswer[ServerInfo]
     model_names: ModelNames
+    secrets: ClientSecrets
     started_s: int = field(default_factory=lambda: int(time.time()))
 
 

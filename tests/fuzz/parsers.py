@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from urllib.parse import parse_qsl
 
 import av
@@ -17,7 +18,7 @@ from riva.client.proto import riva_asr_pb2
 from experiments.common.models.scripted import VOCABULARY
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import decode_bytes
-from specwhisper.errors import SpecWhisperError
+from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.resume_point import ResumePoint
@@ -31,6 +32,7 @@ from specwhisper_gateway.audio.fields import TranslationFields
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 from specwhisper_gateway.live.messages import Start, read_message
 from specwhisper_gateway.realtime.commands import Append, Update, command_of, event_id_of, read_event
+from specwhisper_gateway.realtime.formats import AudioFormat
 from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
 
 WEIGHTS = "digest of the weights"
@@ -133,8 +135,9 @@ def realtime_event(data: bytes) -> None:
     event = asyncio.run(read_event(_frame(data)))
     event_id_of(event)
     match command_of(event):
-        case Append(pcm):
-            assert len(pcm) % 2 == 0
+        case Append(audio):
+            with suppress(InvalidRequest):  # an incomplete sample
+                AudioFormat().decode(audio)
         case Update(session, is_flat):
             settings = RealtimeSettings().updated(nested(session) if is_flat else session)
             codec.decoding_options_to_proto(settings.options())  # sent on to the target

@@ -27,6 +27,7 @@ class Append:
     """Append audio in the session's format."""
 
     audio: bytes
+    ends_utterance: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,16 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class Done:
+    """End the audio; Riva's."""
+
+
+@dataclass(frozen=True, slots=True)
 class Clear:
     """Discard the audio since the last commit."""
 
 
-Command = Update | Append | Commit | Clear | HintText  # hints are not in OpenAI's API
+Command = Update | Append | Commit | Done | Clear | HintText  # hints are not in OpenAI's API
 KNOWN = (
     "session.update",
     "transcription_session.update",
@@ -77,9 +83,13 @@ def command_of(event: dict[str, Any]) -> Command:
                 raise InvalidEvent(f"{kind} needs an object 'session'.", "session")
             return Update(session, is_flat=kind == "transcription_session.update")
         case "input_audio_buffer.append":
-            return Append(_bytes(event.get("audio")))
+            riva = event.get("runtime_config")  # of its client
+            ends_utterance = isinstance(riva, dict) and riva.get("force_eou") == "true"
+            return Append(_bytes(event.get("audio")), ends_utterance)
         case "input_audio_buffer.commit":
             return Commit()
+        case "input_audio_buffer.done":
+            return Done()
         case "input_audio_buffer.clear":
             return Clear()
         case "input_audio_buffer.hint":

@@ -17,11 +17,13 @@ from specwhisper.transcription.hints.feed import HintFeed
 from specwhisper.types import SAMPLE_RATE, HintText
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_gateway.errors import InvalidEvent
+from specwhisper_gateway.realtime import riva
 from specwhisper_gateway.realtime.commands import (
     Append,
     Clear,
     Command,
     Commit,
+    Done,
     Update,
     command_of,
     event_id_of,
@@ -70,22 +72,35 @@ class RealtimeConnection:
     Parameters
     ----------
     is_beta : whether the client uses the beta of OpenAI's API.
+    is_riva : whether it is Riva's: it commits every piece, and ends the audio with an event.
     """
 
-    def __init__(self, gateway: Gateway, peer: Peer, settings: RealtimeSettings, *, is_beta: bool) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        peer: Peer,
+        settings: RealtimeSettings,
+        *,
+        is_beta: bool,
+        is_riva: bool = False,
+    ) -> None:
         self._gateway = gateway
         self._peer = peer
         self._settings = settings
         self._id = new_id("sess")
-        self._items = Items(is_beta)
+        self._items = Items(is_beta, keeps_transcript=is_riva)
+        self._is_riva = is_riva
         self._previous_s = 0.0  # audio of the turns before the open one
         self._hints = HintFeed()
         self._open: _Running | None = None  # the turn that receives audio
-        self._waiting: asyncio.Queue[_Running] = asyncio.Queue(MAX_TURNS)
+        self._waiting: asyncio.Queue[_Running | None] = asyncio.Queue(MAX_TURNS)  # None: no more audio
 
     async def run(self) -> None:
         """Answer until the client disconnects or the session fails."""
-        await self._send_session("created", is_flat=self._items.is_beta)
+        if self._is_riva:
+            await self._peer.send(riva.created_event())
+        else:
+            await self._send_session("created", is_flat=self._items.is_beta)
         tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._transcribe())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -111,8 +126,19 @@ class RealtimeConnection:
 
     async def _follow(self, command: Command) -> None:
         match command:
-            case Append(audio):
+            case Append(audio, ends_utterance):
+                if self._is_riva:
+                    audio = riva.without_header(audio)
                 await self._append(self._settings.audio_format.decode(audio))
+                if ends_utterance:
+                    await self._end_turn()
+            case Commit() if self._is_riva:
+                pass  # the client commits every piece
+            case Done():
+                if not self._is_riva:
+                    raise InvalidEvent("input_audio_buffer.done is an event of Riva's client.", "type")
+                await self._end_turn()
+                await self._waiting.put(None)
             case Commit():
                 if self._open is None:
                     raise InvalidEvent(
@@ -185,7 +211,10 @@ class RealtimeConnection:
         self._open = None
 
     async def _update(self, session: dict[str, Any], *, is_flat: bool) -> None:
-        settings = self._settings.updated(nested(session) if is_flat else session)
+        if self._is_riva:
+            settings = riva.updated(self._settings, session)
+        else:
+            settings = self._settings.updated(nested(session) if is_flat else session)
         if settings.model != self._settings.model:
             name = await self._gateway.model_names.resolve(settings.model)
             settings = replace(settings, model=name)
@@ -211,6 +240,9 @@ class RealtimeConnection:
         """
         while True:
             running = await self._waiting.get()
+            if running is None:
+                await self._peer.send(riva.last_event(self._items.transcript))
+                continue
             async with running.stream:
                 if running.is_cleared:
                     continue

@@ -123,6 +123,10 @@ class RealtimeSettings:
             settings = replace(settings, endpointing=_endpointing(settings, changed.turn_detection))
         return settings
 
+    def with_model(self, name: str) -> RealtimeSettings:
+        """Return the settings with a served name of the target."""
+        return replace(self, model=name)
+
     def describe(self) -> dict[str, Any]:
         """Return the session object."""
         transcription: dict[str, Any] = {

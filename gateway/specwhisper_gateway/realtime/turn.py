@@ -42,10 +42,14 @@ class Items:
     ----------
     is_beta : whether the client uses OpenAI's beta, which has other events for new items.
     last_id : id of the last committed item.
+    keeps_transcript : whether the text is kept.
+    transcript : text of all completed items, for Riva's client, which keeps the last text only.
     """
 
     is_beta: bool = False
     last_id: str | None = None
+    keeps_transcript: bool = False
+    transcript: str = ""
 
 
 @dataclass(slots=True)
@@ -206,6 +210,8 @@ class Turn:
         elif not item.is_committed:
             yield from self._commit(item, end_s)
         self._open.remove(item)
+        if self._items.keeps_transcript:
+            self._items.transcript = " ".join(filter(None, (self._items.transcript, item.deltas.sent)))
         seconds = max(0.0, (item.end_s or end_s) - item.begin_s)
         yield ConversationItemInputAudioTranscriptionCompletedEvent(
             type="conversation.item.input_audio_transcription.completed",

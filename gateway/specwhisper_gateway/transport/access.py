@@ -13,10 +13,13 @@ from specwhisper.rpc.tokens import SCHEME, Tokens
 from specwhisper_gateway.access_log import note_caller
 from specwhisper_gateway.errors import WrongApiKey
 from specwhisper_gateway.handlers import refusal
-from specwhisper_gateway.transport.sockets import KEY_SUBPROTOCOL
+from specwhisper_gateway.realtime.secrets import ClientSecrets
+from specwhisper_gateway.transport.sockets import KEY_SUBPROTOCOLS
 
 # Health, because load balancers have no key; and the page, which asks its user for one.
 OPEN_TO_ALL = re.compile(r"/health|/health/live|/|/page/[^/]+|/samples|/samples/[^/]+\.wav")
+
+REALTIME = "/v1/realtime"
 
 # For the API's page only: Access checks the key before any route runs.
 bearer = HTTPBearer(auto_error=False, description="One of the gateway's keys, if it has any.")
@@ -28,11 +31,13 @@ class Access:
     Parameters
     ----------
     tokens : the known keys.
+    secrets : those that open a realtime session, and nothing else.
     """
 
-    def __init__(self, app: ASGIApp, tokens: Tokens) -> None:
+    def __init__(self, app: ASGIApp, tokens: Tokens, secrets: ClientSecrets) -> None:
         self._app = app
         self._tokens = tokens
+        self._secrets = secrets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request or a WebSocket on, or refuse it before its body is read."""
@@ -46,7 +51,11 @@ class Access:
         await self._app(scope, receive, send)
 
     def _name_of(self, connection: HTTPConnection) -> str:
-        shown = _authorization(connection)
+        shown = authorization(connection)
+        if connection.scope["type"] == "websocket" and connection.scope["path"] == REALTIME:
+            secret = self._secrets.find((shown or "")[len(SCHEME) :].strip())
+            if secret is not None:
+                return secret.caller
         try:
             return self._tokens.name_of(shown)
         except Unauthenticated as error:
@@ -57,12 +66,13 @@ class Access:
             ) from error
 
 
-def _authorization(connection: HTTPConnection) -> str | None:
+def authorization(connection: HTTPConnection) -> str | None:
     """Return the Authorization header, or a browser's key in a subprotocol."""
     shown = connection.headers.get("authorization")
     offered: list[str] = connection.scope.get("subprotocols", [])
     if shown is None or not shown.lower().startswith(SCHEME):
         for name in offered:
-            if name.startswith(KEY_SUBPROTOCOL):
-                return SCHEME + name.removeprefix(KEY_SUBPROTOCOL)
+            for prefix in KEY_SUBPROTOCOLS:
+                if name.startswith(prefix):
+                    return SCHEME + name.removeprefix(prefix)
     return shown

@@ -34,8 +34,10 @@ SEND_TIMEOUT_S = 30.0  # for a client that does not read
 STALL_TIMEOUT_S = 120.0  # for a draft server that takes no more audio
 IDLE_TIMEOUT_S = 600.0  # without a message in either direction; the session takes one of the draft server's
 
-KEY_SUBPROTOCOL = (
-    "openai-insecure-api-key."  # carries a browser's key, since its WebSockets cannot set headers
+RIVA_SUBPROTOCOL = "realtime-token."  # carries the client secret of Riva's client
+KEY_SUBPROTOCOLS = (
+    "openai-insecure-api-key.",  # carries a browser's key, since its WebSockets cannot set headers
+    RIVA_SUBPROTOCOL,
 )
 
 # RFC 6455's codes, and IANA's code for full servers.
@@ -66,7 +68,7 @@ def subprotocol_of(socket: WebSocket) -> str | None:
     """
     offered: list[str] = socket.scope["subprotocols"]
     # Never send a key back.
-    return next((name for name in offered if not name.startswith(KEY_SUBPROTOCOL)), None)
+    return next((name for name in offered if not name.startswith(KEY_SUBPROTOCOLS)), None)
 
 
 def check_origin(connection: HTTPConnection) -> None:

@@ -1,0 +1,114 @@
+"""The realtime sessions of Riva's client, which extend OpenAI's beta."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from io import BytesIO
+from typing import Any
+
+import soundfile
+
+from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
+from specwhisper_gateway.errors import InvalidEvent
+from specwhisper_gateway.realtime.formats import AudioFormat
+from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
+from specwhisper_gateway.transport.messages import new_id
+
+SAMPLE_RATE = 16_000  # Riva's default
+ANY_LANGUAGE = "multi"  # Riva's code for language detection
+FILE = "none"  # the format that Riva's client names for a file, which it sends with its header
+WAV_HEAD = b"RIFF"
+# The client returns what the gateway sent it; and settings without effect on Whisper, as over gRPC.
+WITHOUT_EFFECT = frozenset(
+    {"id", "object", "modalities", "client_secret", "input_audio_noise_reduction", "include"}
+    | {"recognition_config"}
+)
+OWN = frozenset({"input_audio_params", "speaker_diarization", "word_boosting", "endpointing_config"})
+
+
+def created_event() -> dict[str, Any]:
+    """Return the first event of a session."""
+    conversation = {"id": new_id("conv"), "object": "realtime.conversation"}
+    return {"type": "conversation.created", "event_id": new_id("event"), "conversation": conversation}
+
+
+def last_event(transcript: str) -> dict[str, Any]:
+    """Return the event that ends a session, with all of its text: the client keeps the last text."""
+    return {
+        "type": "conversation.item.input_audio_transcription.completed",
+        "event_id": new_id("event"),
+        "item_id": new_id("item"),
+        "content_index": 0,
+        "transcript": transcript,
+        "is_last_result": True,
+    }
+
+
+def updated(settings: RealtimeSettings, session: Mapping[str, Any]) -> RealtimeSettings:
+    """Return the settings with a client's changes.
+
+    Raises :class:`InvalidEvent` if one is not supported.
+    """
+    flat = {name: value for name, value in session.items() if name not in WITHOUT_EFFECT | OWN}
+    if flat.get("input_audio_format") == FILE:
+        del flat["input_audio_format"]
+    transcription = dict(_object(flat, "input_audio_transcription"))
+    if transcription.get("language") in ("", ANY_LANGUAGE):
+        transcription["language"] = None
+    if _object(session, "speaker_diarization").get("enable_speaker_diarization"):
+        raise InvalidEvent("Speaker diarization is not offered.", "session.speaker_diarization")
+    if phrases := _phrases(_object(session, "word_boosting")):
+        transcription["keywords"] = phrases
+    flat["input_audio_transcription"] = transcription
+    if (silence_ms := _silence_ms(_object(session, "endpointing_config"))) is not None:
+        flat["turn_detection"] = {"type": "server_vad", "silence_duration_ms": silence_ms}
+    audio = _object(session, "input_audio_params")
+    if audio.get("num_channels", 1) != 1:
+        raise InvalidEvent("Audio must have one channel.", "session.input_audio_params.num_channels")
+    rate = audio.get("sample_rate_hz", settings.audio_format.rate)
+    if not isinstance(rate, int) or not MIN_SAMPLE_RATE <= rate <= MAX_SAMPLE_RATE:
+        raise InvalidEvent(
+            f"The sample rate must be {MIN_SAMPLE_RATE} to {MAX_SAMPLE_RATE} Hz.",
+            "session.input_audio_params.sample_rate_hz",
+        )
+    changed = settings.updated(nested(flat))
+    return replace(changed, audio_format=AudioFormat(changed.audio_format.name, rate))
+
+
+def without_header(audio: bytes) -> bytes:
+    """Return the samples of a piece of a WAV file, of which the first one has a header.
+
+    Raises :class:`InvalidEvent` for a file that has no 16-bit samples in one channel.
+    """
+    if not audio.startswith(WAV_HEAD):
+        return audio
+    try:
+        with soundfile.SoundFile(BytesIO(audio)) as file:
+            if (file.subtype, file.channels) == ("PCM_16", 1):
+                return bytes(file.buffer_read(dtype="int16"))
+    except soundfile.LibsndfileError:
+        pass
+    raise InvalidEvent("A WAV file must have 16-bit samples in one channel.", "audio")
+
+
+def _phrases(boosting: Mapping[str, Any]) -> list[Any]:
+    lists = boosting.get("word_boosting_list") or []
+    if not isinstance(lists, list) or not all(isinstance(words, dict) for words in lists):
+        raise InvalidEvent("word_boosting_list must be a list of objects.", "session.word_boosting")
+    return [phrase for words in lists for phrase in words.get("phrases") or []]
+
+
+def _silence_ms(endpointing: Mapping[str, Any]) -> int | None:
+    """Return the silence that ends an utterance: the part of a window that must be silent."""
+    history, threshold = endpointing.get("stop_history") or 0, endpointing.get("stop_threshold") or 1.0
+    if not isinstance(history, int) or not isinstance(threshold, int | float):
+        raise InvalidEvent("stop_history and stop_threshold must be numbers.", "session.endpointing_config")
+    return round(history * threshold) if history > 0 else None
+
+
+def _object(session: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = session.get(name) or {}
+    if not isinstance(value, dict):
+        raise InvalidEvent(f"{name} must be an object.", f"session.{name}")
+    return value

@@ -1,0 +1,91 @@
+"""``/v1/realtime/client_secrets`` and ``transcription_sessions``: keys of one session, of short life."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import Field, ValidationError
+
+from specwhisper.errors import MessageTooLarge
+from specwhisper_gateway.access_log import caller_of
+from specwhisper_gateway.audio.uploads import IDLE_TIMEOUT_S
+from specwhisper_gateway.errors import IdleTimeout, InvalidEvent
+from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
+from specwhisper_gateway.state import gateway_of
+from specwhisper_gateway.transport.messages import (
+    MAX_CONTROL_BYTES,
+    StrictModel,
+    first_problem,
+    new_id,
+    read_object,
+)
+from specwhisper_gateway.transport.sockets import check_origin_without_keys
+
+router = APIRouter(
+    prefix="/v1/realtime", tags=["Realtime"], dependencies=[Depends(check_origin_without_keys)]
+)
+SESSION_LIFETIME_S = 60  # of the secret of a transcription session, as OpenAI's
+
+
+class _Lifetime(StrictModel):
+    anchor: Literal["created_at"] = "created_at"
+    seconds: Annotated[int, Field(ge=10, le=7200)] = 600
+
+
+class _SecretRequest(StrictModel):
+    expires_after: _Lifetime = _Lifetime()
+    session: Annotated[dict[str, Any], Field(default_factory=dict)]
+
+
+@router.post("/client_secrets")
+async def client_secret(request: Request) -> dict[str, Any]:
+    """Return a secret that opens sessions, in OpenAI's format of today."""
+    try:
+        asked = _SecretRequest.model_validate(await _body(request))
+    except ValidationError as error:
+        problem = first_problem(error)
+        raise InvalidEvent(f"{problem.name}: {problem.reason}.", problem.name) from None
+    settings = await _with_model(request, RealtimeSettings().updated(asked.session))
+    value, expires_s = _create(request, settings, asked.expires_after.seconds)
+    session = {"id": new_id("sess"), "object": "realtime.transcription_session", "expires_at": expires_s}
+    return {"value": value, "expires_at": expires_s, "session": session | settings.describe()}
+
+
+@router.post("/transcription_sessions")
+async def transcription_session(request: Request) -> dict[str, Any]:
+    """Return a session with a secret that opens it, in the format of OpenAI's beta and of Riva."""
+    settings = RealtimeSettings().updated(nested(await _body(request)))
+    settings = await _with_model(request, settings)
+    value, expires_s = _create(request, settings, SESSION_LIFETIME_S)
+    return {
+        "id": new_id("sess"),
+        "object": "realtime.transcription_session",
+        "modalities": ["text"],
+        **settings.describe_flat(),
+        "client_secret": {"value": value, "expires_at": expires_s},
+    }
+
+
+async def _with_model(request: Request, settings: RealtimeSettings) -> RealtimeSettings:
+    return settings.with_model(await gateway_of(request).model_names.resolve(settings.model))
+
+
+def _create(request: Request, settings: RealtimeSettings, lifetime_s: int) -> tuple[str, int]:
+    value, secret = gateway_of(request).secrets.create(caller_of(request), settings, lifetime_s)
+    return value, int(secret.expires_s)
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    """Read a JSON object; an empty body is an empty one."""
+    body = b""
+    try:
+        async with asyncio.timeout(IDLE_TIMEOUT_S):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > MAX_CONTROL_BYTES:
+                    raise MessageTooLarge(f"The request has more than {MAX_CONTROL_BYTES} bytes.")
+    except TimeoutError as error:
+        raise IdleTimeout(f"The request took more than {IDLE_TIMEOUT_S:g} s: send it again.") from error
+    return await read_object(body.decode(errors="replace")) if body else {}

@@ -1,0 +1,144 @@
+"""Client secrets open realtime sessions, and Riva's realtime client transcribes with one."""
+
+import argparse
+import asyncio
+
+import pytest
+import websockets
+from riva.client.realtime import RealtimeClientASR
+
+from specwhisper.errors import ServerFull
+from specwhisper.rpc.tokens import Tokens
+from specwhisper_gateway.realtime import secrets
+from specwhisper_gateway.realtime.secrets import ClientSecrets
+from specwhisper_gateway.realtime.settings import RealtimeSettings
+from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.gateways import running_gateway
+from tests.rpc.live_scripts import EVERYTHING, TWO_UTTERANCES
+from tests.rpc.realtime import PCM, QUERY, pieces
+
+KEY = "k" * 32
+HEADERS = {"Authorization": f"Bearer {KEY}"}
+
+
+async def test_a_secret_opens_a_session_with_its_settings():
+    server = ScriptedTranscription(EVERYTHING)
+    tokens = Tokens({KEY: "anna"})
+    async with serving(server) as address, running_gateway(address, tokens=tokens) as gateway:
+        audio_input = {"format": {"type": "audio/pcmu"}, "transcription": {"language": "de"}}
+        body = {"session": {"type": "transcription", "audio": {"input": audio_input}}}
+        reply = await gateway.http.post("/v1/realtime/client_secrets", json=body, headers=HEADERS)
+        created = reply.json()
+        assert reply.status_code == 200
+        assert created["session"]["audio"]["input"]["transcription"]["language"] == "de"
+        browser = gateway.api.with_options(api_key=created["value"])
+        async with browser.realtime.connect(extra_query=QUERY) as connection:
+            opened = await connection.recv()
+        assert opened.session.audio.input.format.type == "audio/pcmu"
+        assert opened.session.audio.input.transcription.language == "de"
+        other = await gateway.http.get("/v1/models", headers={"Authorization": f"Bearer {created['value']}"})
+    assert other.status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"expires_after": {"seconds": 5}}, "expires_after.seconds"),
+        ({"expires_after": {"anchor": "now"}}, "expires_after.anchor"),
+        ({"session": {"type": "realtime"}}, "session.type"),
+        ({"model": "whisper-1"}, "model"),
+    ],
+)
+async def test_what_is_not_supported_is_refused(body, param):
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        reply = await gateway.http.post("/v1/realtime/client_secrets", json=body)
+        too_large = await gateway.http.post("/v1/realtime/client_secrets", content=b"x" * 70_000)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, param)
+    assert too_large.status_code == 413
+
+
+def test_a_secret_expires(monkeypatch):
+    now = [100.0]
+    known = ClientSecrets(lambda: now[0])
+    monkeypatch.setattr(secrets, "MAX_SECRETS", 1)
+    value, _ = known.create("anna", RealtimeSettings(), 60)
+    assert known.find(value).caller == "anna"
+    assert known.find("ek_other") is None
+    with pytest.raises(ServerFull):
+        known.create("anna", RealtimeSettings(), 60)
+    now[0] += 60
+    assert known.find(value) is None
+    known.create("anna", RealtimeSettings(), 60)
+
+
+def riva_arguments(address, **changes):
+    """Return the arguments of Riva's script ``realtime_asr_client.py`` with its defaults."""
+    defaults = {
+        "server": address,
+        "endpoint": "/v1/realtime",
+        "query_params": "intent=transcription",
+        "mint_api_key": KEY,
+        "use_ssl": False,
+        "ssl_root_cert": None,
+        "ssl_client_cert": None,
+        "ssl_client_key": None,
+        "mic": False,
+        "language_code": "",
+        "model_name": "",
+        "prompt": "",
+        "sample_rate_hz": 16_000,
+        "num_channels": 1,
+        "max_alternatives": 1,
+        "automatic_punctuation": False,
+        "word_time_offsets": False,
+        "profanity_filter": False,
+        "no_verbatim_transcripts": False,
+        "speaker_diarization": False,
+        "diarization_max_speakers": 3,
+        "boosted_lm_words": None,
+        "boosted_lm_score": 4.0,
+        "start_history": -1,
+        "start_threshold": -1.0,
+        "stop_history": -1,
+        "stop_history_eou": -1,
+        "stop_threshold": -1.0,
+        "stop_threshold_eou": -1.0,
+        "custom_configuration": "",
+    }
+    return argparse.Namespace(**defaults | changes)
+
+
+async def test_rivas_realtime_client():
+    server = ScriptedTranscription(TWO_UTTERANCES)
+    tokens = Tokens({KEY: "anna"})
+    async with serving(server) as address, running_gateway(address, tokens=tokens) as gateway:
+        changes = {"language_code": "de", "boosted_lm_words": ["Imker"], "stop_history": 300}
+        client = RealtimeClientASR(riva_arguments(gateway.server.address, **changes))
+        # It blocks while it creates its session.
+        await asyncio.to_thread(asyncio.run, _talk(client))
+        refused = RealtimeClientASR(riva_arguments(gateway.server.address, mint_api_key="wrong"))
+        with pytest.raises(Exception, match="HTTP 401"):
+            await asyncio.to_thread(asyncio.run, refused.connect())
+    assert client.final_transcript == "Hello there. Bye."
+    assert server.audio == PCM
+    assert server.config.config.decoding.language == "de"
+    assert server.config.config.decoding.hotwords == "Imker"
+    assert server.config.endpointing.silence_duration_ms == 300
+
+
+async def _talk(client: RealtimeClientASR) -> None:
+    await client.connect()
+    await client.send_audio_chunks(pieces(PCM, 3_200))
+    await client.receive_responses()
+    await client.disconnect()
+
+
+async def test_an_unknown_secret_is_refused():
+    tokens = Tokens({KEY: "anna"})
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, tokens=tokens) as gateway,
+    ):
+        url = f"ws://{gateway.server.address}/v1/realtime?intent=transcription"
+        async with websockets.connect(url, subprotocols=["realtime", "realtime-token.ek_x"]) as socket:
+            assert "invalid_api_key" in await socket.recv()
