@@ -1,4 +1,4 @@
-"""Formats of a realtime client's audio, by OpenAI's names of today and of the beta."""
+"""Formats of a realtime client's audio, by OpenAI's names."""
 
 from __future__ import annotations
 

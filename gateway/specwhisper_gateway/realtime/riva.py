@@ -34,7 +34,10 @@ def created_event() -> dict[str, Any]:
 
 
 def last_event(transcript: str) -> dict[str, Any]:
-    """Return the event that ends a session, with all of its text: the client keeps the last text."""
+    """Return the event that ends a session.
+
+    It has all text of the session, because the client keeps the last text only.
+    """
     return {
         "type": "conversation.item.input_audio_transcription.completed",
         "event_id": new_id("event"),
@@ -77,7 +80,7 @@ def updated(settings: RealtimeSettings, session: Mapping[str, Any]) -> RealtimeS
 
 
 def without_header(audio: bytes) -> bytes:
-    """Return the samples of a piece of a WAV file, of which the first one has a header.
+    """Return a piece of a file without the WAV header.
 
     Raises :class:`InvalidEvent` for a file that has no 16-bit samples in one channel.
     """

@@ -1,4 +1,4 @@
-"""Client secrets: short-lived keys that open realtime sessions, for clients that get no key of their own."""
+"""Client secrets: short-lived keys that open realtime sessions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class ClientSecret:
 
 
 class ClientSecrets:
-    """The secrets of one gateway, kept in memory as digests; another gateway does not know them."""
+    """The secrets of one gateway; another one does not know them.
+
+    Their digests are kept in memory.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock

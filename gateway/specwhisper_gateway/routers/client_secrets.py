@@ -1,4 +1,4 @@
-"""``/v1/realtime/client_secrets`` and ``transcription_sessions``: keys of one session, of short life."""
+"""``/v1/realtime/client_secrets``, and ``transcription_sessions``."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def client_secret(request: Request) -> dict[str, Any]:
 
 @router.post("/transcription_sessions")
 async def transcription_session(request: Request) -> dict[str, Any]:
-    """Return a session with a secret that opens it, in the format of OpenAI's beta and of Riva."""
+    """Return a session, and a secret that opens it, in the beta's format."""
     settings = RealtimeSettings().updated(nested(await _body(request)))
     settings = await _with_model(request, settings)
     value, expires_s = _create(request, settings, SESSION_LIFETIME_S)

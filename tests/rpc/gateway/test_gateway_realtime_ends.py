@@ -36,7 +36,7 @@ TOO_LARGE = "message_too_large"
 @pytest.mark.parametrize(
     ("audio_input", "param"),
     [
-        ({"format": {"type": "audio/pcmu"}}, "audio.input.format.type"),
+        ({"format": {"type": "audio/opus"}}, "audio.input.format.type"),
         ({"format": {"type": "audio/pcm", "rate": 44_100}}, "audio.input.format.rate"),
         ({"noise_reduction": {"type": "near_field"}}, "audio.input.noise_reduction"),
         ({"turn_detection": {"type": "semantic_vad"}}, "audio.input.turn_detection.type"),
