@@ -1,4 +1,4 @@
-"""The bundled pair behind its servers, and recordings."""
+"""The bundled pair with a draft server and a gateway, and recordings."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ MAX_SECRETS = 10_000  # at a time
 
 @dataclass(frozen=True, slots=True)
 class ClientSecret:
-    """What a secret opens.
+    """The session that a secret opens.
 
     Attributes
     ----------
