@@ -28,7 +28,9 @@ from specwhisper_draft_server.metrics import DraftMetrics
 
 def load_draft(config: DraftConfig) -> Checkpoint:
     """Load the draft's weights."""
-    checkpoint = load_checkpoint(config.draft_model, revision=config.revision, dtype=config.dtype)
+    checkpoint = load_checkpoint(
+        config.draft_model, revision=config.revision, dtype=config.dtype, is_draft=True
+    )
     library = library_for(checkpoint, config.device)
     if config.cut_windows and library != "onnx":
         raise UnsupportedOption(f"--cut-windows is for ONNX Runtime, not for {library}: leave it out.")

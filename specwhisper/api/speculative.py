@@ -81,7 +81,8 @@ class SpeculativeWhisper:
         device = device or default_device()
         self.config = config or SpeculativeConfig()
         load = partial(load_checkpoint, dtype=dtype)
-        target, draft = load(final_model), load(draft_model) if draft_model else None
+        target = load(final_model)
+        draft = load(draft_model, is_draft=True) if draft_model else None
         self._models = ModelInfo(target.name, draft.name if draft else "", target.weights_digest)
         self._source = resolve(final_model)
         self._num_mel_bins = {c.num_mel_bins for c in (target, draft) if c is not None}

@@ -58,17 +58,20 @@ class Checkpoint:
         return self.sizes.num_mel_bins
 
 
-def load_checkpoint(name: str, *, revision: str | None = None, dtype: object = "float32") -> Checkpoint:
+def load_checkpoint(
+    name: str, *, revision: str | None = None, dtype: object = "float32", is_draft: bool = False
+) -> Checkpoint:
     """Load a checkpoint by name.
 
     Parameters
     ----------
     dtype : one of :data:`specwhisper.types.DTYPES`, or torch's name for it.
+    is_draft : whether it drafts for a target, whose generation config counts.
 
     Raises
     ------
     CheckpointError
-        if there is no such checkpoint, or it is incomplete.
+        if there is no such checkpoint, it is incomplete, or its generation config cannot be followed.
     UnsupportedOption
         for another dtype.
     """
@@ -90,7 +93,7 @@ def load_checkpoint(name: str, *, revision: str | None = None, dtype: object = "
         found = weights_in_onnx(paths[0], paths[1]) if is_onnx else weights_in_files(paths)
         weights = complete_weights(name, found, sizes)
         generation = read_generation(files.read(FILE), config)
-        check_generation(name, generation)
+        check_generation(name, generation, is_draft=is_draft)
         tokenizer = read_tokenizer(files)
         tokens = [] if tokenizer is None else tokenizer.tokens()
         vocabulary = build_vocabulary(name, tokens, sizes, generation)

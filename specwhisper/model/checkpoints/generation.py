@@ -9,6 +9,7 @@ from typing import Any
 
 from specwhisper.errors import CheckpointError
 from specwhisper.languages import language_code
+from specwhisper.model.checkpoints.refused import REFUSED, refuse
 from specwhisper.model.checkpoints.sizes import POSITIONS, ModelSizes
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import MaxLength, TokenLimit
@@ -19,24 +20,10 @@ FILE = "generation_config.json"
 NUM_TIMESTAMPS = POSITIONS + 1
 DEFAULT_MAX_LENGTH = 20  # transformers', where a model names none
 
-# Values that change transformers' text and not ours, with the neutral value of each: a caller sets them here,
-# or they are not offered. Those of any model, and those of Whisper.
-OF_ANY_MODEL = {
+# Values that only a caller can set here, with the neutral value of each.
+CALLER_OPTIONS = {
     "num_beams": 1,
     "do_sample": False,
-    "repetition_penalty": 1.0,
-    "no_repeat_ngram_size": 0,
-    "min_length": 0,
-    "min_p": None,
-    "top_h": None,
-    "typical_p": 1.0,
-    "epsilon_cutoff": 0.0,
-    "eta_cutoff": 0.0,
-    **dict.fromkeys(("min_new_tokens", "max_time", "stop_strings", "bad_words_ids", "sequence_bias")),
-    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id", "exponential_decay_length_penalty")),
-    **dict.fromkeys(("guidance_scale", "watermarking_config")),
-}
-CALLER_OPTIONS = OF_ANY_MODEL | {
     "task": "transcribe",
     "compression_ratio_threshold": None,
     "logprob_threshold": None,
@@ -46,7 +33,7 @@ CALLER_OPTIONS = OF_ANY_MODEL | {
 # Of a model without generation_config.json, transformers takes these from config.json, and no others.
 FROM_CONFIG = (
     *("decoder_start_token_id", "eos_token_id", "suppress_tokens", "begin_suppress_tokens"),
-    *("max_length", "max_new_tokens", *OF_ANY_MODEL),
+    *("max_length", "max_new_tokens", "num_beams", "do_sample", *REFUSED),
 )
 
 
@@ -111,15 +98,22 @@ def read_generation(own: Mapping[str, Any] | None, config: Mapping[str, Any]) ->
     return Generation(values, dict(forced or ()), has_own_file=own is not None)
 
 
-def check_generation(name: str, generation: Generation) -> None:
-    """Refuse a generation config that is outdated or contradictory.
+def check_generation(name: str, generation: Generation, *, is_draft: bool = False) -> None:
+    """Refuse a generation config that cannot be followed; warn of what it lacks.
 
-    A warning names what is missing and what is ignored.
+    A warning names ignored values, too.
+
+    Parameters
+    ----------
+    is_draft : whether it is of a draft, whose values do not change the target's text.
 
     Raises
     ------
-    CheckpointError : for such a generation config.
+    CheckpointError : for an outdated or contradictory one, and for values that would change the text and are not
+        offered.
     """
+    if not is_draft:
+        refuse(name, FILE if generation.has_own_file else "config.json", generation.values)
     for key, least in (("max_length", 1), ("max_new_tokens", 1), ("max_initial_timestamp_index", 0)):
         number = generation.values.get(key)
         if number is not None and not (_is_whole(number) and number >= least):

@@ -74,6 +74,7 @@ def test_a_generation_config_is_read_as_transformers_reads_it(changes, forced, f
         {"max_new_tokens": 9, "min_length": 3, "bad_words_ids": [[4]], "forced_eos_token_id": 5},
         {"forced_decoder_ids": [[1, 5]], "language": "de", "lang_to_id": {"<|de|>": 5}},
         {"no_timestamps_token_id": 9, "task": "translate", "repetition_penalty": 1.5, "eos_token_id": [3, 4]},
+        {"min_length": 3, "bad_words_ids": [[5]], "sequence_bias": [[[5], -1.0]], "forced_eos_token_id": 5},
         {"suppress_tokens": None, "do_sample": None},
     ],
 )
