@@ -353,7 +353,7 @@ class Verifier:
         verdict = accept(
             row.candidates,
             scores.tokens,
-            ends=self._model.vocabulary.ends,
+            ends=self._model.vocabulary.ends | session.windows.stops,
             budget=window.max_new_tokens - base,
         )
         self._model.rollback(session.slot, len(window.prompt) + base + verdict.num_accepted)

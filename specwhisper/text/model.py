@@ -9,12 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
-from transformers import DynamicCache
+from transformers import (
+    DynamicCache,
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    NoRepeatNGramLogitsProcessor,
+    RepetitionPenaltyLogitsProcessor,
+)
 from transformers.cache_utils import DynamicLayer
 
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import UnsupportedOption
 from specwhisper.model.choosing import Row, Scores, choose
+from specwhisper.model.pytorch.compat import execution_device
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Window, WordAlignment
 
@@ -33,18 +41,28 @@ class TextModel:
     ----------
     model, tokenizer : of ``AutoModelForCausalLM`` and ``AutoTokenizer``.
     vocabulary_size : larger ids are never chosen: models are padded to different sizes.
+    rules : change logits by the tokens before; a draft has those of its target.
     """
 
     num_mel_bins = 80  # of the silence in place of audio
     max_windows = 1
     has_word_times = False
 
-    def __init__(self, model: Any, tokenizer: Any, num_slots: int, vocabulary_size: int) -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        num_slots: int,
+        vocabulary_size: int,
+        rules: Sequence[LogitsProcessor] = (),
+    ) -> None:
         self._model = model.eval()
+        self._device = execution_device(model.get_input_embeddings())
+        self._rules = LogitsProcessorList(rules)
         self._tokenizer = tokenizer
         self._size = vocabulary_size
         self._caches: list[Cache] = [[] for _ in range(num_slots)]  # with room for more tokens
-        self._lengths = [0] * num_slots
+        self._tokens: list[list[int]] = [[] for _ in range(num_slots)]
         end = model.generation_config.eos_token_id
         # Without an end-of-text token: an id after the last one, which is never chosen.
         ends = [vocabulary_size] if end is None else [end] if isinstance(end, int) else list(end)
@@ -76,7 +94,17 @@ class TextModel:
         logits: dict[int, Tensor] = {}
         for group in [[row] for row in prompts] + ([others] if others else []):
             logits |= zip((row.slot for row in group), self._forward(group), strict=True)
+        if self._rules:
+            for row in rows:
+                self._apply_rules(row, logits[row.slot])
         return choose(rows, torch.cat([logits[row.slot] for row in rows]))
+
+    def _apply_rules(self, row: Row, logits: Tensor) -> None:
+        """Change the logits of a row in place, each by the tokens before it."""
+        tokens = torch.tensor([self._tokens[row.slot]], device=logits.device)
+        first = tokens.shape[1] - row.num_candidates
+        for i in range(len(logits)):
+            logits[i] = self._rules(tokens[:, : first + i], logits[i, None])[0]
 
     def _forward(self, rows: Sequence[Row]) -> list[Tensor]:
         """Run one forward pass over all rows.
@@ -90,7 +118,7 @@ class TextModel:
         """
         past, num_new = [self.length(row.slot) for row in rows], [len(row.tokens) for row in rows]
         longest, width = max(past), max(num_new)
-        device = self._model.device
+        device = self._device
         ids = torch.tensor([[*row.tokens] + [0] * (width - len(row.tokens)) for row in rows], device=device)
         first = min(n - row.num_candidates - 1 for n, row in zip(num_new, rows, strict=True))
         named: dict[str, Tensor] = {}
@@ -112,15 +140,15 @@ class TextModel:
         )
         logits = []
         for i, row in enumerate(rows):
-            self._append(row.slot, cache, i, slice(longest, longest + num_new[i]), is_alone=len(rows) == 1)
+            self._append(row, cache, i, slice(longest, longest + num_new[i]), is_alone=len(rows) == 1)
             end = num_new[i] - first
             logits.append(output.logits[i, end - row.num_candidates - 1 : end, : self._size].float())
         return logits
 
-    def _append(self, slot: int, joined: Any, row: int, new: slice, *, is_alone: bool) -> None:
+    def _append(self, of: Row, joined: Any, row: int, new: slice, *, is_alone: bool) -> None:
         """Append the new tokens of a row of a forward pass to its slot."""
-        length = self._lengths[slot]
-        self._lengths[slot] = length + new.stop - new.start
+        slot, length = of.slot, self.length(of.slot)
+        self._tokens[slot] += of.tokens
         if is_alone:
             self._caches[slot] = [(layer.keys, layer.values) for layer in joined.layers]
             return
@@ -133,13 +161,13 @@ class TextModel:
 
     def rollback(self, slot: int, length: int) -> None:
         """Remove all but the first ``length`` tokens of a slot; free an empty one."""
-        self._lengths[slot] = min(self._lengths[slot], length)
-        if not self._lengths[slot]:
+        del self._tokens[slot][length:]
+        if not self._tokens[slot]:
             self._caches[slot] = []
 
     def length(self, slot: int) -> int:
         """Return the number of tokens in a slot."""
-        return self._lengths[slot]
+        return len(self._tokens[slot])
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         """Return a prompt's tokens, special ones included."""
@@ -156,6 +184,16 @@ class TextModel:
     ) -> Callable[[], tuple[float, ...]]:
         """Refuse: a text has no audio."""
         raise UnsupportedOption("A text model has no audio.")
+
+
+def rules_of(generation: GenerationConfig) -> list[LogitsProcessor]:
+    """Return the rules of a generation config that are followed, in transformers' order."""
+    rules: list[LogitsProcessor] = []
+    if (penalty := generation.repetition_penalty) not in (None, 1.0):
+        rules.append(RepetitionPenaltyLogitsProcessor(penalty))
+    if (size := generation.no_repeat_ngram_size) is not None and size > 0:
+        rules.append(NoRepeatNGramLogitsProcessor(size))
+    return rules
 
 
 def _joined(caches: Sequence[Cache], length: int) -> Any:

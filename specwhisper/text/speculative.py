@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, overload
+from pathlib import Path
+from typing import Any, TypeAlias, overload
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -15,9 +16,10 @@ from specwhisper.api.transcribe_call import check_batch_size
 from specwhisper.engine.process import default_device
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch, RecordingsFailed
+from specwhisper.model.checkpoints.refused import REFUSED_IN_TEXT, refuse
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.text.model import TextModel
+from specwhisper.text.model import TextModel, rules_of
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.windows import ClosedWindow, Windows
 from specwhisper.types import Mode, Outcome, Window
@@ -26,18 +28,28 @@ OPTION_NAMES = frozenset(
     "temperature temperatures top_k top_p seed acceptance acceptance_threshold beam_size num_beams".split()
 )
 SILENCE = bytes(2)  # one sample: the engines need audio to begin
+Prompt: TypeAlias = str | Sequence[int]  # text or token ids
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions(DecodingOptions):
+    """Options of a prompt: also its tokens, and further tokens that end it."""
+
+    prompt: tuple[int, ...] = ()
+    stops: frozenset[int] = frozenset()
 
 
 class PromptWindow(Windows):
     """The one window of a text: its prompt and the tokens after it."""
 
-    def __init__(self, prompt: tuple[int, ...], options: DecodingOptions, max_length: int) -> None:
+    def __init__(self, options: TextOptions, max_length: int) -> None:
         super().__init__(options, max_length)
-        if not prompt or max_length <= len(prompt):
+        if not options.prompt or max_length <= len(options.prompt):
             raise InvalidRequest(
-                f"The prompt has {len(prompt)} tokens; this model takes between 1 and {max_length - 1}."
+                f"The prompt has {len(options.prompt)} tokens; this model takes between 1 and "
+                f"{max_length - 1}."
             )
-        self._tokens = prompt
+        self._tokens, self.stops = options.prompt, options.stops
 
     def close(
         self,
@@ -59,7 +71,7 @@ class PromptWindow(Windows):
 class Completion:
     """The text that follows a prompt; it prints as its text.
 
-    ``tokens`` end with end-of-text if the model ended.
+    ``tokens`` end with end-of-text if the model ended, or with the stop token that it wrote.
     """
 
     text: str
@@ -78,12 +90,25 @@ class SpeculativeLM:
 
     Thread-safe: calls of several threads share the ``batch_size`` slots and every forward pass.
 
+    Of the final model's generation config, ``eos_token_id`` (one or a list), ``repetition_penalty`` and
+    ``no_repeat_ngram_size`` are followed; how to sample is an option of each call. Other values that would
+    change the text are refused.
+
     Parameters
     ----------
     draft_model, final_model : hub ids or folders of causal language models with one tokenizer, such as
         TinyLlama and Llama 2.
-    device, dtype : of both, as torch names them.
+    device : of both, as torch names it; "auto" or nothing for a GPU where there is one.
+    dtype : of both, as torch names it.
     batch_size : most prompts that are continued at once, of all calls together.
+    device_map : of the final model, in place of ``device``: "auto" or a map from module to device, as
+        transformers takes them. Weights are loaded straight to their place.
+    offload_folder : for weights that the map puts on disk.
+
+    Raises
+    ------
+    CheckpointError : if a model cannot be loaded, or its generation config cannot be followed.
+    PairMismatch : if the tokenizers differ.
     """
 
     def __init__(
@@ -95,12 +120,18 @@ class SpeculativeLM:
         *,
         dtype: torch.dtype = torch.float32,
         batch_size: int = 8,
+        device_map: str | dict[str, int | str] | None = None,
+        offload_folder: str | Path | None = None,
     ) -> None:
         check_batch_size(batch_size)
         self.config = config or SpeculativeConfig()
-        device = device or default_device()
-        load = partial(_load, dtype=dtype, device=device)
-        target, tokenizer = load(final_model)
+        load = partial(_load, dtype=dtype, device=device or default_device())
+        target, tokenizer = load(final_model, device_map=device_map, offload_folder=offload_folder)
+        generation = target.generation_config
+        # transformers reads the second without the first; which one it was is not kept.
+        file = "generation_config.json or config.json"
+        refuse(final_model, file, generation.to_dict(), REFUSED_IN_TEXT)
+        rules = rules_of(generation)
         self._tokenizer = tokenizer
         size = target.config.vocab_size
         draft = None
@@ -111,20 +142,41 @@ class SpeculativeLM:
                     f"Draft '{draft_model}' cannot work with '{final_model}': they have different tokenizers."
                 )
             size = min(size, draft.config.vocab_size)
-        self._target = TextModel(target, tokenizer, batch_size, size)
-        self._draft = None if draft is None else TextModel(draft, tokenizer, batch_size, size)
+        self._size = size
+        self._target = TextModel(target, tokenizer, batch_size, size, rules)
+        self._draft = None if draft is None else TextModel(draft, tokenizer, batch_size, size, rules)
         self._pair = SharedPair(self._target, self._draft, plan=partial(_plan, self._target))
 
     @overload
-    def generate(self, prompt: str, *, max_new_tokens: int = 256, **options: Any) -> Completion: ...
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        max_new_tokens: int = 256,
+        stop_token_ids: Sequence[int] = (),
+        **options: Any,
+    ) -> Completion: ...
     @overload
     def generate(
-        self, prompt: Sequence[str], *, max_new_tokens: int = 256, **options: Any
+        self,
+        prompt: Sequence[Prompt],
+        *,
+        max_new_tokens: int = 256,
+        stop_token_ids: Sequence[int] = (),
+        **options: Any,
     ) -> list[Completion]: ...
     def generate(
-        self, prompt: str | Sequence[str], *, max_new_tokens: int = 256, **options: Any
+        self,
+        prompt: Prompt | Sequence[Prompt],
+        *,
+        max_new_tokens: int = 256,
+        stop_token_ids: Sequence[int] = (),
+        **options: Any,
     ) -> Completion | list[Completion]:
         """Continue one prompt or several.
+
+        A prompt is text, or its token ids, to which no special tokens are added. ``stop_token_ids`` end a
+        text besides the model's own end-of-text.
 
         ``options`` override the config, even with ``None``: temperature, top_k, top_p, seed, acceptance,
         acceptance_threshold.
@@ -132,7 +184,7 @@ class SpeculativeLM:
         Raises
         ------
         InvalidRequest
-            if prompts are too long, empty or no text; before any is continued.
+            if prompts are too long, empty, or neither text nor ids; before any is continued.
         RecordingsFailed
             if another error ends some of several prompts, with the results of the others.
         """
@@ -144,8 +196,10 @@ class SpeculativeLM:
         wanted = options_from(self.config.decoding, options | limits)
         if len(wanted.temperatures) > 1:
             raise InvalidRequest("A text has no fallback: name one temperature.")
-        is_one = isinstance(prompt, str)
-        asked = self._asked([prompt] if isinstance(prompt, str) else prompt, wanted, is_one=is_one)
+        stops = frozenset(self._ids(stop_token_ids, "stop_token_ids"))
+        prompt = _listed(prompt)
+        is_one = isinstance(prompt, str) or _is_ids(prompt)
+        asked = self._asked([prompt] if is_one else prompt, wanted, stops, is_one=is_one)
         length = self.config.draft_length(Mode.TARGET_ONLY if self._draft is None else Mode.ONE_PROCESS)
         prepared = (Prepared(SILENCE, options) for options in asked)
         written = dict(self._pair.transcribe(prepared, length, max_sessions=self._target.num_slots))
@@ -158,14 +212,15 @@ class SpeculativeLM:
         return in_order[0] if is_one else in_order
 
     def _asked(
-        self, prompts: Sequence[str], wanted: DecodingOptions, *, is_one: bool
-    ) -> list[DecodingOptions]:
+        self, prompts: Sequence[Any], wanted: DecodingOptions, stops: frozenset[int], *, is_one: bool
+    ) -> list[TextOptions]:
         """Return the options of each prompt; raise one error for all invalid ones."""
-        asked: list[DecodingOptions] = []
+        options = {field.name: getattr(wanted, field.name) for field in fields(wanted)}
+        asked: list[TextOptions] = []
         errors: dict[int, InvalidRequest] = {}
-        for place, text in enumerate(prompts):
+        for place, prompt in enumerate(prompts):
             try:
-                asked.append(replace(wanted, initial_prompt=_text(text)))
+                asked.append(TextOptions(**options, prompt=self._tokens(prompt), stops=stops))
                 _plan(self._target, asked[-1])
             except InvalidRequest as error:
                 errors[place] = error
@@ -185,23 +240,58 @@ class SpeculativeLM:
         text = self._tokenizer.decode(tokens, skip_special_tokens=True)
         return Completion(text, tokens, written.stats or SpeculationStatistics())
 
+    def _tokens(self, prompt: Any) -> tuple[int, ...]:
+        prompt = _listed(prompt)
+        if isinstance(prompt, str):
+            return self._target.tokenize(prompt)
+        if not isinstance(prompt, list | tuple):
+            raise InvalidRequest(
+                f"A prompt of type {type(prompt).__name__} cannot be continued: it must be text or token ids."
+            )
+        return self._ids(prompt, "The prompt")
 
-def _text(prompt: Any) -> str:
-    if not isinstance(prompt, str):  # None would be an option that is left out
-        raise InvalidRequest(
-            f"A prompt of type {type(prompt).__name__} cannot be continued: it must be text."
-        )
-    return prompt
+    def _ids(self, ids: Any, name: str) -> tuple[int, ...]:
+        listed = _listed(ids)
+        listed = listed if isinstance(listed, list | tuple) else [listed]
+        for i in listed:
+            if not (isinstance(i, int) and not isinstance(i, bool) and 0 <= i < self._size):
+                raise InvalidRequest(
+                    f"{name} has {i!r}, which is no token id of these models: they are 0 to {self._size - 1}."
+                )
+        return tuple(listed)
+
+
+def _listed(ids: Any) -> Any:
+    """Return an array or tensor as a list."""
+    return ids.tolist() if hasattr(ids, "tolist") else ids
+
+
+def _is_ids(prompt: Any) -> bool:
+    return isinstance(prompt, list | tuple) and bool(prompt) and all(isinstance(i, int) for i in prompt)
 
 
 def _plan(target: TextModel, options: DecodingOptions) -> PromptWindow:
-    return PromptWindow(target.tokenize(options.initial_prompt), options, target.max_positions)
+    assert isinstance(options, TextOptions)
+    return PromptWindow(options, target.max_positions)
 
 
-def _load(name: str, *, dtype: torch.dtype, device: str) -> tuple[Any, Any]:
+def _load(
+    name: str,
+    *,
+    dtype: torch.dtype,
+    device: str,
+    device_map: str | dict[str, int | str] | None = None,
+    offload_folder: str | Path | None = None,
+) -> tuple[Any, Any]:
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, use_safetensors=True)
-        return model.to(device), AutoTokenizer.from_pretrained(name)
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            name,
+            dtype=dtype,
+            use_safetensors=True,
+            device_map={"": device} if device_map is None else device_map,
+            offload_folder=offload_folder,
+        )
+        return model, AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0].removesuffix(".")
         raise CheckpointError(

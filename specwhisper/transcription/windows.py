@@ -108,11 +108,13 @@ class Windows(ABC):
     is_live : whether each window is encoded as a recording of its own, of its frames only.
     attends : whether :meth:`close` needs the times that the decoder attended to.
     reviews : whether a window that is kept needs :meth:`review` after :meth:`close`.
+    stops : tokens that end a window, besides those of the vocabulary.
     """
 
     is_live = False
     attends = False
     reviews = False
+    stops: frozenset[int] = frozenset()
     next_frame = 0
     language: str | None = "en"
 
