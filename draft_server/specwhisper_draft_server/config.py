@@ -95,7 +95,9 @@ class DraftConfig(ServingOptions):
     target_revision: Annotated[
         str | None, Setting(DRAFTING, "Commit or tag of --target-model on the hub.", metavar="REVISION")
     ] = None
-    target_device: Annotated[str, Setting(DRAFTING, "Device of --target-model.", metavar="DEVICE")] = "cpu"
+    target_device: Annotated[
+        str, Setting(DRAFTING, "Device of --target-model, as --device.", metavar="DEVICE")
+    ] = "cpu"
     target_dtype: Annotated[
         str,
         Setting(

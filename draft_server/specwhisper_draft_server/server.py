@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -112,9 +113,10 @@ async def loaded_service(config: DraftConfig) -> AsyncIterator[TranscriptionServ
     configure_tracing("specwhisper-draft-server")
     has_draft = config.mode is not Mode.TARGET_ONLY
     has_whisper = (has_draft and config.draft_recogniser is None) or config.target_model is not None
-    prepare_process(config.device if has_whisper else None, config.threads, config.cores)
+    device = prepare_process(config.device if has_whisper else None, config.threads, config.cores)
+    config = replace(config, device=device or config.device)
     if config.target_model is not None:
-        check_device(config.target_device, "--target-device")
+        config = replace(config, target_device=check_device(config.target_device, "--target-device"))
     checkpoint = recogniser = None
     if has_draft and config.draft_recogniser is not None:
         recogniser = load_recogniser(config.draft_recogniser, config.draft_model)

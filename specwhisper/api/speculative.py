@@ -22,7 +22,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.inputs import Audio, Source
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.audio.source import pcm_if_short
-from specwhisper.engine.process import default_device
+from specwhisper.engine.process import default_device, resolve_device
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import RecordingsFailed
 from specwhisper.languages import language_name
@@ -58,7 +58,8 @@ class SpeculativeWhisper:
     ----------
     draft_model, final_model : names such as "tiny", "large-v3" or "demo-target", hub ids or folders; without
         a draft the final model works alone.
-    device : of both, as torch names it; a GPU where there is one.
+    device : of both, as torch names it; "auto" for the first of cuda, mps and cpu that there is. By default
+        cuda where there is one, else cpu.
     config : how to speculate and choose tokens; each call reads it once, when it begins.
     dtype : of both models' weights, one of :data:`specwhisper.types.DTYPES`, or as torch names it.
     batch_size : recordings that are transcribed side by side, of all calls together.
@@ -78,7 +79,7 @@ class SpeculativeWhisper:
     ) -> None:
         check_batch_size(batch_size)
         self.batch_size = batch_size
-        device = device or default_device()
+        device = resolve_device(device or default_device())
         self.config = config or SpeculativeConfig()
         load = partial(load_checkpoint, dtype=dtype)
         target = load(final_model)

@@ -16,13 +16,17 @@ from specwhisper.model.backends import Library
 from specwhisper.model.threads import limit_threads
 
 
-def prepare_process(device: str | None, num_threads: int | None, cores: Sequence[int] | None) -> None:
+def prepare_process(device: str | None, num_threads: int | None, cores: Sequence[int] | None) -> str | None:
     """Set cores and threads, try the device, and redirect the libraries' logs.
 
     Parameters
     ----------
     device : of the models; without any, ``None``.
     num_threads : of the models on CPUs.
+
+    Returns
+    -------
+    The device, where it was "auto" the one that was found.
     """
     if cores is not None:
         pin(cores)
@@ -30,8 +34,7 @@ def prepare_process(device: str | None, num_threads: int | None, cores: Sequence
         limit_threads(num_threads)
     logging.captureWarnings(True)
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    if device is not None:
-        check_device(device, "--device")
+    return None if device is None else check_device(device, "--device")
 
 
 def redirect_logs(library: Library) -> None:
@@ -63,10 +66,14 @@ def pin(cores: Sequence[int]) -> None:
         raise InvalidRequest(f"--cores is {list(cores)}, but this process may use {usable}.") from error
 
 
-def check_device(device: str, flag: str) -> None:
-    """Try a device before a model is loaded for it; ``flag`` names it in the error."""
+def check_device(device: str, flag: str) -> str:
+    """Try a device before a model is loaded for it, and return it; "auto" is resolved.
+
+    ``flag`` names it in the error.
+    """
+    device = resolve_device(device)
     if device == "cpu":
-        return
+        return device
     with needs_extra(f"{flag} {device}", "server"):
         import torch
 
@@ -75,12 +82,27 @@ def check_device(device: str, flag: str) -> None:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")
         raise InvalidRequest(f"{flag} is '{device}', which cannot be used here: {reason}.") from error
+    return device
 
 
 def default_device() -> str:
-    """Return a GPU where torch is installed and finds one, else the CPU."""
+    """Return "cuda" where torch is installed and finds such a GPU, else "cpu"."""
     if find_spec("torch") is None:
         return "cpu"
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def resolve_device(device: str) -> str:
+    """Return a device; "auto" is the first of cuda, mps and cpu that there is.
+
+    ROCm's builds of torch name their GPUs "cuda" too.
+    """
+    if device != "auto":
+        return device
+    if (found := default_device()) != "cpu" or find_spec("torch") is None:
+        return found
+    import torch
+
+    return "mps" if torch.backends.mps.is_available() else "cpu"

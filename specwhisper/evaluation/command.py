@@ -59,7 +59,10 @@ def evaluate(
     ] = "tiny",
     device: Annotated[
         str | None,
-        typer.Option(metavar="DEVICE", help="Device of both models. Default: a GPU, or the CPU without one."),
+        typer.Option(
+            metavar="DEVICE",
+            help="Device of both models, or auto. Default: cuda, or cpu without a GPU.",
+        ),
     ] = None,
     dtype: Annotated[
         str, typer.Option(metavar="TYPE", help=f"Precision of both models: {', '.join(DTYPES)}.")

@@ -21,7 +21,9 @@ FAULTS = re.compile(
     re.IGNORECASE,
 )
 # Not every place in torch raises OutOfMemoryError.
-NO_MEMORY = re.compile(r"CUDA error: out of memory|can't allocate memory|ALLOC_FAILED")
+NO_MEMORY = re.compile(
+    r"(CUDA|HIP) error: out of memory|MPS backend out of memory|can't allocate memory|ALLOC_FAILED"
+)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -11,7 +11,14 @@ from specwhisper.settings.setting import MODEL, SERVING, Made, Setting
 MAX_CORES = 4096
 
 Revision = Annotated[str | None, Setting(MODEL, "Commit or tag of a model on the hub.", metavar="REVISION")]
-Device = Annotated[str, Setting(MODEL, "Device of the model: cpu, cuda, cuda:1 ...", metavar="DEVICE")]
+Device = Annotated[
+    str,
+    Setting(
+        MODEL,
+        "Device of the model: cpu, cuda, cuda:1, mps or auto (the first of cuda, mps and cpu).",
+        metavar="DEVICE",
+    ),
+]
 Threads = Annotated[
     int | None,
     Setting(MODEL, "CPU threads of a forward pass; default: as many as cores.", metavar="N", min=1),

@@ -23,6 +23,7 @@ from specwhisper.audio.recording import Recording
 from specwhisper.errors import UnsupportedOption
 from specwhisper.model.choosing import Row, Scores, choose
 from specwhisper.model.pytorch.compat import execution_device
+from specwhisper.model.pytorch.transfer import logits_device
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Window, WordAlignment
 
@@ -58,6 +59,7 @@ class TextModel:
     ) -> None:
         self._model = model.eval()
         self._device = execution_device(model.get_input_embeddings())
+        self._logits_device = logits_device(self._device)
         self._rules = LogitsProcessorList(rules)
         self._tokenizer = tokenizer
         self._size = vocabulary_size
@@ -142,7 +144,8 @@ class TextModel:
         for i, row in enumerate(rows):
             self._append(row, cache, i, slice(longest, longest + num_new[i]), is_alone=len(rows) == 1)
             end = num_new[i] - first
-            logits.append(output.logits[i, end - row.num_candidates - 1 : end, : self._size].float())
+            scored = output.logits[i, end - row.num_candidates - 1 : end, : self._size]
+            logits.append(scored.float().to(self._logits_device))
         return logits
 
     def _append(self, of: Row, joined: Any, row: int, new: slice, *, is_alone: bool) -> None:
@@ -187,7 +190,7 @@ class TextModel:
 
 
 def rules_of(generation: GenerationConfig) -> list[LogitsProcessor]:
-    """Return the rules of a generation config that are followed, in transformers' order."""
+    """Return the followed rules of a generation config, in transformers' order."""
     rules: list[LogitsProcessor] = []
     if (penalty := generation.repetition_penalty) not in (None, 1.0):
         rules.append(RepetitionPenaltyLogitsProcessor(penalty))

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.api.transcribe_call import check_batch_size
-from specwhisper.engine.process import default_device
+from specwhisper.engine.process import default_device, resolve_device
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch, RecordingsFailed
 from specwhisper.model.checkpoints.refused import REFUSED_IN_TEXT, refuse
@@ -98,7 +98,8 @@ class SpeculativeLM:
     ----------
     draft_model, final_model : hub ids or folders of causal language models with one tokenizer, such as
         TinyLlama and Llama 2.
-    device : of both, as torch names it; "auto" or nothing for a GPU where there is one.
+    device : of both, as torch names it; "auto" for the first of cuda, mps and cpu that there is. By default
+        cuda where there is one, else cpu.
     dtype : of both, as torch names it.
     batch_size : most prompts that are continued at once, of all calls together.
     device_map : of the final model, in place of ``device``: "auto" or a map from module to device, as
@@ -125,7 +126,7 @@ class SpeculativeLM:
     ) -> None:
         check_batch_size(batch_size)
         self.config = config or SpeculativeConfig()
-        load = partial(_load, dtype=dtype, device=device or default_device())
+        load = partial(_load, dtype=dtype, device=resolve_device(device or default_device()))
         target, tokenizer = load(final_model, device_map=device_map, offload_folder=offload_folder)
         generation = target.generation_config
         # transformers reads the second without the first; which one it was is not kept.

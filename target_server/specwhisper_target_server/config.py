@@ -155,7 +155,8 @@ class TargetConfig(ServingOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.cross_cache is not None and (self.device_map is not None or not self.is_on_gpu):
+        may_be_gpu = self.is_on_gpu or self.device == "auto"
+        if self.cross_cache is not None and (self.device_map is not None or not may_be_gpu):
             raise InvalidRequest("--cross-cache is for a model on one GPU: leave it out.")
 
     @property

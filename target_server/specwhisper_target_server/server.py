@@ -96,7 +96,8 @@ async def loaded_service(
 ) -> AsyncIterator[VerificationService]:
     """Load the model and run its engine."""
     configure_tracing("specwhisper-target-server")
-    prepare_process(config.device, config.threads, config.cores)
+    device = prepare_process(config.device, config.threads, config.cores)
+    config = replace(config, device=device or config.device)
     checkpoint = load_checkpoint(config.model, revision=config.revision, dtype=config.dtype)
     checkpoint = named_by_text(
         checkpoint, cross_cache=config.cross_cache, cut_live_windows=config.cut_live_windows

@@ -17,6 +17,7 @@ from specwhisper.model.pytorch.encoder import TorchEncoder
 from specwhisper.model.pytorch.kernels.graphs import CAPTURING
 from specwhisper.model.pytorch.packed_scorer import PackedScorer
 from specwhisper.model.pytorch.placement import place
+from specwhisper.model.pytorch.transfer import logits_device
 from specwhisper.model.rules import DecodingRules
 from specwhisper.model.scoring import LogitsScorer, Probing, Scorer
 
@@ -53,15 +54,16 @@ class TorchBackend:
         has_static_shapes: bool,
     ) -> None:
         self.num_slots = num_slots
-        self.device = torch.empty(0, device=device).device  # with its number
-        is_gpu = self.device.type == "cuda"
+        own = torch.empty(0, device=device).device  # with its number
+        self.device = logits_device(own)
+        is_gpu = own.type == "cuda"
         self._encoder = encoder
         # A shared encoder keeps single windows, for another thread's stream.
         is_concurrent = is_gpu and has_static_shapes and encoder.max_windows > 1
         # A forward pass does not wait for an encoder's kernels: they are long, and sessions wait for passes.
         is_static = is_gpu and has_static_shapes
-        self._passes = torch.cuda.Stream(self.device, priority=-1) if is_static else None
-        self._encoding = torch.cuda.Stream(self.device, priority=0) if is_concurrent else self._passes
+        self._passes = torch.cuda.Stream(own, priority=-1) if is_static else None
+        self._encoding = torch.cuda.Stream(own, priority=0) if is_concurrent else self._passes
         self.max_windows = encoder.max_windows if is_concurrent else 1
         with torch.device("meta"):
             self._decoder = CachedDecoder(checkpoint.sizes, num_slots)
@@ -69,16 +71,16 @@ class TorchBackend:
         load_decoder_weights(self._decoder, weights)
         self._decoder.eval().requires_grad_(False)
         if device_map is not None:
-            place(self._decoder, device_map, offload_folder=offload_folder, main_device=self.device)
+            place(self._decoder, device_map, offload_folder=offload_folder, main_device=own)
         else:
             if weights.is_tied:
                 self._decoder.tie()
-            self._decoder.to(self.device)
+            self._decoder.to(own)
         self._decoder.allocate(has_static_shapes=has_static_shapes, cross_cache_dtype=cross_cache_dtype)
         self._has_static_shapes = has_static_shapes
         if self._passes is not None:
             add_in_float32()
-            self._passes.wait_stream(torch.cuda.current_stream(self.device))  # weights are being copied
+            self._passes.wait_stream(torch.cuda.current_stream(own))  # weights are being copied
 
     @property
     def bytes_per_slot(self) -> int:
@@ -133,7 +135,7 @@ class TorchBackend:
 
     def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Tensor:
         """Run tokens through an emptied slot; return cross-attention weights of heads."""
-        return self._decoder.cross_attention(slot, tokens, heads)
+        return self._decoder.cross_attention(slot, tokens, heads).to(self.device)
 
     def rollback(self, slot: int, length: int) -> None:
         """Remove all but the first ``length`` tokens of a slot."""

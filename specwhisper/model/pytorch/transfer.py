@@ -9,6 +9,14 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 
+def logits_device(model_device: torch.device) -> torch.device:
+    """Return the device on which tokens are chosen: the CPU for a model on ``mps``.
+
+    Sampling takes float64, which ``mps`` lacks. The host and such a GPU have one memory, so copies are cheap.
+    """
+    return torch.device("cpu") if model_device.type == "mps" else model_device
+
+
 def to_device(numbers: ArrayLike, device: torch.device) -> Tensor:
     """Make a tensor on a device without waiting for a GPU's earlier work."""
     if device.type != "cuda":

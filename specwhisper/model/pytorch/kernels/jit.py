@@ -27,7 +27,7 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 def supports(tensor: Tensor) -> bool:
     """Return whether kernels run on a tensor's device with its type."""
-    if triton is None or tensor.device.type != "cuda":
-        return False
+    if triton is None or tensor.device.type != "cuda" or torch.version.hip is not None:
+        return False  # on ROCm, where no kernel was compiled or tried, torch computes the same
     needed = (8, 9) if tensor.dtype == torch.float8_e4m3fn else (8, 0)
     return torch.cuda.get_device_capability(tensor.device) >= needed
