@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from specwhisper.api.chunked_recordings import ChunkedRecordings
@@ -26,7 +27,8 @@ from specwhisper.engine.process import default_device, resolve_device
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import RecordingsFailed
 from specwhisper.languages import language_name
-from specwhisper.model.backends import load_encoder, load_encoders
+from specwhisper.model.backend import Encoder
+from specwhisper.model.backends import DeviceMap, load_encoder, load_encoders
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.chunked import load_tokenizer
@@ -64,6 +66,10 @@ class SpeculativeWhisper:
     dtype : of both models' weights, one of :data:`specwhisper.types.DTYPES`, or as torch names it.
     batch_size : recordings that are transcribed side by side, of all calls together.
     cut_windows : whether the draft encodes only the audio of a window (:class:`WhisperModel`).
+    device_map : of the final model, in place of ``device``: "auto" or a map from module to device, "cpu" or
+        "disk" (:func:`specwhisper.model.backends.open_backend`). Its weights are loaded straight to their
+        place, and it shares no encoder with the draft.
+    offload_folder : for weights that the map puts on disk.
     """
 
     def __init__(
@@ -76,6 +82,8 @@ class SpeculativeWhisper:
         dtype: str | torch.dtype = "float32",
         batch_size: int = 8,
         cut_windows: bool = False,
+        device_map: DeviceMap | None = None,
+        offload_folder: str | Path | None = None,
     ) -> None:
         check_batch_size(batch_size)
         self.batch_size = batch_size
@@ -88,14 +96,18 @@ class SpeculativeWhisper:
         self._source = resolve(final_model)
         self._num_mel_bins = {c.num_mel_bins for c in (target, draft) if c is not None}
         self.draft_model: WhisperModel | None = None
+        encoder: Encoder | None = None
         if draft is None:
-            encoder = load_encoder(target, device)
+            encoder = load_encoder(target, device) if device_map is None else None
         else:
             names = {"draft_name": draft.name, "target_name": target.name}
             ids = draft_ids(draft.vocabulary, target.vocabulary, **names)
-            draft_encoder, encoder = load_encoders(
-                draft, target, batch_size, draft_device=device, target_device=device
-            )
+            if device_map is None:
+                draft_encoder, encoder = load_encoders(
+                    draft, target, batch_size, draft_device=device, target_device=device
+                )
+            else:
+                draft_encoder = load_encoder(draft, device)
             self.draft_model = WhisperModel(
                 *(draft, batch_size),
                 device=device,
@@ -105,7 +117,13 @@ class SpeculativeWhisper:
                 cut_windows=cut_windows,
             )
         self.shares_encoder = isinstance(encoder, SharedEncoder)
-        self.final_model = WhisperModel(target, batch_size, device=device, encoder=encoder)
+        self.final_model = WhisperModel(
+            *(target, batch_size),
+            device=device,
+            encoder=encoder,
+            device_map=device_map,
+            offload_folder=None if offload_folder is None else Path(offload_folder),
+        )
         self._pair = SharedPair(self.final_model, self.draft_model, max_new_tokens=target.max_new_tokens)
 
     def without_draft(self) -> SpeculativeWhisper:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from specwhisper.model.sharing import share
 from specwhisper.types import CROSS_CACHES
 
 Library = Literal["onnx", "pytorch"]
+DeviceMap: TypeAlias = dict[str, int | str] | Literal["auto"]
+INT8_MAPPED = "int8 weights are for a CPU without device map or static shapes: choose another dtype."
 
 ENCODER_SIZES = (
     *("d_model", "encoder_layers", "encoder_attention_heads", "encoder_ffn_dim"),
@@ -32,7 +34,7 @@ def library_for(
     checkpoint: Checkpoint,
     device: object = "cpu",
     *,
-    device_map: Mapping[str, int | str] | None = None,
+    device_map: DeviceMap | None = None,
     has_static_shapes: bool | None = None,
 ) -> Library:
     """Return the library that runs a checkpoint on a device.
@@ -45,9 +47,7 @@ def library_for(
     is_int8 = checkpoint.dtype == "int8"
     if str(device) != "cpu" or device_map is not None or has_static_shapes:
         if is_int8:
-            raise UnsupportedOption(
-                "int8 weights are for a CPU without device map or static shapes: choose another dtype."
-            )
+            raise UnsupportedOption(INT8_MAPPED)
         return "pytorch"
     reason = unsupported(checkpoint)
     if reason and is_int8:
@@ -109,7 +109,7 @@ def open_backend(
     device: object = "cpu",
     encoder: Encoder | None = None,
     ids: Sequence[int | None] | None = None,
-    device_map: dict[str, int | str] | None = None,
+    device_map: DeviceMap | None = None,
     offload_folder: Path | None = None,
     cross_cache_dtype: str | None = None,
     has_static_shapes: bool | None = None,
@@ -122,6 +122,11 @@ def open_backend(
     encoder : the checkpoint's, loaded before; by default it is loaded onto ``device``.
     ids : the checkpoint's id of each token of another vocabulary, ``None`` for those that it lacks. Then
         tokens and logits are in that vocabulary's order.
+    device_map : accelerate's map from module to device, "cpu" or "disk", or "auto": of the decoder's modules
+        (``layers.0``, ..., also as ``decoder.layers.0``) and of the encoder's (``encoder.layers.0``, ...).
+        ``encoder`` and ``decoder`` stand for all modules of one, "" for all of both. An encoder that the map
+        does not name is on ``device``.
+    offload_folder : for weights on disk, which are written there first.
     has_static_shapes : by default on a GPU without device map.
     library : by default that of :func:`library_for`.
 
@@ -132,6 +137,15 @@ def open_backend(
     UnsupportedOption, InvalidRequest
         for settings that exclude each other.
     """
+    if device_map == "auto":
+        with needs_extra("A device map", "server"):
+            from specwhisper.model.pytorch.placement import automatic_map
+        if checkpoint.dtype == "int8":
+            raise UnsupportedOption(INT8_MAPPED)
+        device_map, device = automatic_map(checkpoint, num_slots, str(device))
+    elif isinstance(device_map, str):
+        raise InvalidRequest(f'The device map is "{device_map}": name a map, or "auto".')
+    encoder_map, decoder_map = split_device_map(device_map)
     if has_static_shapes is None:
         has_static_shapes = str(device).startswith("cuda") and device_map is None
     _check(device_map, cross_cache_dtype, has_static_shapes=has_static_shapes)
@@ -141,6 +155,8 @@ def open_backend(
     if ids is not None:
         weights, sizes = checkpoint.weights.reordered(ids), replace(checkpoint.sizes, vocab_size=len(ids))
         checkpoint = replace(checkpoint, weights=weights, sizes=sizes)
+    if encoder is None and encoder_map is not None:
+        encoder = _mapped_encoder(checkpoint, device, encoder_map, offload_folder)
     encoder = encoder or load_encoder(checkpoint, device, library=library)
     if library == "pytorch":
         with needs_extra(f"'{checkpoint.name}' in {checkpoint.dtype} on {device}", "server"):
@@ -151,14 +167,48 @@ def open_backend(
             num_slots,
             encoder=encoder,
             device=str(device),
-            device_map=device_map,
-            offload_folder=offload_folder,
+            device_map=decoder_map,
+            offload_folder=_inside(offload_folder, "decoder"),
             cross_cache_dtype=cross_cache_dtype,
             has_static_shapes=has_static_shapes,
         )
     from specwhisper.model.onnx.backend import OnnxBackend
 
     return OnnxBackend(checkpoint, num_slots, encoder=encoder)
+
+
+def split_device_map(
+    device_map: Mapping[str, int | str] | None,
+) -> tuple[dict[str, int | str] | None, dict[str, int | str] | None]:
+    """Return the maps of the encoder and of the decoder; ``None`` for an encoder that is not named."""
+    if device_map is None:
+        return None, None
+    whole = {"": device_map[""]} if "" in device_map else {}
+    maps: dict[str, dict[str, int | str]] = {"encoder": {}, "decoder": {}}
+    for name, device in device_map.items():
+        part, _, rest = name.partition(".")
+        if part in maps:
+            maps[part][rest] = device
+        elif name:
+            maps["decoder"][name] = device
+    return (maps["encoder"] or whole or None), (maps["decoder"] or whole)
+
+
+def _mapped_encoder(
+    checkpoint: Checkpoint,
+    device: object,
+    device_map: Mapping[str, int | str],
+    offload_folder: Path | None,
+) -> Encoder:
+    with needs_extra("A device map", "server"):
+        from specwhisper.model.pytorch.encoder import TorchEncoder
+
+    folder = _inside(offload_folder, "encoder")
+    return TorchEncoder(checkpoint, str(device), device_map=device_map, offload_folder=folder)
+
+
+def _inside(folder: Path | None, name: str) -> Path | None:
+    return None if folder is None else Path(folder) / name
 
 
 def _check(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.model.backend import Backend, Encoder, Features
-from specwhisper.model.backends import Library, open_backend
+from specwhisper.model.backends import DeviceMap, Library, open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.micro_batcher import MicroBatcher
@@ -92,7 +92,7 @@ class WhisperModel:
         encoder: Encoder | None = None,
         vocabulary: Vocabulary | None = None,
         ids: Sequence[int | None] | None = None,
-        device_map: dict[str, int | str] | None = None,
+        device_map: DeviceMap | None = None,
         offload_folder: Path | None = None,
         cross_cache_dtype: str | None = None,
         has_static_shapes: bool | None = None,
@@ -109,7 +109,8 @@ class WhisperModel:
         vocabulary, ids : the target's vocabulary and this model's id of each of its tokens
             (:func:`specwhisper.api.pairing.draft_ids`). The embedding is reordered once, so no id is
             translated later.
-        device_map : accelerate's map from decoder module (``layers.0``, ...) to device, "cpu" or "disk".
+        device_map : accelerate's map from module to device, "cpu" or "disk", or "auto"
+            (:func:`specwhisper.model.backends.open_backend`).
         cross_cache_dtype : "int8" or "float8" rounds the cross-attention cache, which halves the memory of a
             slot; only with static shapes.
         has_static_shapes : whether batches are padded to a few shapes; by default on a GPU without device

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from specwhisper.errors import InvalidRequest
+from specwhisper.model.backends import DeviceMap
 from specwhisper.observe.failpoints import load_failpoints
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
 from specwhisper.settings.setting import MODEL, SERVING, Made, Setting
@@ -33,13 +34,17 @@ def read_device_map(
     device_map: Annotated[
         Path | None,
         Setting(
-            MODEL, 'JSON file that maps decoder modules to devices, e.g. {{"layers.0": 0}}.', metavar="FILE"
+            MODEL,
+            '"auto", or a JSON file that maps modules to devices, e.g. {{"encoder": 0, "decoder": 1}}.',
+            metavar="FILE",
         ),
     ] = None,
-) -> dict[str, int | str] | None:
-    """Read accelerate's map from decoder module to device."""
+) -> DeviceMap | None:
+    """Read accelerate's map from module to device."""
     if device_map is None:
         return None
+    if str(device_map) == "auto":
+        return "auto"
     try:
         devices = json.loads(device_map.read_text())
     except OSError as error:
@@ -62,7 +67,7 @@ class TargetConfig(ServingOptions):
 
     Attributes
     ----------
-    device_map : accelerate's map from decoder module to device, for models larger than one device.
+    device_map : accelerate's map from module to device, or "auto", for models larger than one device.
     """
 
     model: Annotated[
@@ -90,7 +95,7 @@ class TargetConfig(ServingOptions):
     ] = 16
     threads: Threads = None
     cores: Cores = None
-    device_map: Annotated[dict[str, int | str] | None, Made(read_device_map)] = None
+    device_map: Annotated[DeviceMap | None, Made(read_device_map)] = None
     offload_folder: Annotated[
         Path | None,
         Setting(MODEL, 'Folder for "disk" entries of the device map.', metavar="FOLDER", is_folder=True),

@@ -12,7 +12,7 @@ from torch import Tensor
 from specwhisper.model.backend import Encoder, Features
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.pytorch.checkpoint import DecoderWeights
-from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.model.pytorch.decoder import CachedDecoder, decoder_weights, load_decoder_weights
 from specwhisper.model.pytorch.encoder import TorchEncoder
 from specwhisper.model.pytorch.kernels.graphs import CAPTURING
 from specwhisper.model.pytorch.packed_scorer import PackedScorer
@@ -68,14 +68,15 @@ class TorchBackend:
         with torch.device("meta"):
             self._decoder = CachedDecoder(checkpoint.sizes, num_slots)
         weights = DecoderWeights(checkpoint)
-        load_decoder_weights(self._decoder, weights)
-        self._decoder.eval().requires_grad_(False)
         if device_map is not None:
-            place(self._decoder, device_map, offload_folder=offload_folder, main_device=own)
+            tensors = decoder_weights(self._decoder, weights)
+            place(self._decoder, tensors, device_map, offload_folder=offload_folder, main_device=own)
         else:
+            load_decoder_weights(self._decoder, weights)
             if weights.is_tied:
                 self._decoder.tie()
             self._decoder.to(own)
+        self._decoder.eval().requires_grad_(False)
         self._decoder.allocate(has_static_shapes=has_static_shapes, cross_cache_dtype=cross_cache_dtype)
         self._has_static_shapes = has_static_shapes
         if self._passes is not None:

@@ -21,8 +21,8 @@ from specwhisper.model.checkpoints.weights import EMBEDDING, ENCODER, PROJECTION
 TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 
 
-def load_encoder(checkpoint: Checkpoint, device: str | torch.device = "cpu") -> WhisperEncoder:
-    """Load transformers' encoder onto a device, in the checkpoint's dtype.
+def empty_encoder(checkpoint: Checkpoint) -> WhisperEncoder:
+    """Make transformers' encoder without weights.
 
     Raises
     ------
@@ -37,12 +37,20 @@ def load_encoder(checkpoint: Checkpoint, device: str | torch.device = "cpu") -> 
     values: dict[str, Any] = asdict(checkpoint.sizes) | dict.fromkeys(TOKEN_IDS, 0)
     config = WhisperConfig(**values | {"attn_implementation": "sdpa"})
     with torch.device("meta"):
-        encoder = WhisperEncoder(config)
-    names = checkpoint.weights.of_encoder()
-    state = {name.removeprefix(f"{ENCODER}."): read_tensor(checkpoint, name).to(device) for name in names}
-    encoder.load_state_dict(state, assign=True)
-    encoder.eval().requires_grad_(False)
-    return encoder
+        return WhisperEncoder(config).eval().requires_grad_(False)
+
+
+def load_encoder(checkpoint: Checkpoint, device: str | torch.device = "cpu") -> WhisperEncoder:
+    """Load transformers' encoder onto a device, in the checkpoint's dtype."""
+    encoder = empty_encoder(checkpoint)
+    encoder.load_state_dict({name: w.to(device) for name, w in encoder_weights(checkpoint)}, assign=True)
+    return encoder.requires_grad_(False)
+
+
+def encoder_weights(checkpoint: Checkpoint) -> Iterator[tuple[str, Tensor]]:
+    """Yield the encoder's weights by transformers' names, each read when its turn comes."""
+    for name in checkpoint.weights.of_encoder():
+        yield name.removeprefix(f"{ENCODER}."), read_tensor(checkpoint, name)
 
 
 def read_tensor(checkpoint: Checkpoint, name: str) -> Tensor:

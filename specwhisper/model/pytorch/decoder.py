@@ -277,9 +277,17 @@ class CachedDecoder(nn.Module):
 
 
 def load_decoder_weights(decoder: CachedDecoder, state: Mapping[str, Tensor]) -> None:
-    """Load a transformers state dict and fuse its projections.
+    """Load a transformers state dict and fuse its projections."""
+    decoder.load_state_dict(dict(decoder_weights(decoder, state)), assign=True)
 
-    Its keys begin with ``model.decoder.``, except for ``proj_out.weight``.
+
+def decoder_weights(decoder: CachedDecoder, state: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Yield the weights of a decoder, with fused projections, from a transformers state dict.
+
+    Parameters
+    ----------
+    state : its keys begin with ``model.decoder.``, except for ``proj_out.weight``; each weight is read when
+        its turn comes.
     """
 
     def fused(prefix: str, names: str) -> dict[str, Tensor]:
@@ -293,25 +301,24 @@ def load_decoder_weights(decoder: CachedDecoder, state: Mapping[str, Tensor]) ->
     def plain(prefix: str) -> dict[str, Tensor]:
         return {"weight": state[f"{prefix}.weight"], "bias": state[f"{prefix}.bias"]}
 
-    parts: dict[str, dict[str, Tensor]] = {
-        "embed_tokens": {"weight": state[EMBEDDING]},
-        "embed_positions": {"weight": state[f"{DECODER}.embed_positions.weight"]},
-        "norm": plain(f"{DECODER}.layer_norm"),
-        "unembed": {"weight": state[PROJECTION]},
-    }
-    for i in range(len(decoder.layers)):
-        theirs, ours = f"{DECODER}.layers.{i}", f"layers.{i}"
-        parts |= {
-            f"{ours}.self_norm": plain(f"{theirs}.self_attn_layer_norm"),
-            f"{ours}.self_qkv": fused(f"{theirs}.self_attn", "qkv"),
-            f"{ours}.self_out": plain(f"{theirs}.self_attn.out_proj"),
-            f"{ours}.cross_norm": plain(f"{theirs}.encoder_attn_layer_norm"),
-            f"{ours}.cross_query": fused(f"{theirs}.encoder_attn", "q"),
-            f"{ours}.cross_kv": fused(f"{theirs}.encoder_attn", "kv"),
-            f"{ours}.cross_out": plain(f"{theirs}.encoder_attn.out_proj"),
-            f"{ours}.ffn_norm": plain(f"{theirs}.final_layer_norm"),
-            f"{ours}.ffn_in": plain(f"{theirs}.fc1"),
-            f"{ours}.ffn_out": plain(f"{theirs}.fc2"),
-        }
-    flat = {f"{part}.{name}": tensor for part, tensors in parts.items() for name, tensor in tensors.items()}
-    decoder.load_state_dict(flat, assign=True)
+    def parts() -> Iterator[tuple[str, dict[str, Tensor]]]:
+        yield "embed_tokens", {"weight": state[EMBEDDING]}
+        yield "embed_positions", {"weight": state[f"{DECODER}.embed_positions.weight"]}
+        yield "norm", plain(f"{DECODER}.layer_norm")
+        yield "unembed", {"weight": state[PROJECTION]}
+        for i in range(len(decoder.layers)):
+            theirs, ours = f"{DECODER}.layers.{i}", f"layers.{i}"
+            yield f"{ours}.self_norm", plain(f"{theirs}.self_attn_layer_norm")
+            yield f"{ours}.self_qkv", fused(f"{theirs}.self_attn", "qkv")
+            yield f"{ours}.self_out", plain(f"{theirs}.self_attn.out_proj")
+            yield f"{ours}.cross_norm", plain(f"{theirs}.encoder_attn_layer_norm")
+            yield f"{ours}.cross_query", fused(f"{theirs}.encoder_attn", "q")
+            yield f"{ours}.cross_kv", fused(f"{theirs}.encoder_attn", "kv")
+            yield f"{ours}.cross_out", plain(f"{theirs}.encoder_attn.out_proj")
+            yield f"{ours}.ffn_norm", plain(f"{theirs}.final_layer_norm")
+            yield f"{ours}.ffn_in", plain(f"{theirs}.fc1")
+            yield f"{ours}.ffn_out", plain(f"{theirs}.fc2")
+
+    for part, tensors in parts():
+        for name, tensor in tensors.items():
+            yield f"{part}.{name}", tensor

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from specwhisper.model.backend import Features
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.pytorch.checkpoint import load_encoder
+from specwhisper.model.pytorch.checkpoint import empty_encoder, encoder_weights, load_encoder
+from specwhisper.model.pytorch.compat import execution_device
 from specwhisper.model.pytorch.kernels.graphs import CudaGraphs, Run
+from specwhisper.model.pytorch.placement import place
 from specwhisper.types import WINDOW_FRAMES
 
 BATCHES = (1, 2, 4, 8)  # windows that a GPU encodes at once; more would not be faster
@@ -22,14 +25,31 @@ class TorchEncoder:
 
     On a GPU a batch is one launch. Launched one by one, its hundreds of kernels would keep Python's lock from
     the thread that runs the forward passes.
+
+    Parameters
+    ----------
+    device : of the whole encoder, or with a device map of what it offloads.
+    device_map : as for :func:`specwhisper.model.pytorch.placement.place`.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: str | torch.device = "cpu") -> None:
-        self.module = load_encoder(checkpoint, device)
-        parameter = next(self.module.parameters())
-        self._device, self._dtype = parameter.device, parameter.dtype
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        device: str | torch.device = "cpu",
+        *,
+        device_map: Mapping[str, int | str] | None = None,
+        offload_folder: Path | None = None,
+    ) -> None:
+        if device_map is None:
+            self.module = load_encoder(checkpoint, device)
+        else:
+            self.module, weights = empty_encoder(checkpoint), encoder_weights(checkpoint)
+            main = torch.device(device)
+            place(self.module, weights, device_map, offload_folder=offload_folder, main_device=main)
+        self._device, self._dtype = (execution_device(self.module), next(self.module.parameters()).dtype)
         self._num_mel_bins = checkpoint.num_mel_bins
-        self._capture = CudaGraphs(self._device) if self._device.type == "cuda" else None
+        is_captured = self._device.type == "cuda" and device_map is None
+        self._capture = CudaGraphs(self._device) if is_captured else None
         self._captured: dict[int, tuple[Tensor, Run[Tensor]]] = {}
         self.max_windows = BATCHES[-1] if self._capture is not None else 1
 

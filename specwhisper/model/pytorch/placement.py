@@ -1,26 +1,37 @@
-"""Place the decoder's modules by a device map: on devices, the CPU or disk."""
+"""Place a model's modules by a device map: on devices, the CPU or disk."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from specwhisper.errors import InvalidRequest
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.model.pytorch.checkpoint import empty_encoder
+from specwhisper.model.pytorch.decoder import CachedDecoder
+
+DISK, HOST = "disk", "cpu"
+WHOLE_LAYERS = ["DecoderLayer", "WhisperEncoderLayer"]  # on one device each
 
 
 def place(
-    decoder: nn.Module,
+    module: nn.Module,
+    weights: Iterable[tuple[str, Tensor]],
     device_map: Mapping[str, int | str],
     *,
     offload_folder: Path | None,
     main_device: torch.device,
 ) -> None:
-    """Dispatch the modules.
+    """Load weights into an empty module, each straight to its place, and dispatch it.
 
     Modules on "cpu" or "disk" run on ``main_device``: accelerate copies their weights there.
+
+    Parameters
+    ----------
+    weights : by name, each read when it is asked for, so that no more than one is in memory beside its place.
 
     Raises
     ------
@@ -28,23 +39,36 @@ def place(
         if the map names no device for a parameter, no folder for "disk", or an unknown device.
     """
     from accelerate import dispatch_model  # only needed for models larger than one device
+    from accelerate.utils import offload_weight
 
+    children = [name for name, _ in module.named_children()]
     if "" in device_map:  # accelerate offloads the parts of a model only
-        device_map = dict.fromkeys((name for name, _ in decoder.named_children()), device_map[""])
-    for parameter, _ in decoder.named_parameters():
-        if not any(parameter.startswith(f"{module}.") for module in device_map):
+        device_map = dict.fromkeys(children, device_map[""])
+    devices = {name: _device_of(name, device_map) for name, _ in module.named_parameters()}
+    for name, device in devices.items():
+        if device is None:
             raise InvalidRequest(
-                f"The device map has no device for '{parameter}': name one for every part of the decoder "
-                "(embed_tokens, embed_positions, layers, norm and unembed; layers.0 and so on one by one)."
+                f"The device map has no device for '{name}': name one for every part of the "
+                f"{_kind(module)} ({', '.join(children)}; layers.0 and so on one by one)."
             )
-    if "disk" in device_map.values() and offload_folder is None:
+    if DISK in device_map.values() and offload_folder is None:
         raise InvalidRequest("The device map puts weights on disk: name an offload folder.")
+    on_disk: dict[str, dict[str, object]] = {}
     try:
+        for name, weight in weights:
+            device = devices[name]
+            if device == DISK:
+                assert offload_folder is not None
+                offload_folder.mkdir(parents=True, exist_ok=True)
+                offload_weight(weight.contiguous(), name, offload_folder, on_disk)
+                weight = torch.empty_like(weight, device="meta")
+            _set_parameter(module, name, weight.to(device) if device != DISK else weight)
         dispatch_model(
-            decoder,
+            module,
             dict(device_map),
             main_device=str(main_device),
             offload_dir=offload_folder,
+            offload_index=on_disk or None,
             force_hooks=True,
         )
     except (ValueError, RuntimeError) as error:
@@ -52,3 +76,49 @@ def place(
         raise InvalidRequest(
             f"The device map cannot be followed ({reason}): name devices that exist."
         ) from error
+
+
+def automatic_map(
+    checkpoint: Checkpoint, num_slots: int, device: str
+) -> tuple[dict[str, int | str] | None, str]:
+    """Return accelerate's map for a checkpoint on this machine, and the device that runs what is offloaded.
+
+    The memory of all slots is left free on each GPU, or else on the CPU. There is no map where one device
+    holds all.
+    """
+    from accelerate import infer_auto_device_map
+    from accelerate.utils import get_balanced_memory, get_max_memory
+
+    dtype = getattr(torch, checkpoint.dtype)
+    with torch.device("meta"):
+        decoder = CachedDecoder(checkpoint.sizes, num_slots)
+        parts = nn.ModuleDict({"encoder": empty_encoder(checkpoint), "decoder": decoder})
+    parts.to(dtype)
+    memory = get_max_memory()
+    accelerators = [name for name in memory if name != HOST]
+    sizes = checkpoint.sizes
+    num_positions = sizes.max_target_positions + sizes.max_source_positions
+    of_slots = 2 * num_slots * sizes.decoder_layers * num_positions * sizes.d_model * dtype.itemsize
+    for name in accelerators or [HOST]:
+        memory[name] = max(0, memory[name] - of_slots)
+    if accelerators:
+        memory = get_balanced_memory(parts, memory, no_split_module_classes=WHOLE_LAYERS, dtype=dtype)
+    found = dict(infer_auto_device_map(parts, memory, no_split_module_classes=WHOLE_LAYERS, dtype=dtype))
+    main = next((place for place in found.values() if place not in (HOST, DISK)), HOST)
+    device = f"cuda:{main}" if isinstance(main, int) else main
+    return (None if set(found.values()) == {main} else found), device
+
+
+def _device_of(parameter: str, device_map: Mapping[str, int | str]) -> int | str | None:
+    """Return the device of the longest name in the map that holds a parameter."""
+    holding = [module for module in device_map if parameter.startswith(f"{module}.")]
+    return device_map[max(holding, key=len)] if holding else None
+
+
+def _kind(module: nn.Module) -> str:
+    return "decoder" if isinstance(module, CachedDecoder) else "encoder"
+
+
+def _set_parameter(module: nn.Module, name: str, weight: Tensor) -> None:
+    owner, _, leaf = name.rpartition(".")
+    setattr(module.get_submodule(owner), leaf, nn.Parameter(weight, requires_grad=False))

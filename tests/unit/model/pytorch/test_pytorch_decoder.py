@@ -183,7 +183,12 @@ class TestPlacement:
                 "unembed": "cpu",
             },
             {
-                "embed_tokens": "disk",
+                "encoder.conv1": "disk",
+                "encoder.conv2": "cpu",
+                "encoder.embed_positions": "disk",
+                "encoder.layers": "disk",
+                "encoder.layer_norm": "cpu",
+                "decoder.embed_tokens": "disk",
                 "embed_positions": "cpu",
                 "layers.0": "cpu",
                 "layers.1": "disk",
@@ -191,6 +196,7 @@ class TestPlacement:
                 "norm": "disk",
                 "unembed": "disk",
             },
+            {"encoder": "disk", "decoder": "cpu"},
         ],
     )
     def test_offloaded_weights_give_the_same_text(self, device_map, tmp_path):
@@ -201,10 +207,35 @@ class TestPlacement:
         assert self.scores(offloaded, tokens, 5) == self.scores(placed, tokens, 5)
         assert offloaded.bytes_per_slot == placed.bytes_per_slot
 
+    @pytest.mark.parametrize("num_bytes", [10**9, 150_000, 0])
+    def test_an_automatic_map_follows_the_memory(self, num_bytes, tmp_path, monkeypatch):
+        slots = WhisperModel(CHECKPOINT, 2, library="pytorch").bytes_per_slot * 2
+        monkeypatch.setattr(
+            "accelerate.utils.get_max_memory", lambda max_memory=None: {"cpu": slots + num_bytes}
+        )
+        mapped = WhisperModel(CHECKPOINT, 2, device_map="auto", offload_folder=tmp_path)
+        assert (num_bytes < 10**9) == bool(list(tmp_path.iterdir()))
+        tokens = text(9, 8)
+        placed = WhisperModel(CHECKPOINT, 2, library="pytorch")
+        assert self.scores(mapped, tokens, 5).tokens == self.scores(placed, tokens, 5).tokens
+
+    def test_weights_of_another_model_in_the_folder_are_not_used(self, tmp_path):
+        _, other = build_checkpoint(replace(SHAPE, seed=SHAPE.seed + 1))
+        WhisperModel(other, 1, device_map={"": "disk"}, offload_folder=tmp_path)
+        offloaded = WhisperModel(CHECKPOINT, 1, device_map={"": "disk"}, offload_folder=tmp_path)
+        tokens = text(9, 8)
+        placed = WhisperModel(CHECKPOINT, 1, library="pytorch")
+        assert self.scores(offloaded, tokens, 5) == self.scores(placed, tokens, 5)
+
     @pytest.mark.parametrize(
         ("device_map", "message"),
         [
             ({"layers": "cpu"}, "has no device for 'embed_tokens.weight'"),
+            (
+                {"encoder.conv1": "cpu", "decoder": "cpu"},
+                r"for 'conv2.weight': .* of the encoder \(conv1, con",
+            ),
+            ("balanced", 'device map is "balanced": name a map, or "auto"'),
             ({"": "disk"}, "puts weights on disk: name an offload folder"),
             ({"": "nowhere"}, "cannot be followed .*: name devices that exist"),
         ],
