@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from specwhisper.errors import InvalidRequest, within_floats
 from specwhisper.extras import needs_extra
+from specwhisper.model.quiet import quiet_transformers
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.fallback import text_compression_ratio
 from specwhisper.transcription.transcription import Transcription
@@ -86,7 +87,8 @@ def load_tokenizer(source: str) -> WhisperTokenizer:
     with needs_extra("Chunked decoding", "server"):
         from transformers import WhisperTokenizer
 
-    tokenizer: WhisperTokenizer = WhisperTokenizer.from_pretrained(source)
+    with quiet_transformers():
+        tokenizer: WhisperTokenizer = WhisperTokenizer.from_pretrained(source)
     return tokenizer
 
 
@@ -128,9 +130,10 @@ def _segments(
 
     texts = [[token for segment in each.segments for token in segment.tokens] for each in transcripts]
     strides = [chunk.stride_s for chunk in chunks]
-    text, parts = join_chunks(
-        tokenizer, list(zip(texts, strides, strict=True)), timestamps=timestamps, time_step_s=TIME_STEP_S
-    )
+    with quiet_transformers():  # it warns of a chunk that ends within a segment
+        text, parts = join_chunks(
+            tokenizer, list(zip(texts, strides, strict=True)), timestamps=timestamps, time_step_s=TIME_STEP_S
+        )
     recording_end_s = chunks[-1].stop / SAMPLE_RATE
     if not timestamps:
         everything = [segment for transcript in transcripts for segment in transcript.segments]

@@ -43,6 +43,8 @@ class DraftReport:
 class SpeculationStatistics:
     """Running totals of one session; ratios are of sums, never means of ratios.
 
+    It prints as five lines, those of :meth:`described`.
+
     Attributes
     ----------
     num_drafted : tokens sent as candidates.
@@ -109,6 +111,27 @@ class SpeculationStatistics:
     def avg_tokens_per_iteration(self) -> float:
         """:attr:`tokens_per_forward` under the name that other speculative decoders use."""
         return self.tokens_per_forward
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label}: {value}" for label, value in self.described().items())
+
+    def described(self) -> dict[str, str]:
+        """Return its five main figures in words, by label."""
+        tokens = f"{self.num_committed} in {self.num_forwards} forward passes"
+        acceptance, hints, wasted = "no verified candidates", "none", "no drafted tokens"
+        if self.num_verified:
+            acceptance = f"{self.acceptance_rate:.1%} of {self.num_verified} verified candidates"
+        if self.num_hinted:
+            hints = f"{self.num_hinted_accepted} of {self.num_hinted} tokens accepted"
+        if self.num_drafted:
+            wasted = f"{self.num_wasted} of {self.num_drafted} drafted tokens"
+        return {
+            "tokens": f"{tokens}, {self.tokens_per_forward:.2f} tokens per pass",
+            "acceptance": acceptance,
+            "hints": hints,
+            "self-decoded": f"{self.num_self_decoded} of {self.num_committed} tokens",
+            "wasted": wasted,
+        }
 
     def observe(self, message: WindowOpened | Candidates | Commit | DraftReport) -> None:
         """Count a message of the session, or a report of its draft."""

@@ -17,6 +17,7 @@ from specwhisper.engine.process import default_device, resolve_device
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch, RecordingsFailed
 from specwhisper.model.checkpoints.refused import REFUSED_IN_TEXT, refuse
+from specwhisper.model.quiet import quiet_transformers
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.text.model import TextModel, rules_of
@@ -285,14 +286,15 @@ def _load(
     offload_folder: str | Path | None = None,
 ) -> tuple[Any, Any]:
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            name,
-            dtype=dtype,
-            use_safetensors=True,
-            device_map={"": device} if device_map is None else device_map,
-            offload_folder=offload_folder,
-        )
-        return model, AutoTokenizer.from_pretrained(name)
+        with quiet_transformers():
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                name,
+                dtype=dtype,
+                use_safetensors=True,
+                device_map={"": device} if device_map is None else device_map,
+                offload_folder=offload_folder,
+            )
+            return model, AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0].removesuffix(".")
         raise CheckpointError(

@@ -48,6 +48,11 @@ def expected(target: LlamaForCausalLM, prompt: str, count: int) -> tuple[int, ..
     return tuple(written[0, ids.shape[1] :].tolist())
 
 
+def test_loading_writes_nothing_to_the_terminal(folders, capfd):
+    SpeculativeLM(folders["noisy"], folders["target"], "cpu").generate(PROMPTS[0], max_new_tokens=2)
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("draft", ["target", "noisy", "stranger", None])
 @pytest.mark.parametrize("gamma", mostly_nightly([5, 1, 20]))
 def test_greedy_text_is_that_of_generate(folders, target, draft, gamma):

@@ -23,12 +23,7 @@ def transcript_table(transcript: Transcription) -> Table:
         "model": _pair(transcript.model),
         "audio": f"{transcript.duration_s:.2f} s in {transcript.elapsed_s:.2f} s, "
         f"real-time factor {transcript.real_time_factor:.3f}",
-        "tokens": f"{counts.num_committed} in {counts.num_forwards} forward passes, "
-        f"{counts.tokens_per_forward:.2f} tokens per pass",
-        "acceptance": f"{counts.acceptance_rate:.1%} of {counts.num_verified} verified candidates",
-        "hints": f"{counts.num_hinted_accepted} of {counts.num_hinted} tokens accepted",
-        "self-decoded": f"{counts.num_self_decoded} of {counts.num_committed} tokens",
-        "wasted": f"{counts.num_wasted} of {counts.num_drafted} drafted tokens",
+        **counts.described(),
         "round trips": round_trips,
     }
     if (choice := counts.choice) is not None:

@@ -93,3 +93,35 @@ def test_a_forward_pass_may_verify_reused_and_drafted_candidates():
     assert (statistics.num_verified, statistics.num_accepted) == (3, 1)
     assert statistics.acceptance_histogram == [0, 1]
     assert statistics.num_forwards == 3
+
+
+def test_it_prints_as_five_lines():
+    counts = SpeculationStatistics(
+        num_drafted=20,
+        num_verified=16,
+        num_accepted=12,
+        num_hinted=9,
+        num_hinted_accepted=5,
+        num_self_decoded=3,
+        num_committed=30,
+        num_forwards=8,
+    )
+    assert str(counts).splitlines() == [
+        "tokens: 30 in 8 forward passes, 3.75 tokens per pass",
+        "acceptance: 75.0% of 16 verified candidates",
+        "hints: 5 of 9 tokens accepted",
+        "self-decoded: 3 of 30 tokens",
+        "wasted: 8 of 20 drafted tokens",
+    ]
+    assert repr(counts).startswith("SpeculationStatistics(num_drafted=20, ")
+
+
+def test_without_a_draft_it_prints_no_rates_of_nothing():
+    alone = str(SpeculationStatistics(num_self_decoded=4, num_committed=4, num_forwards=4))
+    assert alone.splitlines() == [
+        "tokens: 4 in 4 forward passes, 1.00 tokens per pass",
+        "acceptance: no verified candidates",
+        "hints: none",
+        "self-decoded: 4 of 4 tokens",
+        "wasted: no drafted tokens",
+    ]
