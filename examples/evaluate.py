@@ -12,6 +12,7 @@ from pathlib import Path
 from specwhisper import SpeculativeWhisper
 from specwhisper.evaluation.references import from_folder
 from specwhisper.evaluation.side_by_side import compare
+from specwhisper.evaluation.ways import in_one_process
 
 
 def main() -> None:
@@ -19,7 +20,7 @@ def main() -> None:
     samples = Path(str(files("specwhisper"))) / "demo" / "samples"
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else samples
     pair = SpeculativeWhisper("demo-draft-tiny", "demo-target", device="cpu", batch_size=1)
-    comparison = compare(pair, from_folder(folder), language="en")
+    comparison = compare(in_one_process(pair, language="en"), from_folder(folder))
     for arm in (comparison.standard, comparison.speculative):
         rates = comparison.rates(arm)
         print(f"{arm.name}: {rates.wer:.1%} of words wrong, {arm.elapsed_s:.1f} s")

@@ -17,6 +17,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+SPEED_PERIOD_S = 3600.0  # over which the remaining time is estimated: a window may take a minute
+
 
 class _Display:
     """The process's display on standard error, there while a call has a bar in it."""
@@ -38,6 +40,7 @@ class _Display:
                     TimeRemainingColumn(),
                     console=Console(stderr=True),
                     transient=True,
+                    speed_estimate_period=SPEED_PERIOD_S,
                 )
                 self._progress.start()
             return self._progress.add_task("", total=num_recordings, count="")

@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import json as json_module
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from specwhisper.api.speculative import SpeculativeWhisper
+from specwhisper.api.progress import ProgressBar
 from specwhisper.api.speculative_config import SpeculativeConfig
-from specwhisper.errors import InvalidRequest, SpecWhisperError
+from specwhisper.errors import InvalidRequest, MissingExtra, SpecWhisperError, UnsupportedOption
+from specwhisper.evaluation.plot import check_plot, plot
 from specwhisper.evaluation.references import Reference, from_dataset, from_folder
-from specwhisper.evaluation.side_by_side import Arm, Comparison, compare
-from specwhisper.types import DTYPES
+from specwhisper.evaluation.side_by_side import Comparison, Way, compare
+from specwhisper.evaluation.tables import facts, recordings_table, table_of
+from specwhisper.evaluation.ways import in_one_process, over_servers
+from specwhisper.extras import MISSING_EXTRA_STATUS, needs_extra
+from specwhisper.options import DecodingOptions, Task, options_from
+from specwhisper.rpc.channels import OPEN
+from specwhisper.types import DTYPES, SERVER_MODES, Mode
+from specwhisper_client.cli.arguments import parse_mode
+
+IN_ONE_PROCESS_ONLY = (
+    *("final_model", "draft_model", "device", "dtype", "adaptive_gamma"),
+    *("chunk_length_s", "stride_length_s"),
+)
+OVER_SERVERS_ONLY = ("mode",)
+
 
 app = typer.Typer(
     add_completion=False,
@@ -32,6 +44,7 @@ app = typer.Typer(
 
 @app.command()
 def evaluate(
+    context: typer.Context,
     folder: Annotated[
         Path | None,
         typer.Option(
@@ -51,6 +64,22 @@ def evaluate(
         int | None,
         typer.Option(min=1, metavar="N", help="Number of recordings, the first ones. Default: all."),
     ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT,...",
+            help="Addresses of draft servers, or locator:///HOST:PORT, which lists them: compares a mode "
+            "with target-only through them. Default: both models in this process.",
+        ),
+    ] = None,
+    mode: Annotated[
+        Mode | None,
+        typer.Option(
+            parser=parse_mode,
+            metavar="MODE",
+            help=f"With --server: {', '.join(SERVER_MODES[1:-1])} or {SERVER_MODES[-1]}. Default: its own.",
+        ),
+    ] = None,
     final_model: Annotated[
         str, typer.Option(metavar="MODEL", help="Target model: a name, a hub id or a folder.")
     ] = "large-v3",
@@ -67,7 +96,15 @@ def evaluate(
     dtype: Annotated[
         str, typer.Option(metavar="TYPE", help=f"Precision of both models: {', '.join(DTYPES)}.")
     ] = "float32",
-    gamma: Annotated[int, typer.Option(min=1, max=64, metavar="N", help="Draft tokens per block.")] = 5,
+    gamma: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=64,
+            metavar="N",
+            help="Draft tokens per block. Default: 5; with --server, its own.",
+        ),
+    ] = None,
     adaptive_gamma: Annotated[
         bool, typer.Option("--adaptive-gamma", help="Draft length as each session measures it best.")
     ] = False,
@@ -81,131 +118,152 @@ def evaluate(
             help="Code or name of the language. Default: the model's own, or the detected one.",
         ),
     ] = None,
+    task: Annotated[
+        Task,
+        typer.Option(
+            metavar="TASK", help="transcribe, or translate into English, in which the texts are then."
+        ),
+    ] = Task.TRANSCRIBE,
     timestamps: Annotated[bool, typer.Option(help="Decoding with timestamps.")] = True,
+    chunk_length_s: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Length of overlapping chunks that are decoded side by side, up to 30. Default: one window "
+            "after the other.",
+        ),
+    ] = None,
+    stride_length_s: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Overlap of a chunk with each neighbour. Default: a sixth of the chunk."
+        ),
+    ] = None,
+    recordings: Annotated[bool, typer.Option(help="Table of every recording.")] = True,
     json: Annotated[
         Path | None,
         typer.Option(dir_okay=False, metavar="FILE", help="File for all texts and figures, as JSON."),
     ] = None,
+    plot_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot",
+            dir_okay=False,
+            metavar="FILE",
+            help="Picture of acceptance and speed-up of each recording: a name ending with .png or .svg.",
+        ),
+    ] = None,
 ) -> None:
     """Compare a target alone with a pair: word error rate, time and acceptance.
 
-    Recordings that cannot be decoded are left out and named; the exit status is 1 then.
+    Both models run in this process, or on servers with --server. Encryption and token of servers are set
+    before the command: specwhisper --use-ssl evaluate --server HOST:PORT. Recordings that cannot be decoded
+    are left out and named; the exit status is 1 then.
     """
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # where PyTorch runs the models
     errors = Console(stderr=True)
     bad: list[str] = []
     try:
-        if dtype not in DTYPES:
-            raise InvalidRequest(f"There is no dtype '{dtype}': choose from {', '.join(DTYPES)}.")
-        if json is not None and not json.absolute().parent.is_dir():
-            raise InvalidRequest(f"Folder {json.parent} does not exist: make it, or name another for --json.")
-        references = _references(folder, dataset, config, split, limit)
-        pair = SpeculativeWhisper(
-            draft_model,
-            final_model,
-            device,
-            SpeculativeConfig(gamma=gamma, use_adaptive_gamma=adaptive_gamma),
-            dtype=dtype,
-            batch_size=batch_size,
-        )
-        with _progress(errors) as show:
+        _check(context, server)
+        for file, option in ((json, "--json"), (plot_file, "--plot")):
+            if file is not None and not file.absolute().parent.is_dir():
+                raise InvalidRequest(
+                    f"Folder {file.parent} does not exist: make it, or name another for {option}."
+                )
+        if plot_file is not None:
+            check_plot(plot_file)
+        references, count = _references(folder, dataset, config, split, limit)
+        decoding: dict[str, Any] = {"language": language, "task": task, "timestamps": timestamps}
+        with _ways(context, server, decoding) as ways, ProgressBar(count) as bar:
             comparison = compare(
-                pair,
+                ways,
                 references,
                 batch_size=batch_size,
-                on_progress=show,
+                bar=bar,
                 on_bad=lambda reference, error: bad.append(f"{reference.name}: {error}"),
-                language=language,
-                timestamps=timestamps,
             )
+        _report(comparison, bad, errors, with_recordings=recordings)
+        if comparison.references and json is not None:
+            _write(json, facts(comparison) | {"task": task, "left_out": bad})
+        if comparison.references and plot_file is not None:
+            plot(comparison, plot_file)
     except SpecWhisperError as error:
-        errors.print(f"error: {error}", style="red", highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from None
-    for line in bad:
-        errors.print(f"left out: {line}", style="red", highlight=False, soft_wrap=True, markup=False)
-    if not comparison.references:
-        errors.print("error: There was nothing to transcribe.", style="red")
-        raise typer.Exit(1)
-    Console().print(table_of(comparison, final_model, draft_model))
-    if json is not None:
-        document = json_module.dumps(facts(comparison) | {"left_out": bad}, ensure_ascii=False, indent=1)
-        try:
-            json.write_text(document + "\n", encoding="utf-8")
-        except OSError as error:
-            errors.print(f"error: {json} cannot be written: {error.strerror}.", style="red", highlight=False)
-            raise typer.Exit(1) from None
-    if bad:
+        errors.print(f"error: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
+        status = MISSING_EXTRA_STATUS if isinstance(error, MissingExtra) else 1
+        raise typer.Exit(status) from None
+    if bad or not comparison.references:
         raise typer.Exit(1)
 
 
-def table_of(comparison: Comparison, final_model: str, draft_model: str) -> Table:
-    """Draw both arms."""
-    count = len(comparison.references)
-    recordings = f"{count} recording{'s' * (count != 1)}, {comparison.duration_s:.0f} s"
-    table = Table(
-        "",
-        "WER",
-        "CER",
-        "time",
-        "real-time factor",
-        "accepted",
-        "tokens per pass",
-        title=f"{final_model} with {draft_model}: {recordings}",
-        caption=f"{comparison.speed_up:.2f} times as fast; {comparison.num_identical} of {count} identical",
+def _check(context: typer.Context, server: str | None) -> None:
+    """Refuse options of the other way to run the models, and an unknown precision."""
+    for name in IN_ONE_PROCESS_ONLY if server is not None else OVER_SERVERS_ONLY:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            option = f"--{name.replace('_', '-')}"
+            raise UnsupportedOption(
+                f"The servers have their own models and decode window after window: leave {option} out."
+                if server is not None
+                else f"{option} is for servers: add --server HOST:PORT, or leave it out."
+            )
+    dtype = context.params["dtype"]
+    if dtype not in DTYPES:
+        raise InvalidRequest(f"There is no dtype '{dtype}': choose from {', '.join(DTYPES)}.")
+
+
+@contextmanager
+def _ways(context: typer.Context, server: str | None, decoding: dict[str, Any]) -> Iterator[tuple[Way, Way]]:
+    """Open what transcribes: servers, or models in this process."""
+    asked = context.params
+    if server is not None:
+        options = options_from(DecodingOptions(), decoding)
+        credentials = context.obj or OPEN
+        with over_servers(server, credentials, options, mode=asked["mode"], gamma=asked["gamma"]) as ways:
+            yield ways
+        return
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # where PyTorch runs the models
+    with needs_extra("evaluate without --server", "server,evaluation"):
+        from specwhisper.api.speculative import SpeculativeWhisper
+
+    speculation = SpeculativeConfig(gamma=asked["gamma"] or 5, use_adaptive_gamma=asked["adaptive_gamma"])
+    pair = SpeculativeWhisper(
+        asked["draft_model"],
+        asked["final_model"],
+        asked["device"],
+        speculation,
+        dtype=asked["dtype"],
+        batch_size=asked["batch_size"],
     )
-    for arm in (comparison.standard, comparison.speculative):
-        rates, counts = comparison.rates(arm), arm.statistics
-        table.add_row(
-            arm.name,
-            f"{rates.wer:.2%}",
-            f"{rates.cer:.2%}",
-            f"{arm.elapsed_s:.1f} s",
-            f"{arm.elapsed_s / comparison.duration_s:.3f}",
-            f"{counts.acceptance_rate:.1%}" if counts.num_verified else "",
-            f"{counts.tokens_per_forward:.2f}",
-        )
-    return table
-
-
-def facts(comparison: Comparison) -> dict[str, object]:
-    """Lay everything out for machines."""
-
-    def arm_facts(arm: Arm) -> dict[str, object]:
-        rates = comparison.rates(arm)
-        return {
-            "wer": rates.wer,
-            "cer": rates.cer,
-            "elapsed_s": arm.elapsed_s,
-            "acceptance_rate": arm.statistics.acceptance_rate,
-            "tokens_per_forward": arm.statistics.tokens_per_forward,
-            "batch_seconds": arm.seconds,
-            "texts": arm.texts,
-        }
-
-    return {
-        "language": comparison.language,
-        "duration_s": comparison.duration_s,
-        "speed_up": comparison.speed_up,
-        "num_identical": comparison.num_identical,
-        "references": comparison.references,
-        "standard": arm_facts(comparison.standard),
-        "speculative": arm_facts(comparison.speculative),
-    }
+    chunks = {name: asked[name] for name in ("chunk_length_s", "stride_length_s")}
+    yield in_one_process(pair, **decoding, **chunks)
 
 
 def _references(
     folder: Path | None, dataset: str | None, config: str | None, split: str, limit: int | None
-) -> Iterator[Reference]:
+) -> tuple[Iterator[Reference], int | None]:
+    """Return the recordings and, where that is known, their number."""
     if (folder is None) == (dataset is None):
         raise InvalidRequest("Name either a folder or a dataset: --folder FOLDER or --dataset NAME.")
     if folder is not None:
-        return islice(from_folder(folder), limit)
-    return from_dataset(str(dataset), config, split, limit)
+        found = list(islice(from_folder(folder), limit))
+        return iter(found), len(found)
+    return from_dataset(str(dataset), config, split, limit), limit
 
 
-@contextmanager
-def _progress(errors: Console) -> Iterator[Callable[[int], None]]:
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True) as progress:
-        task = progress.add_task("transcribing")
-        yield lambda done: progress.update(task, description=f"{done} recordings")
+def _report(comparison: Comparison, bad: list[str], errors: Console, *, with_recordings: bool) -> None:
+    """Print the tables, and what was left out."""
+    for line in bad:
+        errors.print(f"left out: {line}", style="red", highlight=False, soft_wrap=True, markup=False)
+    if not comparison.references:
+        errors.print("error: There was nothing to transcribe.", style="red")
+        return
+    console = Console()
+    if with_recordings:
+        console.print(recordings_table(comparison))
+    console.print(table_of(comparison))
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    try:
+        path.write_text(json_module.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be written: {error.strerror}.") from error

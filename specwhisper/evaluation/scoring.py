@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import jiwer
 from whisper_normalizer.basic import BasicTextNormalizer
@@ -23,13 +24,18 @@ class ErrorRates:
 
 def error_rates(references: Sequence[str], hypotheses: Sequence[str], language: str) -> ErrorRates:
     """Compare texts; references that are empty once normalised are left out."""
-    if language == "en":
-        normalise = EnglishTextNormalizer()
-    else:
-        normalise = BasicTextNormalizer(split_letters=language in WITHOUT_SPACES)
+    normalise = _normaliser(language)
     pairs = [(normalise(r), normalise(h)) for r, h in zip(references, hypotheses, strict=True)]
     spoken = [(r, h) for r, h in pairs if r.strip()]
     if not spoken:
         return ErrorRates(0.0, 0.0)
     truth, texts = [r for r, _ in spoken], [h for _, h in spoken]
     return ErrorRates(float(jiwer.wer(truth, texts)), float(jiwer.cer(truth, texts)))
+
+
+@cache
+def _normaliser(language: str) -> Callable[[str], str]:
+    if language == "en":
+        normalise: Callable[[str], str] = EnglishTextNormalizer()  # reads a file
+        return normalise
+    return BasicTextNormalizer(split_letters=language in WITHOUT_SPACES)

@@ -6,62 +6,141 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
-from specwhisper.api.speculative import SpeculativeWhisper
+from specwhisper.api.progress import ProgressBar
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.inputs import recordings_in
 from specwhisper.errors import InvalidAudio
 from specwhisper.evaluation.references import Reference
 from specwhisper.evaluation.scoring import ErrorRates, error_rates
-from specwhisper.languages import language_code
+from specwhisper.options import Task
+from specwhisper.speculation.comparison import Ratio
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.transcription import Transcription
+from specwhisper.transcription.transcription import ModelInfo, Transcription
+from specwhisper.types import SAMPLE_RATE
+
+OnPosition = Callable[[int, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to transcribe.
+
+    Attributes
+    ----------
+    name : in tables.
+    transcribe : transcribes recordings at the same time; meanwhile it calls its second argument with the
+        number of one of them and the seconds of it that are done.
+    """
+
+    name: str
+    transcribe: Callable[[Sequence[Reference], OnPosition], Sequence[Transcription]]
 
 
 @dataclass(slots=True)
 class Arm:
-    """One way to transcribe; ``seconds`` are the times of its batches."""
+    """The results of one way; ``seconds`` are the times of its batches."""
 
     name: str
-    texts: list[str] = field(default_factory=list)
-    tokens: list[tuple[int, ...]] = field(default_factory=list)
+    results: list[Transcription] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    statistics: SpeculationStatistics = field(default_factory=SpeculationStatistics)
+
+    @property
+    def texts(self) -> list[str]:
+        """The text of each recording."""
+        return [result.text for result in self.results]
 
     @property
     def elapsed_s(self) -> float:
         """Time of all batches."""
         return sum(self.seconds)
 
-    def take(self, results: Sequence[Transcription], elapsed_s: float) -> None:
-        """Add the results of a batch."""
-        self.seconds.append(elapsed_s)
-        for result in results:
-            self.texts.append(result.text)
-            self.tokens.append(tuple(token for segment in result.segments for token in segment.tokens))
+    @property
+    def statistics(self) -> SpeculationStatistics:
+        """Totals of all recordings."""
+        total = SpeculationStatistics()
+        for result in self.results:
             if result.stats is not None:
-                self.statistics.add(result.stats)
+                total.add(result.stats)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One recording with its reference text, transcribed in both ways."""
+
+    name: str
+    reference: str
+    standard: Transcription
+    speculative: Transcription
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether both wrote the same text and tokens; joined chunks have no tokens."""
+        return self.standard.text == self.speculative.text and (
+            _tokens(self.standard) == _tokens(self.speculative)
+        )
+
+    @property
+    def speed_up(self) -> float:
+        """Time from request to last text of the target alone over that of the pair."""
+        return self.standard.elapsed_s / self.speculative.elapsed_s
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The results of both arms over the same recordings."""
+    """The results of both arms over the same recordings.
 
+    Attributes
+    ----------
+    names, references : of the recordings: their names and reference texts.
+    """
+
+    names: list[str]
     references: list[str]
-    duration_s: float
     standard: Arm
     speculative: Arm
-    language: str
+
+    @property
+    def recordings(self) -> list[Recording]:
+        """The recordings, each with both results."""
+        columns = self.names, self.references, self.standard.results, self.speculative.results
+        return [Recording(*row) for row in zip(*columns, strict=True)]
+
+    @property
+    def duration_s(self) -> float:
+        """Length of all recordings."""
+        return sum(result.duration_s for result in self.speculative.results)
+
+    @property
+    def language(self) -> str:
+        """Code of the language of most texts; empty without recordings."""
+        languages = Counter(
+            "en" if result.options.task is Task.TRANSLATE else result.language
+            for result in self.speculative.results
+        )
+        return languages.most_common(1)[0][0] if languages else ""
+
+    @property
+    def model(self) -> ModelInfo:
+        """The pair."""
+        return self.speculative.results[0].model
 
     @property
     def speed_up(self) -> float:
         """Time of the target alone over time of the pair."""
-        return self.standard.elapsed_s / self.speculative.elapsed_s if self.speculative.elapsed_s else 0.0
+        return self.standard.elapsed_s / self.speculative.elapsed_s
+
+    @property
+    def speed_up_of_batches(self) -> Ratio:
+        """Speed-up of each batch: geometric mean and 95 % interval."""
+        return Ratio.paired(self.standard.seconds, self.speculative.seconds)
 
     @property
     def num_identical(self) -> int:
         """Recordings of which both wrote the same tokens."""
-        return sum(a == b for a, b in zip(self.standard.tokens, self.speculative.tokens, strict=True))
+        return sum(recording.is_identical for recording in self.recordings)
 
     def rates(self, arm: Arm) -> ErrorRates:
         """Return the error rates of an arm."""
@@ -69,69 +148,84 @@ class Comparison:
 
 
 def compare(
-    pair: SpeculativeWhisper,
+    ways: tuple[Way, Way],
     references: Iterable[Reference],
     *,
     batch_size: int = 1,
-    on_progress: Callable[[int], None] = lambda done: None,
+    bar: ProgressBar | None = None,
     on_bad: Callable[[Reference, InvalidAudio], None] | None = None,
-    **options: Any,
 ) -> Comparison:
-    """Transcribe each batch with both, in alternating order.
+    """Transcribe each batch in both ways, in alternating order.
 
     The first batch is transcribed once more beforehand, untimed, because first calls take longer.
 
     Parameters
     ----------
-    on_progress : called with the number of recordings done.
+    ways : that of the target alone, and that of the pair.
+    bar : shows how far it is.
     on_bad : called with each recording that cannot be decoded, which is left out; without it, the error is
         raised.
-    options : as of :meth:`SpeculativeWhisper.transcribe`.
     """
-    alone = pair.without_draft()
-    standard, speculative = Arm("target alone"), Arm("speculative")
+    bar = bar or ProgressBar(None, is_shown=False)
+    standard, speculative = arms = Arm(ways[0].name), Arm(ways[1].name)
+    names: list[str] = []
     texts: list[str] = []
-    languages: Counter[str] = Counter()
-    duration_s, language = 0.0, language_code(options.get("language")) or ""
-    for number, batch in enumerate(_batches(_good(references, on_bad), batch_size)):
-        ways = [(alone, standard), (pair, speculative)]
+    for number, batch in enumerate(_batches(_good(references, on_bad, bar), batch_size)):
+        recordings = [reference for reference, _ in batch]
         if number == 0:
-            for model, _ in ways:
-                model.transcribe([reference.audio for reference in batch], progress=False, **options)
-        for model, arm in ways if number % 2 == 0 else reversed(ways):
+            for way in ways:
+                way.transcribe(recordings, lambda index, at_s: None)
+        order = list(zip(ways, arms, strict=True))
+        for turn, (way, arm) in enumerate(order if number % 2 == 0 else reversed(order)):
+            on_position = partial(_advance, bar, len(names), turn, [duration_s for _, duration_s in batch])
             started_s = time.perf_counter()
-            results = model.transcribe([reference.audio for reference in batch], progress=False, **options)
-            arm.take(results, time.perf_counter() - started_s)
-        duration_s += sum(result.duration_s for result in results)
-        languages.update(result.language for result in results)
-        texts += [reference.text for reference in batch]
-        on_progress(len(texts))
-    if not language and languages:
-        language = languages.most_common(1)[0][0]
-    return Comparison(texts, duration_s, standard, speculative, language)
+            results = way.transcribe(recordings, on_position)
+            arm.seconds.append(time.perf_counter() - started_s)
+            arm.results += results
+        for index in range(len(batch)):
+            bar.finish(len(names) + index)
+        names += [reference.name for reference in recordings]
+        texts += [reference.text for reference in recordings]
+    return Comparison(names, texts, standard, speculative)
+
+
+def _advance(
+    bar: ProgressBar, first: int, turn: int, durations_s: Sequence[float], index: int, at_s: float
+) -> None:
+    """Show a recording's position; each way is half of its progress."""
+    bar.advance(first + index, (turn + min(1.0, at_s / durations_s[index])) / 2)
+
+
+def _tokens(result: Transcription) -> list[int]:
+    return [token for segment in result.segments for token in segment.tokens]
 
 
 def _good(
-    references: Iterable[Reference], on_bad: Callable[[Reference, InvalidAudio], None] | None
-) -> Iterator[Reference]:
-    """Yield the recordings that can be decoded."""
+    references: Iterable[Reference],
+    on_bad: Callable[[Reference, InvalidAudio], None] | None,
+    bar: ProgressBar,
+) -> Iterator[tuple[Reference, float]]:
+    """Yield the recordings that can be decoded, with their lengths in seconds."""
     for reference in references:
+        num_bytes = 0
         try:
             for source in recordings_in(reference.audio)[0]:
                 if isinstance(source, InvalidAudio):
                     raise source
-                for _ in source.decode():
-                    pass
+                num_bytes += sum(map(len, source.decode()))
         except InvalidAudio as error:
             if on_bad is None:
                 raise
             on_bad(reference, error)
+            bar.finish(-1)  # it has no number among the others
         else:
-            yield reference
+            yield reference, num_bytes / BYTES_PER_SAMPLE / SAMPLE_RATE
 
 
-def _batches(references: Iterable[Reference], size: int) -> Iterable[list[Reference]]:
-    batch: list[Reference] = []
+def _batches(
+    references: Iterable[tuple[Reference, float]], size: int
+) -> Iterator[list[tuple[Reference, float]]]:
+    batch: list[tuple[Reference, float]] = []
     for reference in references:
         batch.append(reference)
         if len(batch) == size:

@@ -11,9 +11,10 @@ _LOCK = Lock()  # both settings are the process's
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Call transformers in the context: it shows errors only, and no bar of loading weights.
+    """Call transformers in the context: it shows errors only.
 
-    Bars of downloads stay, since those take minutes. The caller's own settings return afterwards.
+    It shows no bar of loading weights. Bars of downloads stay, since those take minutes. The caller's own
+    settings return afterwards.
     """
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
     from transformers.utils import logging

@@ -62,6 +62,8 @@ class Ratio:
         """Return the geometric mean of the ratios, each of two times from the same round."""
         logs = [log(time / reference) for time, reference in zip(times, references, strict=True)]
         mean = fmean(logs)
+        if len(logs) == 1:
+            return cls(exp(mean), exp(mean), exp(mean), 1)
         off = STUDENT_T[min(len(logs) - 1, len(STUDENT_T)) - 1] * stdev(logs) / sqrt(len(logs))
         return cls(exp(mean), exp(mean - off), exp(mean + off), len(logs))
 

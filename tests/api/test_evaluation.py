@@ -15,7 +15,9 @@ from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.evaluation.command import app
 from specwhisper.evaluation.references import Reference, from_dataset, from_folder
 from specwhisper.evaluation.side_by_side import compare
+from specwhisper.evaluation.ways import in_one_process
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
+from tests.e2e.processes import run
 
 SAMPLES = DEMO_FOLDER / "samples"
 
@@ -32,9 +34,8 @@ def short() -> list[Reference]:
 
 @pytest.mark.nightly
 def test_both_ways_write_the_same_and_are_scored(pair, short):
-    seen = []
-    comparison = compare(pair, short, batch_size=2, on_progress=seen.append, language="English")
-    assert comparison.num_identical == len(short) == len(comparison.references) == seen[-1]
+    comparison = compare(in_one_process(pair, language="English"), short, batch_size=2)
+    assert comparison.num_identical == len(short) == len(comparison.references)
     assert comparison.language == "en"
     assert comparison.duration_s > 3
     rates = [comparison.rates(arm) for arm in (comparison.standard, comparison.speculative)]
@@ -47,13 +48,12 @@ def test_both_ways_write_the_same_and_are_scored(pair, short):
 def test_recordings_that_cannot_be_decoded_are_skipped_and_named(pair, short):
     broken = Reference("broken.wav", BytesIO(b"no audio"), "one two")
     with pytest.raises(InvalidAudio):
-        compare(pair, [broken], language="en")
+        compare(in_one_process(pair, language="en"), [broken])
     bad = []
     found = compare(
-        pair,
+        in_one_process(pair, language="en"),
         [broken, short[0]],
         on_bad=lambda reference, error: bad.append((reference.name, str(error))),
-        language="en",
     )
     assert found.references == [short[0].text]
     assert [name for name, _ in bad] == ["broken.wav"]
@@ -71,6 +71,18 @@ def test_the_command_continues_without_them_and_exits_with_1(short, tmp_path):
     assert result.exit_code == 1
     assert "1 recording," in result.stdout
     assert "left out: bad.wav: Audio file" in result.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("how", [[], ["--chunk-length-s", "5"], ["--dtype", "bfloat16"]], ids=str)
+def test_the_models_libraries_write_nothing_to_the_terminal(short, tmp_path, how):
+    shutil.copy(short[0].audio, tmp_path / "good.flac")
+    (tmp_path / "good.txt").write_text(short[0].text)
+    models = ("--final-model", "demo-target", "--draft-model", "demo-draft-tiny", "--device", "cpu")
+    command = ("evaluate", "--folder", str(tmp_path), "--language", "en", *models, *how)
+    status, out, err = run("specwhisper_client.cli.main", *command)
+    assert (status, err) == (0, "")
+    assert "1 of 1 identical" in out
 
 
 class Rows:

@@ -125,8 +125,8 @@ def health(
 )
 def evaluate(context: typer.Context) -> None:
     """Compare a target alone with a pair: word error rate, time and acceptance."""
-    command = _imported("specwhisper.evaluation.command", "evaluate", "server,evaluation")
-    command.app(context.args, prog_name="specwhisper evaluate")
+    command = _imported("specwhisper.evaluation.command", "evaluate", "evaluation")
+    command.app(context.args, prog_name="specwhisper evaluate", obj=context.obj)
 
 
 @app.command()

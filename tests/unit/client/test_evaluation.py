@@ -1,20 +1,32 @@
-"""Recordings with reference texts, error rates, and the table of both arms."""
+"""Recordings with reference texts, error rates, and the tables and plot of both arms."""
 
 from __future__ import annotations
 
 import json
-from io import StringIO
+import sys
+from io import BytesIO, StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 from rich.console import Console
+from rich.table import Table
+from typer.testing import CliRunner
 
-from specwhisper.errors import InvalidRequest
-from specwhisper.evaluation.command import facts, table_of
-from specwhisper.evaluation.references import from_folder
+from specwhisper.api.progress import ProgressBar
+from specwhisper.errors import InvalidRequest, MissingExtra
+from specwhisper.evaluation.command import app
+from specwhisper.evaluation.plot import check_plot, plot
+from specwhisper.evaluation.references import Reference, from_folder
 from specwhisper.evaluation.scoring import error_rates
-from specwhisper.evaluation.side_by_side import Arm, Comparison
+from specwhisper.evaluation.side_by_side import Arm, Comparison, Recording, Way, compare
+from specwhisper.evaluation.tables import facts, recordings_table, table_of
+from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.transcription import ModelInfo, Transcription
+from specwhisper.types import Segment
+from tests.nightly import mostly_nightly
 
 
 def texts_in(folder: Path) -> dict[str, str]:
@@ -85,35 +97,160 @@ def test_rates_are_over_all_words_and_silence_is_left_out():
     assert error_rates([""], ["noise"], "en").wer == 0.0
 
 
+def result(text: str, *tokens: int, elapsed_s: float = 1.0, **how) -> Transcription:
+    segments = (Segment(0.0, 5.0, tokens, text),)
+    return Transcription(segments, how.pop("language", "de"), duration_s=5.0, elapsed_s=elapsed_s, **how)
+
+
+ALONE = SpeculationStatistics(num_committed=5, num_forwards=5)
+DRAFTED = SpeculationStatistics(
+    num_drafted=4, num_verified=4, num_accepted=3, num_committed=5, num_forwards=2
+)
+PAIR = ModelInfo("large-v3", "tiny")
+
+
 @pytest.fixture
 def comparison() -> Comparison:
-    target_only = Arm("target only", ["one two", "three"], [(1, 2), (3,)], [2.0, 2.0])
-    target_only.statistics.add(SpeculationStatistics(num_committed=5, num_forwards=5))
-    pair = Arm("speculative", ["one two", "three"], [(1, 2), (4,)], [1.0, 1.0])
-    pair.statistics.add(
-        SpeculationStatistics(num_verified=4, num_accepted=3, num_committed=5, num_forwards=2)
-    )
-    return Comparison(["one two", "free"], 10.0, target_only, pair, "de")
+    alone = [
+        result("one two", 1, 2, elapsed_s=2.0, stats=ALONE),
+        result("three", 3, elapsed_s=3.0, stats=ALONE),
+    ]
+    pair = [
+        result("one two", 1, 2, stats=DRAFTED, model=PAIR),
+        result("three", 4, stats=DRAFTED, model=PAIR),
+    ]
+    arms = Arm("target alone", alone, [2.0, 3.0]), Arm("speculative", pair, [1.0, 1.0])
+    return Comparison(["a.flac", "b.flac"], ["one two", "free"], *arms)
+
+
+def printed(table: Table) -> str:
+    console = Console(width=120, record=True, file=StringIO())
+    console.print(table)
+    return console.export_text()
 
 
 def test_the_table_has_both_arms(comparison):
-    console = Console(width=120, record=True, file=StringIO())
-    console.print(table_of(comparison, "large-v3", "tiny"))
-    text = console.export_text()
+    text = printed(table_of(comparison))
     for part in (
         "large-v3 with tiny: 2 recordings, 10 s",
-        "2.00 times as fast; 1 of 2 identical",
+        "2.50 times as fast; 1 of 2 identical",
+        "per recording 2.45 [",
         "33.33%",
         "75.0%",
         "2.50",
-        "0.400",
+        "0.500",
     ):
         assert part in text
 
 
+def test_every_recording_has_a_row(comparison):
+    rows = [line.split() for line in printed(recordings_table(comparison)).splitlines()]
+    assert rows[-2:] == [
+        ["a.flac", "5.0", "s", "0.0%", "2.00", "75.0%", "2.50", "yes"],
+        ["b.flac", "5.0", "s", "100.0%", "3.00", "75.0%", "2.50", "no"],
+    ]
+    comparison.standard.results[1] = result("free", 3)
+    rows = [line.split() for line in printed(recordings_table(comparison)).splitlines()]
+    assert rows[-1][3:5] == ["100.0%", "0.0%"]
+
+
 def test_the_facts_can_be_written_as_json(comparison):
     loaded = json.loads(json.dumps(facts(comparison)))
-    assert loaded["speed_up"] == 2.0
+    assert loaded["speed_up"] == 2.5
+    assert loaded["speed_up_of_batches"]["value"] == pytest.approx(6**0.5)
     assert loaded["num_identical"] == 1
     assert loaded["speculative"]["acceptance_rate"] == 0.75
     assert loaded["standard"]["texts"] == ["one two", "three"]
+    assert [each["is_identical"] for each in loaded["recordings"]] == [True, False]
+    assert [each["standard_elapsed_s"] for each in loaded["recordings"]] == [2.0, 3.0]
+
+
+def test_a_single_batch_has_no_spread(comparison):
+    one = Comparison(["a"], ["one"], Arm("", comparison.standard.results[:1], [3.0]), Arm("", [], [2.0]))
+    assert str(one.speed_up_of_batches) == "1.50 [n = 1]"
+
+
+def test_joined_chunks_are_compared_by_their_texts():
+    assert Recording("", "", result("one"), result("one")).is_identical
+    assert not Recording("", "", result("one"), result("two")).is_identical
+
+
+def test_translations_are_scored_as_english():
+    arm = Arm("", [result("one", options=DecodingOptions(task=Task.TRANSLATE))], [1.0])
+    assert Comparison([""], ["one"], arm, arm).language == "en"
+
+
+def test_ways_alternate_and_share_the_progress(tmp_path):
+    for name in "abc":
+        soundfile.write(tmp_path / f"{name}.wav", np.zeros(16_000, np.int16), 16_000)
+    references = [Reference(name, tmp_path / f"{name}.wav", name) for name in "abc"]
+    references.insert(1, Reference("bad", BytesIO(b"no audio"), "bad"))
+    calls, shown, bad = [], [], []
+
+    class Bar(ProgressBar):
+        def advance(self, index, share):
+            shown.append((index, share))
+
+        def finish(self, index):
+            shown.append((index, "done"))
+
+    def way(name: str) -> Way:
+        def transcribe(batch, on_position):
+            calls.append(name + "".join(each.name for each in batch))
+            on_position(0, 0.5)
+            return [result(each.name) for each in batch]
+
+        return Way(name, transcribe)
+
+    ways = way("alone "), way("pair ")
+    found = compare(ways, references, bar=Bar(4, False), on_bad=lambda each, error: bad.append(each.name))
+    assert calls == ["alone a", "pair a", "alone a", "pair a", "pair b", "alone b", "alone c", "pair c"]
+    assert (found.names, bad) == (["a", "b", "c"], ["bad"])
+    assert found.standard.texts == found.speculative.texts == ["a", "b", "c"]
+    done = [[(index, 0.25), (index, 0.75), (index, "done")] for index in range(3)]
+    assert shown == [*done[0], (-1, "done"), *done[1], *done[2]]
+
+
+@pytest.mark.parametrize("name", ["one.png", "one.SVG"])
+@pytest.mark.parametrize("count", mostly_nightly([2, 1, 40]))
+def test_a_plot_is_written(comparison, tmp_path, name, count):
+    arms = (
+        Arm("", arm.results[:1] * count, arm.seconds[:1] * count)
+        for arm in (comparison.standard, comparison.speculative)
+    )
+    path = tmp_path / name
+    check_plot(path)
+    plot(Comparison(["$a_b.flac"] * count, ["one"] * count, *arms), path)
+    assert path.read_bytes()[:4] in (b"\x89PNG", b"<?xm")
+    with pytest.raises(InvalidRequest, match="cannot be written"):
+        plot(comparison, tmp_path / "nowhere" / name)
+
+
+def test_a_plot_that_cannot_be_written_is_refused_first(tmp_path, monkeypatch):
+    with pytest.raises(InvalidRequest, match=r"must end with \.png or \.svg"):
+        check_plot(Path("plot.pdf"))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(
+        MissingExtra, match=r"--plot needs matplotlib: pip install 'specwhisper\[evaluation\]'"
+    ):
+        check_plot(Path("plot.png"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--server", "a:1", "--final-model", "demo-target"], "leave --final-model out"),
+        (["--server", "a:1", "--chunk-length-s", "10"], "window after window: leave --chunk-length-s out"),
+        (["--mode", "sync"], "--mode is for servers: add --server HOST:PORT"),
+        (
+            ["--plot", "nowhere/plot.png"],
+            "Folder nowhere does not exist: make it, or name another for --plot",
+        ),
+        (["--dtype", "float3"], "There is no dtype 'float3'"),
+        ([], "Name either a folder or a dataset"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(arguments, reason):
+    done = CliRunner().invoke(app, arguments)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert reason in done.stderr

@@ -1,0 +1,133 @@
+"""Lay a comparison out: tables for readers, plain values for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from specwhisper.evaluation.scoring import error_rates
+from specwhisper.evaluation.side_by_side import Arm, Comparison, Recording
+from specwhisper.speculation.statistics import SpeculationStatistics
+
+
+def table_of(comparison: Comparison) -> Table:
+    """Return a table of both arms."""
+    count = len(comparison.references)
+    recordings = f"{count} recording{'s' * (count != 1)}, {comparison.duration_s:.0f} s"
+    caption = f"{comparison.speed_up:.2f} times as fast; {comparison.num_identical} of {count} identical"
+    if len(comparison.speculative.seconds) > 1:
+        mean = "batch" if len(comparison.speculative.seconds) < count else "recording"
+        caption += f"\nper {mean} {comparison.speed_up_of_batches} times: mean and 95 % interval"
+    table = Table(
+        "",
+        "WER",
+        "CER",
+        "time",
+        "real-time factor",
+        "accepted",
+        "tokens per pass",
+        title=escape(f"{comparison.model.target} with {comparison.model.draft}: {recordings}"),
+        caption=escape(caption),
+    )
+    for arm in (comparison.standard, comparison.speculative):
+        rates, counts = comparison.rates(arm), arm.statistics
+        table.add_row(
+            arm.name,
+            f"{rates.wer:.2%}",
+            f"{rates.cer:.2%}",
+            f"{arm.elapsed_s:.1f} s",
+            f"{arm.elapsed_s / comparison.duration_s:.3f}",
+            _accepted(counts),
+            f"{counts.tokens_per_forward:.2f}",
+        )
+    return table
+
+
+def recordings_table(comparison: Comparison) -> Table:
+    """Return a table of the recordings, as the pair transcribed them.
+
+    The target's own word error rates have a column if any of them differs.
+    """
+    rows = [(each, *_wers(each, comparison.language)) for each in comparison.recordings]
+    has_own_rates = any(wer != standard_wer for _, wer, standard_wer in rows)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("recording", overflow="fold")
+    for heading in ("audio", "WER", *(["WER alone"] if has_own_rates else [])):
+        table.add_column(heading, justify="right", max_width=7)
+    for heading in ("speed-up", "accepted", "tokens per pass", "identical"):
+        table.add_column(heading, justify="right", max_width=10)
+    for recording, wer, standard_wer in rows:
+        counts = recording.speculative.stats or SpeculationStatistics()
+        table.add_row(
+            escape(recording.name),
+            f"{recording.speculative.duration_s:.1f} s",
+            f"{wer:.1%}",
+            *([f"{standard_wer:.1%}"] if has_own_rates else []),
+            f"{recording.speed_up:.2f}",
+            _accepted(counts),
+            f"{counts.tokens_per_forward:.2f}",
+            "yes" if recording.is_identical else "no",
+        )
+    return table
+
+
+def facts(comparison: Comparison) -> dict[str, Any]:
+    """Return everything as plain values."""
+    return {
+        "language": comparison.language,
+        "duration_s": comparison.duration_s,
+        "model": asdict(comparison.model),
+        "speed_up": comparison.speed_up,
+        "speed_up_of_batches": asdict(comparison.speed_up_of_batches),
+        "num_identical": comparison.num_identical,
+        "references": comparison.references,
+        "standard": _facts_of_arm(comparison, comparison.standard),
+        "speculative": _facts_of_arm(comparison, comparison.speculative),
+        "recordings": [_facts_of_recording(each, comparison.language) for each in comparison.recordings],
+    }
+
+
+def _facts_of_arm(comparison: Comparison, arm: Arm) -> dict[str, Any]:
+    rates, counts = comparison.rates(arm), arm.statistics
+    return {
+        "name": arm.name,
+        "wer": rates.wer,
+        "cer": rates.cer,
+        "elapsed_s": arm.elapsed_s,
+        "acceptance_rate": counts.acceptance_rate,
+        "tokens_per_forward": counts.tokens_per_forward,
+        "batch_seconds": arm.seconds,
+        "texts": arm.texts,
+    }
+
+
+def _facts_of_recording(recording: Recording, language: str) -> dict[str, Any]:
+    counts = recording.speculative.stats or SpeculationStatistics()
+    wer, standard_wer = _wers(recording, language)
+    return {
+        "name": recording.name,
+        "duration_s": recording.speculative.duration_s,
+        "wer": wer,
+        "standard_wer": standard_wer,
+        "elapsed_s": recording.speculative.elapsed_s,
+        "standard_elapsed_s": recording.standard.elapsed_s,
+        "speed_up": recording.speed_up,
+        "acceptance_rate": counts.acceptance_rate,
+        "tokens_per_forward": counts.tokens_per_forward,
+        "is_identical": recording.is_identical,
+    }
+
+
+def _accepted(counts: SpeculationStatistics) -> str:
+    return f"{counts.acceptance_rate:.1%}" if counts.num_verified else ""
+
+
+def _wers(recording: Recording, language: str) -> tuple[float, float]:
+    """Return the word error rates of the pair and of the target alone."""
+    texts = recording.speculative.text, recording.standard.text
+    wer, standard_wer = (error_rates([recording.reference], [text], language).wer for text in texts)
+    return wer, standard_wer
