@@ -75,5 +75,13 @@ def _mark(axes: Axes, value: float, label: str, side: Literal["top", "center", "
     """Draw a line at a value, with its label at the right, below, at or above it."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.axhline(value, color="black", linewidth=0.8, linestyle="--")
-    where = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-    axes.annotate(label, (1.0, value), (4, 0), va=side, fontsize=9, annotation_clip=False, **where)
+    axes.annotate(
+        label,
+        (1.0, value),
+        (4, 0),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        va=side,
+        fontsize=9,
+        annotation_clip=False,
+    )

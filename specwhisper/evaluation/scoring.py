@@ -37,5 +37,6 @@ def error_rates(references: Sequence[str], hypotheses: Sequence[str], language: 
 def _normaliser(language: str) -> Callable[[str], str]:
     if language == "en":
         normalise: Callable[[str], str] = EnglishTextNormalizer()  # reads a file
-        return normalise
-    return BasicTextNormalizer(split_letters=language in WITHOUT_SPACES)
+    else:
+        normalise = BasicTextNormalizer(split_letters=language in WITHOUT_SPACES)
+    return normalise

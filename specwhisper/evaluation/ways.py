@@ -34,12 +34,13 @@ def in_one_process(pair: SpeculativeWhisper, **options: Any) -> tuple[Way, Way]:
     def transcribe(
         model: SpeculativeWhisper, batch: Sequence[Reference], on_position: OnPosition
     ) -> list[Transcription]:
-        return model.transcribe(
+        results: list[Transcription] = model.transcribe(
             [reference.audio for reference in batch],
             progress=False,
             watch=lambda index, builder: on_position(index, builder.span_s[0]),
             **options,
         )
+        return results
 
     return (
         Way("target alone", partial(transcribe, pair.without_draft())),

@@ -16,7 +16,11 @@ def quiet_transformers() -> Iterator[None]:
     It shows no bar of loading weights. Bars of downloads stay, since those take minutes. The caller's own
     settings return afterwards.
     """
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from huggingface_hub.utils.tqdm import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
     from transformers.utils import logging
 
     with _LOCK:
