@@ -109,8 +109,8 @@ def check_generation(name: str, generation: Generation, *, is_draft: bool = Fals
 
     Raises
     ------
-    CheckpointError : for an outdated or contradictory one, and for values that would change the text and are not
-        offered.
+    CheckpointError : for an outdated or contradictory one, and for values that would change the text and are
+        not offered.
     """
     if not is_draft:
         refuse(name, FILE if generation.has_own_file else "config.json", generation.values)
