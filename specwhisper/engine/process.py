@@ -67,9 +67,9 @@ def pin(cores: Sequence[int]) -> None:
 
 
 def check_device(device: str, flag: str) -> str:
-    """Try a device before a model is loaded for it, and return it; "auto" is resolved.
+    """Try a device before a model is loaded for it, and return it.
 
-    ``flag`` names it in the error.
+    "auto" is resolved. ``flag`` names it in the error.
     """
     device = resolve_device(device)
     if device == "cpu":

@@ -180,7 +180,10 @@ def open_backend(
 def split_device_map(
     device_map: Mapping[str, int | str] | None,
 ) -> tuple[dict[str, int | str] | None, dict[str, int | str] | None]:
-    """Return the maps of the encoder and of the decoder; ``None`` for an encoder that is not named."""
+    """Return the maps of encoder and decoder.
+
+    An encoder that is not named has ``None``.
+    """
     if device_map is None:
         return None, None
     whole = {"": device_map[""]} if "" in device_map else {}

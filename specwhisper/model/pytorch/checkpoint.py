@@ -48,7 +48,7 @@ def load_encoder(checkpoint: Checkpoint, device: str | torch.device = "cpu") -> 
 
 
 def encoder_weights(checkpoint: Checkpoint) -> Iterator[tuple[str, Tensor]]:
-    """Yield the encoder's weights by transformers' names, each read when its turn comes."""
+    """Yield the encoder's weights by name, each read when its turn comes."""
     for name in checkpoint.weights.of_encoder():
         yield name.removeprefix(f"{ENCODER}."), read_tensor(checkpoint, name)
 

@@ -282,7 +282,7 @@ def load_decoder_weights(decoder: CachedDecoder, state: Mapping[str, Tensor]) ->
 
 
 def decoder_weights(decoder: CachedDecoder, state: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the weights of a decoder, with fused projections, from a transformers state dict.
+    """Yield a decoder's weights, fused, from a transformers state dict.
 
     Parameters
     ----------

@@ -81,9 +81,9 @@ def place(
 def automatic_map(
     checkpoint: Checkpoint, num_slots: int, device: str
 ) -> tuple[dict[str, int | str] | None, str]:
-    """Return accelerate's map for a checkpoint on this machine, and the device that runs what is offloaded.
+    """Return accelerate's map for a checkpoint, and the main device.
 
-    The memory of all slots is left free on each GPU, or else on the CPU. There is no map where one device
+    The latter runs what is offloaded. The memory of all slots is left free on each GPU, or else on the CPU. There is no map where one device
     holds all.
     """
     from accelerate import infer_auto_device_map
