@@ -83,8 +83,8 @@ def automatic_map(
 ) -> tuple[dict[str, int | str] | None, str]:
     """Return accelerate's map for a checkpoint, and the main device.
 
-    The latter runs what is offloaded. The memory of all slots is left free on each GPU, or else on the CPU. There is no map where one device
-    holds all.
+    The latter runs what is offloaded. The memory of all slots is left free on each GPU, or else on the CPU.
+    There is no map where one device holds all.
     """
     from accelerate import infer_auto_device_map
     from accelerate.utils import get_balanced_memory, get_max_memory
