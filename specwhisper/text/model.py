@@ -103,7 +103,7 @@ class TextModel:
 
     def _apply_rules(self, row: Row, logits: Tensor) -> None:
         """Change the logits of a row in place, each by the tokens before it."""
-        tokens = torch.tensor([self._tokens[row.slot]], device=logits.device)
+        tokens: Any = torch.tensor([self._tokens[row.slot]], device=logits.device)
         first = tokens.shape[1] - row.num_candidates
         for i in range(len(logits)):
             logits[i] = self._rules(tokens[:, : first + i], logits[i, None])[0]

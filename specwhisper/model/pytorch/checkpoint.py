@@ -37,7 +37,8 @@ def empty_encoder(checkpoint: Checkpoint) -> WhisperEncoder:
     values: dict[str, Any] = asdict(checkpoint.sizes) | dict.fromkeys(TOKEN_IDS, 0)
     config = WhisperConfig(**values | {"attn_implementation": "sdpa"})
     with torch.device("meta"):
-        return WhisperEncoder(config).eval().requires_grad_(False)
+        encoder: WhisperEncoder = WhisperEncoder(config).eval().requires_grad_(False)
+    return encoder
 
 
 def load_encoder(checkpoint: Checkpoint, device: str | torch.device = "cpu") -> WhisperEncoder:

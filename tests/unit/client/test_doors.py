@@ -34,7 +34,7 @@ OTHER_PROGRAMS = {"beam_size", "temperature_increment_on_fallback"}  # read by o
 OTHER_DEFAULTS = {"compression_ratio_of": CompressionRatio.TEXT}
 OPENAIS_FIELDS = {"prompt": "initial_prompt", "keywords": "hotwords", "languages": "language"}
 NO_OPTIONS = {  # of the gateway: they choose a reply, or are refused
-    *("model", "response_format", "stream", "include", "chunking_strategy"),
+    *("model", "response_format", "stream", "interim_results", "include", "chunking_strategy"),
     *("known_speaker_names", "known_speaker_references"),
 }
 LIBRARY = (SpeculativeWhisper.transcribe, SpeculativeWhisper.transcribe_iter)

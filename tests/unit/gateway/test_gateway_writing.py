@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from specwhisper.options import DecodingOptions
 from specwhisper.transcription.formats import to_srt, to_verbose_json, to_vtt
 from specwhisper.types import Segment, Word
 from specwhisper_gateway.audio.replies import PIECES_AT_ONCE, reply
@@ -25,7 +26,12 @@ def segment(number: int) -> Segment:
 SEGMENTS = tuple(map(segment, range(NUM_SEGMENTS)))
 TEXT = "".join(each.text for each in SEGMENTS).strip()
 TRANSCRIPT = SimpleNamespace(
-    segments=SEGMENTS, text=TEXT, language="en", language_name="english", duration_s=float(NUM_SEGMENTS)
+    segments=SEGMENTS,
+    text=TEXT,
+    language="en",
+    language_name="english",
+    duration_s=float(NUM_SEGMENTS),
+    options=DecodingOptions(),
 )
 
 
@@ -68,6 +74,8 @@ async def test_concatenated_pieces_are_the_document():
     assert verbose == document | usage
     only_words = json.loads((await reply(fields("verbose_json", *WORDS[:1]), TRANSCRIPT)).body)
     assert only_words == {name: value for name, value in verbose.items() if name != "segments"}
-    nothing = SimpleNamespace(segments=(), text="", language="", language_name="", duration_s=0.0)
+    nothing = SimpleNamespace(
+        segments=(), text="", language="", language_name="", duration_s=0.0, options=DecodingOptions()
+    )
     empty = json.loads((await reply(fields("verbose_json", *WORDS), nothing)).body)
     assert (empty["segments"], empty["words"], empty["text"]) == ([], [], "")
