@@ -86,8 +86,10 @@ def exactness(
         num_fuzzed = QUICK_FUZZED if quick else 2 * len(all_values())
     results = decoded(in_full, rows(quick, seed, only), console)
     fuzzed = decoded(run_drawn, [case for case in drawn(num_fuzzed, seed) if only in case.name], console)
-    console.print(table_of(results))
-    console.print(table_of_fuzzed(fuzzed))
+    if results:
+        console.print(table_of(results))
+    if fuzzed:
+        console.print(table_of_fuzzed(fuzzed))
     bars = [*bars_of(results, is_whole=not (quick or only)), *bars_of_fuzzed(fuzzed)]
     if json is not None:
         write_json(

@@ -67,7 +67,7 @@ def run_drawn(case: Drawn) -> Fuzzed:
         try:
             return _judged(case, folder, pcm, options, theirs)
         except CLEAR as error:
-            return _judged_refusal(case, error, theirs)
+            return judged_refusal(case, error, theirs)
         except Exception as error:
             kind = Outcome.DIFFERENT if isinstance(error, SpecWhisperError) else Outcome.RAW_ERROR
             return Fuzzed(str(case), kind, notes=[f"{type(error).__name__}: {error}"])
@@ -108,7 +108,7 @@ def _judged(
     return result
 
 
-def _judged_refusal(case: Drawn, error: SpecWhisperError, theirs: OracleText | Exception) -> Fuzzed:
+def judged_refusal(case: Drawn, error: SpecWhisperError, theirs: OracleText | Exception) -> Fuzzed:
     """Judge an error of ours: the values must allow it, or transformers must raise one too."""
     patterns = [pattern for value in case.values for pattern in (value.refused, value.may_refuse) if pattern]
     is_expected = any(re.search(pattern, str(error)) for pattern in patterns)
