@@ -46,9 +46,7 @@ async def test_every_name_of_openais_is_the_target(caplog):
         stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=OPENAIS[0], stream=True)
         assert [event async for event in stream][-1].text == "Hello there. Bye."
         in_thread = await gateway.in_thread(
-            lambda api: api.audio.transcriptions.create(
-                file=RECORDING, model="gpt-4o-transcribe-diarize", chunking_strategy="auto"
-            )
+            lambda api: api.audio.transcriptions.create(file=RECORDING, model="gpt-4o-transcribe-diarize")
         )
         assert in_thread.text == "Hello there. Bye."
         assert await listed(gateway) == ["large", MODEL]

@@ -25,12 +25,14 @@ class Echo:
         self.num_steps = 0
         self.gate = threading.Event()
         self.gate.set()
+        self.in_step = threading.Event()
 
     @property
     def has_work(self) -> bool:
         return bool(self.items)
 
     def step(self):
+        self.in_step.set()
         self.gate.wait(30)
         self.num_steps += 1
         if not self.items:
@@ -97,7 +99,9 @@ async def test_a_cancelled_call_does_not_run():
     async with running(engine) as thread:
         await thread.call(lambda: None)
         engine.gate.clear()
-        thread.post(lambda: engine.items.append(("a", 1)))  # now in its step
+        engine.in_step.clear()
+        thread.post(lambda: engine.items.append(("a", 1)))
+        assert await asyncio.to_thread(engine.in_step.wait, 30)
         carried_out = []
         call = asyncio.create_task(thread.call(lambda: carried_out.append(1)))
         await asyncio.sleep(0)
