@@ -114,29 +114,39 @@ def _tokens(generation: Mapping[str, Any]) -> list[Value]:
 
 
 def _others(generation: Mapping[str, Any]) -> list[Value]:
-    """Return values that are ignored where they do not stand for the caller's options, and some for words."""
+    """Return options of a transcription, values that are not offered, and some for words."""
     ignored = {
         "num_beams": (3, 1),
-        "repetition_penalty": (1.5, 1.0),
-        "no_repeat_ngram_size": (2, 0),
-        "min_length": (9, 0),
-        "min_new_tokens": (5, None),
-        "bad_words_ids": ([[5], [7]], None),
-        "sequence_bias": ([[[5], -9.0]], None),
-        "forced_eos_token_id": (generation["eos_token_id"], None),
-        "exponential_decay_length_penalty": ([2, 1.5], None),
         "logprob_threshold": (-0.1, None),
         "compression_ratio_threshold": (0.5, None),
         "condition_on_prev_tokens": (True, None),
         "task": ("translate", None),
     }
+    not_offered = "sets {}=.*, which would change the text and is not offered: remove it"
+    refused = {
+        "repetition_penalty": 1.5,
+        "no_repeat_ngram_size": 2,
+        "min_length": 9,
+        "min_new_tokens": 5,
+        "bad_words_ids": [[5], [7]],
+        "sequence_bias": [[[5], -9.0]],
+        "forced_eos_token_id": generation["eos_token_id"],
+        "exponential_decay_length_penalty": [2, 1.5],
+    }
+    without_effect = {
+        "repetition_penalty": 1.0,
+        "no_repeat_ngram_size": 0,
+        "min_length": 1,
+        "min_new_tokens": 0,
+        "temperature": 0.4,
+        "top_k": 3,
+        "top_p": 0.2,
+    }
     no_words = "names no alignment heads"
     return [
         *(Value(GENERATION, key, value, neutral={key: neutral}) for key, (value, neutral) in ignored.items()),
-        *(
-            Value(GENERATION, key, value)
-            for key, value in (("temperature", 0.4), ("top_k", 3), ("top_p", 0.2))
-        ),
+        *(Value(GENERATION, key, value, not_offered.format(key)) for key, value in refused.items()),
+        *(Value(GENERATION, key, value) for key, value in without_effect.items()),
         *(Value(GENERATION, "return_timestamps", value) for value in (ABSENT, True)),
         Value(GENERATION, "alignment_heads", ABSENT, may_refuse=no_words),
         Value(GENERATION, "alignment_heads", [[0, 0]]),
