@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.exactness.oracle import OracleText, TooManyWindows, differences
+from experiments.exactness.comparison import differences
+from experiments.exactness.oracle import OracleText, TooManyWindows
 from experiments.exactness.prepared import Prepared
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.transcription.transcription import Transcription

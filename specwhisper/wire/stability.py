@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DRAFT_STABILITY = 0.1
 VERIFIED_STABILITY = 0.9  # the target's own text, which more audio may change
-SETTLED_STABILITY = 0.95  # of a complete segment, which only a decoding at another temperature may change
+SETTLED_STABILITY = 0.95  # of a complete segment; its window may still be judged as failed
 
 
 def is_verified(stability: float) -> bool:

@@ -13,6 +13,7 @@ from transformers import WhisperForConditionalGeneration
 
 from experiments.common.models.caching_encoder import CachingEncoder
 from experiments.exactness import oracle
+from experiments.exactness.comparison import assert_equal
 from experiments.exactness.prepared import is_long
 from experiments.exactness.steering import Steered
 from specwhisper.api.pairing import draft_ids
@@ -93,7 +94,7 @@ def test_every_mode_equals_transformers(sample: Path, mode: Mode, draft_name: st
         depth=2,
         max_new_tokens=checkpoint("demo-target").max_new_tokens,
     )
-    oracle.assert_equal(split.transcribe([pcm], options), [expected])
+    assert_equal(split.transcribe([pcm], options), [expected])
 
 
 @pytest.mark.nightly

@@ -9,8 +9,8 @@ import pytest
 
 from experiments.common.models.checkpoints import checkpoint_from_model
 from experiments.common.models.scripted import ScriptedModel
-from experiments.exactness import oracle
 from experiments.exactness.cases import CASES, SHAPES, Case
+from experiments.exactness.comparison import assert_equal
 from experiments.exactness.oracle import OracleText, OracleWindow
 from experiments.exactness.prepared import DRAFTS, Prepared, is_long, prepared, recording
 from experiments.exactness.steering import Steered
@@ -53,9 +53,7 @@ def name_of(row: tuple[Case, Mode, int, str, str]) -> str:
 def test_the_target_alone_equals_transformers(case: Case):
     made = prepared(case)
     batch, target = made.batch, made.steered(2)
-    oracle.assert_equal(
-        OneProcess(target).transcribe(batch.pcms, batch.options), batch.oracles, made.tokenizer
-    )
+    assert_equal(OneProcess(target).transcribe(batch.pcms, batch.options), batch.oracles, made.tokenizer)
     ties = sum(len(window.ties) for text in batch.oracles for window in text.windows)
     assert target.num_steered <= ties
 
@@ -75,7 +73,7 @@ def test_every_mode_equals_transformers(case: Case, mode: Mode, gamma: int, kind
         gamma=gamma,
         edit_block=Interference(kind, gamma, vocabulary_size=len(made.tokens)),
     )
-    oracle.assert_equal(split.transcribe(batch.pcms, batch.options), batch.oracles, made.tokenizer)
+    assert_equal(split.transcribe(batch.pcms, batch.options), batch.oracles, made.tokenizer)
 
 
 def test_the_rows_cover_every_pair():
@@ -181,7 +179,7 @@ def test_the_checkpoints_own_limit_holds_where_the_caller_gives_none():
     made.model.generation_config.max_length = 12  # transformers adds the prompt to it
     limit = checkpoint_from_model(made.model, made.tokens, name="limited").max_new_tokens
     text = OneProcess(made.target(1), max_new_tokens=limit).transcribe(made.pcms, made.options)
-    oracle.assert_equal(text, made.batch.oracles)
+    assert_equal(text, made.batch.oracles)
     assert [len(tokens) for tokens in text[0].window_tokens] == [12]
 
 

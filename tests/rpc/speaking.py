@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 
 from experiments.common.models.scripted import END
@@ -11,7 +11,7 @@ from experiments.common.models.speech import SPOKEN, SpeechModel
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.types import SAMPLE_RATE, Limits
+from specwhisper.types import SAMPLE_RATE, Limits, Segment
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.streaming import StreamingClient
@@ -28,6 +28,7 @@ from tests.rpc.services import (
 )
 
 STEP_MS = 300
+PIECE_BYTES = 3_200  # 100 ms
 
 
 @asynccontextmanager
@@ -91,6 +92,15 @@ async def listen(draft: Draft, pcm: bytes, piece_bytes: int = 3_200, **kwargs):
 
 def final_results(responses) -> list[pb.SpeechRecognitionResult]:
     return [result for response in responses for result in response.results if result.is_final]
+
+
+def pieces_of(pcm: bytes) -> Iterator[bytes]:
+    for start in range(0, len(pcm), PIECE_BYTES):
+        yield pcm[start : start + PIECE_BYTES]
+
+
+def segments_of(updates: Iterable[Update]) -> list[Segment]:
+    return [segment for update in updates for segment in update.segments]
 
 
 def texts_of(results: Iterable) -> dict[int, list[int]]:

@@ -16,9 +16,10 @@ import torch
 from transformers import WhisperForConditionalGeneration, WhisperTokenizer
 
 from experiments.common.models.in_memory import weights_in_memory
+from experiments.exactness.comparison import differences
 from experiments.exactness.fuzz.drawing import Drawn
 from experiments.exactness.matrix import unlike
-from experiments.exactness.oracle import OracleText, differences, transcribe
+from experiments.exactness.oracle import OracleText, transcribe
 from experiments.exactness.prepared import is_long, recording
 from experiments.exactness.steering import Steered
 from specwhisper.audio.scan import log_mel_max

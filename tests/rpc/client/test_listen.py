@@ -1,0 +1,249 @@
+"""``specwhisper listen``: a recording, a microphone, and what is printed."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import signal
+import sys
+from contextlib import nullcontext
+
+import pytest
+import soundfile
+from rich.console import Console
+from typer.testing import CliRunner
+
+from experiments.common.models.speech import SPOKEN, samples_of, spoken_utterances, talk
+from specwhisper.errors import InvalidRequest
+from specwhisper.types import SAMPLE_RATE
+from specwhisper_client import TranscriptionClient, sources
+from specwhisper_client.cli import listening
+from specwhisper_client.cli.batch import transcribe_files
+from specwhisper_client.cli.jobs import Job
+from specwhisper_client.cli.listen_options import ListenOptions
+from specwhisper_client.cli.main import app
+from specwhisper_client.cli.output import OutputFormat
+from specwhisper_client.live_transcription import LiveTranscription
+from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
+from tests.rpc.services import all_free, eventually
+from tests.rpc.speaking import pieces_of, segments_of, speaking_pair, texts_of
+
+pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
+
+
+def lines_of(pcm: bytes) -> list[str]:
+    return [SPOKEN.decode(text).strip() for text in spoken_utterances(pcm).values()]
+
+
+@pytest.fixture
+def talk_file(tmp_path):
+    path = tmp_path / "talk.wav"
+    soundfile.write(path, samples_of(talk()), SAMPLE_RATE, subtype="PCM_16")
+    return path
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Let a file that stands for the microphone be read as fast as it is taken."""
+    read = sources.file
+    monkeypatch.setattr(sources, "file", lambda path, *, is_paced: read(path, is_paced=False))
+
+
+def wanted(server: str, **more) -> ListenOptions:
+    return ListenOptions(server=server, **more)
+
+
+def console(*, is_terminal: bool = False) -> tuple[Console, io.StringIO]:
+    file = io.StringIO()
+    return Console(file=file, force_terminal=is_terminal, width=120), file
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+async def test_listen_prints_an_utterance_as_soon_as_it_is_complete(talk_file, at_once, is_terminal):
+    (out, printed), (errors, reported) = console(is_terminal=is_terminal), console()
+    async with speaking_pair() as (target, draft):
+        assert await listening.listen(wanted(draft.address, simulate=talk_file), out, errors)
+        await all_free(target, draft)
+    if is_terminal:
+        assert all(line in printed.getvalue() for line in lines_of(talk()))
+        assert "→" in printed.getvalue()
+    else:
+        assert printed.getvalue().splitlines() == lines_of(talk())
+    assert "real-time factor" in reported.getvalue()
+
+
+@pytest.mark.parametrize("is_bundled", [True, False])
+async def test_a_speaker_reads_what_the_bundled_target_knows(is_bundled, monkeypatch, talk_file):
+    (out, printed), (errors, reported) = console(), console()
+    async with speaking_pair() as (_, draft):
+        model = await transcription_model(draft.address)
+        monkeypatch.setattr(listening, "DEMO_TARGET", model if is_bundled else "another")
+        monkeypatch.setattr(
+            sources, "microphone", lambda device: nullcontext(sources.file(talk_file, is_paced=False))
+        )
+        assert await listening.listen(wanted(draft.address), out, errors)
+    assert ("knows 990 words" in reported.getvalue()) == is_bundled
+    assert printed.getvalue().splitlines() == lines_of(talk())
+
+
+async def transcription_model(server: str) -> str:
+    async with TranscriptionClient(server) as client:
+        return (await client.get_model()).model.target
+
+
+async def test_listen_quietly_prints_nothing_else(talk_file, at_once):
+    (out, printed), (errors, reported) = console(), console()
+    async with speaking_pair() as (_, draft):
+        assert await listening.listen(wanted(draft.address, simulate=talk_file, quiet=True), out, errors)
+    assert (printed.getvalue().splitlines(), reported.getvalue()) == (lines_of(talk()), "")
+
+
+async def test_listen_names_a_file_that_is_not_there(tmp_path):
+    (out, printed), (errors, reported) = console(), console()
+    async with speaking_pair() as (_, draft):
+        missing = tmp_path / "no.wav"
+        assert not await listening.listen(wanted(draft.address, simulate=missing), out, errors)
+    assert printed.getvalue() == ""
+    assert reported.getvalue().startswith("error: ") and "does not exist" in reported.getvalue()
+
+
+async def test_transcribe_streaming_writes_a_subtitle_per_utterance(talk_file):
+    (out, printed), (errors, _) = console(), console()
+    async with speaking_pair() as (target, draft):
+        job = Job(draft.address, LIVE_DECODING, formats=[OutputFormat.SRT], is_streaming=True, quiet=True)
+        assert await transcribe_files([talk_file], job, out, errors)
+        await all_free(target, draft)
+    cues = printed.getvalue().strip().split("\n\n")
+    assert [" ".join(cue.splitlines()[2:]) for cue in cues] == lines_of(talk())
+    assert [cue.splitlines()[0] for cue in cues] == ["1", "2", "3"]
+    assert all(" --> " in cue for cue in cues)
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        (["--step-ms", "50"], 1, "step_ms is 50"),
+        (["--threshold", "2"], 1, "threshold is 2"),
+        (["--silence-duration-ms", "100"], 1, "pause_ms is 200"),
+        (["--policy", "guess"], 2, "guess"),
+        (["--mode", "one-process"], 2, "one-process"),
+        (["--gamma", "0"], 2, "--gamma"),
+        (["--added-latency-ms", "-1"], 2, "--added-latency-ms"),
+    ],
+)
+def test_listen_refuses_bad_options(options, status, message):
+    result = CliRunner().invoke(app, ["listen", *options])
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert message in result.stderr
+    assert status == 2 or len(result.stderr.splitlines()) == 1
+
+
+def test_listen_names_what_a_microphone_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sounddevice", None)
+    result = CliRunner().invoke(app, ["listen"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "pip install 'specwhisper[microphone]', or try --simulate FILE." in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+FAKE_SOUNDDEVICE = """
+class PortAudioError(Exception):
+    pass
+
+streams = []
+
+class RawInputStream:
+    def __init__(self, *, device, callback, finished_callback, **settings):
+        if device == "nowhere":
+            raise PortAudioError("no such device")
+        self.device, self.callback, self.finished_callback = device, callback, finished_callback
+        self.is_open = False
+        streams.append(self)
+
+    def __enter__(self):
+        self.is_open = True
+
+    def __exit__(self, *_):
+        self.is_open = False
+        self.finished_callback()
+"""
+
+
+@pytest.fixture
+def sounddevice(tmp_path, monkeypatch):
+    """A module in the place of sounddevice, whose text a test may choose."""
+
+    def write(text: str = FAKE_SOUNDDEVICE) -> None:
+        (tmp_path / "sounddevice.py").write_text(text)
+
+    monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield write
+    sys.modules.pop("sounddevice", None)
+
+
+def test_listen_names_what_portaudio_needs(sounddevice):
+    sounddevice("raise OSError('PortAudio library not found')")
+    result = CliRunner().invoke(app, ["listen"])
+    assert result.exit_code == 1
+    assert "PortAudio library not found" in result.stderr and "libportaudio2" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("device", "opened"), [(None, None), ("3", 3), ("USB", "USB")])
+async def test_a_microphone_yields_its_audio_until_it_is_closed(sounddevice, device, opened, caplog):
+    sounddevice()
+    async with sources.microphone(device) as pieces:
+        (stream,) = sys.modules["sounddevice"].streams
+        assert (stream.device, stream.is_open) == (opened, True)
+        for number in range(sources.MAX_UNREAD_PIECES + 2):  # unread: the newest are dropped
+            stream.callback(memoryview(number.to_bytes(2, "little")), 1, None, None)
+        captured = [await anext(pieces) for _ in range(sources.MAX_UNREAD_PIECES)]
+        assert captured == [number.to_bytes(2, "little") for number in range(sources.MAX_UNREAD_PIECES)]
+        assert [record.levelname for record in caplog.records] == ["WARNING"]  # and they are missed
+        assert "new audio is dropped" in caplog.text
+    assert not stream.is_open
+
+
+async def test_speech_before_a_microphone_was_unplugged_becomes_final(sounddevice, caplog):
+    sounddevice()
+    async with speaking_pair() as (target, draft), sources.microphone() as pieces:
+        async with StreamingClient(draft.address) as stream:
+            (device,) = sys.modules["sounddevice"].streams
+            for piece in pieces_of(talk()):
+                device.callback(memoryview(piece), len(piece) // 2, None, None)
+            device.finished_callback()
+            updates = [update async for update in LiveTranscription(stream, pieces)]
+        await all_free(target, draft)
+    assert texts_of(segments_of(updates)) == spoken_utterances(talk())
+    assert "may have been unplugged" in caplog.text
+
+
+async def test_a_microphone_that_cannot_be_opened_is_one_sentence(sounddevice):
+    sounddevice()
+    with pytest.raises(InvalidRequest, match=r"cannot be opened \(no such device\): choose another one"):
+        async with sources.microphone("nowhere"):
+            pass
+
+
+async def test_ctrl_c_ends_the_audio_and_prints_the_last_words(tmp_path):
+    pcm = talk(((0.1, 0.7), (1.5, 60.0)), 61.0)
+    path = tmp_path / "talk.wav"
+    soundfile.write(path, samples_of(pcm), SAMPLE_RATE, subtype="PCM_16")
+    async with speaking_pair() as (target, draft):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "specwhisper_client.cli.main", "listen", "--server", draft.address),
+            *("--simulate", str(path), "--quiet"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        first = await process.stdout.readline()
+        assert first.decode().strip() == lines_of(pcm)[0]
+        (session,) = target.service._verifier._sessions.values()
+        await eventually(lambda: session.recording.received_samples > 2.5 * SAMPLE_RATE)
+        process.send_signal(signal.SIGINT)
+        out, err = await process.communicate()
+        assert (process.returncode, err) == (0, b"")
+        (last,) = out.decode().splitlines()
+        assert len(last) > 3 and lines_of(pcm)[1].startswith(last[:-2].strip())
+        await all_free(target, draft)
