@@ -10,6 +10,7 @@ from typing import Any
 import soundfile
 
 from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
+from specwhisper.options import MAX_MS
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.realtime.formats import AudioFormat
 from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
@@ -103,11 +104,20 @@ def _phrases(boosting: Mapping[str, Any]) -> list[Any]:
 
 
 def _silence_ms(endpointing: Mapping[str, Any]) -> int | None:
-    """Return the silence that ends an utterance: the part of a window that must be silent."""
-    history, threshold = endpointing.get("stop_history") or 0, endpointing.get("stop_threshold") or 1.0
-    if not isinstance(history, int) or not isinstance(threshold, int | float):
-        raise InvalidEvent("stop_history and stop_threshold must be numbers.", "session.endpointing_config")
-    return round(history * threshold) if history > 0 else None
+    """Return the silence that ends an utterance: the part of a window that must be silent.
+
+    Numbers that are not above 0 stand for the defaults.
+    """
+    history, threshold = endpointing.get("stop_history") or 0, endpointing.get("stop_threshold") or 0
+    if not (isinstance(history, int) and history <= MAX_MS):
+        raise InvalidEvent(
+            f"stop_history must be milliseconds, at most {MAX_MS}.", "session.endpointing_config"
+        )
+    if not (isinstance(threshold, int | float) and threshold <= 1):
+        raise InvalidEvent("stop_threshold must be at most 1.", "session.endpointing_config")
+    if history <= 0:
+        return None
+    return round(history * threshold) if threshold > 0 else history
 
 
 def _object(session: Mapping[str, Any], name: str) -> Mapping[str, Any]:
