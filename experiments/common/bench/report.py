@@ -89,7 +89,7 @@ def version_facts() -> dict[str, str]:
 
 def write_json(path: Path, *, models: Mapping[str, Any], figures: Mapping[str, Any]) -> None:
     """Write figures with command, machine and versions."""
-    module = getattr(sys.modules["__main__"].__spec__, "parent", "")
+    module = getattr(sys.modules["__main__"].__spec__, "name", "").removesuffix(".__main__")
     content = {
         "command": shlex.join(["python", "-m", module, *sys.argv[1:]]),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
