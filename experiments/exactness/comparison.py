@@ -1,4 +1,4 @@
-"""What of a transcription differs from the oracle's."""
+"""Differences between a transcription and the oracle's text."""
 
 from __future__ import annotations
 
