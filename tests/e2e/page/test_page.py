@@ -25,6 +25,7 @@ from tests.nightly import mostly_nightly
 SAMPLES = DEMO_FOLDER / "samples"
 SHORT, TITLE = "01_phone_call", "A phone call"
 TEXT = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])["text"]
+REPLAY = Path(__file__).parents[3] / "docs" / "figures" / "replay.html"
 COMPLETE = "The transcript is complete."
 pytestmark = pytest.mark.timeout(600)
 expect = playwright.expect
@@ -86,6 +87,10 @@ async def test_a_sample_is_drafted_verified_and_final(url, tmp_path):
                     { subtree: true, childList: true, attributes: true });
             }"""
         )
+        frames = []
+        page.page.on(
+            "websocket", lambda socket: socket.on("framereceived", lambda frame: frames.append(frame))
+        )
         await page.locator("#latency").fill("100")  # else a draft may be verified before it is shown
         await try_sample(page)
         await expect(page.locator("#transcript .word.final").first).to_be_visible(timeout=60_000)
@@ -97,9 +102,10 @@ async def test_a_sample_is_drafted_verified_and_final(url, tmp_path):
         text = await final_text(page)
         assert similarity(text) > 0.9
         assert words(await page.locator("#sentences").inner_text()) == words(text)
-        for figure in ("acceptance", "tokens", "roundTrip", "lag"):
-            await expect(page.locator(f"[data-figure={figure}] output")).to_have_text(re.compile(r"^\d"))
-            assert await page.locator(f"[data-figure={figure}] .line").get_attribute("d")
+        statistics = [json.loads(frame).get("statistics") or {} for frame in frames if isinstance(frame, str)]
+        # On a busy machine the target may decode by itself: then there is no acceptance to show.
+        was_drafted = any(counts.get("verified", 0) > 0 for counts in statistics)
+        await shows_figures(page, *(["acceptance"] if was_drafted else []), "tokens", "roundTrip", "lag")
         await page.locator("#with-sound").check()
         saved = {}
         for name in ("srt", "vtt", "replay"):
@@ -113,6 +119,12 @@ async def test_a_sample_is_drafted_verified_and_final(url, tmp_path):
             lines = [line for line in subtitles.splitlines() if "-->" not in line and not line.isdecimal()]
             assert words(" ".join(lines).removeprefix("WEBVTT")) == words(text)
         await replays(chromium, tmp_path / "replay.html", text)
+
+
+async def shows_figures(page, *names: str) -> None:
+    for name in names:
+        await expect(page.locator(f"[data-figure={name}] output")).to_have_text(re.compile(r"^\d"))
+        assert await page.locator(f"[data-figure={name}] .line").get_attribute("d")
 
 
 async def replays(chromium, path: Path, text: str) -> None:
@@ -371,6 +383,12 @@ def test_the_demo_stops_every_process_it_started():
         assert demo.wait(60) == 0
     assert len(children) == 3
     assert [child for child in children if Path(f"/proc/{child}").exists()] == []
+
+
+async def test_the_linked_replay_shows_every_figure():
+    async with browser() as chromium, opened(chromium, REPLAY.as_uri(), offline=True) as page:
+        await page.locator("#seek").press("End")
+        await shows_figures(page, "acceptance", "tokens", "roundTrip", "lag")
 
 
 def test_a_replay_is_written_without_a_browser():
