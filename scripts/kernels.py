@@ -6,7 +6,9 @@ forward passes of large-v3's shape, on tensors without memory.
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import hashlib
 import re
 import subprocess
 import tempfile
@@ -268,16 +270,24 @@ def parse_table(page: str) -> dict[int, dict[tuple[str, str], Resources]]:
 
 
 def with_table(page: str) -> str:
-    """Return the page with the current table, and the version of the compiler."""
+    """Return the page with the current table, the version of the compiler, and the digest of the code."""
     before, after = page.split(HEADING)
     text = table({one: measure(one) for one in ARCHITECTURES})
     after = re.sub(r"Triton \d+\.\d+", f"Triton {compiler_version()}", after)
+    after = re.sub(r"of code `\w+`", f"of code `{digest()}`", after)
     return before + HEADING + re.sub(r"(?ms)^\|.*^\|[^\n]*$", lambda _: text, after, count=1)
 
 
 def compiler_version() -> str:
     """Return the compiler's version without its patch number."""
     return ".".join(triton.__version__.split(".")[:2])
+
+
+def digest() -> str:
+    """Return a digest of all kernels' code, without its comments."""
+    paths = sorted(Path(linear.__file__).parent.glob("*.py"))
+    trees = [ast.dump(ast.parse(path.read_text())) for path in (*paths, Path(__file__))]
+    return hashlib.sha256("".join(trees).encode()).hexdigest()[:12]
 
 
 if __name__ == "__main__":

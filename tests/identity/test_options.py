@@ -22,14 +22,13 @@ CASES = {case.name: case for case in OPTIONS}
 # By day an option of each kind; the others, and combinations, run at night.
 BY_DAY = {
     "previous-text",
-    "prompt",
     "fallback-by-log-prob",
     "no-speech",
     "language-detection",
     "sampling-seed-1",
     "word-times",
 }
-HINTED_BY_DAY = {"fallback-by-log-prob", "previous-text"}
+HINTED_BY_DAY = {"previous-text"}
 RUNS = (
     (Mode.FULL, 4, "noisy", "normal"),
     (Mode.ONE_PROCESS, 7, "older", "normal"),

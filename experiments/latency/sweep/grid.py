@@ -42,14 +42,14 @@ def sweep(request: SweepRequest, setup: SweepSetup, store: Store, console: Conso
     # Before open_lab pins this thread, after which the machine appears to have one core.
     origin, machine, cores = Origin.here(), machine_facts(), cores_used()
     with ExitStack() as stack:
+        with on_cores(cores["network"]):
+            network = stack.enter_context(open_network(setup.network))
+        network.apply(setup.conditions)  # refuses unsupported conditions before a model is loaded
+        network.apply(Conditions())
         trace = Path(stack.enter_context(TemporaryDirectory())) / "trace.json"
         models, samples = setup.models, setup.samples
         _record(trace, models, samples, request.seed)
         pair = Pair(models, trace)
-        with on_cores(cores["network"]):
-            network = stack.enter_context(open_network(setup.network))
-        network.apply(setup.conditions)  # refuses unsupported conditions before anything is written
-        network.apply(Conditions())
         console.print(f"Starting {', '.join(pair.describe().values())} ...", highlight=False)
         forward_s = measure_forward_times(pair, cores["target server"])
         lab = stack.enter_context(open_lab(pair, network, request.cells()))

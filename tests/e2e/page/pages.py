@@ -65,10 +65,12 @@ async def opened(chromium: Any, url: str, **settings: Any) -> AsyncIterator[Open
     found = Opened(page, context)
     page.on("console", lambda entry: entry.type in ("error", "warning") and found.warnings.append(entry.text))
     page.on("pageerror", lambda error: found.warnings.append(str(error)))
-    await page.goto(url)
-    yield found
-    assert found.warnings == []
-    await context.close()
+    try:
+        await page.goto(url)
+        yield found
+        assert found.warnings == []
+    finally:
+        await context.close()
 
 
 async def faults(page: Opened) -> list[str]:

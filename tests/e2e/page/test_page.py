@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
+from collections.abc import AsyncIterator
 from difflib import SequenceMatcher
 from pathlib import Path
+from typing import Any
 
-import openai
 import pytest
+import pytest_asyncio
 import soundfile
 
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper_gateway.config import API_KEY
-from specwhisper_gateway.page_files import replay_page
 from tests.e2e.page.pages import browser, faults, opened, playwright
 from tests.e2e.processes import Server
 from tests.nightly import mostly_nightly
@@ -27,7 +24,7 @@ SHORT, TITLE = "01_phone_call", "A phone call"
 TEXT = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])["text"]
 REPLAY = Path(__file__).parents[3] / "docs" / "figures" / "replay.html"
 COMPLETE = "The transcript is complete."
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
 expect = playwright.expect
 
 
@@ -39,6 +36,12 @@ def gateway(demo_gateway) -> Server:
 @pytest.fixture
 def url(gateway) -> str:
     return f"http://localhost:{gateway.port}/"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def chromium() -> AsyncIterator[Any]:
+    async with browser() as chromium:
+        yield chromium
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +73,9 @@ async def final_text(page) -> str:
     return " ".join(await page.words("final"))
 
 
-async def test_a_sample_is_drafted_verified_and_final(url, tmp_path):
+async def test_a_sample_is_drafted_verified_and_final(chromium, url, tmp_path):
     """After one click text appears while the sample plays, and it can be saved."""
-    async with browser() as chromium, opened(chromium, url) as page:
+    async with opened(chromium, url) as page:
         # Record the states that the page shows of each word.
         await page.page.evaluate(
             """() => {
@@ -164,8 +167,8 @@ async def test_speech_into_the_microphone_is_transcribed(url, microphone):
         assert similarity(await final_text(page)) > 0.8
 
 
-async def test_without_a_microphone_the_page_says_what_to_do(url):
-    async with browser() as chromium, opened(chromium, url) as page:  # without permission
+async def test_without_a_microphone_the_page_says_what_to_do(chromium, url):
+    async with opened(chromium, url) as page:  # without permission
         await page.locator("#microphone").click()
         await page.status_is("microphone")
         await expect(page.locator("#status")).to_have_class("error")
@@ -180,7 +183,7 @@ async def test_browsers_refuse_the_microphone_to_insecure_origins(gateway):
 
 
 @pytest.mark.nightly
-async def test_the_page_waits_for_a_full_server(start_server_for_all):
+async def test_the_page_waits_for_a_full_server(chromium, start_server_for_all):
     target = start_server_for_all("specwhisper_target_server")
     draft = start_server_for_all(
         "specwhisper_draft_server", "--target", target.address, "--max-sessions", "1"
@@ -188,7 +191,7 @@ async def test_the_page_waits_for_a_full_server(start_server_for_all):
     server = Server("specwhisper_gateway", "--port", "0", "--server", draft.address)
     try:
         url = f"http://localhost:{server.port}/"
-        async with browser() as chromium, opened(chromium, url) as first, opened(chromium, url) as second:
+        async with opened(chromium, url) as first, opened(chromium, url) as second:
             await try_sample(first)
             await expect(first.locator("#transcript .word").first).to_be_visible(timeout=60_000)
             await try_sample(second)
@@ -201,8 +204,8 @@ async def test_the_page_waits_for_a_full_server(start_server_for_all):
 
 
 @pytest.mark.nightly
-async def test_sliders_act_during_a_session(url):
-    async with browser() as chromium, opened(chromium, url) as page:
+async def test_sliders_act_during_a_session(chromium, url):
+    async with opened(chromium, url) as page:
         await try_sample(page)
         await expect(page.locator("#transcript .word.final").first).to_be_visible(timeout=60_000)
         await page.locator("#latency").fill("300")
@@ -219,8 +222,8 @@ async def test_sliders_act_during_a_session(url):
         assert similarity(await final_text(page)) > 0.8  # no word is lost or repeated
 
 
-async def test_a_file_is_transcribed_with_the_keyboard_alone(url, microphone):
-    async with browser() as chromium, opened(chromium, url) as page:
+async def test_a_file_is_transcribed_with_the_keyboard_alone(chromium, url, microphone):
+    async with opened(chromium, url) as page:
         await expect(page.locator("#sample option").first).to_be_attached()
 
         async def go_to(selector: str) -> None:
@@ -254,8 +257,8 @@ async def test_a_file_is_transcribed_with_the_keyboard_alone(url, microphone):
 
 
 @pytest.mark.nightly
-async def test_a_race_ends_with_the_same_text_twice(url):
-    async with browser() as chromium, opened(chromium, url) as page:
+async def test_a_race_ends_with_the_same_text_twice(chromium, url):
+    async with opened(chromium, url) as page:
         await page.locator("#race").check()
         await try_sample(page)
         await page.status_is(COMPLETE)
@@ -270,9 +273,9 @@ async def test_a_race_ends_with_the_same_text_twice(url):
     ("width", "scheme"),
     mostly_nightly([(360, "light"), (1280, "dark"), (360, "dark"), (1280, "light")], by_day=2),
 )
-async def test_the_page_is_accessible(url, width, scheme):
+async def test_the_page_is_accessible(chromium, url, width, scheme):
     settings = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
-    async with browser() as chromium, opened(chromium, url, **settings, reduced_motion="reduce") as page:
+    async with opened(chromium, url, **settings, reduced_motion="reduce") as page:
         await expect(page.locator("#pair")).to_contain_text("demo-target")
         assert await faults(page) == []
         await try_sample(page)
@@ -282,10 +285,10 @@ async def test_the_page_is_accessible(url, width, scheme):
         await page.status_is(COMPLETE)
 
 
-async def test_every_control_reports_an_unreachable_gateway(gateway):
+async def test_every_control_reports_an_unreachable_gateway(chromium, gateway):
     server = Server("specwhisper_gateway", "--port", "0", "--server", gateway_target(gateway))
     try:
-        async with browser() as chromium, opened(chromium, f"http://localhost:{server.port}/") as page:
+        async with opened(chromium, f"http://localhost:{server.port}/") as page:
             await try_sample(page, at_once=True)
             await page.status_is(COMPLETE)
             await expect(page.locator("#with-sound")).to_be_disabled()  # not sent in real time
@@ -300,8 +303,8 @@ async def test_every_control_reports_an_unreachable_gateway(gateway):
         server.end()
 
 
-async def test_no_inline_script_or_style_runs(url):
-    async with browser() as chromium, opened(chromium, url) as page:
+async def test_no_inline_script_or_style_runs(chromium, url):
+    async with opened(chromium, url) as page:
         script = """() => {
             const script = document.createElement("script");
             script.textContent = "window.hurt = 1";
@@ -312,20 +315,20 @@ async def test_no_inline_script_or_style_runs(url):
         assert "Content Security Policy" in page.warnings.pop()
 
 
-async def test_a_file_that_is_not_audio(url, tmp_path):
+async def test_a_file_that_is_not_audio(chromium, url, tmp_path):
     (tmp_path / "letter.txt").write_text("Dear Sir or Madam")
-    async with browser() as chromium, opened(chromium, url) as page:
+    async with opened(chromium, url) as page:
         await page.locator("#file").set_input_files(tmp_path / "letter.txt")
         await page.status_is("cannot decode this file")
 
 
 @pytest.mark.nightly
-async def test_the_page_continues_after_its_gateway_restarts(gateway, tmp_path):
+async def test_the_page_continues_after_its_gateway_restarts(chromium, gateway, tmp_path):
     """The words before and after the restart are one text."""
     server = Server("specwhisper_gateway", "--port", "0", "--server", gateway_target(gateway))
     port = server.port
     try:
-        async with browser() as chromium, opened(chromium, f"http://localhost:{port}/") as page:
+        async with opened(chromium, f"http://localhost:{port}/") as page:
             await try_sample(page)
             await expect(page.locator("#transcript .word.final").first).to_be_visible(timeout=60_000)
             server.end()
@@ -349,11 +352,11 @@ def gateway_target(gateway: Server) -> str:
 
 
 @pytest.mark.nightly
-async def test_a_key_is_required(gateway, monkeypatch):
+async def test_a_key_is_required(chromium, gateway, monkeypatch):
     monkeypatch.setenv(API_KEY, "the-right-one-of-anna")
     server = Server("specwhisper_gateway", "--port", "0", "--server", gateway_target(gateway))
     try:
-        async with browser() as chromium, opened(chromium, f"http://localhost:{server.port}/") as page:
+        async with opened(chromium, f"http://localhost:{server.port}/") as page:
             sockets = []
             page.page.on("websocket", lambda socket: sockets.append(socket))
             await try_sample(page)
@@ -370,30 +373,7 @@ async def test_a_key_is_required(gateway, monkeypatch):
         server.end()
 
 
-def test_the_demo_stops_every_process_it_started():
-    """Run ``make demo-web`` until Ctrl-C."""
-    environment = {**os.environ, "DISPLAY": "", "WAYLAND_DISPLAY": ""}
-    command = [sys.executable, "scripts/demo_web.py", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as demo:
-        url = next(line.strip() for line in demo.stdout if "http://" in line)
-        with openai.DefaultHttpxClient() as http:
-            assert http.get(f"{url}health").json()["target_model"] == "demo-target"
-        children = Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()
-        demo.send_signal(signal.SIGINT)
-        assert demo.wait(60) == 0
-    assert len(children) == 3
-    assert [child for child in children if Path(f"/proc/{child}").exists()] == []
-
-
-async def test_the_linked_replay_shows_every_figure():
-    async with browser() as chromium, opened(chromium, REPLAY.as_uri(), offline=True) as page:
+async def test_the_linked_replay_shows_every_figure(chromium):
+    async with opened(chromium, REPLAY.as_uri(), offline=True) as page:
         await page.locator("#seek").press("End")
         await shows_figures(page, "acceptance", "tokens", "roundTrip", "lag")
-
-
-def test_a_replay_is_written_without_a_browser():
-    recording = {"title": "</script><script>alert(1)", "about": "", "events": []}
-    page = replay_page(recording)
-    assert "alert(1)" in page
-    assert "</script><script>alert" not in page
-    assert "import " not in re.sub(r"//.*", "", page.split('<script type="module">')[1])

@@ -20,6 +20,7 @@ from specwhisper.wire import status
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.sessions import live_failover
+from tests.nightly import mostly_nightly
 from tests.rpc.services import (
     MAX_SESSIONS,
     VERIFICATION,
@@ -127,7 +128,7 @@ async def sessions(
             await eventually(lambda: draft.service.num_sessions == 0)
 
 
-@pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])
+@pytest.mark.parametrize("mode", mostly_nightly(["MODE_FULL", "MODE_TARGET_ONLY"]))
 @pytest.mark.parametrize("kind", ["recordings", "live"])
 async def test_a_session_stays_until_another_target_has_room(kind, mode, unused_tcp_port):
     async with sessions(kind, mode, unused_tcp_port) as (busy, open_other, _, (one, another)):
@@ -140,7 +141,7 @@ async def test_a_session_stays_until_another_target_has_room(kind, mode, unused_
             await eventually(lambda: other.service.num_sessions == 0)
 
 
-@pytest.mark.parametrize("kind", ["recordings", "live"])
+@pytest.mark.parametrize("kind", mostly_nightly(["live", "recordings"]))
 async def test_a_session_that_finds_no_room_may_end_where_it_is(kind, unused_tcp_port, monkeypatch):
     async with sessions(kind, "MODE_FULL", unused_tcp_port) as (busy, open_other, _, clients):
         async with open_other(limits=ONE) as other, stopping(busy):
@@ -149,7 +150,7 @@ async def test_a_session_that_finds_no_room_may_end_where_it_is(kind, unused_tcp
             await asyncio.gather(*(client.end() for client in clients))
 
 
-@pytest.mark.parametrize("kind", ["recordings", "live"])
+@pytest.mark.parametrize("kind", mostly_nightly(["live", "recordings"]))
 async def test_each_locate_call_is_followed_by_a_session(kind, unused_tcp_port, monkeypatch):
     """A router counts each Locate call as a session, and routes others elsewhere."""
     async with sessions(kind, "MODE_FULL", unused_tcp_port) as (busy, open_other, _, clients):
@@ -162,7 +163,9 @@ async def test_each_locate_call_is_followed_by_a_session(kind, unused_tcp_port, 
             await asyncio.gather(*(client.end() for client in clients))
 
 
-@pytest.mark.parametrize("kind", ["recordings", "live", "live, draft-only in outages"])
+@pytest.mark.parametrize(
+    "kind", mostly_nightly(["live, draft-only in outages", "recordings", "live"], by_day=2)
+)
 async def test_each_locate_call_after_a_killed_target_is_followed_by_a_session(
     kind, unused_tcp_port, monkeypatch
 ):
@@ -237,7 +240,7 @@ async def test_a_session_migrates_elsewhere_although_its_target_is_still_named(e
         await server.stop(drain_timeout_s=0)
 
 
-@pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])
+@pytest.mark.parametrize("mode", mostly_nightly(["MODE_FULL", "MODE_TARGET_ONLY"]))
 async def test_a_delayed_session_migrates_without_losing_messages_in_flight(mode, unused_tcp_port):
     """A message in flight arrives before the session migrates, or never."""
     delayed = partial(Talk, added_latency_ms=200)
@@ -250,7 +253,7 @@ async def test_a_delayed_session_migrates_without_losing_messages_in_flight(mode
             await eventually(lambda: other.service.num_sessions == 0)
 
 
-@pytest.mark.parametrize("kind", ["recordings", "live"])
+@pytest.mark.parametrize("kind", mostly_nightly(["live", "recordings"]))
 async def test_sessions_migrate_from_a_draft_server_with_failpoints(kind, unused_tcp_port):
     failpoints = Failpoints({"receive.after": Failpoint(Fault.RAISE, NEVER)})
     async with sessions(kind, "MODE_FULL", unused_tcp_port, failpoints=failpoints) as there:

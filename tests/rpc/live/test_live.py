@@ -22,7 +22,7 @@ from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server import debounce
-from tests.nightly import mostly_nightly
+from tests.nightly import NIGHTLY, mostly_nightly
 from tests.rpc.services import (
     MODES,
     all_free,
@@ -136,7 +136,7 @@ async def test_without_interim_results_all_results_are_final():
 
 
 async def test_silence_has_no_text_no_forward_pass_and_is_not_kept():
-    minutes = 10
+    minutes = 10 if NIGHTLY else 2
     silence = bytes(60 * SAMPLE_RATE)  # half a minute
     async with speaking_pair() as (target, draft):
         call = draft.stub.StreamingRecognize()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from itertools import islice
 
 import pytest
 
@@ -48,9 +49,10 @@ async def transcribed(stream: StreamingClient, pcm: bytes) -> str:
 
 
 async def test_thirty_noises_have_no_text(draft_address):
+    """By day every third one."""
     assert len(NOISES) == 30
     wrong = {}
-    for name, pcm in noises():
+    for name, pcm in islice(noises(), 0, None, 1 if NIGHTLY else 3):
         async with StreamingClient(draft_address) as stream:
             if text := await transcribed(stream, pcm):
                 wrong[name] = text

@@ -40,11 +40,11 @@ from tests.rpc.services import (
 )
 from tests.rpc.speaking import Listener, config, live_client, texts_of
 
-MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
+MODES = (Mode.FULL, Mode.SYNC, Mode.PIPELINED)
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", mostly_nightly(MODES))
 @pytest.mark.parametrize("trim_ms", mostly_nightly([15_000, 2_000]))
 async def test_speech_in_an_outage_is_shown_then_verified(mode, trim_ms):
     pcm = talk()
@@ -71,7 +71,7 @@ async def test_speech_in_an_outage_is_shown_then_verified(mode, trim_ms):
 
 
 @pytest.mark.parametrize("gamma", mostly_nightly([None, 3]))
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", mostly_nightly(MODES))
 async def test_a_draft_without_a_target_transcribes_everything(mode, gamma):
     """It does not pause, as it may with a target: no target continues in a pause."""
     pcm = speech(12.0)
@@ -207,7 +207,7 @@ class BrokenDraft(SpeechModel):
         return super().score(rows)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", mostly_nightly(MODES))
 async def test_a_draft_that_fails_in_an_outage_costs_no_word(mode):
     pcm, model = talk(), BrokenDraft(MAX_SESSIONS)
     async with breaking_pair(model=model) as (targets, draft), unverified_client(draft, mode=mode) as client:

@@ -141,6 +141,7 @@ def test_the_draft_has_the_real_drafts_acceptance(samples, demo, replayed, mode)
         assert acceptance(got) == pytest.approx(acceptance(expected), abs=0.05)
 
 
+@pytest.mark.nightly
 def test_a_replays_target_takes_hints(samples, trace, demo):
     vocabulary, tokenizer = demo.target.vocabulary, load_checkpoint("demo-target").tokenizer
     target = ReplayTarget(trace, vocabulary, None, tokenizer=tokenizer)

@@ -17,6 +17,7 @@ from experiments.common.models.checkpoints import Shape, Words, build_tokenizer
 from specwhisper.model.checkpoints.files import ModelFiles
 from specwhisper.model.checkpoints.names import DEMO_MODELS, resolve
 from specwhisper.model.checkpoints.tokenizer import Tokenizer, read_tokenizer
+from tests.nightly import mostly_nightly
 from tests.unit.model.checkpoints.folders import change_json
 
 TEXTS = (
@@ -130,17 +131,20 @@ def with_a_space_in_front(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        whole_only,
-        as_fast_and_config,
-        with_merges_as_strings,
-        with_tokens_in_config,
-        slow_with_config,
-        slow,
-        slow_without_added_tokens,
-        with_another_pad_token,
-        with_a_space_in_front,
-    ],
+    mostly_nightly(
+        [
+            whole_only,
+            with_merges_as_strings,
+            slow_without_added_tokens,
+            with_another_pad_token,
+            as_fast_and_config,
+            with_tokens_in_config,
+            slow_with_config,
+            slow,
+            with_a_space_in_front,
+        ],
+        by_day=4,
+    ),
 )
 def test_files_of_every_age_equal_transformers(change: Callable[[Path], None], saved: Path, tmp_path: Path):
     folder = Path(shutil.copytree(saved, tmp_path / "changed"))

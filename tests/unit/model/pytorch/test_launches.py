@@ -11,7 +11,7 @@ from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.pytorch import packed_scorer
 from specwhisper.model.pytorch.kernels.linear import MAX_FUSED_TOKENS
-from tests.nightly import mostly_nightly
+from tests.nightly import NIGHTLY
 from tests.unit.model.pytorch.test_model_static_shapes import CHECKPOINT, NUM_SLOTS, recording
 
 pytest.importorskip("triton", reason="Triton is not installed: torch's CPU builds come without it")
@@ -77,9 +77,11 @@ def table() -> dict:
     return kernels.parse_table(page)
 
 
-@pytest.mark.parametrize("architecture", mostly_nightly([90, *(sorted(kernels.ARCHITECTURES.keys() - {90}))]))
+@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 def test_kernels_compile_and_take_no_more_than_documented(monkeypatch, tmp_path, architecture):
     """The interpreter accepts more than the compiler."""
+    if not NIGHTLY and f"`{kernels.digest()}`" in kernels.PAGE.read_text():
+        pytest.skip("the table is of this code; compiled again with SPECWHISPER_NIGHTLY=1")
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     found, documented = kernels.measure(architecture), table()[architecture]
     assert found.keys() == documented.keys(), "run python -m scripts.kernels"
