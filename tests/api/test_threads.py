@@ -94,6 +94,7 @@ def test_a_call_that_begins_while_another_decodes_changes_no_text(pair, recordin
         assert list(threads.map(transcribe, range(NUM_THREADS))) == texts
 
 
+@pytest.mark.nightly
 def test_threads_with_and_without_a_draft_share_the_slots(pair, recordings, texts):
     target_only = pair.without_draft()
     calls = [
@@ -161,6 +162,7 @@ def test_an_interrupted_call_frees_its_slots(one_slot, recordings, texts):
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.nightly
 def test_an_iterator_that_is_closed_frees_its_slots(two_slots, recordings, texts):
     results = two_slots.transcribe_iter(recordings * 4, **OPTIONS)
     place, first = next(results)
@@ -207,6 +209,7 @@ def test_an_iterator_has_the_config_of_its_call(one_slot, recordings, monkeypatc
     assert len(result.stats.acceptance_histogram) <= 1 + 1
 
 
+@pytest.mark.nightly
 def test_each_call_has_the_config_at_its_start(pair, recordings, monkeypatch):
     monkeypatch.setattr(pair, "config", pair.config)  # restored afterwards
     configs = [SpeculativeConfig(gamma=1 + i, temperature=1.5, seed=i) for i in range(3)]

@@ -13,6 +13,7 @@ from specwhisper_client.live_transcription import LiveTranscription
 from specwhisper_client.sources import file
 from specwhisper_client.streaming import StreamingClient
 from tests.e2e.processes import Server
+from tests.nightly import mostly_nightly
 from tests.unit.audio.test_silero import SAMPLES
 
 TORCH = "torch,transformers,accelerate,safetensors"
@@ -29,7 +30,7 @@ def target(checkpoints) -> Iterator[Server]:
     server.end()
 
 
-@pytest.fixture(params=["whisper", "target-only", "recogniser"])
+@pytest.fixture(params=mostly_nightly(["whisper", "recogniser", "target-only"]))
 def address(request, target, checkpoints, tmp_path) -> Iterator[str]:
     """Start a draft server in a process that cannot import torch."""
     captions = tmp_path / "captions.srt"

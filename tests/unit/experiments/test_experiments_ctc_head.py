@@ -192,6 +192,7 @@ def test_a_set_meets_its_bar_by_processor_time():
         assert bar.holds is holds
 
 
+@pytest.mark.nightly
 def test_a_quick_run_writes_its_figures(tmp_path):
     samples, rate = soundfile.read(bundled()[0], frames=8 * SAMPLE_RATE)
     for index, part in enumerate((samples[: 4 * rate], samples[4 * rate :])):

@@ -24,6 +24,7 @@ from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode
+from tests.nightly import mostly_nightly
 
 
 def arm(system, precision=FLOAT32, *, part=Part.DEMO, timestamps=False):
@@ -85,7 +86,7 @@ def test_openais_model_computes_the_same_from_our_weights():
         assert torch.allclose(theirs(features, ids), expected, atol=1e-3)
 
 
-@pytest.mark.parametrize("is_int8", [False, True])
+@pytest.mark.parametrize("is_int8", mostly_nightly([False, True]))
 def test_whisper_cpp_writes_the_same_from_our_weights(is_int8, tmp_path):
     pytest.importorskip("_pywhispercpp")
     shape = Shape(words="multilingual", d_model=128, decoder_layers=1, ffn_factor=4)

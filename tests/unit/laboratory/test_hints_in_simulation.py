@@ -59,7 +59,7 @@ def time_per_step(
     return session.time_per_token_s / STEP_S
 
 
-@pytest.mark.parametrize("round_trip", [0.0, 1.25, 5.0, 10.0])
+@pytest.mark.parametrize("round_trip", mostly_nightly([5.0, 0.0, 1.25, 10.0], by_day=2))
 def test_realignment_makes_full_faster_at_every_round_trip(round_trip):
     decodings = windows(0.85, 0.8)
     kept, dropped = (time_per_step(decodings, round_trip, realigns=realigns) for realigns in (True, False))
@@ -126,7 +126,7 @@ def test_a_hint_with_a_foreword_is_found():
 
 @pytest.mark.parametrize("kind", ["another text", "right, then wrong"])
 @pytest.mark.parametrize("acceptance", [0.0, 0.85])
-@pytest.mark.parametrize("token_share", [0.03, 0.15])
+@pytest.mark.parametrize("token_share", mostly_nightly([0.15, 0.03]))
 def test_a_bad_hint_costs_at_most_a_fiftieth(kind, acceptance, token_share):
     decodings = windows(acceptance, 0.0)
     hint = hint_of(decodings, 1.0)

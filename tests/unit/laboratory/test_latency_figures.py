@@ -96,11 +96,16 @@ def curve(drawing: Drawing, arm: Arm) -> Curve:
     return next(one for one in drawing.curves if one.arm == arm)
 
 
+def written_beside_figures(drawing: Drawing, folder: Path) -> None:
+    """Write the page and the captions."""
+    page.write_page(drawing, ["a <fact>"], ["a bar"], folder / "latency.html")
+    write_captions(drawing, folder / "captions.md")
+
+
 def written(drawing: Drawing, folder: Path) -> dict[str, bytes]:
     """Write all files; return their contents by name."""
     figures.write_figures(drawing, folder)
-    page.write_page(drawing, ["a <fact>"], ["a bar"], folder / "latency.html")
-    write_captions(drawing, folder / "captions.md")
+    written_beside_figures(drawing, folder)
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -183,8 +188,9 @@ class Loads(HTMLParser):
 
 
 def test_page_and_captions_file_have_the_same_captions(tmp_path):
-    files, captions = written(drawing_of(), tmp_path), captions_of(drawing_of())
-    html, markdown = files["latency.html"].decode(), files["captions.md"].decode()
+    written_beside_figures(drawing_of(), tmp_path)
+    captions = captions_of(drawing_of())
+    html, markdown = ((tmp_path / name).read_text() for name in ("latency.html", "captions.md"))
     assert [caption.name for caption in captions] == list(figures.FIGURES) == list(page.FIGURES)
     for caption in captions:
         assert f"![{caption.title}]({caption.name}.png)\n\n*{caption.title}.* {caption.text}\n" in markdown
@@ -247,7 +253,10 @@ def test_hints_have_a_panel_of_their_own():
 def test_a_gap_is_drawn_where_a_round_trip_was_not_measured(tmp_path):
     drawing = drawing_of()
     gap = Curve(FULL, [nan, 0.5, nan], [nan] * 3, [nan] * 3)
-    assert written(replace(drawing, curves=[gap]), tmp_path)
+    drawing = replace(drawing, curves=[gap])
+    for draw_one in figures.FIGURES.values():
+        plt.close(draw_one(drawing))
+    page.write_page(drawing, [], [], tmp_path / "latency.html")
 
 
 def without_numbers(text: str) -> str:

@@ -16,7 +16,7 @@ from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
 from specwhisper.model.onnx.decoder import MAX_ROWS, SlotDecoder
 from specwhisper.model.onnx.indices import MAX_QUERIES
 from specwhisper.model.onnx.rounding import sums_bytes_exactly
-from tests.nightly import examples
+from tests.nightly import examples, mostly_nightly
 
 SHAPE = Shape(decoder_layers=3, heads=4, max_target_positions=48, seed=5)
 TRANSFORMERS, CHECKPOINT = build_checkpoint(SHAPE)
@@ -200,11 +200,9 @@ class Company:
         return np.concatenate([self.decoder.append([slot], [row], [len(row)]).copy() for row in rows])
 
 
-@pytest.fixture(
-    scope="module", params=[(False, 1), (False, 2), (True, 1)], ids=["float32", "two threads", "int8"]
-)
+@pytest.fixture(scope="module", params=mostly_nightly(["float32", "int8", "two threads"], by_day=2))
 def tiny(request) -> Company:
-    is_int8, num_threads = request.param
+    is_int8, num_threads = request.param == "int8", 1 + (request.param == "two threads")
     return Company(TRUE, is_int8=is_int8, num_threads=num_threads)
 
 
