@@ -18,4 +18,4 @@ async def until(address: str, wanted: int, service: str) -> None:
         stub = health_pb2_grpc.HealthStub(channel)
         for name in ("", service):
             while (await stub.Check(health_pb2.HealthCheckRequest(service=name))).status != wanted:
-                pass
+                await asyncio.sleep(0.01)
