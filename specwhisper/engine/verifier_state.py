@@ -275,6 +275,8 @@ class VerifierState:
         self._derived = None
         self.resumed = resume
         self.windows.resume(resume.window, resume.previous)
+        if self.options.multilingual and not resume.committed:
+            self.windows.language = None  # detected again, since its probabilities come with the first tokens
         if resume.log_mel_max is not None:
             self.recording.resume_log_mel_max(num_mel_bins, resume.log_mel_max)
 

@@ -34,8 +34,9 @@ def test_one_session_is_simulated_by_round_trip(tmp_path):
     near, far = found["expected"][0]["rows"]
     assert near["chosen"]["full"] < far["chosen"]["full"] < 1
     assert far["chosen"]["sync"] > 2 * far["chosen"]["full"]
-    for one in (near, far):
-        assert one["full_closed_form"] == pytest.approx(one["chosen"]["full"], rel=0.2)
+    # The closed form knows how often hints hold after a correction; a session has to learn it.
+    assert near["full_closed_form"] == pytest.approx(near["chosen"]["full"], rel=0.2)
+    assert 0.7 < far["full_closed_form"] / far["chosen"]["full"] < 1.05
 
 
 @pytest.mark.nightly

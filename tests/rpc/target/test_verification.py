@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from experiments.common.models.scripted import VOCABULARY, ScriptedModel
+from experiments.common.models.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import ServerDraining, ServerFull
 from specwhisper.types import Limits
 from specwhisper.wire import flac
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_target_server import service
+from tests.rpc.draft.test_options import PCM, speaker
 from tests.rpc.hostile import audio, candidates, hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -27,6 +28,7 @@ from tests.rpc.services import (
     error_of,
     eventually,
     recording,
+    scripted_checkpoint,
     target_alone,
     target_server,
 )
@@ -121,8 +123,8 @@ async def test_flac_and_repeated_audio():
         assert await doubled.finish() == target_alone(3.0).window_tokens
 
 
-async def check_resumed(open_target, pcm, opening, window_id, num_committed) -> None:
-    """Transcribe on one target, then resume on another without earlier audio."""
+async def check_resumed(open_target, pcm, opening, window_id, num_committed) -> tuple[pb.Commit, pb.Commit]:
+    """Transcribe on one target, then resume on another without earlier audio; return their first commits."""
     async with open_target() as first, session(first, opening, *whole(pcm)) as original:
         windows = await original.finish()
     opened = next(
@@ -148,6 +150,8 @@ async def check_resumed(open_target, pcm, opening, window_id, num_committed) -> 
     assert first_window == opened.window
     first_commit = next(r.commit for r in resumed.responses if r.HasField("commit"))
     assert first_commit.base == num_committed
+    commits = (r.commit for r in original.responses if r.HasField("commit"))
+    return next(commit for commit in commits if commit.window_id == window_id), first_commit
 
 
 @pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])
@@ -155,6 +159,19 @@ async def check_resumed(open_target, pcm, opening, window_id, num_committed) -> 
 @pytest.mark.parametrize("num_committed", [0, 1, 5])
 async def test_a_session_resumed_on_another_target_writes_the_same_rest(window_id, num_committed, mode):
     await check_resumed(target_server, LONG, hello(mode=mode), window_id, num_committed)
+
+
+async def test_a_window_that_is_resumed_without_tokens_has_its_languages_probabilities():
+    """The first target has detected the language, and has not reported it."""
+    options = {"multilingual": True, "language": ""}
+    opening = hello(vocabulary_digest=MULTILINGUAL.digest, options=options)
+    checkpoint = scripted_checkpoint(vocabulary=MULTILINGUAL)
+
+    def open_target():
+        return target_server(speaker(MAX_SESSIONS), checkpoint)
+
+    original, resumed = await check_resumed(open_target, PCM, opening, 1, 0)
+    assert resumed.language_probs == original.language_probs != {}
 
 
 async def test_a_resumed_session_keeps_the_log_mel_maximum():
