@@ -25,10 +25,9 @@ from transformers import WhisperForConditionalGeneration, WhisperProcessor
 from transformers.utils import logging
 
 from specwhisper import DecodingOptions
-from specwhisper.audio.decode import decode_file
+from specwhisper.audio.decode import AUDIO_SUFFIXES, decode_file
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import SpecWhisperError
-from specwhisper.evaluation.references import AUDIO_SUFFIXES
 from specwhisper.languages import language_code
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import resolve

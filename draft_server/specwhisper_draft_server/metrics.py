@@ -49,7 +49,7 @@ class DraftMetrics(ServerMetrics):
         self.audio_s = self.counter("audio_seconds", "Audio received from clients.")
         self.first_text_s = self.histogram(
             "first_text_seconds",
-            "Time to the first text: from the start of a recording's session, or from the begin of an "
+            "Time to the first text: from the start of a recording's session, or from the beginning of an "
             "utterance in live audio.",
             TEXT_SECONDS,
             "kind",

@@ -34,7 +34,7 @@ class SessionMetrics:
         self._num_samples = start_sample
         # The end sample of each piece, and its arrival time.
         self._arrivals: deque[tuple[int, int]] = deque(maxlen=MAX_ARRIVALS)
-        # Live audio awaits text from the begin of speech on.
+        # Live audio awaits text from the beginning of speech on.
         self._awaits_text_since_ns = perf_counter_ns() if self._kind == RECORDING else None
 
     @contextmanager

@@ -179,9 +179,8 @@ class PairEngine:
             self._admit(self._waiting.popleft())
         for session in list(self._sessions.values()):
             self._read(session)
-        while (
-            self._drafter.has_work
-        ):  # a draft step takes little time: the target's forward pass waits for all
+        # A draft step takes little time: the target's forward pass waits for all of them.
+        while self._drafter.has_work:
             for session_id, drafted in self._drafter.step():
                 self._propose(session_id, drafted)
         for session_id, event in self._verifier.step():

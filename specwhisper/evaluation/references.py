@@ -11,9 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from specwhisper.audio.decode import AUDIO_SUFFIXES
 from specwhisper.errors import InvalidRequest
 
-AUDIO_SUFFIXES = frozenset(".aac .flac .m4a .mp3 .mp4 .ogg .opus .wav .webm".split())
 TEXT_COLUMNS = ("text", "transcription", "sentence", "normalized_text", "raw_text")
 
 

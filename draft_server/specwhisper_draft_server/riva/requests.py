@@ -10,7 +10,7 @@ from specwhisper.errors import InvalidRequest, UnsupportedOption, check_between
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions, Task
 from specwhisper.speculation.draft_length import MAX_GAMMA
-from specwhisper.types import Mode
+from specwhisper.types import SERVER_MODES, Mode
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.riva.audio import LAWS, LINEAR_PCM, Samples, encoding_name, is_wav, linear_16
@@ -20,7 +20,6 @@ ANY_LANGUAGE = "multi"  # Riva's code for language detection
 # Riva's default windows, if a client sets only the share of them that must be speech, or silence.
 START_HISTORY_MS = 300
 STOP_HISTORY_MS = 800
-SERVER_MODES = [mode for mode in Mode if mode is not Mode.ONE_PROCESS]
 DEFAULT = EndpointingOptions()
 MIN_WINDOW_MS, MAX_WINDOW_MS = 32, 10_000  # from a frame of the voice activity detector on
 

@@ -2,7 +2,7 @@
 
 A slot holds the keys and values of one session: self-attention for every token appended so far,
 cross-attention for the encoded window. Rollback moves a position back; the next append overwrites what lies
-after it. The result of a token has the same bits in any company.
+after it. The result of a token has the same bits whatever is decoded beside it.
 """
 
 from __future__ import annotations
