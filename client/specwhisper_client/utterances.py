@@ -44,9 +44,8 @@ def in_order(segments: Iterable[Segment], final_end_s: float) -> tuple[Segment, 
     """
     ordered: list[Segment] = []
     for segment in segments:
-        start_s = max(segment.start_s, final_end_s)
-        final_end_s = max(segment.end_s, start_s)
-        ordered.append(replace(segment, start_s=start_s, end_s=final_end_s))
+        ordered.append(segment.not_before(final_end_s))
+        final_end_s = ordered[-1].end_s
     return tuple(ordered)
 
 

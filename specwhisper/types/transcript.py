@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +49,14 @@ class Segment:
     utterance: int = 0
     is_utterance_end: bool = False
     language: str = ""
+
+    def not_before(self, time_s: float) -> Segment:
+        """Return the segment with no time before this one, its words included."""
+        if self.start_s >= time_s and self.end_s >= self.start_s:
+            return self
+        start_s = max(self.start_s, time_s)
+        words = tuple(
+            replace(word, start_s=max(word.start_s, start_s), end_s=max(word.end_s, start_s))
+            for word in self.words
+        )
+        return replace(self, start_s=start_s, end_s=max(self.end_s, start_s), words=words)

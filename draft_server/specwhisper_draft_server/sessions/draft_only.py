@@ -302,13 +302,9 @@ class MergedTranscript:
 
     def _in_order(self, segment: Segment) -> Segment:
         """Move a segment's times after the last one's, which another target estimated."""
-        start_s = max(segment.start_s, self._end_s)
-        self._end_s = max(segment.end_s, start_s)
-        words = tuple(
-            replace(word, start_s=max(word.start_s, start_s), end_s=max(word.end_s, start_s))
-            for word in segment.words
-        )
-        return replace(segment, start_s=start_s, end_s=self._end_s, words=words)
+        segment = segment.not_before(self._end_s)
+        self._end_s = segment.end_s
+        return segment
 
     def _add_unverified(self, utterance: int, tokens: Sequence[int]) -> None:
         if self._part.text_after((), tokens).strip():

@@ -112,8 +112,10 @@ async def test_unverified_text_stays_marked():
 
 def test_final_text_of_a_resumed_stream_does_not_go_back_in_time():
     """The next server gets final text without its times."""
-    end = replace(piece("", at_s=0.69, is_last=True), end_s=0.69)
+    word = Word(0.5, 0.6, " a")
+    end = replace(piece(" a", at_s=0.5, is_last=True), end_s=0.69, words=(word,))
     (shifted,) = in_order([end], final_end_s=4.22)
     assert (shifted.start_s, shifted.end_s) == (4.22, 4.22)
+    assert shifted.words == (replace(word, start_s=4.22, end_s=4.22),)
     ordered = [replace(piece("a", at_s=5.0), end_s=5.5), replace(piece("b", at_s=5.5), end_s=6.0)]
     assert in_order(ordered, final_end_s=4.22) == tuple(ordered)
