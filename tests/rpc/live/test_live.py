@@ -145,7 +145,9 @@ async def test_silence_has_no_text_no_forward_pass_and_is_not_kept():
             for request in audio_requests(silence, 64_000):
                 await call.write(request)
         received = 60 * minutes * SAMPLE_RATE
-        (session,) = target.service._verifier._sessions.values()
+        sessions = target.service._verifier._sessions
+        await eventually(lambda: len(sessions) == 1, within_s=30)
+        (session,) = sessions.values()
         await eventually(lambda: session.recording.received_samples == received, within_s=30)
         drafting = draft.service._drafting._drafter._sessions
         await eventually(lambda: all(s.recording.received_samples == received for s in drafting.values()))
