@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -15,6 +16,9 @@ from tests.nightly import NIGHTLY, examples
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub: no test downloads a model
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # silences a warning about forks
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests share few cores: more threads only wait
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as scripts start what runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # processes of tests are interrupted
 
 FIRST_PORT = 20_000  # for tests
 LOWEST_OF_THE_SYSTEM = 32_768  # on Linux, see ip_local_port_range

@@ -2,12 +2,15 @@
 
 import asyncio
 import io
+import signal
 import sys
 
 from rich.console import Console
 
 from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.jobs import Job
+
+WAIT_S = 120.0  # for the end of a command
 
 
 class Streams:
@@ -30,11 +33,24 @@ class Streams:
         return await transcribe_files(files, Job(address, **job), self.console, self.errors)
 
 
-async def run_cli(*arguments) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "specwhisper_client.cli.main", *map(str, arguments)),
+async def start_cli(*arguments) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-X", "faulthandler", "-m", "specwhisper_client.cli.main", *map(str, arguments)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, err = await process.communicate()
+
+
+async def end_of_cli(process) -> tuple[int, str, str]:
+    """Wait for the end; where it does not come, fail with what each thread of the process does."""
+    output = asyncio.create_task(process.communicate())
+    done, _ = await asyncio.wait([output], timeout=WAIT_S)
+    if not done:
+        process.send_signal(signal.SIGABRT)
+    out, err = await output
+    assert done, f"The process did not end:\n{err.decode()}"
     return process.returncode, out.decode(), err.decode()
+
+
+async def run_cli(*arguments) -> tuple[int, str, str]:
+    return await end_of_cli(await start_cli(*arguments))

@@ -4,7 +4,6 @@ import asyncio
 import io
 import re
 import signal
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from specwhisper.errors import ServerFull
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.cli.output import OutputFormat
 from tests.rpc.client_scripts import MODEL, STATISTICS, ScriptedTranscription, duration, final, serving
-from tests.rpc.terminals import Streams, run_cli
+from tests.rpc.terminals import Streams, end_of_cli, run_cli, start_cli
 
 SECOND = 16_000
 
@@ -199,16 +198,13 @@ async def test_an_interrupted_folder_has_whole_transcripts_and_is_resumed(folder
     server.ends[2] = asyncio.Event()
     async with serving(server) as address:
         arguments = ("transcribe", folder, "--server", address, "-o", out, "-f", "txt", "--batch-size", "2")
-        command = (sys.executable, "-m", "specwhisper_client.cli.main", *map(str, arguments))
-        process = await asyncio.create_subprocess_exec(
-            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
+        process = await start_cli(*arguments)
         while not all((out / name).exists() for name in TEXTS if name != "a/two.txt"):
             await asyncio.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        _, err = await process.communicate()
-        assert process.returncode == 130
-        assert "--skip-existing transcribes the rest" in err.decode()
+        status, _, err = await end_of_cli(process)
+        assert status == 130
+        assert "--skip-existing transcribes the rest" in err
         assert written(out) == {name: text for name, text in TEXTS.items() if name != "a/two.txt"}
         server.ends[2].set()
         status, printed, err = await run_cli(*arguments, "--skip-existing")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import signal
 import sys
@@ -27,6 +26,7 @@ from specwhisper_client.live_transcription import LiveTranscription
 from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
 from tests.rpc.services import all_free, eventually
 from tests.rpc.speaking import pieces_of, segments_of, speaking_pair, texts_of
+from tests.rpc.terminals import end_of_cli, start_cli
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
@@ -231,19 +231,14 @@ async def test_ctrl_c_ends_the_audio_and_prints_the_last_words(tmp_path):
     path = tmp_path / "talk.wav"
     soundfile.write(path, samples_of(pcm), SAMPLE_RATE, subtype="PCM_16")
     async with speaking_pair() as (target, draft):
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "specwhisper_client.cli.main", "listen", "--server", draft.address),
-            *("--simulate", str(path), "--quiet"),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        process = await start_cli("listen", "--server", draft.address, "--simulate", path, "--quiet")
         first = await process.stdout.readline()
         assert first.decode().strip() == lines_of(pcm)[0]
         (session,) = target.service._verifier._sessions.values()
         await eventually(lambda: session.recording.received_samples > 2.5 * SAMPLE_RATE)
         process.send_signal(signal.SIGINT)
-        out, err = await process.communicate()
-        assert (process.returncode, err) == (0, b"")
-        (last,) = out.decode().splitlines()
+        status, out, err = await end_of_cli(process)
+        assert (status, err) == (0, "")
+        (last,) = out.splitlines()
         assert len(last) > 3 and lines_of(pcm)[1].startswith(last[:-2].strip())
         await all_free(target, draft)
