@@ -53,7 +53,7 @@ def test_loading_writes_nothing_to_the_terminal(folders, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("draft", ["target", "noisy", "stranger", None])
+@pytest.mark.parametrize("draft", mostly_nightly(["noisy", "stranger", "target", None], by_day=2))
 @pytest.mark.parametrize("gamma", mostly_nightly([5, 1, 20]))
 def test_greedy_text_is_that_of_generate(folders, target, draft, gamma):
     draft = None if draft is None else folders[draft]
@@ -103,7 +103,7 @@ def test_options_without_meaning_for_text_are_refused(folders, asked, message):
         SpeculativeLM(None, folders["target"], "cpu").generate(PROMPTS[0], **asked)
 
 
-@pytest.mark.parametrize("top_k", [0, 1, 50])
+@pytest.mark.parametrize("top_k", mostly_nightly([50, 0, 1]))
 def test_a_seed_gives_the_same_text_with_any_draft(folders, top_k):
     config = SpeculativeConfig(temperature=0.8, top_k=top_k, seed=7)
     texts = {

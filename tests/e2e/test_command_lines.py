@@ -6,6 +6,7 @@ import pytest
 
 from specwhisper import __version__
 from tests.e2e.processes import run
+from tests.nightly import mostly_nightly
 
 MODULES = ("specwhisper_target_server", "specwhisper_draft_server")
 
@@ -36,17 +37,23 @@ def test_every_program_has_a_version_flag(module):
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
-    [
-        (
-            "specwhisper_target_server --host 0.0.0.0",
-            "Listening on '0.0.0.0' would open a server without encryption",
-        ),
-        ("specwhisper_draft_server --host ::", "Listening on '::' would open a server without encryption"),
-        ("specwhisper_draft_server --mode one-process", "--mode is one-process: a draft server offers"),
-        ("specwhisper_draft_server --target nowhere", "Address 'nowhere' is not HOST:PORT"),
-        ("specwhisper_target_server --device-map {folder}/bad.json", "bad.json is not JSON"),
-        ("specwhisper_target_server --device-map {folder}/list.json", "list.json must hold an object"),
-    ],
+    mostly_nightly(
+        [
+            (
+                "specwhisper_target_server --host 0.0.0.0",
+                "Listening on '0.0.0.0' would open a server without encryption",
+            ),
+            ("specwhisper_draft_server --mode one-process", "--mode is one-process: a draft server offers"),
+            ("specwhisper_target_server --device-map {folder}/bad.json", "bad.json is not JSON"),
+            (
+                "specwhisper_draft_server --host ::",
+                "Listening on '::' would open a server without encryption",
+            ),
+            ("specwhisper_draft_server --target nowhere", "Address 'nowhere' is not HOST:PORT"),
+            ("specwhisper_target_server --device-map {folder}/list.json", "list.json must hold an object"),
+        ],
+        by_day=3,
+    ),
 )
 def test_an_invalid_setting_is_one_sentence_at_once(arguments, sentence, tmp_path):
     """Each is reported before torch is loaded."""

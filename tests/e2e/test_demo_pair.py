@@ -53,7 +53,7 @@ def transcripts(demo_server, tmp_path_factory) -> dict[str, dict[str, dict]]:
     return found
 
 
-@pytest.mark.parametrize("mode", mostly_nightly(["sync", "full", "pipelined"], by_day=2))
+@pytest.mark.parametrize("mode", mostly_nightly(["full", "sync", "pipelined"]))
 def test_every_mode_writes_the_text_of_target_only(transcripts, mode):
     def segments(of: str) -> dict[str, list[tuple]]:
         return {

@@ -16,6 +16,7 @@ from websockets.sync.client import connect
 
 from specwhisper_gateway.config import API_KEY
 from tests.e2e.processes import Server, run
+from tests.nightly import mostly_nightly
 
 TOKEN = "0123456789abcdef-of-anna"
 
@@ -107,15 +108,18 @@ def test_no_flag_holds_a_key():
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
-    [
-        (("--host", "0.0.0.0", "--tokens-file", "{folder}/tokens"), "without encryption to the network"),
-        (("--http-server-cert", "{folder}/server.pem"), "add --http-use-ssl"),
-        (("--http-use-ssl",), "--http-use-ssl needs --http-server-cert and --http-server-key"),
-        (("--server-root-cert", "{folder}/roots.pem"), "A certificate is set, but encryption is off"),
-        (("--server-token-file", "{folder}/tokens"), "is no token"),
-        (("--tokens-file", "{folder}/roots.pem"), "write NAME TOKEN, with a name"),
-        (("--tokens-file", "{folder}/nothing"), "cannot be read"),
-    ],
+    mostly_nightly(
+        [
+            (("--host", "0.0.0.0", "--tokens-file", "{folder}/tokens"), "without encryption to the network"),
+            (("--http-server-cert", "{folder}/server.pem"), "add --http-use-ssl"),
+            (("--http-use-ssl",), "--http-use-ssl needs --http-server-cert and --http-server-key"),
+            (("--server-root-cert", "{folder}/roots.pem"), "A certificate is set, but encryption is off"),
+            (("--server-token-file", "{folder}/tokens"), "is no token"),
+            (("--tokens-file", "{folder}/roots.pem"), "write NAME TOKEN, with a name"),
+            (("--tokens-file", "{folder}/nothing"), "cannot be read"),
+        ],
+        by_day=3,
+    ),
 )
 def test_incomplete_security_flags_print_one_sentence(options: tuple[str, ...], sentence: str, folder: Any):
     status, out, err = run("specwhisper_gateway", *(option.format(folder=folder) for option in options))

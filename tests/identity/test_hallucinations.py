@@ -52,7 +52,6 @@ OPTIONS = {"words": WORDS, "with previous text and fallback": CONDITIONED}
             (Mode.ONE_PROCESS, 7, "older", "normal"),
             (Mode.PIPELINED, 3, "shorter", "shuffled"),
         ],
-        by_day=2,
     ),
 )
 def test_every_mode_leaves_out_the_same(name, mode, gamma, draft, kind):

@@ -73,9 +73,7 @@ def transcribed(mode: Mode, live: LiveOptions = LIVE) -> LiveSession:
     return session
 
 
-@pytest.mark.parametrize(
-    "mode", mostly_nightly([Mode.TARGET_ONLY, Mode.FULL, Mode.SYNC, Mode.PIPELINED], by_day=2)
-)
+@pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED]))
 def test_every_step_equals_transformers_on_its_clip(mode: Mode):
     _check_against_transformers(transcribed(mode))
 

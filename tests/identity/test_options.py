@@ -25,7 +25,6 @@ BY_DAY = {
     "fallback-by-log-prob",
     "no-speech",
     "language-detection",
-    "sampling-seed-1",
     "word-times",
 }
 HINTED_BY_DAY = {"previous-text"}

@@ -13,6 +13,7 @@ from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.codec import config_to_proto, segments_from_proto
+from tests.nightly import mostly_nightly
 from tests.rpc.services import (
     MAX_SESSIONS,
     audio_requests,
@@ -42,7 +43,7 @@ async def transcribed(
         return [response async for response in server.stub.StreamingRecognize(iter(requests))]
 
 
-@pytest.mark.parametrize("mode", [Mode.TARGET_ONLY, Mode.SYNC, Mode.FULL])
+@pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, Mode.SYNC, Mode.TARGET_ONLY], by_day=2))
 @pytest.mark.parametrize("name", OPTIONS)
 async def test_every_option_crosses_the_network(name, mode):
     options = OPTIONS[name]

@@ -11,6 +11,7 @@ import pytest
 
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc as pb_grpc
+from tests.nightly import mostly_nightly
 
 SERVER = """
 import asyncio
@@ -38,6 +39,7 @@ import gc
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.server import run
 from specwhisper.observe.logs import LogFormat, configure_logging
+from tests.nightly import mostly_nightly
 
 configure_logging(LogFormat.JSON)
 asyncio.run(run(GatewayConfig(server="127.0.0.1:9", port=0)))
@@ -68,7 +70,7 @@ def next_event(server, message):
 
 
 @pytest.mark.parametrize("program", [SERVER, GATEWAY], ids=["server", "gateway"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", mostly_nightly([signal.SIGTERM, signal.SIGINT]))
 def test_a_stop_signal_ends_an_idle_server(server, number):
     next_event(server, "ready")
     server.send_signal(number)

@@ -82,7 +82,7 @@ def test_any_times_give_the_targets_text(
 
 @pytest.mark.parametrize("mode", [Mode.SYNC, Mode.PIPELINED, Mode.FULL])
 @pytest.mark.parametrize("kind", [*KINDS, LOSSY])
-@pytest.mark.parametrize("is_adaptive", [False, True])
+@pytest.mark.parametrize("is_adaptive", mostly_nightly([True, False]))
 def test_any_interference_gives_the_targets_text(mode, kind, is_adaptive):
     decodings = [decoding(*(i % 7 != 3 for i in range(60)))] * 2
     interference = Interference(kind, 5, vocabulary_size=len(VOCABULARY))

@@ -143,7 +143,7 @@ def with_a_space_in_front(folder: Path) -> None:
             slow,
             with_a_space_in_front,
         ],
-        by_day=4,
+        by_day=2,
     ),
 )
 def test_files_of_every_age_equal_transformers(change: Callable[[Path], None], saved: Path, tmp_path: Path):

@@ -19,6 +19,7 @@ from specwhisper.model.model import WhisperModel
 from specwhisper.model.pytorch.kernels.buckets import buckets_up_to
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Mode
+from tests.nightly import mostly_nightly
 
 _, CHECKPOINT = build_checkpoint(Shape(seed=2))
 NUM_SLOTS = 3
@@ -35,7 +36,9 @@ def recording(seed: int) -> Recording:
     return made
 
 
-@pytest.mark.parametrize("options", [DecodingOptions(), DecodingOptions(language="en", timestamps=False)])
+@pytest.mark.parametrize(
+    "options", mostly_nightly([DecodingOptions(), DecodingOptions(language="en", timestamps=False)])
+)
 def test_static_shapes_change_no_text(options):
     recordings = [pcm(0, 3.0), pcm(1, 2.0), pcm(2, 1.0), pcm(3, 33.0)]
     plain, static = (
