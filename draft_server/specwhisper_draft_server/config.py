@@ -12,6 +12,7 @@ from specwhisper.observe.failpoints import load_failpoints
 from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
+from specwhisper.rpc.tokens import TARGET_TOKEN
 from specwhisper.settings.model_names import StrictModelNames, served_model_names
 from specwhisper.settings.setting import DRAFTING, MODEL, OBSERVABILITY, SECURITY, SERVING, Made, Setting
 from specwhisper.settings.shared import Cores, Device, Port, Revision, Threads
@@ -21,7 +22,6 @@ from specwhisper.types import DTYPES, Mode
 DEFAULT_PORT = 50_051
 DEFAULT_TARGET = "127.0.0.1:50052"
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024  # a whole recording, for Recognize
-TARGET_TOKEN = "SPECWHISPER_TARGET_TOKEN"  # the variable that may hold the token for targets
 
 
 def draft_failpoints() -> Any:

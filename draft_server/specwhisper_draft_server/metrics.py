@@ -10,7 +10,8 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.errors import SpecWhisperError
 from specwhisper.observe.metrics.server import ServerMetrics
-from specwhisper.observe.metrics.tokens import NS_PER_S, TokenCounters
+from specwhisper.observe.metrics.tokens import TokenCounters
+from specwhisper.types import NS_PER_S
 from specwhisper_draft_server.config import DraftConfig
 
 ROUND_TRIP_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2.5, 5, 15)

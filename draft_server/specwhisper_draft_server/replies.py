@@ -8,11 +8,9 @@ from typing import Protocol
 from google.protobuf.duration_pb2 import Duration
 
 from specwhisper.languages import language_name
-from specwhisper.types import SAMPLE_RATE, Segment, VoiceEvent, VoiceMark
+from specwhisper.types import NS_PER_S, SAMPLE_RATE, Segment, VoiceEvent, VoiceMark
 from specwhisper.wire.stability import DRAFT_STABILITY, SETTLED_STABILITY, VERIFIED_STABILITY
 from specwhisper.wire.v1 import transcription_pb2 as pb
-
-NS_PER_S = 1_000_000_000
 
 
 class Interim(Protocol):

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from time import perf_counter_ns
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.observe.metrics.tokens import NS_PER_S, Tally
-from specwhisper.types import SAMPLE_RATE, Segment, VoiceEvent
+from specwhisper.observe.metrics.tokens import Tally
+from specwhisper.types import NS_PER_S, SAMPLE_RATE, Segment, VoiceEvent
 from specwhisper_draft_server.metrics import LIVE, RECORDING, DraftMetrics
 from specwhisper_draft_server.sessions.live_failover import LiveFailover
 from specwhisper_draft_server.sessions.session import Session

@@ -11,7 +11,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
 from specwhisper.rpc.serving_options import ListenOptions
 from specwhisper.rpc.tls import ServerTls, server_tls
-from specwhisper.rpc.tokens import Tokens, TokensFlag, read_token, read_tokens
+from specwhisper.rpc.tokens import SERVER_TOKEN, Tokens, TokensFlag, read_token, read_tokens
 from specwhisper.settings.model_names import StrictModelNames, served_model_names
 from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Made, Setting
 from specwhisper.settings.shared import Port
@@ -24,7 +24,6 @@ MAX_AUDIO_S = 4 * 3600.0
 MAX_SESSIONS = 100
 MAX_CONNECTIONS = 500  # half of the files that a process may have open on most systems
 ANY_ORIGIN, ORIGIN = "*", re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9.:\[\]-]+")
-SERVER_TOKEN = "SPECWHISPER_SERVER_TOKEN"  # the variable that may hold the token for draft servers
 API_KEY = "SPECWHISPER_API_KEY"  # the variable that holds a single key
 ONLY_KEY = "api-key"  # the name of its callers
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.rpc.addresses import is_loopback, join_address
 from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
+from specwhisper.rpc.tokens import SERVER_TOKEN
 from specwhisper.settings.setting import SERVING, Made, Setting, Settings
 from specwhisper.settings.shared import DrainTimeout, IdleTimeout
 from specwhisper_client.resolving import read_names
@@ -17,7 +18,6 @@ from specwhisper_client.servers import DEFAULT_SERVER
 
 DEFAULT_URI = "tcp://127.0.0.1:10300"  # the port of Wyoming's speech-to-text servers
 MAX_CONNECTIONS = 100
-SERVER_TOKEN = "SPECWHISPER_SERVER_TOKEN"  # the variable that may hold the token for draft servers
 
 
 @dataclass(frozen=True, slots=True)

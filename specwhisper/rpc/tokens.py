@@ -19,7 +19,10 @@ logger = logging.getLogger(__name__)
 TOKEN = re.compile(r"[!-~]{16,512}")  # shorter ones can be guessed
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 SCHEME = "bearer "
-TOKENS = "SPECWHISPER_TOKENS"  # the variable that holds the lines
+# Variables, which are not shown in the list of processes.
+TOKENS = "SPECWHISPER_TOKENS"  # of callers: the lines
+TARGET_TOKEN = "SPECWHISPER_TARGET_TOKEN"  # for targets
+SERVER_TOKEN = "SPECWHISPER_SERVER_TOKEN"  # for draft servers
 
 TokensFlag = Annotated[
     Path | None,

@@ -16,6 +16,7 @@ from specwhisper.types.audio import (
     VoiceMark,
 )
 from specwhisper.types.messages import (
+    NS_PER_S,
     NUM_PROPOSED,
     UNKNOWN_AGE_NS,
     Believed,
@@ -55,6 +56,7 @@ __all__ = [
     "FRAMES_PER_TIMESTAMP",
     "HOP_SAMPLES",
     "MAX_HINT_TEXT_BYTES",
+    "NS_PER_S",
     "NUM_PROPOSED",
     "SAMPLE_RATE",
     "SERVER_MODES",

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from specwhisper.types.audio import HOP_SAMPLES, AudioChunk
 
+NS_PER_S = 1_000_000_000
 NUM_PROPOSED = 16  # tokens a draft draws from, all of which it sends
 UNKNOWN_AGE_NS = -1
 

@@ -6,8 +6,7 @@ import sys
 from dataclasses import dataclass
 
 from specwhisper.rpc.channels import OPEN, Credentials
-
-TARGET_TOKEN = "SPECWHISPER_TARGET_TOKEN"  # a variable is not shown in the list of processes
+from specwhisper.rpc.tokens import TARGET_TOKEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,8 @@ from typing import Any
 import grpc.aio
 
 from specwhisper.errors import GONE, ServerDraining, TargetUnavailable
-from specwhisper.observe.metrics.tokens import NS_PER_S
 from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper.types import AudioChunk, Candidates, Commit, HintText, Limits, Resume, WindowOpened
+from specwhisper.types import NS_PER_S, AudioChunk, Candidates, Commit, HintText, Limits, Resume, WindowOpened
 from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb

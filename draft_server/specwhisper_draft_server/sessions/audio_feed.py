@@ -95,7 +95,10 @@ class AudioFeed:
         await stream.send_audio(chunk)
 
     def _skip_silence(self) -> None:
-        """Move the position on in silence, and report it now and then: clients keep audio from there on."""
+        """Move the position on in silence; report it now and then.
+
+        Clients keep audio from there on.
+        """
         if isinstance(self._builder, LiveTranscript):
             before = self._builder.position.start_sample
             self._builder.skip_silence(self._windows.needed_from)

@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 import simpy
 
 from specwhisper.engine.engine_thread import Engine
+from specwhisper.types import NS_PER_S
 
-NS_PER_S = 1_000_000_000
 Event = TypeVar("Event")
 
 

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.observe.metrics.registry import Registry
-from specwhisper.observe.metrics.tokens import NS_PER_S, Tally, TokenCounters
+from specwhisper.observe.metrics.tokens import Tally, TokenCounters
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Commit, ToTarget, WindowOpened
+from specwhisper.types import NS_PER_S, SAMPLE_RATE, AudioChunk, Candidates, Commit, ToTarget, WindowOpened
 
 # From a small model's forward pass to one of hundreds of tokens.
 PASS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 2.5)

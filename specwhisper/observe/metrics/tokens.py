@@ -6,8 +6,8 @@ from itertools import zip_longest
 
 from specwhisper.observe.metrics.registry import Registry
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.types import NS_PER_S
 
-NS_PER_S = 1_000_000_000
 KEPT_CANDIDATES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 COUNTED = {
