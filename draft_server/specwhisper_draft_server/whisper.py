@@ -1,6 +1,7 @@
 """Whisper models in a draft server's process: the draft, and a target beside it.
 
-A server whose draft is a recogniser, or that has no draft, loads neither this module nor ``drafts/``.
+A server whose draft is a recogniser, or that has no draft, does not load this module. It loads no module of
+``drafts/`` but ``source``, which has the protocols of a draft.
 """
 
 from __future__ import annotations
