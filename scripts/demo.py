@@ -60,7 +60,7 @@ def wait_until_ready(process: subprocess.Popen[bytes], module: str, log: Path) -
 
 
 def transcribe(recording: Path, address: str, folder: Path, *options: str) -> Any:
-    """Run the command line client, which shows the text live on a terminal, and give the JSON it wrote."""
+    """Run the command line client, which shows the text live, and return its JSON output."""
     command = [
         *program(CLIENT),
         "transcribe",

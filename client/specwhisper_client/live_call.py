@@ -64,7 +64,7 @@ class CallState(Enum):
     RUNNING = auto()
     CHANGED = auto()  # cancelled: another call continues with other settings
     COMPLETE = auto()  # the server has ended it
-    IDLE = auto()  # the server gave its slot to another session, since no audio came
+    IDLE = auto()  # no audio came, so the server has freed its slot for another session
     LOST = auto()  # the server is lost, stops, or is full
 
 

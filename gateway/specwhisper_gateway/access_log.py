@@ -1,4 +1,4 @@
-"""Middleware that gives every request an id, counts it, logs it and traces it."""
+"""Assign an id to every request; count, log and trace it."""
 
 from __future__ import annotations
 

@@ -199,10 +199,10 @@ class SpeculativeWhisper:
             recording in memory, and does not call ``watch``.
         progress : whether to show a progress bar on standard error; by default if that is a terminal.
         on_error : what to do about a recording that fails. "raise" transcribes the others, then raises
-            :class:`RecordingsFailed` with their results; files of a list that do not exist are all named
-            before anything is decoded. "return" puts the error in the recording's place. With a single
-            recording its own error is raised, or returned. Where the iterable itself raises, those that it
-            gave are transcribed, then :class:`RecordingsFailed` is raised from its error, also with "return".
+            :class:`RecordingsFailed` with their results. Missing files of a list are all named before
+            anything is decoded. "return" puts the error in the recording's place. A single recording's own
+            error is raised, or returned. If the iterable itself raises, the recordings before its error are
+            transcribed. Then :class:`RecordingsFailed` is raised from that error, also with "return".
         watch : called in this thread with a recording's index and its transcript so far, to be read only,
             whenever that has changed. With ``vad_filter``, its times count the speech only.
         options : fields of :class:`DecodingOptions`, such as ``language``, ``word_timestamps`` or

@@ -22,7 +22,7 @@ Watch = Callable[[int, TranscriptBuilder], None]
 
 
 class Reading:
-    """Sources as an iterable gives them; one that raises ends them.
+    """Sources in the order of an iterable; one that raises ends them.
 
     Attributes
     ----------

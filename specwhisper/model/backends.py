@@ -93,7 +93,7 @@ def load_encoders(
 
 
 def has_same_encoder(draft: Checkpoint, target: Checkpoint) -> bool:
-    """Return whether two checkpoints' encoders give the same results."""
+    """Return whether two checkpoints' encoders return the same results."""
     if draft.dtype != target.dtype:
         return False
     if any(getattr(draft.sizes, size) != getattr(target.sizes, size) for size in ENCODER_SIZES):

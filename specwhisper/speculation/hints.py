@@ -304,7 +304,10 @@ class Hint:
                 self._align(*each)
 
     def _replaces(self, place: int, token: int, word: str) -> bool:
-        """Return whether only the first word since the difference differs, as far as this token."""
+        """Return whether this token agrees with one replaced word.
+
+        The word at the difference was replaced, and the hint's tokens after it were committed.
+        """
         if not word or place >= len(self._tokens) or not self._words[place]:
             return False
         if place == self._origin:

@@ -9,7 +9,7 @@ from specwhisper_draft_server.link.paced_hints import PacedHints
 class SessionHints(PacedHints):
     """The client's texts; a recogniser's, as long as the client has sent none.
 
-    Each text replaces all from its time on, so one recognised word would replace the captions that a client
+    Each text replaces all text from its time on. One recognised word would replace the captions that a client
     has sent ahead.
     """
 

@@ -31,7 +31,7 @@ class Checkpoint:
 
     Attributes
     ----------
-    name : the name that the user gave.
+    name : as the user wrote it.
     weights : read when they are asked for; :meth:`Weights.close` frees them.
     weights_digest : SHA-256 of the weight files, and of what else changes the text, such as another dtype
         than float32. No session migrates between targets with different digests.

@@ -30,7 +30,7 @@ class ModelFiles:
 
     Parameters
     ----------
-    name : as the user gave it; see :func:`specwhisper.model.checkpoints.names.resolve`.
+    name : as the user wrote it; see :func:`specwhisper.model.checkpoints.names.resolve`.
     revision : branch, tag or commit on the hub.
     """
 
@@ -167,7 +167,7 @@ def _fetch(repository: str, file: str, revision: str) -> Path | None:
     except EntryNotFoundError:
         return None
     except GatedRepoError as error:
-        raise OSError("the hub gives it only to accounts that it has granted access") from error
+        raise OSError("only accounts that the hub has granted access may download it") from error
     except RepositoryNotFoundError as error:
         raise OSError("the hub has no such model, or it is private") from error
     except RevisionNotFoundError as error:
