@@ -18,8 +18,8 @@ from specwhisper_draft_server.replies import (
 )
 from specwhisper_draft_server.resume_points import ResumePoints
 from specwhisper_draft_server.sessions.audio_feed import POSITION_SAMPLES
-from specwhisper_draft_server.sessions.draft_only import MergedTranscript
 from specwhisper_draft_server.sessions.live_failover import LiveFailover
+from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
 from specwhisper_draft_server.sessions.session import Session
 from specwhisper_draft_server.sessions.update import SessionUpdate
 

@@ -27,7 +27,8 @@ from specwhisper_draft_server.drafts.source import DraftSource
 from specwhisper_draft_server.link.migration import opened_elsewhere
 from specwhisper_draft_server.link.resuming import LOST, REFUSED
 from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.sessions.draft_only import DraftOnlyTarget, MergedTranscript, UnverifiedText
+from specwhisper_draft_server.sessions.draft_only import DraftOnlyTarget, UnverifiedText
+from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
 from specwhisper_draft_server.sessions.session import Session, SessionRequest, TargetOpener
 from specwhisper_draft_server.sessions.update import SessionUpdate
 

@@ -37,8 +37,9 @@ from specwhisper.types import (
 )
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.sessions.draft_only import MergedTranscript, UnverifiedText
+from specwhisper_draft_server.sessions.draft_only import UnverifiedText
 from specwhisper_draft_server.sessions.live_failover import LiveFailover
+from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 from specwhisper_draft_server.sessions.update import SessionUpdate
 from tests.live import BEGIN, ENDED, mark
