@@ -18,6 +18,7 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from specwhisper.errors import TargetUnavailable
+from specwhisper.tasks import retrieve_error
 from specwhisper.wire.v1 import discovery_pb2 as pb
 from specwhisper.wire.v1 import discovery_pb2_grpc
 from specwhisper_deploy import compat
@@ -85,7 +86,7 @@ class DraftServerCache:
         if age_s >= FRESH_S:
             if self._update is None or self._update.done():
                 self._update = asyncio.create_task(self._refresh())
-                self._update.add_done_callback(_retrieve_exception)
+                self._update.add_done_callback(retrieve_error)
             if age_s >= STALE_S or not self._servers:
                 await asyncio.shield(self._update)
         return self._servers
@@ -129,9 +130,3 @@ def ask_draft_servers(
         return servers
 
     return ask
-
-
-def _retrieve_exception(task: asyncio.Task[None]) -> None:
-    """Mark the error of an update as seen; the next client starts another update."""
-    if not task.cancelled():
-        task.exception()

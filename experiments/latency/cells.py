@@ -10,10 +10,10 @@ from random import Random
 from typing import NamedTuple
 
 from specwhisper.errors import InvalidRequest
+from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import Mode
 
 CHOSEN = 0  # draft length: each session chooses its own
-MAX_GAMMA = 64
 
 
 class Hints(StrEnum):

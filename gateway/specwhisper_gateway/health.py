@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from specwhisper.tasks import retrieve_error
+
 MAX_AGE_S = 2.0
 
 T = TypeVar("T")
@@ -31,7 +33,7 @@ class CachedAnswer(Generic[T]):
         now_s = asyncio.get_running_loop().time()
         if self._answer is None or (self._answer.done() and now_s >= self._good_until_s):
             self._answer = asyncio.ensure_future(self._asked())
-            self._answer.add_done_callback(_retrieve_error)
+            self._answer.add_done_callback(retrieve_error)
         # Shielded: a caller that leaves does not cancel it for others.
         return await asyncio.shield(self._answer)
 
@@ -46,9 +48,3 @@ class CachedAnswer(Generic[T]):
             return await self._ask()
         finally:
             self._good_until_s = asyncio.get_running_loop().time() + self._max_age_s
-
-
-def _retrieve_error(answer: asyncio.Task[T]) -> None:
-    """Retrieve an error without a caller, so that asyncio does not log it."""
-    if not answer.cancelled():
-        answer.exception()

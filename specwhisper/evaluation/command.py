@@ -24,6 +24,7 @@ from specwhisper.evaluation.ways import in_one_process, over_servers
 from specwhisper.extras import MISSING_EXTRA_STATUS, needs_extra
 from specwhisper.options import DecodingOptions, Task, options_from
 from specwhisper.rpc.channels import OPEN
+from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import DTYPES, SERVER_MODES, Mode
 from specwhisper_client.cli.arguments import parse_mode
 
@@ -100,7 +101,7 @@ def evaluate(
         int | None,
         typer.Option(
             min=1,
-            max=64,
+            max=MAX_GAMMA,
             metavar="N",
             help="Draft tokens per block. Default: 5; with --server, its own.",
         ),

@@ -13,6 +13,7 @@ from specwhisper.model.backend import Encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.faults import is_device_fault, leave_process
 from specwhisper.model.model import Model, WhisperModel
+from specwhisper.tasks import retrieve_error
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper_draft_server.link.requirements import Requirements
 
@@ -87,7 +88,7 @@ class Placement:
                 return False
             self._vocabulary_digest = target.vocabulary.digest
             self._task = asyncio.create_task(self._place_for(target))
-            self._task.add_done_callback(_note_error)
+            self._task.add_done_callback(retrieve_error)
         return target.vocabulary.digest == self._vocabulary_digest
 
     async def done_for(self, target: TargetDescription) -> None:
@@ -140,12 +141,6 @@ class Placement:
             logger.exception("draft model not placed")
             self.failure = repr(error)  # the error itself would keep parts of the model in memory
             return None
-
-
-def _note_error(task: asyncio.Task[None]) -> None:
-    """Retrieve an error that no session awaits: asyncio would report it."""
-    if not task.cancelled():
-        task.exception()
 
 
 def pair_ids(draft: Checkpoint, target: TargetDescription) -> list[int | None]:
