@@ -20,6 +20,7 @@
     │   ├── LeaseRefused          the lease is of another target, or has run out
     │   ├── OutOfMemory           it has no memory for the session
     │   └── DeviceFault           its device does not work until its process is restarted
+    ├── DiarizationFailed         the process that finds speakers has ended
     ├── RecordingsFailed          some recordings of a call failed; the others' results are attached
     ├── Unauthenticated           the caller sent no token that the server knows
     └── UnsafeBind                an address that would expose an unprotected server
@@ -135,6 +136,10 @@ class OutOfMemory(TargetUnavailable):
 
 class DeviceFault(TargetUnavailable):
     """The target's device does not work until its process is restarted."""
+
+
+class DiarizationFailed(SpecWhisperError):
+    """The process that finds the speakers of a recording has ended."""
 
 
 class RecordingsFailed(SpecWhisperError):

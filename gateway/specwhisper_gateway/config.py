@@ -17,6 +17,7 @@ from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Made,
 from specwhisper.settings.shared import Port
 from specwhisper_client.resolving import read_names
 from specwhisper_client.servers import DEFAULT_SERVER
+from specwhisper_gateway.audio.speakers import Speakers, speaker_models
 
 DEFAULT_PORT = 8000
 MAX_UPLOAD_BYTES = 25 * 1024 * 1024  # OpenAI's own limit
@@ -59,6 +60,7 @@ class GatewayConfig(ListenOptions):
     Attributes
     ----------
     server_credentials : for the connections to draft servers.
+    speakers : finds the speakers of recordings.
     allow_origins : pages of other sites that may use the gateway, as ``https://host``; ``*`` for all.
     """
 
@@ -110,6 +112,7 @@ class GatewayConfig(ListenOptions):
             SERVING, "Concurrent connections, idle ones and TLS handshakes included.", metavar="N", min=1
         ),
     ] = MAX_CONNECTIONS
+    speakers: Annotated[Speakers | None, Made(speaker_models)] = None
     allow_origins: Annotated[tuple[str, ...], Made(allowed_origins)] = ()
     metrics: Annotated[bool, Setting(OBSERVABILITY, "Prometheus metrics at /metrics.")] = True
 

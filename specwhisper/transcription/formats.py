@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from specwhisper.options import Task
+from specwhisper.transcription.speakers import by_speaker
 from specwhisper.transcription.subtitles import HIGHLIGHT, Cue, Layout, cues, one_line
 from specwhisper.types import Segment, Word
 
 
 def to_txt(segments: Iterable[Segment]) -> str:
-    """Write a line per segment."""
-    return "".join(f"{text}\n" for text in (one_line(segment.text) for segment in segments) if text)
+    """Write a line per segment, or per speaker in it."""
+    texts = ((segment.speaker, one_line(segment.text)) for segment in by_speaker(segments))
+    return "".join(f"{said_by(speaker)}{text}\n" for speaker, text in texts if text)
 
 
 def to_srt(segments: Sequence[Segment], layout: Layout | None = None) -> str:
@@ -23,7 +25,8 @@ def to_srt(segments: Sequence[Segment], layout: Layout | None = None) -> str:
 def srt_blocks(segments: Sequence[Segment], layout: Layout | None = None) -> Iterator[str]:
     """Yield each SubRip subtitle; a line break stands between two."""
     for number, cue in enumerate(cues(segments, layout), start=1):
-        yield f"{number}\n{_times(cue, ',')}\n{_underlined(_without_arrows(cue.text))}\n"
+        text = f"{said_by(cue.speaker)}{_underlined(_without_arrows(cue.text))}"
+        yield f"{number}\n{_times(cue, ',')}\n{text}\n"
 
 
 def to_vtt(segments: Sequence[Segment], layout: Layout | None = None) -> str:
@@ -35,12 +38,16 @@ def vtt_blocks(segments: Sequence[Segment], layout: Layout | None = None) -> Ite
     """Yield the header and each WebVTT subtitle; a line break stands between two."""
     yield "WEBVTT\n"
     for cue in cues(segments, layout):
-        yield f"{_times(cue, '.')}\n{_underlined(_escaped(_without_arrows(cue.text)))}\n"
+        voice = f"<v {_escaped(one_line(cue.speaker)).replace('>', '&gt;')}>" if cue.speaker else ""
+        yield f"{_times(cue, '.')}\n{voice}{_underlined(_escaped(_without_arrows(cue.text)))}\n"
 
 
 def to_tsv(segments: Sequence[Segment]) -> str:
     """Write a table of start and end in milliseconds, and text."""
-    rows = [f"{round(cue.start_s * 1000)}\t{round(cue.end_s * 1000)}\t{cue.text}\n" for cue in cues(segments)]
+    rows = [
+        f"{round(cue.start_s * 1000)}\t{round(cue.end_s * 1000)}\t{said_by(cue.speaker)}{cue.text}\n"
+        for cue in cues(segments)
+    ]
     return "".join(["start\tend\ttext\n", *rows])
 
 
@@ -97,6 +104,7 @@ def verbose_segment(number: int, segment: Segment) -> dict[str, Any]:
         "avg_logprob": segment.avg_logprob,
         "compression_ratio": segment.compression_ratio,
         "no_speech_prob": segment.no_speech_prob,
+        **speaker_member(segment),
     }
 
 
@@ -112,7 +120,41 @@ def verbose_word(word: Word) -> dict[str, Any]:
         "start": word.start_s,
         "end": word.end_s,
         "probability": word.confidence,
+        **speaker_member(word),
     }
+
+
+def to_diarized_json(segments: Sequence[Segment], *, duration_s: float, task: Task) -> dict[str, Any]:
+    """Return a transcript in the form of OpenAI's ``diarized_json``; times in seconds."""
+    spoken = [segment for segment in by_speaker(segments) if segment.text.strip()]
+    return {
+        "task": str(task),
+        "duration": duration_s,
+        "text": "".join(segment.text for segment in segments).strip(),
+        "segments": [diarized_segment(number, segment) for number, segment in enumerate(spoken)],
+    }
+
+
+def diarized_segment(number: int, segment: Segment) -> dict[str, Any]:
+    """Return one segment of :func:`to_diarized_json`."""
+    return {
+        "type": "transcript.text.segment",
+        "id": f"seg_{number}",
+        "start": segment.start_s,
+        "end": segment.end_s,
+        "text": segment.text,
+        "speaker": segment.speaker,
+    }
+
+
+def speaker_member(spoken: Segment | Word) -> dict[str, str]:
+    """Return the member with the speaker; none where no speakers were looked for."""
+    return {"speaker": spoken.speaker} if spoken.speaker else {}
+
+
+def said_by(speaker: str) -> str:
+    """Return what a line of text begins with."""
+    return f"{one_line(speaker)}: " if speaker else ""
 
 
 def clock(time_s: float, point: str) -> str:

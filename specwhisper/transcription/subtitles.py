@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from specwhisper.errors import InvalidRequest
+from specwhisper.transcription.speakers import by_speaker
 from specwhisper.types import Segment, Word
 
 HIGHLIGHT = ("\x0e", "\x0f")  # around the spoken word: shift out and in, which no transcript holds
@@ -23,12 +24,14 @@ Line = list[Word]
 class Cue:
     """A text that is shown between two times; lines are separated by line breaks.
 
-    The highlighted word, if there is one, stands between the two characters of :data:`HIGHLIGHT`.
+    The highlighted word, if there is one, stands between the two characters of :data:`HIGHLIGHT`. The speaker
+    is empty where unknown.
     """
 
     start_s: float
     end_s: float
     text: str
+    speaker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +65,20 @@ class Layout:
 def cues(segments: Sequence[Segment], layout: Layout | None = None) -> Iterator[Cue]:
     """Yield the cues of a transcript: one per segment, or as the layout has it."""
     if layout is None or layout == Layout():
-        whole = (Cue(s.start_s, s.end_s, one_line(s.text)) for s in segments)
+        whole = (Cue(s.start_s, s.end_s, one_line(s.text), s.speaker) for s in by_speaker(segments))
         yield from (cue for cue in whole if cue.text)
         return
     for lines in _cut(segments, layout):
         words = [word for line in lines for word in line]
+        speaker = words[0].speaker
         if not layout.highlight_words:
-            yield Cue(words[0].start_s, words[-1].end_s, _joined(lines))
+            yield Cue(words[0].start_s, words[-1].end_s, _joined(lines), speaker)
             continue
         last_s = words[0].start_s
         for word in words:
             if word.start_s > last_s:
-                yield Cue(last_s, word.start_s, _joined(lines))
-            yield Cue(word.start_s, word.end_s, _joined(lines, word))
+                yield Cue(last_s, word.start_s, _joined(lines), speaker)
+            yield Cue(word.start_s, word.end_s, _joined(lines, word), speaker)
             last_s = word.end_s
 
 
@@ -87,21 +91,21 @@ def _cut(segments: Iterable[Segment], layout: Layout) -> Iterator[list[Line]]:
     """Cut words into cues of lines; no line begins with a space."""
     runs_on = layout.max_line_count is not None
     lines: list[Line] = []
-    width, before_s = 0, inf
+    width, before_s, speaker = 0, inf, ""
     for segment in segments:
         spoken = [word for word in segment.words if word.text.strip()]
         for at, word in enumerate(spoken):
-            is_pause = runs_on and word.start_s - before_s > PAUSE_S
+            is_break = (runs_on and word.start_s - before_s > PAUSE_S) or word.speaker != speaker
             begins = at % layout.max_words_per_line == 0 if layout.max_words_per_line else at == 0
             ends_cue = bool(lines) and begins and not runs_on
             fits = width + len(word.text) <= (layout.max_line_width or inf)
-            before_s = word.start_s
-            if lines and fits and not is_pause and not ends_cue:
+            before_s, speaker = word.start_s, word.speaker
+            if lines and fits and not is_break and not ends_cue:
                 lines[-1].append(word)
                 width += len(word.text)
                 continue
             is_full = layout.max_line_count is not None and len(lines) >= layout.max_line_count
-            if lines and (ends_cue or is_full or is_pause):
+            if lines and (ends_cue or is_full or is_break):
                 yield lines
                 lines = []
             first = replace(word, text=word.text.strip())

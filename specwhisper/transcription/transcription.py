@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription import formats
+from specwhisper.transcription.speakers import Turn, with_speakers
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import Mode, Segment, Word
 
@@ -93,6 +94,10 @@ class Transcription(Mapping[str, Any]):
         """The words of all segments, with ``word_timestamps=True``."""
         return tuple(word for segment in self.segments for word in segment.words)
 
+    def with_speakers(self, turns: Sequence[Turn]) -> Transcription:
+        """Return the transcription with the speakers of its words and segments; see :class:`Diarizer`."""
+        return replace(self, segments=with_speakers(self.segments, turns))
+
     @property
     def is_lossy(self) -> bool:
         """Whether an ``acceptance_threshold`` may have changed the target's text."""
@@ -173,6 +178,12 @@ class Transcription(Mapping[str, Any]):
             )
         )
 
+    def to_diarized_json(self) -> str:
+        """Return JSON with the fields of OpenAI's ``diarized_json``; see :meth:`with_speakers`."""
+        return _dumped(
+            formats.to_diarized_json(self.segments, duration_s=self.duration_s, task=self.options.task)
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values; names of durations end with their unit."""
         figures: dict[str, Any] = {}
@@ -219,8 +230,15 @@ def _segment(segment: Segment) -> dict[str, Any]:
         "language": segment.language,
         "tokens": list(segment.tokens),
         **{name: getattr(segment, name) for name in names},
-        "words": [asdict(word) for word in segment.words],
+        **formats.speaker_member(segment),
+        "words": [_word(word) for word in segment.words],
     }
+
+
+def _word(word: Word) -> dict[str, Any]:
+    members = asdict(word)
+    del members["speaker"]
+    return members | formats.speaker_member(word)
 
 
 def _openai_word(word: Word) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 class Word:
     """A word with its spaces and punctuation; times in seconds of the stream.
 
-    ``confidence`` is the mean probability of its tokens, 0 where unknown.
+    ``confidence`` is the mean probability of its tokens, 0 where unknown; ``speaker`` is empty where unknown.
     """
 
     start_s: float
     end_s: float
     text: str
     confidence: float = 0.0
+    speaker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Segment:
     utterance : number of its utterance in live audio, counted from 1; 0 in recordings.
     is_utterance_end : whether the utterance ends with it; its text may be empty then.
     language : code of its window's language; of live audio, of its utterance's. Empty where unknown.
+    speaker : name of the speaker of most of it; empty where unknown.
     """
 
     start_s: float
@@ -49,6 +51,7 @@ class Segment:
     utterance: int = 0
     is_utterance_end: bool = False
     language: str = ""
+    speaker: str = ""
 
     def not_before(self, time_s: float) -> Segment:
         """Return the segment with no time before this one, its words included."""

@@ -14,6 +14,7 @@ import grpc.aio
 from specwhisper.errors import (
     CheckpointError,
     DeviceFault,
+    DiarizationFailed,
     IdleClient,
     InvalidAudio,
     InvalidCandidates,
@@ -61,6 +62,7 @@ STATUS_OF_ERROR: dict[type[SpecWhisperError], grpc.StatusCode] = {
     LeaseRefused: grpc.StatusCode.PERMISSION_DENIED,
     OutOfMemory: grpc.StatusCode.RESOURCE_EXHAUSTED,
     DeviceFault: grpc.StatusCode.UNAVAILABLE,
+    DiarizationFailed: grpc.StatusCode.INTERNAL,
     RecordingsFailed: grpc.StatusCode.INVALID_ARGUMENT,
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     SpecWhisperError: grpc.StatusCode.INTERNAL,

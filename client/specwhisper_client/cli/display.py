@@ -12,13 +12,16 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from specwhisper.transcription.speakers import by_speaker
 from specwhisper.transcription.subtitles import one_line
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
 from specwhisper.wire.printable import blanked
 from specwhisper_client.updates import Update
 
 REFRESHES_PER_SECOND = 12
 LONG_S = 60.0  # a shorter recording has no bar
+SPEAKER_COLORS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 COLORS = ((0.8, "green"), (0.5, "yellow"), (0.0, "red"))  # of a word, from its probability on
 
 
@@ -236,6 +239,19 @@ class NoDisplay:
 
     def show(self, update: Update) -> None:
         """Ignore the update."""
+
+
+def show_speakers(transcript: Transcription, console: Console) -> None:
+    """Print a line for each speaker's part of a segment; on a terminal, each speaker has a colour."""
+    if not console.is_terminal:
+        console.file.write(transcript.to_txt())
+        return
+    colors: dict[str, str] = {}
+    for segment in by_speaker(transcript.segments):
+        if text := one_line(segment.text):
+            color = colors.setdefault(segment.speaker, SPEAKER_COLORS[len(colors) % len(SPEAKER_COLORS)])
+            name = f"{blanked(segment.speaker)}: " if segment.speaker else ""
+            console.print(Text.assemble((name, f"bold {color}"), (blanked(text), color)))
 
 
 def colored(segment: Segment) -> Text:

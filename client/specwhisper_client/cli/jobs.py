@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from specwhisper.audio.decode import decode_file
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials
+from specwhisper.speakers import Diarizer
 from specwhisper.transcription.hints.file import find_hint
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW, Transcription
 from specwhisper.types import Mode
 from specwhisper_client import sources
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.cli.display import Display, LiveDisplay, NoDisplay, PlainDisplay, WithProgress
+from specwhisper_client.cli.display import (
+    Display,
+    LiveDisplay,
+    NoDisplay,
+    PlainDisplay,
+    WithProgress,
+    show_speakers,
+)
 from specwhisper_client.cli.output import OutputFormat, render, write
 from specwhisper_client.cli.recordings import Recording
 from specwhisper_client.cli.tables import server_table, transcript_table
@@ -44,6 +55,7 @@ class Job:
     is_streaming : whether recordings are transcribed as live audio, utterance by utterance.
     batch_size : recordings that are transcribed at a time.
     skips_existing : whether recordings are left out of which all transcripts are there.
+    diarizer : finds the speakers; ``None`` if they do not matter.
     """
 
     server: str
@@ -61,6 +73,7 @@ class Job:
     batch_size: int = 1
     skips_existing: bool = False
     credentials: Credentials = OPEN
+    diarizer: Diarizer | None = None
 
     def rendered(self, transcript: Transcription, recording: Recording, form: OutputFormat) -> str:
         """Return a transcript in a format."""
@@ -94,7 +107,26 @@ async def transcribe_one(
     *,
     interim_results: bool = False,
 ) -> Transcription:
-    """Transcribe a recording; ``show`` is called with each update."""
+    """Transcribe a recording, and find its speakers meanwhile; ``show`` is called with each update."""
+    if job.diarizer is None:
+        return await _transcribe(client, recording, job, show, interim_results=interim_results)
+    turns = asyncio.create_task(job.diarizer.turns_of(partial(decode_file, recording.path)))
+    try:
+        transcript = await _transcribe(client, recording, job, show, interim_results=interim_results)
+        return transcript.with_speakers(await turns)
+    finally:
+        turns.cancel()
+        await asyncio.gather(turns, return_exceptions=True)
+
+
+async def _transcribe(
+    client: TranscriptionClient,
+    recording: Recording,
+    job: Job,
+    show: Callable[[Update], None],
+    *,
+    interim_results: bool,
+) -> Transcription:
     options = job.options_of(recording)
     if job.is_streaming:
         stream = StreamingClient(
@@ -133,6 +165,8 @@ async def transcribe_with_display(
     for form in job.formats:
         if job.output_dir is not None:
             write(outputs[form], job.rendered(transcript, recording, form))
+        elif form is OutputFormat.TXT and job.diarizer is not None:
+            show_speakers(transcript, console)
         elif form is not OutputFormat.TXT:  # text was printed while it ran
             console.file.write(job.rendered(transcript, recording, form))
     if not job.quiet:
@@ -140,8 +174,13 @@ async def transcribe_with_display(
 
 
 def _choose_display(job: Job, console: Console, errors: Console) -> Display:
-    """Choose how text is shown while it is written: live, as lines, or not."""
-    text_goes_to_stdout = job.output_dir is None and job.formats[0] is OutputFormat.TXT
+    """Choose how text is shown while it is written: live, as lines, or not.
+
+    With speakers it is shown once they are known.
+    """
+    text_goes_to_stdout = (
+        job.output_dir is None and job.formats[0] is OutputFormat.TXT and job.diarizer is None
+    )
     if console.is_terminal and not job.quiet and (text_goes_to_stdout or job.output_dir is not None):
         return LiveDisplay(console, timestamps=job.options.timestamps, colors=job.prints_colors)
     display = PlainDisplay(console.file) if text_goes_to_stdout else NoDisplay()

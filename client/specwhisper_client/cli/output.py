@@ -20,6 +20,7 @@ class OutputFormat(StrEnum):
     TXT = "txt"
     JSON = "json"
     VERBOSE_JSON = "verbose_json"
+    DIARIZED_JSON = "diarized_json"
     SRT = "srt"
     VTT = "vtt"
     TSV = "tsv"
@@ -29,7 +30,7 @@ class OutputFormat(StrEnum):
     def suffix(self) -> str:
         """The end of a file name of this format."""
         match self:
-            case OutputFormat.VERBOSE_JSON:
+            case OutputFormat.VERBOSE_JSON | OutputFormat.DIARIZED_JSON:
                 return "json"
             case OutputFormat.UNSURE:
                 return "unsure.tsv"
@@ -57,6 +58,8 @@ def render(
             return transcription.to_json(str(audio))
         case OutputFormat.VERBOSE_JSON:
             return transcription.to_verbose_json()
+        case OutputFormat.DIARIZED_JSON:
+            return transcription.to_diarized_json()
         case OutputFormat.SRT:
             return transcription.to_srt(layout)
         case OutputFormat.VTT:

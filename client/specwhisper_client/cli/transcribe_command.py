@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +22,7 @@ from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.grouped_options import takes
 from specwhisper_client.cli.jobs import Job, report
 from specwhisper_client.cli.output import OutputFormat
+from specwhisper_client.cli.speaker_options import Speakers
 from specwhisper_client.servers import DEFAULT_SERVER
 
 INTERRUPTED_STATUS = 130  # as of a shell's command that Ctrl-C ended
@@ -281,6 +282,7 @@ class TranscribeOptions:
         ),
     ] = False
     subtitles: Subtitles
+    speakers: Speakers
     print_colors: Annotated[
         bool,
         typer.Option(
@@ -302,11 +304,18 @@ class TranscribeOptions:
         ------
         InvalidRequest : for a value that an option cannot have, and for options that contradict each other.
         """
-        layout = self.subtitles.layout()
-        if layout != Layout() and not self.decoding.word_timestamps:
-            raise InvalidRequest("Lines are laid out by their words: add word_timestamps.")
+        diarizer = self.speakers.diarizer()
         options = options_from(self.decoding.options(), {"vad_parameters": self.vad.parameters()})
+        if diarizer is not None:
+            options = replace(options, word_timestamps=True)
+        layout = self.subtitles.layout()
+        if layout != Layout() and not options.word_timestamps:
+            raise InvalidRequest("Lines are laid out by their words: add word_timestamps.")
         formats = parse_formats(self.output_format)
+        if diarizer is None and OutputFormat.DIARIZED_JSON in formats:
+            raise InvalidRequest("diarized_json needs speakers: add --diarize FOLDER.")
+        if diarizer is not None and self.streaming:
+            raise InvalidRequest("diarize is for whole recordings: leave it or streaming out.")
         needs_words = {"print_colors": self.print_colors, "unsure": OutputFormat.UNSURE in formats}
         for name in (name for name, is_wanted in needs_words.items() if is_wanted):
             if not options.word_timestamps or self.streaming:
@@ -333,6 +342,7 @@ class TranscribeOptions:
             self.batch_size,
             self.skip_existing,
             credentials,
+            diarizer,
         )
 
 
@@ -362,8 +372,9 @@ def transcribe(context: typer.Context, wanted: TranscribeOptions) -> None:
 
 def parse_formats(name: str) -> tuple[OutputFormat, ...]:
     """Read a format, or all of them."""
-    if name == "all":  # both kinds of JSON would be written to the same file; unsure needs word times
-        return tuple(f for f in OutputFormat if f not in (OutputFormat.VERBOSE_JSON, OutputFormat.UNSURE))
+    if name == "all":  # one kind of JSON: all would be written to the same file; unsure needs word times
+        apart = (OutputFormat.VERBOSE_JSON, OutputFormat.DIARIZED_JSON, OutputFormat.UNSURE)
+        return tuple(each for each in OutputFormat if each not in apart)
     if name in list(OutputFormat):
         return (OutputFormat(name),)
     raise typer.BadParameter(f"'{name}' is none of {', '.join(OutputFormat)}, all.")

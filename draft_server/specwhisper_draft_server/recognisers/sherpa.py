@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.onnx_metadata import metadata_of
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_draft_server.recognisers.protocol import Recognised
 
@@ -115,7 +116,7 @@ def _files(folder: Path) -> tuple[str, dict[str, str]]:
     if all(parts.values()):
         return "from_transducer", {"tokens": str(tokens), **parts}
     whole = _file(folder, "*.onnx")
-    metadata = _metadata(whole) if whole else {}
+    metadata = metadata_of(whole) if whole else {}
     if metadata.get("model_type") == "zipformer2":
         return "from_zipformer2_ctc", {"tokens": str(tokens), "model": whole}
     if "cache_last_channel_dim1" in metadata:
@@ -130,14 +131,3 @@ def _file(folder: Path, pattern: str) -> str:
     """Return the file of a pattern, preferably quantized; empty if there is none."""
     found = sorted(folder.glob(pattern), key=lambda path: (".int8" not in path.name, path.name))
     return str(found[0]) if found else ""
-
-
-def _metadata(model: str) -> dict[str, str]:
-    """Return what a model says about itself."""
-    import onnxruntime
-
-    try:
-        session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has many
-        raise InvalidRequest(f"{model} is no model that onnxruntime can read ({error}).") from error
-    return dict(session.get_modelmeta().custom_metadata_map)

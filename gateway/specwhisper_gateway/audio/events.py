@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from typing import Literal
 
 from fastapi.sse import EventSourceResponse, format_sse_event
-from openai.types.audio import TranscriptionTextDeltaEvent, TranscriptionTextDoneEvent
+from openai.types.audio import (
+    TranscriptionTextDeltaEvent,
+    TranscriptionTextDoneEvent,
+    TranscriptionTextSegmentEvent,
+)
 from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
 from specwhisper.errors import SessionExpired, SpecWhisperError
+from specwhisper.speakers import Turn
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
 from specwhisper_client.file_transcription import FileTranscription
 from specwhisper_gateway.access_log import note_error
-from specwhisper_gateway.audio.replies import languages
+from specwhisper_gateway.audio.replies import diarized, languages
 from specwhisper_gateway.audio.uploads import Upload, errors_about
 from specwhisper_gateway.errors import ClientGone
 from specwhisper_gateway.metrics import GatewayMetrics
@@ -44,7 +49,11 @@ class TextInterimEvent(BaseModel):
 
 
 TranscriptEvent = (
-    TranscriptionTextDeltaEvent | TranscriptionTextDoneEvent | TextRetractedEvent | TextInterimEvent
+    TranscriptionTextDeltaEvent
+    | TranscriptionTextDoneEvent
+    | TranscriptionTextSegmentEvent
+    | TextRetractedEvent
+    | TextInterimEvent
 )
 Events = AsyncGenerator[TranscriptEvent]
 
@@ -72,12 +81,18 @@ class Deltas:
 
 
 async def transcript_events(
-    transcription: FileTranscription, upload: Upload, metrics: GatewayMetrics, *, interim_results: bool
+    transcription: FileTranscription,
+    upload: Upload,
+    metrics: GatewayMetrics,
+    *,
+    interim_results: bool,
+    turns: Awaitable[Sequence[Turn]] | None = None,
 ) -> Events:
     """Yield a delta whenever segments are complete, and the whole text at the end.
 
     Parameters
     ----------
+    turns : of speakers; then an event for each speaker's part of the text comes before the last one.
     interim_results : whether to yield text that may change, too.
     """
     deltas, shown = Deltas(), TextInterimEvent(verified="", draft="")
@@ -94,8 +109,12 @@ async def transcript_events(
                 if interim_results and interim != shown:
                     yield interim
                     shown = interim
-    metrics.count_transcript(transcription.result)
-    yield done(transcription.result)
+        transcript = transcription.result
+        if turns is not None:
+            for segment in diarized(transcript.with_speakers(await turns)).segments:
+                yield TranscriptionTextSegmentEvent.model_validate(segment.model_dump())
+    metrics.count_transcript(transcript)
+    yield done(transcript)
 
 
 def done(transcript: Transcription) -> TranscriptionTextDoneEvent:

@@ -17,6 +17,7 @@ from openai.types.audio import (
     TranslationVerbose,
 )
 from openai.types.audio.transcription import UsageDuration
+from openai.types.audio.transcription_diarized import TranscriptionDiarized
 from openai.types.audio.transcription_language import TranscriptionLanguage
 from openai.types.audio.transcription_verbose import Usage
 from pydantic import BaseModel
@@ -24,6 +25,7 @@ from pydantic import BaseModel
 from specwhisper.transcription.formats import (
     spoken_words,
     srt_blocks,
+    to_diarized_json,
     verbose_head,
     verbose_segment,
     verbose_word,
@@ -53,6 +55,8 @@ async def reply(fields: AudioFields, transcript: Transcription) -> Response:
             return Response("\n".join(blocks), media_type="text/vtt")
         case "verbose_json":
             return _json("".join(await _in_turns(verbose(fields, transcript))))
+        case "diarized_json":
+            return _json(_dumped(diarized(transcript)))
         case "json":
             return _json(_dumped(plain(fields, transcript)))
     raise ValueError(f"{fields.response_format} is no format of a reply.")
@@ -67,6 +71,15 @@ def plain(fields: AudioFields, transcript: Transcription) -> TranscriptionReply 
         languages=languages(transcript),
         usage=UsageDuration(type="duration", seconds=transcript.duration_s),
     )
+
+
+def diarized(transcript: Transcription) -> TranscriptionDiarized:
+    """Return the text, and a segment for each speaker's part of it."""
+    document = to_diarized_json(
+        transcript.segments, duration_s=transcript.duration_s, task=transcript.options.task
+    )
+    usage = UsageDuration(type="duration", seconds=transcript.duration_s)
+    return TranscriptionDiarized.model_validate(document | {"usage": usage.model_dump()})
 
 
 def languages(transcript: Transcription) -> list[TranscriptionLanguage]:

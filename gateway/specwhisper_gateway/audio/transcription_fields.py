@@ -12,8 +12,8 @@ from specwhisper_gateway.audio.fields import AudioFields
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.transport.messages import StrictModel, first_problem
 
-NO_SPEAKERS = "there is no speaker diarization; leave it out."
-STREAMED = ("json", "text")
+NO_VOICES = "speakers are named A, B, ... in their order, and not compared with samples; leave it out."
+STREAMED = ("json", "text", "diarized_json")
 
 
 class ServerVad(StrictModel):
@@ -48,7 +48,9 @@ class TranscriptionFields(AudioFields):
     ] = False
     response_format: Annotated[
         Literal["json", "text", "srt", "verbose_json", "vtt", "diarized_json"],
-        Field(description="Format of the transcript; `diarized_json` is refused."),
+        Field(
+            description="Format of the transcript; `diarized_json` needs a gateway with `--speaker-models`."
+        ),
     ] = "json"
     timestamp_granularities: Annotated[
         list[Literal["word", "segment"]],
@@ -62,7 +64,8 @@ class TranscriptionFields(AudioFields):
         Field(
             description="Answer with events: `transcript.text.delta` whenever the target has written a "
             "segment, then `transcript.text.done`. If a window is decoded again at another temperature, "
-            "`transcript.text.retracted` takes its text back. For `json` and `text`."
+            "`transcript.text.retracted` takes its text back. For `json`, `text` and `diarized_json`, which "
+            "has a `transcript.text.segment` for each speaker's part at the end."
         ),
     ] = False
     interim_results: Annotated[
@@ -94,6 +97,11 @@ class TranscriptionFields(AudioFields):
     known_speaker_references: Annotated[list[str], Field(default_factory=list, description="Refused.")]
 
     @property
+    def has_speakers(self) -> bool:
+        """Whether the transcript names speakers."""
+        return self.response_format == "diarized_json"
+
+    @property
     def has_segments(self) -> bool:
         """Whether ``verbose_json`` lists segments: unless only words are requested."""
         return not self.timestamp_granularities or "segment" in self.timestamp_granularities
@@ -115,15 +123,14 @@ class TranscriptionFields(AudioFields):
             options,
             language=self.language or next(iter(self.languages), None) or None,
             multilingual=self.multilingual,
-            word_timestamps=self.has_words,
+            word_timestamps=self.has_words or self.has_speakers,
             hotwords=self.hotwords or ", ".join(self.keywords),
         )
 
     def _check(self) -> None:
         refusals = (
-            (self.response_format == "diarized_json", "response_format", NO_SPEAKERS),
-            (bool(self.known_speaker_names), "known_speaker_names", NO_SPEAKERS),
-            (bool(self.known_speaker_references), "known_speaker_references", NO_SPEAKERS),
+            (bool(self.known_speaker_names), "known_speaker_names", NO_VOICES),
+            (bool(self.known_speaker_references), "known_speaker_references", NO_VOICES),
             (
                 bool(self.include),
                 "include",
@@ -133,7 +140,7 @@ class TranscriptionFields(AudioFields):
             (
                 self.stream and self.response_format not in STREAMED,
                 "response_format",
-                "a stream does not have this format: choose json or text, or leave out stream.",
+                "a stream does not have this format: choose json, text or diarized_json, or leave out stream.",
             ),
             (
                 self.interim_results and not self.stream,

@@ -1,0 +1,44 @@
+"""Options of ``specwhisper transcribe`` for speakers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specwhisper.errors import InvalidRequest
+from specwhisper.speakers import Diarizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speakers:
+    """Options of speaker diarization."""
+
+    diarize: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Speakers A, B, ... of the words, by two models of sherpa-onnx in this folder; turns word "
+            "timestamps on. Runs on this machine.",
+        ),
+    ] = None
+    num_speakers: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Speakers in each recording. Default: they are counted."),
+    ] = None
+    speaker_threshold: Annotated[
+        float,
+        typer.Option(
+            metavar="D", help="Distance from which two voices are two speakers, if they are counted."
+        ),
+    ] = 0.5
+
+    def diarizer(self) -> Diarizer | None:
+        """Return what finds the speakers; ``None`` without ``--diarize``."""
+        if self.diarize is None:
+            if self.num_speakers is not None:
+                raise InvalidRequest("num_speakers has no effect without diarize: set both.")
+            return None
+        return Diarizer(self.diarize, num_speakers=self.num_speakers, threshold=self.speaker_threshold)

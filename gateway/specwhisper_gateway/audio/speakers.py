@@ -1,0 +1,62 @@
+"""Find the speakers of an upload while its text is transcribed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Annotated
+
+from specwhisper.audio.decode import decode_file
+from specwhisper.settings.setting import MODEL, Setting
+from specwhisper.speakers import Diarizer, Turn
+from specwhisper_gateway.audio.uploads import Upload
+
+
+def speaker_models(
+    speaker_models: Annotated[
+        str | None,
+        Setting(
+            MODEL,
+            "Folder with two models of sherpa-onnx, for speaker segmentation and speaker embeddings: offers "
+            "the format diarized_json.",
+            metavar="FOLDER",
+        ),
+    ] = None,
+    speaker_threshold: Annotated[
+        float,
+        Setting(MODEL, "Distance from which two voices are two speakers.", metavar="D", above=0),
+    ] = 0.5,
+    speaker_jobs: Annotated[
+        int, Setting(MODEL, "Recordings whose speakers are looked for at a time.", metavar="N", min=1)
+    ] = 1,
+) -> Speakers | None:
+    """Return what finds speakers; ``None`` without models."""
+    if speaker_models is None:
+        return None
+    return Speakers(Diarizer(speaker_models, threshold=speaker_threshold), speaker_jobs)
+
+
+class Speakers:
+    """Finds speakers, in a few recordings at a time: each takes a core, and the memory of its samples."""
+
+    def __init__(self, diarizer: Diarizer, num_jobs: int) -> None:
+        self._diarizer = diarizer
+        self._jobs = asyncio.Semaphore(num_jobs)
+
+    @asynccontextmanager
+    async def beside(
+        self, upload: Upload, max_duration_s: float
+    ) -> AsyncIterator[asyncio.Task[Sequence[Turn]]]:
+        """Look for speakers during the block; leaving it early ends the search."""
+        turns = asyncio.create_task(self._turns(upload, max_duration_s))
+        try:
+            yield turns
+        finally:
+            turns.cancel()
+            await asyncio.gather(turns, return_exceptions=True)
+
+    async def _turns(self, upload: Upload, max_duration_s: float) -> Sequence[Turn]:
+        async with self._jobs:
+            return await self._diarizer.turns_of(partial(decode_file, upload.path, max_duration_s))

@@ -1,0 +1,174 @@
+"""Find the turns of speakers in recordings, with models of sherpa-onnx."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from specwhisper.audio.inputs import Audio, Decode, recordings_in
+from specwhisper.errors import DiarizationFailed, InvalidAudio, InvalidRequest
+from specwhisper.extras import needs_extra
+from specwhisper.onnx_metadata import metadata_of
+from specwhisper.transcription.speakers import Turn, named
+
+WORKER = "specwhisper.speakers.worker"
+SEGMENTATION, EMBEDDING = (
+    "receptive_field_shift",
+    "output_dim",
+)  # only one kind of model has this in its metadata
+MIN_SPEECH_S, MIN_PAUSE_S = 0.3, 0.5  # of a turn, and between two of the same speaker: sherpa-onnx's defaults
+
+
+@dataclass(frozen=True, slots=True)
+class _Models:
+    """The files of a folder."""
+
+    segmentation: str
+    embedding: str
+
+
+class Diarizer:
+    """Finds who speaks when; the models are read anew for each recording, in a process of its own.
+
+    Parameters
+    ----------
+    folder : holds two models as sherpa-onnx publishes them, at any depth: one for speaker segmentation
+        (pyannote's or reverb's) and one for speaker embeddings.
+    num_speakers : of the recording, if it is known; otherwise they are counted.
+    threshold : of the distance between two voices, from which they are two speakers, if their number is not
+        known; larger values find fewer speakers.
+    num_threads : threads of the models.
+
+    Raises
+    ------
+    MissingExtra : if sherpa-onnx is not installed.
+    InvalidRequest : if the folder does not hold one model of each kind that can be used, or a value is out of
+        range.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        num_speakers: int | None = None,
+        threshold: float = 0.5,
+        num_threads: int = 1,
+    ) -> None:
+        if num_speakers is not None and num_speakers < 1:
+            raise InvalidRequest(f"num_speakers is {num_speakers}: it must be at least 1, or left out.")
+        if not 0.0 < threshold < 2.0:
+            raise InvalidRequest(f"threshold is {threshold:g}: it must be between 0 and 2.")
+        with needs_extra("Speaker diarization", "sherpa"):
+            import sherpa_onnx  # noqa: F401  # the worker loads it
+        models = _models_in(Path(folder))
+        self._command = (
+            *(sys.executable, "-m", WORKER),
+            json.dumps(
+                {
+                    "segmentation": models.segmentation,
+                    "embedding": models.embedding,
+                    "num_speakers": -1 if num_speakers is None else num_speakers,
+                    "threshold": threshold,
+                    "num_threads": num_threads,
+                    "min_speech_s": MIN_SPEECH_S,
+                    "min_pause_s": MIN_PAUSE_S,
+                }
+            ),
+        )
+        try:
+            self._run(b"")  # sherpa-onnx tells only now whether it can use them
+        except DiarizationFailed as error:
+            raise InvalidRequest(f"sherpa-onnx cannot use the models in {folder}. {error}") from None
+
+    def turns(self, audio: Audio) -> tuple[Turn, ...]:
+        """Return the turns of a recording, by their start.
+
+        Parameters
+        ----------
+        audio : a file name, an open file, or an array of 16 kHz mono samples.
+
+        Raises
+        ------
+        InvalidAudio : if the recording cannot be decoded.
+        DiarizationFailed : if the process ends before it has found them.
+        """
+        return self._run(b"".join(_decoder(audio)()))
+
+    async def turns_of(self, decode: Decode) -> tuple[Turn, ...]:
+        """Return the turns of a recording; cancelling it ends the process.
+
+        Parameters
+        ----------
+        decode : yields canonical PCM.
+
+        Raises
+        ------
+        As :meth:`turns`.
+        """
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*self._command, stdin=pipe, stdout=pipe, stderr=pipe)
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise RuntimeError("A process with pipes has none.")
+        output = asyncio.gather(process.stdout.read(), process.stderr.read())
+        try:
+            await _feed(process.stdin, decode)
+            out, err = await output
+            return _turns(await process.wait(), out, err)
+        finally:
+            output.cancel()
+            with suppress(ProcessLookupError):
+                process.kill()
+            await asyncio.gather(output, process.wait(), return_exceptions=True)
+
+    def _run(self, pcm: bytes) -> tuple[Turn, ...]:
+        run = subprocess.run(self._command, input=pcm, capture_output=True, check=False)
+        return _turns(run.returncode, run.stdout, run.stderr)
+
+
+async def _feed(stdin: asyncio.StreamWriter, decode: Decode) -> None:
+    """Write a recording to a process as fast as it reads."""
+    pieces = decode()
+    with suppress(BrokenPipeError, ConnectionResetError):  # the process has ended: its status says why
+        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+            stdin.write(piece)
+            await stdin.drain()
+    stdin.close()
+
+
+def _turns(status: int, out: bytes, err: bytes) -> tuple[Turn, ...]:
+    if status:
+        reason = err.decode(errors="replace").strip().rpartition("\n")[2] or f"exit status {status}"
+        raise DiarizationFailed(f"The process that finds speakers has ended: {reason}.")
+    return named(json.loads(out))
+
+
+def _decoder(audio: Audio) -> Decode:
+    recordings, is_one = recordings_in(audio)
+    if not is_one:
+        raise InvalidAudio("Speakers are found in one recording at a time: pass one.")
+    (recording,) = recordings
+    if isinstance(recording, InvalidAudio):
+        raise recording
+    return recording.decode
+
+
+def _models_in(folder: Path) -> _Models:
+    """Find the two models by what they say about themselves, preferably those that are not quantized."""
+    found: dict[str, str] = {}
+    for path in sorted(folder.rglob("*.onnx"), key=lambda path: (".int8" in path.name, path)):
+        metadata = metadata_of(path)
+        for kind in (SEGMENTATION, EMBEDDING):
+            if kind in metadata:
+                found.setdefault(kind, str(path))
+    for kind, name in ((SEGMENTATION, "speaker segmentation"), (EMBEDDING, "speaker embeddings")):
+        if kind not in found:
+            raise InvalidRequest(
+                f"{folder} holds no model for {name}: it needs two of sherpa-onnx, one for speaker "
+                "segmentation and one for speaker embeddings."
+            )
+    return _Models(found[SEGMENTATION], found[EMBEDDING])

@@ -1,0 +1,107 @@
+"""Give the words and segments of a transcript the speakers of their times.
+
+Who speaks when is found in the audio alone (:mod:`specwhisper.speakers`); the text is not changed by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from string import ascii_uppercase
+
+import numpy as np
+
+from specwhisper.types import Segment, Word
+
+MAX_DISTANCE_S = 1.0  # of a word from a turn: times of words are less sure than those of speech
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A stretch in which one speaker speaks; those of two speakers may overlap. Times in seconds."""
+
+    start_s: float
+    end_s: float
+    speaker: str
+
+
+def label(number: int) -> str:
+    """Return the name of a speaker, counted from 0: A to Z, then AA."""
+    letters = ascii_uppercase[number % 26]
+    return letters if number < 26 else label(number // 26 - 1) + letters
+
+
+def named(turns: Iterable[tuple[float, float, int]]) -> tuple[Turn, ...]:
+    """Return turns in their order, with speakers named in the order in which they first speak.
+
+    Parameters
+    ----------
+    turns : start and end in seconds, and the number of a speaker.
+    """
+    names: dict[int, str] = {}
+    return tuple(
+        Turn(round(start_s, 3), round(end_s, 3), names.setdefault(number, label(len(names))))
+        for start_s, end_s, number in sorted(turns)
+    )
+
+
+def with_speakers(segments: Iterable[Segment], turns: Sequence[Turn]) -> tuple[Segment, ...]:
+    """Return segments whose words have speakers.
+
+    A word, or a segment without words, has the speaker whose turns it overlaps most; without an overlap that
+    of the nearest turn, at most ``MAX_DISTANCE_S`` away. A segment with words has the speaker of most of
+    their time.
+    """
+    find = _Speakers(turns).during
+    found = []
+    for segment in segments:
+        words = tuple(replace(word, speaker=find(word.start_s, word.end_s)) for word in segment.words)
+        speaker = _most_of(words) if words else find(segment.start_s, segment.end_s)
+        found.append(replace(segment, words=words, speaker=speaker))
+    return tuple(found)
+
+
+def by_speaker(segments: Iterable[Segment]) -> Iterator[Segment]:
+    """Yield segments of one speaker each: those with words of several are cut between words.
+
+    The parts of a cut segment have the times of their words, and no tokens.
+    """
+    for segment in segments:
+        runs = [(speaker, tuple(words)) for speaker, words in groupby(segment.words, lambda w: w.speaker)]
+        if len(runs) < 2:
+            yield segment
+            continue
+        for speaker, words in runs:
+            text = "".join(word.text for word in words)
+            times = {"start_s": words[0].start_s, "end_s": words[-1].end_s}
+            yield replace(segment, **times, tokens=(), text=text, words=words, speaker=speaker)
+
+
+class _Speakers:
+    """Finds the speaker of a time among turns."""
+
+    def __init__(self, turns: Sequence[Turn]) -> None:
+        self._names = list(dict.fromkeys(turn.speaker for turn in turns))
+        self._starts_s = np.array([turn.start_s for turn in turns])
+        self._ends_s = np.array([turn.end_s for turn in turns])
+        self._speakers = np.array([self._names.index(turn.speaker) for turn in turns], np.int64)
+
+    def during(self, start_s: float, end_s: float) -> str:
+        """Return the speaker of a time; empty if nobody speaks near it."""
+        if not self._names:
+            return ""
+        overlaps_s = np.minimum(self._ends_s, end_s) - np.maximum(self._starts_s, start_s)
+        by_speaker_s = np.bincount(self._speakers, overlaps_s.clip(min=0.0))
+        if by_speaker_s.any():
+            return self._names[int(by_speaker_s.argmax())]
+        nearest = int(overlaps_s.argmax())
+        is_near = overlaps_s[nearest] >= -MAX_DISTANCE_S
+        return self._names[self._speakers[nearest]] if is_near else ""
+
+
+def _most_of(words: Iterable[Word]) -> str:
+    times_s: dict[str, float] = {}
+    for word in words:
+        times_s[word.speaker] = times_s.get(word.speaker, 0.0) + word.end_s - word.start_s
+    return max(times_s, key=lambda speaker: (times_s[speaker], speaker != ""))
