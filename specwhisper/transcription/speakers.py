@@ -73,9 +73,15 @@ def by_speaker(segments: Iterable[Segment]) -> Iterator[Segment]:
             yield segment
             continue
         for speaker, words in runs:
-            text = "".join(word.text for word in words)
-            times = {"start_s": words[0].start_s, "end_s": words[-1].end_s}
-            yield replace(segment, **times, tokens=(), text=text, words=words, speaker=speaker)
+            yield replace(
+                segment,
+                start_s=words[0].start_s,
+                end_s=words[-1].end_s,
+                tokens=(),
+                text="".join(word.text for word in words),
+                words=words,
+                speaker=speaker,
+            )
 
 
 class _Speakers:

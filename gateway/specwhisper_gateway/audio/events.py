@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Literal
 
 from fastapi.sse import EventSourceResponse, format_sse_event
@@ -19,12 +19,12 @@ from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
 from specwhisper.errors import SessionExpired, SpecWhisperError
-from specwhisper.speakers import Turn
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
 from specwhisper_client.file_transcription import FileTranscription
 from specwhisper_gateway.access_log import note_error
 from specwhisper_gateway.audio.replies import diarized, languages
+from specwhisper_gateway.audio.speakers import Turns
 from specwhisper_gateway.audio.uploads import Upload, errors_about
 from specwhisper_gateway.errors import ClientGone
 from specwhisper_gateway.metrics import GatewayMetrics
@@ -86,18 +86,19 @@ async def transcript_events(
     metrics: GatewayMetrics,
     *,
     interim_results: bool,
-    turns: Awaitable[Sequence[Turn]] | None = None,
+    beside: AbstractAsyncContextManager[Turns | None],
 ) -> Events:
     """Yield a delta whenever segments are complete, and the whole text at the end.
 
     Parameters
     ----------
-    turns : of speakers; then an event for each speaker's part of the text comes before the last one.
+    beside : finds the turns of speakers, if it finds any; then an event for each speaker's part of the text
+        comes before the last one.
     interim_results : whether to yield text that may change, too.
     """
     deltas, shown = Deltas(), TextInterimEvent(verified="", draft="")
     with errors_about(upload):
-        async with aclosing(aiter(transcription)) as updates:
+        async with beside as turns, aclosing(aiter(transcription)) as updates:
             async for update in updates:
                 retracted, delta = deltas.add(update.segments, update.settled_text)
                 if retracted:
@@ -109,10 +110,10 @@ async def transcript_events(
                 if interim_results and interim != shown:
                     yield interim
                     shown = interim
-        transcript = transcription.result
-        if turns is not None:
-            for segment in diarized(transcript.with_speakers(await turns)).segments:
-                yield TranscriptionTextSegmentEvent.model_validate(segment.model_dump())
+            transcript = transcription.result
+            if turns is not None:
+                for segment in diarized(transcript.with_speakers(await turns)).segments:
+                    yield TranscriptionTextSegmentEvent.model_validate(segment.model_dump())
     metrics.count_transcript(transcript)
     yield done(transcript)
 

