@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from specwhisper.api.speculative_config import SpeculativeConfig
     from specwhisper.errors import RecordingsFailed, SpecWhisperError
     from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task, VadOptions
+    from specwhisper.speakers.diarizer import Diarizer
+    from specwhisper.speakers.turns import Turn
     from specwhisper.speculation.statistics import SpeculationStatistics
     from specwhisper.text.speculative import Completion, SpeculativeLM
     from specwhisper.transcription.hints.file import read_hint
@@ -25,6 +27,7 @@ __all__ = [
     "Completion",
     "CompressionRatio",
     "DecodingOptions",
+    "Diarizer",
     "Layout",
     "ModelInfo",
     "RecordingsFailed",
@@ -36,6 +39,7 @@ __all__ = [
     "SpeculativeWhisper",
     "Task",
     "Transcription",
+    "Turn",
     "VadOptions",
     "Word",
     "read_hint",
@@ -45,6 +49,8 @@ _HOMES = {
     "specwhisper.errors": ("RecordingsFailed", "SpecWhisperError"),
     "specwhisper.options": ("Acceptance", "CompressionRatio", "DecodingOptions", "Task", "VadOptions"),
     "specwhisper.text.speculative": ("Completion", "SpeculativeLM"),
+    "specwhisper.speakers.diarizer": ("Diarizer",),
+    "specwhisper.speakers.turns": ("Turn",),
     "specwhisper.speculation.statistics": ("SpeculationStatistics",),
     "specwhisper.transcription.hints.file": ("read_hint",),
     "specwhisper.transcription.subtitles": ("Layout",),

@@ -1,6 +1,1 @@
-"""Who speaks when in a recording: a stage beside the text, which it does not change."""
-
-from specwhisper.speakers.diarizer import Diarizer
-from specwhisper.transcription.speakers import Turn
-
-__all__ = ["Diarizer", "Turn"]
+"""The speakers of a recording: a stage beside the text, which it does not change."""

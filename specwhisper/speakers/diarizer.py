@@ -14,7 +14,7 @@ from specwhisper.audio.inputs import Audio, Decode, recordings_in
 from specwhisper.errors import DiarizationFailed, InvalidAudio, InvalidRequest
 from specwhisper.extras import needs_extra
 from specwhisper.onnx_metadata import metadata_of
-from specwhisper.transcription.speakers import Turn, named
+from specwhisper.speakers.turns import Turn, named
 
 WORKER = "specwhisper.speakers.worker"
 SEGMENTATION, EMBEDDING = (
@@ -33,7 +33,9 @@ class _Models:
 
 
 class Diarizer:
-    """Finds who speaks when; the models are read anew for each recording, in a process of its own.
+    """Finds who speaks when.
+
+    The models are loaded for each recording, in a process of its own.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from specwhisper.options import Task
-from specwhisper.transcription.speakers import by_speaker
+from specwhisper.speakers.turns import by_speaker
 from specwhisper.transcription.subtitles import HIGHLIGHT, Cue, Layout, cues, one_line
 from specwhisper.types import Segment, Word
 
@@ -125,7 +125,7 @@ def verbose_word(word: Word) -> dict[str, Any]:
 
 
 def to_diarized_json(segments: Sequence[Segment], *, duration_s: float, task: Task) -> dict[str, Any]:
-    """Return a transcript in the form of OpenAI's ``diarized_json``; times in seconds."""
+    """Return a transcript in the form of OpenAI's ``diarized_json``."""
     spoken = [segment for segment in by_speaker(segments) if segment.text.strip()]
     return {
         "task": str(task),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.transcription.speakers import by_speaker
+from specwhisper.speakers.turns import by_speaker
 from specwhisper.types import Segment, Word
 
 HIGHLIGHT = ("\x0e", "\x0f")  # around the spoken word: shift out and in, which no transcript holds

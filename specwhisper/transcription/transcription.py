@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from specwhisper.options import DecodingOptions
+from specwhisper.speakers.turns import Turn, with_speakers
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription import formats
-from specwhisper.transcription.speakers import Turn, with_speakers
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import Mode, Segment, Word
 
@@ -95,7 +95,7 @@ class Transcription(Mapping[str, Any]):
         return tuple(word for segment in self.segments for word in segment.words)
 
     def with_speakers(self, turns: Sequence[Turn]) -> Transcription:
-        """Return the transcription with the speakers of its words and segments; see :class:`Diarizer`."""
+        """Return the transcription with speakers; :class:`Diarizer` finds turns."""
         return replace(self, segments=with_speakers(self.segments, turns))
 
     @property
@@ -179,7 +179,7 @@ class Transcription(Mapping[str, Any]):
         )
 
     def to_diarized_json(self) -> str:
-        """Return JSON with the fields of OpenAI's ``diarized_json``; see :meth:`with_speakers`."""
+        """Return OpenAI's ``diarized_json``, after :meth:`with_speakers`."""
         return _dumped(
             formats.to_diarized_json(self.segments, duration_s=self.duration_s, task=self.options.task)
         )

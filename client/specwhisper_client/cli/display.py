@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from specwhisper.transcription.speakers import by_speaker
+from specwhisper.speakers.turns import by_speaker
 from specwhisper.transcription.subtitles import one_line
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
@@ -242,7 +242,10 @@ class NoDisplay:
 
 
 def show_speakers(transcript: Transcription, console: Console) -> None:
-    """Print a line for each speaker's part of a segment; on a terminal, each speaker has a colour."""
+    """Print a line for each speaker's part of a segment.
+
+    On a terminal, each speaker has a colour.
+    """
     if not console.is_terminal:
         console.file.write(transcript.to_txt())
         return

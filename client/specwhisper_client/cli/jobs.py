@@ -15,7 +15,7 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.speakers import Diarizer
+from specwhisper.speakers.diarizer import Diarizer
 from specwhisper.transcription.hints.file import find_hint
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW, Transcription
@@ -107,7 +107,12 @@ async def transcribe_one(
     *,
     interim_results: bool = False,
 ) -> Transcription:
-    """Transcribe a recording, and find its speakers meanwhile; ``show`` is called with each update."""
+    """Transcribe a recording, and find its speakers meanwhile.
+
+    Parameters
+    ----------
+    show : called with each update.
+    """
     if job.diarizer is None:
         return await _transcribe(client, recording, job, show, interim_results=interim_results)
     turns = asyncio.create_task(job.diarizer.turns_of(partial(decode_file, recording.path)))

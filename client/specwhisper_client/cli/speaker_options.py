@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.speakers import Diarizer
+from specwhisper.speakers.diarizer import Diarizer
 
 
 @dataclass(frozen=True, kw_only=True)

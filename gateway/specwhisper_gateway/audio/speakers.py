@@ -11,7 +11,8 @@ from typing import Annotated
 
 from specwhisper.audio.decode import decode_file
 from specwhisper.settings.setting import MODEL, Setting
-from specwhisper.speakers import Diarizer, Turn
+from specwhisper.speakers.diarizer import Diarizer
+from specwhisper.speakers.turns import Turn
 
 Turns = asyncio.Task[Sequence[Turn]]
 
@@ -41,7 +42,10 @@ def speaker_models(
 
 
 class Speakers:
-    """Finds speakers, in a few recordings at a time: each takes a core, and the memory of its samples."""
+    """Finds speakers, in a few recordings at a time.
+
+    Each takes a core, and the memory of its samples.
+    """
 
     def __init__(self, diarizer: Diarizer, num_jobs: int) -> None:
         self._diarizer = diarizer

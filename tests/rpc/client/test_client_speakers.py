@@ -5,7 +5,7 @@ import json
 import pytest
 import soundfile
 
-from specwhisper.speakers import Diarizer
+from specwhisper.speakers.diarizer import Diarizer
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.terminals import Streams, run_cli
 from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, save_models, tones

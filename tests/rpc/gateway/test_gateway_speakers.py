@@ -7,7 +7,7 @@ import openai
 import pytest
 import soundfile
 
-from specwhisper.speakers import Diarizer
+from specwhisper.speakers.diarizer import Diarizer
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_gateway.audio.speakers import Speakers, speaker_models
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, duration, serving

@@ -16,9 +16,10 @@ RAY = {"ray"}
 
 CORE = {
     "specwhisper",
-    *(f"specwhisper.{name}" for name in "errors extras languages live options types validated".split()),
+    *(f"specwhisper.{name}" for name in "errors extras languages live onnx_metadata".split()),
+    *(f"specwhisper.{name}" for name in "options types validated".split()),
 }
-PURE = {"specwhisper.audio", "specwhisper.speculation", "specwhisper.transcription"}
+PURE = {f"specwhisper.{name}" for name in "audio speakers speculation transcription".split()}
 MODELS = {"specwhisper.model", "specwhisper.engine", "specwhisper.api"}
 SERVICE = {"specwhisper.wire", "specwhisper.rpc", "specwhisper.observe", "specwhisper.settings"}
 PROGRAMS = {
@@ -35,6 +36,7 @@ LAYERS = {
     "specwhisper.types": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
     "specwhisper.extras": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
     "specwhisper.languages": (set(), TORCH | GRPC | RAY),
+    "specwhisper.onnx_metadata": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
     "specwhisper.live": ({"specwhisper.errors", "specwhisper.validated"}, TORCH | GRPC | RAY),
     "specwhisper.validated": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
     "specwhisper.options": (
@@ -43,7 +45,11 @@ LAYERS = {
     ),
     "specwhisper.audio": (CORE, TORCH | GRPC | RAY),
     "specwhisper.speculation": (CORE, TORCH | GRPC | RAY),
-    "specwhisper.transcription": (CORE | {"specwhisper.speculation"}, TORCH | GRPC | RAY),
+    "specwhisper.transcription": (
+        CORE | {"specwhisper.speculation", "specwhisper.speakers"},
+        TORCH | GRPC | RAY,
+    ),
+    "specwhisper.speakers": (CORE | {"specwhisper.audio"}, TORCH | GRPC | RAY),
     "specwhisper.model": (CORE | PURE, GRPC | RAY),
     "specwhisper.engine": (CORE | PURE | {"specwhisper.model"}, GRPC | RAY),
     "specwhisper.api": (CORE | PURE | {"specwhisper.model", "specwhisper.engine"}, GRPC | RAY),
@@ -198,7 +204,7 @@ def test_rooms_of_the_draft_server_import_lower_rooms_only():
 ENGINES = {  # libraries that run models, and the only modules that import them
     "onnxruntime": (
         "specwhisper.model.onnx.",
-        "specwhisper_draft_server.recognisers.sherpa",
+        "specwhisper.onnx_metadata",
         "specwhisper.audio.silero",
         "specwhisper_client.cli.tune",  # asks whether it is there
     ),

@@ -1,6 +1,6 @@
 """Give the words and segments of a transcript the speakers of their times.
 
-Who speaks when is found in the audio alone (:mod:`specwhisper.speakers`); the text is not changed by it.
+Turns come from :mod:`specwhisper.speakers.diarizer`, or from elsewhere. They do not change the text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ MAX_DISTANCE_S = 1.0  # of a word from a turn: times of words are less sure than
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A stretch in which one speaker speaks; those of two speakers may overlap. Times in seconds."""
+    """A stretch in which one speaker speaks; times in seconds.
+
+    Those of two speakers may overlap.
+    """
 
     start_s: float
     end_s: float
@@ -33,7 +36,9 @@ def label(number: int) -> str:
 
 
 def named(turns: Iterable[tuple[float, float, int]]) -> tuple[Turn, ...]:
-    """Return turns in their order, with speakers named in the order in which they first speak.
+    """Return turns in their order, with names for the speakers.
+
+    They are named in the order in which they first speak.
 
     Parameters
     ----------
@@ -63,9 +68,10 @@ def with_speakers(segments: Iterable[Segment], turns: Sequence[Turn]) -> tuple[S
 
 
 def by_speaker(segments: Iterable[Segment]) -> Iterator[Segment]:
-    """Yield segments of one speaker each: those with words of several are cut between words.
+    """Yield segments of one speaker each.
 
-    The parts of a cut segment have the times of their words, and no tokens.
+    Those with words of several are cut between words. The parts of a cut segment have the times of their
+    words, and no tokens.
     """
     for segment in segments:
         runs = [(speaker, tuple(words)) for speaker, words in groupby(segment.words, lambda w: w.speaker)]

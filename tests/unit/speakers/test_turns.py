@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.audio.transcription_diarized import TranscriptionDiarized
 
-from specwhisper.transcription.speakers import Turn, by_speaker, label, named, with_speakers
+from specwhisper.speakers.turns import Turn, by_speaker, label, named, with_speakers
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment, Word
