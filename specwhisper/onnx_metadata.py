@@ -1,4 +1,4 @@
-"""What an ONNX file says about its model."""
+"""Metadata of ONNX models."""
 
 from __future__ import annotations
 

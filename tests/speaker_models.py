@@ -1,4 +1,4 @@
-"""Tiny models for sherpa-onnx's diarization, which tell a low tone from a high one, and such tones.
+"""Tiny models for sherpa-onnx's diarization, which distinguish low and high tones, and such tones.
 
 They have the inputs, outputs and metadata of pyannote's segmentation and of wespeaker's embeddings. The
 segmentation compares the mean of the samples with that of their differences, which is larger in a high tone:

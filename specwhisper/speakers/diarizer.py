@@ -83,7 +83,7 @@ class Diarizer:
             ),
         )
         try:
-            self._run(b"")  # sherpa-onnx tells only now whether it can use them
+            self._run(b"")  # only sherpa-onnx knows whether it can use them
         except DiarizationFailed as error:
             raise InvalidRequest(f"sherpa-onnx cannot use the models in {folder}. {error}") from None
 

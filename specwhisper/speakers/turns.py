@@ -1,4 +1,4 @@
-"""Give the words and segments of a transcript the speakers of their times.
+"""Add the speakers of turns to the words and segments of a transcript.
 
 Turns come from :mod:`specwhisper.speakers.diarizer`, or from elsewhere. They do not change the text.
 """
@@ -100,7 +100,7 @@ class _Speakers:
         self._speakers = np.array([self._names.index(turn.speaker) for turn in turns], np.int64)
 
     def during(self, start_s: float, end_s: float) -> str:
-        """Return the speaker of a time; empty if nobody speaks near it."""
+        """Return the speaker of a time; empty if there is no turn near it."""
         if not self._names:
             return ""
         overlaps_s = np.minimum(self._ends_s, end_s) - np.maximum(self._starts_s, start_s)

@@ -1,1 +1,1 @@
-"""Who speaks when."""
+"""Speakers of recordings."""

@@ -37,7 +37,7 @@ TRANSCRIPT = Transcription((BOTH, Segment(6.0, 8.0, (3,), " A <cat>.")), duratio
         (2.35, 2.4, "B"),
         (4.2, 4.4, "A"),  # both speak: the one who begins to
         (9.5, 9.9, "A"),
-        (10.5, 11.0, ""),  # nobody near
+        (10.5, 11.0, ""),  # no turn near
         (1.0, 1.0, "A"),  # without a length
     ],
 )
