@@ -79,7 +79,6 @@ class Decoding:
     temperature_increment_on_fallback: Annotated[
         float | None,
         typer.Option(
-            min=0.01,
             metavar="T",
             help="Step of the temperatures, up to 1, for a window that failed. Default: no second attempt.",
         ),
