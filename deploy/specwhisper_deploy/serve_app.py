@@ -16,7 +16,7 @@ from ray.serve.config import RequestRouterConfig
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.rpc.health import CHECK_WITHIN_S
-from specwhisper.rpc.serving_options import ListenOptions
+from specwhisper.rpc.serving_options import ListenerOptions
 from specwhisper.settings.command_line import config_from
 from specwhisper.settings.setting import Config
 from specwhisper_deploy.ports import Flags, port_choices
@@ -78,7 +78,7 @@ Gateway = serve.deployment(name="Gateway", **COMMON)(GatewayReplica)
 
 
 # Of each application: the argument that holds its servers' flags, and their settings class.
-SETTINGS: dict[str, tuple[str, type[ListenOptions]]] = {
+SETTINGS: dict[str, tuple[str, type[ListenerOptions]]] = {
     "targets": ("target", TargetConfig),
     "drafts": ("draft", DraftConfig),
     "gateway": ("gateway", GatewayConfig),
@@ -161,7 +161,7 @@ def _first_config(settings: type[Config], flags: Flags) -> Config:
     return config_from(settings, port_choices(flags)[0])
 
 
-def _options(flags: Flags, serving: ListenOptions) -> dict[str, float]:
+def _options(flags: Flags, serving: ListenerOptions) -> dict[str, float]:
     """Return the options of a deployment that depend on its servers' flags.
 
     Serve kills a replica only after its drain. A node has as many replicas as there are ports, unless these

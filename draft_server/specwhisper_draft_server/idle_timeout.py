@@ -12,7 +12,7 @@ from specwhisper.errors import IdleClient, InvalidRequest
 Request = TypeVar("Request")
 
 
-class IdleTimeout(Generic[Request]):
+class WithIdleTimeout(Generic[Request]):
     """Ends a client's requests after a time without one.
 
     Iterate over it in place of the requests, within :meth:`error_at_end`. The audio so far is transcribed as

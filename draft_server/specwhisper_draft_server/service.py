@@ -26,7 +26,7 @@ from specwhisper.wire.versions import CLIENT
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.source import DraftSource
 from specwhisper_draft_server.heartbeats import with_heartbeats
-from specwhisper_draft_server.idle_timeout import IdleTimeout
+from specwhisper_draft_server.idle_timeout import WithIdleTimeout
 from specwhisper_draft_server.link.descriptions import Descriptions
 from specwhisper_draft_server.link.requirements import Requirements
 from specwhisper_draft_server.metrics import DraftMetrics
@@ -169,7 +169,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     ) -> AsyncIterator[pb.StreamingRecognizeResponse]:
         """Transcribe audio while it arrives."""
         self.check_room()
-        timed = IdleTimeout(requests, self.idle_timeout_s)
+        timed = WithIdleTimeout(requests, self.idle_timeout_s)
         with timed.error_at_end():
             messages = aiter(timed)
             config = await read_streaming_config(messages)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
-from specwhisper.rpc.serving_options import ListenOptions
+from specwhisper.rpc.serving_options import ListenerOptions
 from specwhisper.rpc.tls import ServerTls, server_tls
 from specwhisper.rpc.tokens import SERVER_TOKEN, Tokens, TokensFlag, read_token, read_tokens
 from specwhisper.settings.model_names import StrictModelNames, served_model_names
@@ -54,7 +54,7 @@ def keys(tokens_file: TokensFlag = None) -> Tokens | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatewayConfig(ListenOptions):
+class GatewayConfig(ListenerOptions):
     """Settings of ``specwhisper-gateway``.
 
     Attributes

@@ -8,6 +8,7 @@ from typing import Any
 
 from specwhisper.errors import (
     CheckpointError,
+    DiarizationFailed,
     InvalidRequest,
     MessageTooLarge,
     ModelNotFound,
@@ -72,6 +73,7 @@ ANSWER_OF_ERROR: dict[type[SpecWhisperError], Answer] = {
     PairMismatch: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
     Unauthenticated: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
     CheckpointError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
+    DiarizationFailed: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
     UnsafeBind: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
     SpecWhisperError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
 }

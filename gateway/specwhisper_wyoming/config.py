@@ -12,7 +12,7 @@ from specwhisper.rpc.addresses import is_loopback, join_address
 from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
 from specwhisper.rpc.tokens import SERVER_TOKEN
 from specwhisper.settings.setting import SERVING, Made, Setting, Settings
-from specwhisper.settings.shared import DrainTimeout, IdleTimeout
+from specwhisper.settings.shared import DrainTimeout, IdleTimeoutFlag
 from specwhisper_client.resolving import read_names
 from specwhisper_client.servers import DEFAULT_SERVER
 
@@ -127,7 +127,7 @@ class WyomingConfig(Settings):
         int,
         Setting(SERVING, "Concurrent connections; each has at most one transcription.", "N", min=1),
     ] = MAX_CONNECTIONS
-    idle_timeout_s: IdleTimeout = 60.0
+    idle_timeout_s: IdleTimeoutFlag = 60.0
     drain_timeout_s: DrainTimeout = 30.0
 
     def __post_init__(self) -> None:

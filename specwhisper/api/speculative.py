@@ -42,7 +42,7 @@ from specwhisper.types import SAMPLE_RATE, Mode
 if TYPE_CHECKING:
     import torch
 
-Outcome = Transcription | Exception
+ResultOrError = Transcription | Exception
 
 
 class SpeculativeWhisper:
@@ -294,7 +294,7 @@ class SpeculativeWhisper:
 
     def _whole(
         self, sources: Iterable[Source | Exception], call: TranscribeCall, bar: ProgressBar
-    ) -> Iterator[tuple[int, Outcome]]:
+    ) -> Iterator[tuple[int, ResultOrError]]:
         """Transcribe recordings window after window."""
         num_samples: dict[int, int] = {}  # by index, of recordings under way
 
@@ -318,7 +318,7 @@ class SpeculativeWhisper:
 
     def _chunked(
         self, sources: Iterable[Source | Exception], call: TranscribeCall, bar: ProgressBar
-    ) -> Iterator[tuple[int, Outcome]]:
+    ) -> Iterator[tuple[int, ResultOrError]]:
         """Transcribe the chunks of all recordings side by side."""
         pcms = (_decoded(source) for source in sources)
         recordings = ChunkedRecordings(pcms, call.cut, call.decoding, load_tokenizer(self._source))

@@ -10,7 +10,7 @@ from specwhisper.model.sampling import window_sampling
 from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.arrivals import Arrivals
-from specwhisper.speculation.ledger import Ledger, Offer, Pending, Source
+from specwhisper.speculation.ledger import CandidateSource, Ledger, Offer, Pending
 from specwhisper.speculation.scheduling import Request
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Candidates, Commit, Proposal, Timing, Window
@@ -95,7 +95,7 @@ class TargetWindow:
         self.candidates = candidates = (self.candidates or [])[:num_candidates]
         proposals = {}
         if self.proposals:
-            drafted = (index for index, each in enumerate(candidates) if each.source is Source.DRAFT)
+            drafted = (index for index, each in enumerate(candidates) if each.source is CandidateSource.DRAFT)
             positions = {self.num_committed + index for index in drafted}
             proposals = {i: drawn for i, drawn in self.proposals.items() if i in positions}
         start = vocabulary.start_of_transcript
@@ -128,7 +128,7 @@ class TargetWindow:
         base, num_tokens = self.num_committed, len(verdict.tokens)
         verified, self.candidates = (self.candidates or [])[:num_verified], None
         sources = [source for _, source in verified]
-        num_drafted = sources.count(Source.DRAFT)
+        num_drafted = sources.count(CandidateSource.DRAFT)
         self.ledger.append(verdict.tokens, verified)
         self.commit_times_ns += [now_ns] * num_tokens
         self.log_probs += scores.log_probs[:num_tokens]
@@ -144,7 +144,7 @@ class TargetWindow:
             num_verified=num_verified,
             num_accepted=verdict.num_accepted,
             num_hinted=len(sources) - num_drafted,
-            num_hinted_first=sources.index(Source.DRAFT) if num_drafted else len(sources),
+            num_hinted_first=sources.index(CandidateSource.DRAFT) if num_drafted else len(sources),
             num_self_decoded=int(num_verified == 0),
             candidates_received=self.newest_block,
             held=self.ledger.held,

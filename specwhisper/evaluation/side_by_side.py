@@ -67,7 +67,7 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class ComparedRecording:
     """One recording with its reference text, transcribed in both ways."""
 
     name: str
@@ -103,10 +103,10 @@ class Comparison:
     speculative: Arm
 
     @property
-    def recordings(self) -> list[Recording]:
+    def recordings(self) -> list[ComparedRecording]:
         """The recordings, each with both results."""
         columns = self.names, self.references, self.standard.results, self.speculative.results
-        return [Recording(*row) for row in zip(*columns, strict=True)]
+        return [ComparedRecording(*row) for row in zip(*columns, strict=True)]
 
     @property
     def duration_s(self) -> float:

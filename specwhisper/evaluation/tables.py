@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from specwhisper.evaluation.scoring import error_rates
-from specwhisper.evaluation.side_by_side import Arm, Comparison, Recording
+from specwhisper.evaluation.side_by_side import Arm, ComparedRecording, Comparison
 from specwhisper.speculation.statistics import SpeculationStatistics
 
 
@@ -105,7 +105,7 @@ def _facts_of_arm(comparison: Comparison, arm: Arm) -> dict[str, Any]:
     }
 
 
-def _facts_of_recording(recording: Recording, language: str) -> dict[str, Any]:
+def _facts_of_recording(recording: ComparedRecording, language: str) -> dict[str, Any]:
     counts = recording.speculative.stats or SpeculationStatistics()
     wer, standard_wer = _wers(recording, language)
     return {
@@ -126,7 +126,7 @@ def _accepted(counts: SpeculationStatistics) -> str:
     return f"{counts.acceptance_rate:.1%}" if counts.num_verified else ""
 
 
-def _wers(recording: Recording, language: str) -> tuple[float, float]:
+def _wers(recording: ComparedRecording, language: str) -> tuple[float, float]:
     """Return the word error rates of the pair and of the target alone."""
     texts = recording.speculative.text, recording.standard.text
     wer, standard_wer = (error_rates([recording.reference], [text], language).wer for text in texts)

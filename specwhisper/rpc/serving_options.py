@@ -12,14 +12,14 @@ from specwhisper.rpc.addresses import check_bind, is_loopback
 from specwhisper.rpc.tls import ServerTls, server_tls
 from specwhisper.rpc.tokens import Tokens, read_tokens
 from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Made, Setting, Settings
-from specwhisper.settings.shared import DrainTimeout, IdleTimeout, Port
+from specwhisper.settings.shared import DrainTimeout, IdleTimeoutFlag, Port
 from specwhisper.types import Limits
 
 SHORT_CALLS = 100  # unary calls that one connection may have open beside its sessions
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListenOptions(Settings):
+class ListenerOptions(Settings):
     """Settings that gRPC servers and the gateway share.
 
     Attributes
@@ -81,7 +81,7 @@ class ListenOptions(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServingOptions(ListenOptions):
+class ServingOptions(ListenerOptions):
     """How a gRPC server listens and stops.
 
     Attributes
@@ -93,7 +93,7 @@ class ServingOptions(ListenOptions):
 
     tls: Annotated[ServerTls | None, Made(server_tls, prefix="grpc")] = None
     tokens: Annotated[Tokens | None, Made(read_tokens)] = None
-    idle_timeout_s: IdleTimeout = 60.0
+    idle_timeout_s: IdleTimeoutFlag = 60.0
     max_message_bytes: int = Limits().max_message_bytes
     failpoints: Any = None
     local_socket: Path | None = None

@@ -26,7 +26,7 @@ Threads = Annotated[
 Port = Annotated[
     int, Setting(SERVING, "Port to listen on; 0: any free port.", metavar="PORT", min=0, max=65_535)
 ]
-IdleTimeout = Annotated[
+IdleTimeoutFlag = Annotated[
     float,
     Setting(
         SERVING,

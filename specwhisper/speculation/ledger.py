@@ -28,7 +28,7 @@ OWN_RATE = 0.95  # how often the target's earlier text is right
 DRAFT_MEMORY, SENT_MEMORY = 0.98, 0.9  # of a judgement's weight in the rates, with every later one
 
 
-class Source(Enum):
+class CandidateSource(Enum):
     """The source of a candidate."""
 
     OWN = "own"  # the target's earlier decoding of the same audio
@@ -49,7 +49,7 @@ class Pending(NamedTuple):
     """A candidate that no forward pass has verified yet."""
 
     token: int
-    source: Source
+    source: CandidateSource
 
 
 @dataclass(slots=True)
@@ -143,7 +143,7 @@ class Ledger:
         self.correction = -1
         self._shared = shared or SharedHints()
         self._texts = texts = self._shared.texts
-        self._fresh = [Pending(token, Source.OWN) for token in opening][:max_pending]
+        self._fresh = [Pending(token, CandidateSource.OWN) for token in opening][:max_pending]
         self._num_own = len(self._fresh)  # the first of them are from the opening
         self._own = Hint([*opening, *ending], texts.word_of, rate=OWN_RATE) if opening or ending else None
         self._sent: list[Hint] = []  # the newest first
@@ -201,7 +201,7 @@ class Ledger:
             if num_shared == len(fresh):
                 num_added = max(0, reach - num_shared) if is_whole else 0
                 return fresh + [Pending(token, source) for token in text[num_shared:][:num_added]]
-            is_drafted = fresh[num_shared].source is Source.DRAFT
+            is_drafted = fresh[num_shared].source is CandidateSource.DRAFT
             if hint.rate > (self._shared.rates.fresh if is_drafted else OWN_RATE):
                 return [Pending(token, source) for token in text[:reach]]
         return list(fresh)
@@ -213,11 +213,11 @@ class Ledger:
     def _limited(self, max_drafted: int) -> list[Pending]:
         return self._fresh[: min(self._num_own + max_drafted, max(max_drafted, MAX_REACH))]
 
-    def _hints(self) -> list[tuple[Source, Hint]]:
-        hints = [(Source.SENT, hint) for hint in self._sent]
+    def _hints(self) -> list[tuple[CandidateSource, Hint]]:
+        hints = [(CandidateSource.SENT, hint) for hint in self._sent]
         if self._own is not None:
-            hints.append((Source.OWN, self._own))
-        hints += [(Source.GIVEN, hint) for hint in self._shared.given]
+            hints.append((CandidateSource.OWN, self._own))
+        hints += [(CandidateSource.GIVEN, hint) for hint in self._shared.given]
         return hints
 
     def offer(self, base: int, known_committed: int, tokens: Sequence[int]) -> Offer:
@@ -250,14 +250,16 @@ class Ledger:
         if any(ours.token != theirs for ours, theirs in zip(self._fresh[index:num_own], fresh, strict=False)):
             return Offer.VOID  # the target's own text is right more often than a draft's
         num_kept = max(0, num_own - index)
-        self._fresh[index + num_kept :] = [Pending(token, Source.DRAFT) for token in fresh[num_kept:]]
+        self._fresh[index + num_kept :] = [
+            Pending(token, CandidateSource.DRAFT) for token in fresh[num_kept:]
+        ]
         del self._fresh[self._max_pending :]
         return Offer.FRESH
 
     def append(self, tokens: Sequence[int], verified: Sequence[Pending] = ()) -> None:
         """Commit the tokens of a forward pass that verified these candidates."""
         for token, (candidate, source) in zip(tokens, verified, strict=False):
-            if source is Source.DRAFT:
+            if source is CandidateSource.DRAFT:
                 self._shared.rates.judge_fresh(token == candidate)
         num_right = _num_shared(self._fresh, tokens)
         stale = [token for token, _ in self._fresh[num_right:]] if num_right < len(tokens) else []

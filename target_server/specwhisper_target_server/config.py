@@ -13,7 +13,7 @@ from specwhisper.model.backends import DeviceMap
 from specwhisper.observe.failpoints import load_failpoints
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
 from specwhisper.settings.setting import MODEL, SERVING, Made, Setting
-from specwhisper.settings.shared import Cores, Device, IdleTimeout, Port, Revision, Threads
+from specwhisper.settings.shared import Cores, Device, IdleTimeoutFlag, Port, Revision, Threads
 from specwhisper.types import CROSS_CACHES, DEFAULT_MAX_NUM_BATCHED_TOKENS, DTYPES, Limits
 
 DEFAULT_PORT = 50_052
@@ -122,7 +122,7 @@ class TargetConfig(ServingOptions):
 
     port: Port = DEFAULT_PORT
     limits: Annotated[Limits, Made(session_limits)] = field(default_factory=session_limits)
-    idle_timeout_s: IdleTimeout = DEFAULT_IDLE_S
+    idle_timeout_s: IdleTimeoutFlag = DEFAULT_IDLE_S
     max_num_batched_tokens: Annotated[
         int | None,
         Setting(

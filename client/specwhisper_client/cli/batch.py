@@ -18,7 +18,7 @@ from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.display import BatchBar, clock, speed
 from specwhisper_client.cli.jobs import Job, report, transcribe_one, transcribe_with_display
 from specwhisper_client.cli.output import OutputFormat, prepare_outputs, write
-from specwhisper_client.cli.recordings import Recording, find_recordings
+from specwhisper_client.cli.recordings import RecordingFile, find_recordings
 from specwhisper_client.updates import Update
 
 Outputs = Mapping[OutputFormat, Path]
@@ -77,7 +77,7 @@ def _errors_about(arguments: Sequence[Path]) -> list[InvalidAudio]:
 
 async def _one_by_one(
     client: TranscriptionClient,
-    work: Sequence[tuple[Recording, Outputs]],
+    work: Sequence[tuple[RecordingFile, Outputs]],
     job: Job,
     console: Console,
     errors: Console,
@@ -107,7 +107,7 @@ class _Batch:
     def __init__(
         self,
         client: TranscriptionClient,
-        work: Sequence[tuple[Recording, Outputs]],
+        work: Sequence[tuple[RecordingFile, Outputs]],
         job: Job,
         console: Console,
         errors: Console,
@@ -168,7 +168,7 @@ class _Batch:
             self._texts[number] = text
             self._print_complete()
 
-    async def _transcript(self, number: int, recording: Recording) -> Transcription:
+    async def _transcript(self, number: int, recording: RecordingFile) -> Transcription:
         """Transcribe a recording; where the server is full, once another of them has ended."""
 
         def show(update: Update) -> None:
@@ -201,5 +201,5 @@ class _Batch:
             self._num_printed += 1
 
 
-def _durations(work: Sequence[tuple[Recording, Outputs]]) -> list[float | None]:
+def _durations(work: Sequence[tuple[RecordingFile, Outputs]]) -> list[float | None]:
     return [stated_duration_s(recording.path) for recording, _ in work]

@@ -31,7 +31,7 @@ from specwhisper_client.cli.display import (
     show_speakers,
 )
 from specwhisper_client.cli.output import OutputFormat, render, write
-from specwhisper_client.cli.recordings import Recording
+from specwhisper_client.cli.recordings import RecordingFile
 from specwhisper_client.cli.tables import server_table, transcript_table
 from specwhisper_client.live_transcription import LiveTranscription, whole_utterances
 from specwhisper_client.streaming import StreamingClient
@@ -75,11 +75,11 @@ class Job:
     credentials: Credentials = OPEN
     diarizer: Diarizer | None = None
 
-    def rendered(self, transcript: Transcription, recording: Recording, form: OutputFormat) -> str:
+    def rendered(self, transcript: Transcription, recording: RecordingFile, form: OutputFormat) -> str:
         """Return a transcript in a format."""
         return render(transcript, recording.path, form, self.layout, self.unsure_below)
 
-    def options_of(self, recording: Recording) -> DecodingOptions:
+    def options_of(self, recording: RecordingFile) -> DecodingOptions:
         """Return the options of a recording, with its hint."""
         if self.hints is None:
             return self.options
@@ -101,7 +101,7 @@ async def show_server(
 
 async def transcribe_one(
     client: TranscriptionClient,
-    recording: Recording,
+    recording: RecordingFile,
     job: Job,
     show: Callable[[Update], None],
     *,
@@ -126,7 +126,7 @@ async def transcribe_one(
 
 async def _transcribe(
     client: TranscriptionClient,
-    recording: Recording,
+    recording: RecordingFile,
     job: Job,
     show: Callable[[Update], None],
     *,
@@ -156,7 +156,7 @@ async def _transcribe(
 
 async def transcribe_with_display(
     client: TranscriptionClient,
-    recording: Recording,
+    recording: RecordingFile,
     outputs: Mapping[OutputFormat, Path],
     job: Job,
     console: Console,

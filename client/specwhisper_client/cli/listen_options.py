@@ -66,7 +66,7 @@ class Endpointing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drafting:
+class DraftOptions:
     """How draft and target work together."""
 
     mode: Annotated[
@@ -109,7 +109,7 @@ class ListenOptions:
     decoding: Decoding = Decoding()
     steps: Steps = Steps()
     endpointing: Endpointing = Endpointing()
-    drafting: Drafting = Drafting()
+    drafting: DraftOptions = DraftOptions()
     quiet: Quiet = False
 
     def stream(self, credentials: Credentials) -> StreamingClient:

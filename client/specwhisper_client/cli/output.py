@@ -11,7 +11,7 @@ from uuid import uuid4
 from specwhisper.errors import InvalidRequest
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW, Transcription
-from specwhisper_client.cli.recordings import Recording
+from specwhisper_client.cli.recordings import RecordingFile
 
 
 class OutputFormat(StrEnum):
@@ -72,7 +72,7 @@ def render(
 
 
 def prepare_outputs(
-    recordings: Sequence[Recording], folder: Path, formats: Sequence[OutputFormat]
+    recordings: Sequence[RecordingFile], folder: Path, formats: Sequence[OutputFormat]
 ) -> list[dict[OutputFormat, Path]]:
     """Create the folders, and return a path for each recording and format."""
     outputs = [

@@ -16,7 +16,7 @@ from specwhisper.audio.decode import AUDIO_SUFFIXES
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class RecordingFile:
     """A recording to transcribe.
 
     Attributes
@@ -37,7 +37,7 @@ class Recording:
         return self.place.parent
 
 
-def find_recordings(arguments: Iterable[Path]) -> tuple[list[Recording], list[Path]]:
+def find_recordings(arguments: Iterable[Path]) -> tuple[list[RecordingFile], list[Path]]:
     """Return the recordings in order, each once, and the arguments that name none.
 
     Folders are searched with all folders below them for files with a suffix of audio or video; names that
@@ -46,12 +46,12 @@ def find_recordings(arguments: Iterable[Path]) -> tuple[list[Recording], list[Pa
     Places keep the folders below each argument. Where two recordings would share one, all places count from
     the folder that all arguments have in common. If they still share one, they keep their suffixes.
     """
-    found: dict[str, Recording] = {}  # by the file's real path
+    found: dict[str, RecordingFile] = {}  # by the file's real path
     without: list[Path] = []
     for argument in arguments:
         files = list(_files(argument))
         for path, root in files:
-            found.setdefault(os.path.realpath(path), Recording(path, root, _place(path, root)))
+            found.setdefault(os.path.realpath(path), RecordingFile(path, root, _place(path, root)))
         if not files:
             without.append(argument)
     recordings = list(found.values())
@@ -71,11 +71,11 @@ def _place(path: Path, root: Path) -> Path:
     return (path.relative_to(root) if path.is_relative_to(root) else Path(path.name)).with_suffix("")
 
 
-def _with_suffix(recording: Recording) -> Recording:
+def _with_suffix(recording: RecordingFile) -> RecordingFile:
     return replace(recording, place=recording.folder / recording.path.name)
 
 
-def _shared(recordings: Iterable[Recording]) -> set[Path]:
+def _shared(recordings: Iterable[RecordingFile]) -> set[Path]:
     """Return the places that more than one recording has."""
     return {place for place, number in Counter(each.place for each in recordings).items() if number > 1}
 

@@ -14,7 +14,7 @@ from specwhisper.live import LiveOptions
 from specwhisper.rpc.calls import admitted_by
 from specwhisper.settings.model_names import ModelNames
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server.idle_timeout import IdleTimeout
+from specwhisper_draft_server.idle_timeout import WithIdleTimeout
 from specwhisper_draft_server.requests import MAX_PIECE_BYTES, read_streaming_config
 from specwhisper_draft_server.riva.audio import StreamedAudio
 from specwhisper_draft_server.riva.replies import LiveReplies, config_response, recognize_response
@@ -67,7 +67,7 @@ class RivaService:
     ) -> AsyncIterator[riva_asr_pb2.StreamingRecognizeResponse]:
         """Transcribe while audio arrives."""
         self._service.check_room()
-        timed = IdleTimeout(requests, self._service.idle_timeout_s)
+        timed = WithIdleTimeout(requests, self._service.idle_timeout_s)
         with timed.error_at_end():
             async with aclosing(self._transcribe(aiter(timed))) as responses:
                 async for response in responses:

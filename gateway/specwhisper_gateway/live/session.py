@@ -21,7 +21,7 @@ MAX_AUDIO_BYTES = 256 * 1024
 RECONNECT_S = 10.0  # after it, the page shows that the connection is lost
 
 
-class LiveSession:
+class LiveConnection:
     """Runs a transcription for the page."""
 
     def __init__(self, gateway: Gateway, peer: Peer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, WebSocket
 from starlette.requests import HTTPConnection
 
-from specwhisper_gateway.live.session import LiveSession
+from specwhisper_gateway.live.session import LiveConnection
 from specwhisper_gateway.state import admit, gateway_of
 from specwhisper_gateway.transport.deadline import within_time
 from specwhisper_gateway.transport.sockets import Peer, check_origin, close_on_error, subprotocol_of
@@ -23,7 +23,7 @@ async def live(socket: WebSocket) -> None:
     """Transcribe for the page."""
     await socket.accept(subprotocol_of(socket))
     peer = Peer(socket)
-    session = LiveSession(gateway_of(socket), peer)
+    session = LiveConnection(gateway_of(socket), peer)
     async with close_on_error(socket, peer, session.report_error), within_time(socket):
         await session.run()
         await peer.close()

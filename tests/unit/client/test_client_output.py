@@ -10,7 +10,7 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import Mode, Segment, Word
 from specwhisper_client.cli.output import OutputFormat, prepare_outputs, render, write
-from specwhisper_client.cli.recordings import Recording
+from specwhisper_client.cli.recordings import RecordingFile
 
 UNKNOWN = {
     "language": "",
@@ -99,8 +99,8 @@ def test_the_real_time_factor_of_no_audio_is_null():
     assert transcript(duration_s=0.0).real_time_factor == 0.0
 
 
-def recordings(*places: str) -> list[Recording]:
-    return [Recording(Path("in", f"{place}.wav"), Path("in"), Path(place)) for place in places]
+def recordings(*places: str) -> list[RecordingFile]:
+    return [RecordingFile(Path("in", f"{place}.wav"), Path("in"), Path(place)) for place in places]
 
 
 def test_outputs_are_in_the_folders_of_their_recordings(tmp_path):

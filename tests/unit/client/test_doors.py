@@ -101,7 +101,7 @@ def test_listen_has_the_names_and_defaults_of_the_client(group, options):
 
 def test_listens_other_options_are_parameters_of_a_stream():
     parameters = inspect.signature(StreamingClient).parameters
-    for name, default in defaults(listen_options.Drafting).items():
+    for name, default in defaults(listen_options.DraftOptions).items():
         assert parameters[name].default == default
 
 

@@ -20,7 +20,7 @@ from specwhisper.evaluation.command import app
 from specwhisper.evaluation.plot import check_plot, plot
 from specwhisper.evaluation.references import Reference, from_folder
 from specwhisper.evaluation.scoring import error_rates
-from specwhisper.evaluation.side_by_side import Arm, Comparison, Recording, Way, compare
+from specwhisper.evaluation.side_by_side import Arm, ComparedRecording, Comparison, Way, compare
 from specwhisper.evaluation.tables import facts, recordings_table, table_of
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.statistics import SpeculationStatistics
@@ -171,8 +171,8 @@ def test_a_single_batch_has_no_spread(comparison):
 
 
 def test_joined_chunks_are_compared_by_their_texts():
-    assert Recording("", "", result("one"), result("one")).is_identical
-    assert not Recording("", "", result("one"), result("two")).is_identical
+    assert ComparedRecording("", "", result("one"), result("one")).is_identical
+    assert not ComparedRecording("", "", result("one"), result("two")).is_identical
 
 
 def test_translations_are_scored_as_english():

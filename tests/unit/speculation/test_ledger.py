@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.speculation.hints import PLAIN, Hint
-from specwhisper.speculation.ledger import DraftRates, Ledger, Offer, SharedHints, Source
+from specwhisper.speculation.ledger import CandidateSource, DraftRates, Ledger, Offer, SharedHints
 
 
 class TestLedger:
@@ -119,20 +119,20 @@ class TestHints:
         ledger = Ledger(opening=[1, 2])
         assert (tokens(ledger), ledger.opening, ledger.held) == ([1, 2], (1, 2), 2)
         assert ledger.offer(2, 0, [3]) is Offer.FRESH
-        assert sources(ledger) == [Source.OWN, Source.OWN, Source.DRAFT]
+        assert sources(ledger) == [CandidateSource.OWN, CandidateSource.OWN, CandidateSource.DRAFT]
 
     def test_a_block_that_contradicts_it_is_void(self):
         ledger = Ledger(opening=[1, 2])
         assert ledger.offer(1, 0, [7, 8]) is Offer.VOID
         assert tokens(ledger) == [1, 2]
         assert ledger.offer(0, 0, [1, 2, 3]) is Offer.FRESH
-        assert sources(ledger) == [Source.OWN, Source.OWN, Source.DRAFT]
+        assert sources(ledger) == [CandidateSource.OWN, CandidateSource.OWN, CandidateSource.DRAFT]
 
     def test_it_continues_after_a_correction(self):
         ledger = Ledger(opening=[1, 2, 3, 4])
         ledger.append([1, 9])
         assert (tokens(ledger), ledger.opening, ledger.held, ledger.correction) == ([3, 4], (), 2, 1)
-        assert sources(ledger) == [Source.OWN, Source.OWN]
+        assert sources(ledger) == [CandidateSource.OWN, CandidateSource.OWN]
 
     def test_a_correction_may_skip_some_of_it(self):
         ledger = Ledger(opening=[1, 2, 3, 4, 5])
@@ -147,9 +147,9 @@ class TestHints:
 
     def test_a_text_from_outside_follows(self):
         ledger = Ledger([1], shared=SharedHints(script=Hint([1, 2, 3, 4], PLAIN.word_of)))
-        assert (tokens(ledger), ledger.held, set(sources(ledger))) == ([2, 3, 4], 1, {Source.GIVEN})
+        assert (tokens(ledger), ledger.held, set(sources(ledger))) == ([2, 3, 4], 1, {CandidateSource.GIVEN})
         ledger.offer(1, 1, [2])
-        assert sources(ledger) == [Source.DRAFT, Source.GIVEN, Source.GIVEN]
+        assert sources(ledger) == [CandidateSource.DRAFT, CandidateSource.GIVEN, CandidateSource.GIVEN]
 
     def test_where_both_differ_the_source_that_was_right_more_often_goes_first(self):
         ledger = Ledger(shared=SharedHints(script=Hint(range(10), PLAIN.word_of, rate=0.9)))
@@ -175,7 +175,7 @@ class TestHints:
         ledger = Ledger(shared=SharedHints(keeps_sent=True))
         ledger.offer(0, 0, [1, 2, 3, 4])
         ledger.append([1, 9])
-        assert (tokens(ledger), sources(ledger), ledger.held) == ([3, 4], [Source.SENT] * 2, 2)
+        assert (tokens(ledger), sources(ledger), ledger.held) == ([3, 4], [CandidateSource.SENT] * 2, 2)
         assert ledger.offer(4, 0, [5, 6]) is Offer.VOID  # it was on its way at the correction
         assert tokens(ledger) == [3, 4, 5, 6]
         assert ledger.offer(7, 0, [8]) is Offer.VOID  # a block between them was lost
@@ -202,7 +202,7 @@ class TestHints:
         ledger.offer(0, 0, [1, 2, 3, 4])
         ledger.append([1, 9])
         ledger.offer(2, 2, [3])
-        assert (tokens(ledger), sources(ledger)) == ([3, 4], [Source.DRAFT, Source.SENT])
+        assert (tokens(ledger), sources(ledger)) == ([3, 4], [CandidateSource.DRAFT, CandidateSource.SENT])
 
     def test_a_stale_block_extends_no_older_hint(self):
         ledger = Ledger(shared=SharedHints(keeps_sent=True))
@@ -267,6 +267,6 @@ def tokens(ledger: Ledger) -> list[int]:
     return [token for token, _ in ledger.candidates()]
 
 
-def sources(ledger: Ledger) -> list[Source]:
+def sources(ledger: Ledger) -> list[CandidateSource]:
     """Return the sources of all candidates."""
     return [source for _, source in ledger.candidates()]
