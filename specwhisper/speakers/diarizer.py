@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from specwhisper.audio.inputs import Audio, Decode, recordings_in
@@ -17,19 +16,9 @@ from specwhisper.onnx_metadata import metadata_of
 from specwhisper.speakers.turns import Turn, named
 
 WORKER = "specwhisper.speakers.worker"
-SEGMENTATION, EMBEDDING = (
-    "receptive_field_shift",
-    "output_dim",
-)  # only one kind of model has this in its metadata
+SEGMENTATION = "receptive_field_shift"  # in the metadata of a model for segmentation only
+EMBEDDING = "output_dim"  # in that of a model for embeddings only
 MIN_SPEECH_S, MIN_PAUSE_S = 0.3, 0.5  # of a turn, and between two of the same speaker: sherpa-onnx's defaults
-
-
-@dataclass(frozen=True, slots=True)
-class _Models:
-    """The files of a folder."""
-
-    segmentation: str
-    embedding: str
 
 
 class Diarizer:
@@ -67,13 +56,13 @@ class Diarizer:
             raise InvalidRequest(f"threshold is {threshold:g}: it must be between 0 and 2.")
         with needs_extra("Speaker diarization", "sherpa"):
             import sherpa_onnx  # noqa: F401  # the worker loads it
-        models = _models_in(Path(folder))
+        segmentation, embedding = _models_in(Path(folder))
         self._command = (
             *(sys.executable, "-m", WORKER),
             json.dumps(
                 {
-                    "segmentation": models.segmentation,
-                    "embedding": models.embedding,
+                    "segmentation": segmentation,
+                    "embedding": embedding,
                     "num_speakers": -1 if num_speakers is None else num_speakers,
                     "threshold": threshold,
                     "num_threads": num_threads,
@@ -159,8 +148,8 @@ def _decoder(audio: Audio) -> Decode:
     return recording.decode
 
 
-def _models_in(folder: Path) -> _Models:
-    """Find the two models by what they say about themselves, preferably those that are not quantized."""
+def _models_in(folder: Path) -> tuple[str, str]:
+    """Find the models for segmentation and for embeddings, preferably those that are not quantized."""
     found: dict[str, str] = {}
     for path in sorted(folder.rglob("*.onnx"), key=lambda path: (".int8" in path.name, path)):
         metadata = metadata_of(path)
@@ -173,4 +162,4 @@ def _models_in(folder: Path) -> _Models:
                 f"{folder} holds no model for {name}: it needs two of sherpa-onnx, one for speaker "
                 "segmentation and one for speaker embeddings."
             )
-    return _Models(found[SEGMENTATION], found[EMBEDDING])
+    return found[SEGMENTATION], found[EMBEDDING]
