@@ -16,6 +16,7 @@ from specwhisper.rpc.tokens import TARGET_TOKEN
 from specwhisper.settings.model_names import StrictModelNames, served_model_names
 from specwhisper.settings.setting import DRAFTING, MODEL, OBSERVABILITY, SECURITY, SERVING, Made, Setting
 from specwhisper.settings.shared import Cores, Device, Port, Revision, Threads
+from specwhisper.settings.speakers import Speakers, speaker_models
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
 from specwhisper.types import DTYPES, Mode
 
@@ -75,6 +76,9 @@ class DraftConfig(ServingOptions):
             "CPUs. Short and live audio is encoded many times faster; the draft may be right less often.",
         ),
     ] = False
+    speakers: Annotated[
+        Speakers | None, Made(speaker_models, words={"offer": "speaker tags to Riva's offline recognition"})
+    ] = None
     threads: Threads = None
     cores: Cores = None
 

@@ -15,9 +15,9 @@ from specwhisper.rpc.tokens import SERVER_TOKEN, Tokens, TokensFlag, read_token,
 from specwhisper.settings.model_names import StrictModelNames, served_model_names
 from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Made, Setting
 from specwhisper.settings.shared import Port
+from specwhisper.settings.speakers import Speakers, speaker_models
 from specwhisper_client.resolving import read_names
 from specwhisper_client.servers import DEFAULT_SERVER
-from specwhisper_gateway.audio.speakers import Speakers, speaker_models
 
 DEFAULT_PORT = 8000
 MAX_UPLOAD_BYTES = 25 * 1024 * 1024  # OpenAI's own limit
@@ -112,7 +112,9 @@ class GatewayConfig(ListenerOptions):
             SERVING, "Concurrent connections, idle ones and TLS handshakes included.", metavar="N", min=1
         ),
     ] = MAX_CONNECTIONS
-    speakers: Annotated[Speakers | None, Made(speaker_models)] = None
+    speakers: Annotated[
+        Speakers | None, Made(speaker_models, words={"offer": "the format diarized_json"})
+    ] = None
     allow_origins: Annotated[tuple[str, ...], Made(allowed_origins)] = ()
     metrics: Annotated[bool, Setting(OBSERVABILITY, "Prometheus metrics at /metrics.")] = True
 

@@ -58,7 +58,7 @@ def with_speakers(segments: Iterable[Segment], turns: Sequence[Turn]) -> tuple[S
     of the nearest turn, at most ``MAX_DISTANCE_S`` away. A segment with words has the speaker of most of
     their time.
     """
-    find = _Speakers(turns).during
+    find = SpeakersOfTurns(turns).during
     found = []
     for segment in segments:
         words = tuple(replace(word, speaker=find(word.start_s, word.end_s)) for word in segment.words)
@@ -90,7 +90,7 @@ def by_speaker(segments: Iterable[Segment]) -> Iterator[Segment]:
             )
 
 
-class _Speakers:
+class SpeakersOfTurns:
     """Finds the speaker of a time among turns."""
 
     def __init__(self, turns: Sequence[Turn]) -> None:

@@ -45,5 +45,11 @@ def riva_services(service: TranscriptionService, config: DraftConfig) -> Mapping
         level = logging.INFO if is_missing else logging.WARNING
         logger.log(level, "riva is not offered", extra={"error": str(error)})
         return {}
-    servicer = RivaService(service, config.served_model_names, is_strict=config.strict_model_names)
+    servicer = RivaService(
+        service,
+        config.served_model_names,
+        is_strict=config.strict_model_names,
+        speakers=config.speakers,
+        max_audio_s=config.max_audio_s,
+    )
     return {SERVICE_NAME: partial(add_RivaSpeechRecognitionServicer_to_server, servicer)}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from google.protobuf.duration_pb2 import Duration
 from riva.client.proto import riva_asr_pb2
 
+from specwhisper.speakers.turns import SpeakersOfTurns, Turn
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire.stability import is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -57,6 +58,20 @@ def recognize_response(response: pb.RecognizeResponse) -> riva_asr_pb2.Recognize
         alternatives=[whole], channel_tag=CHANNEL, audio_processed=seconds(response.audio_duration)
     )
     return riva_asr_pb2.RecognizeResponse(results=[result])
+
+
+def set_speakers(response: riva_asr_pb2.RecognizeResponse, turns: Sequence[Turn]) -> None:
+    """Add the speakers of words.
+
+    They are numbers from 1 on, in the order of turns; 0 where unknown.
+    """
+    numbers = {
+        speaker: at for at, speaker in enumerate(dict.fromkeys(turn.speaker for turn in turns), start=1)
+    }
+    speakers = SpeakersOfTurns(turns)
+    for result in response.results:
+        for word in result.alternatives[0].words:
+            word.speaker_tag = numbers.get(speakers.during(word.start_time / 1000, word.end_time / 1000), 0)
 
 
 def config_response(

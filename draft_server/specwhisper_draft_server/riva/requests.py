@@ -31,7 +31,7 @@ def recognition_config(
 
     :func:`set_samples` adds those of the audio.
     """
-    _check_supported(config)
+    _check_supported(config, is_live=live is not None)
     custom = config.custom_configuration
     language = config.language_code
     options = DecodingOptions(
@@ -40,9 +40,10 @@ def recognition_config(
         live=live,
         **OPENAI_THRESHOLDS,  # Riva's clients cannot set any, and silence must not become text
     )
+    has_speakers = config.diarization_config.enable_speaker_diarization
     message = pb.RecognitionConfig(
         language_code="" if language.lower() == ANY_LANGUAGE else language,
-        enable_word_time_offsets=config.enable_word_time_offsets,
+        enable_word_time_offsets=config.enable_word_time_offsets or has_speakers,
         gamma=_gamma(custom),
         decoding=codec.decoding_options_to_proto(options),
     )
@@ -115,9 +116,11 @@ def _length_ms(
     return max(MIN_WINDOW_MS, round(window_ms * share))
 
 
-def _check_supported(config: riva_asr_pb2.RecognitionConfig) -> None:
-    if config.diarization_config.enable_speaker_diarization:
-        raise UnsupportedOption("Speaker diarization is not offered: leave enable_speaker_diarization out.")
+def _check_supported(config: riva_asr_pb2.RecognitionConfig, *, is_live: bool) -> None:
+    if is_live and config.diarization_config.enable_speaker_diarization:
+        raise UnsupportedOption(
+            "Only whole recordings have speakers: leave enable_speaker_diarization out, or use Recognize."
+        )
     if config.enable_separate_recognition_per_channel:
         raise UnsupportedOption(
             "Channels are mixed to one: leave enable_separate_recognition_per_channel out, or send each "

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from functools import partial
+from math import inf
 from typing import Any
 
 from riva.client.proto import riva_asr_pb2
 
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.live import LiveOptions
 from specwhisper.rpc.calls import admitted_by
 from specwhisper.settings.model_names import ModelNames
+from specwhisper.settings.speakers import Speakers, Turns
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.idle_timeout import WithIdleTimeout
-from specwhisper_draft_server.requests import MAX_PIECE_BYTES, read_streaming_config
+from specwhisper_draft_server.requests import MAX_PIECE_BYTES, decode_recording, read_streaming_config
 from specwhisper_draft_server.riva.audio import StreamedAudio
-from specwhisper_draft_server.riva.replies import LiveReplies, config_response, recognize_response
+from specwhisper_draft_server.riva.replies import (
+    LiveReplies,
+    config_response,
+    recognize_response,
+    set_speakers,
+)
 from specwhisper_draft_server.riva.requests import (
     endpointing,
     recognition_config,
@@ -35,10 +43,22 @@ class RivaService:
     ----------
     served : the target's names for these clients; empty for the default ones.
     is_strict : whether requests for other names are refused.
+    speakers : finds the speakers of whole recordings; ``None`` if that is not offered.
+    max_audio_s : longest recording.
     """
 
-    def __init__(self, service: TranscriptionService, served: tuple[str, ...], *, is_strict: bool) -> None:
+    def __init__(
+        self,
+        service: TranscriptionService,
+        served: tuple[str, ...],
+        *,
+        is_strict: bool,
+        speakers: Speakers | None = None,
+        max_audio_s: float = inf,
+    ) -> None:
         self._service = service
+        self._speakers = speakers
+        self._max_audio_s = max_audio_s
         self._names = ModelNames(served, is_strict=is_strict, target=self._target_name)
 
     async def GetRivaSpeechRecognitionConfig(
@@ -57,10 +77,26 @@ class RivaService:
         """Transcribe a whole recording."""
         await self._check_model(request.config.model)
         config, audio = whole_config(request), await asyncio.to_thread(whole_audio, request)
-        response = recognize_response(await self._service.recognize(config, audio))
+        async with self._beside(request, config, audio) as turns:
+            response = recognize_response(await self._service.recognize(config, audio))
+            if turns is not None:
+                set_speakers(response, await turns)
         if request.HasField("id"):
             response.id.CopyFrom(request.id)
         return response
+
+    def _beside(
+        self, request: riva_asr_pb2.RecognizeRequest, config: pb.RecognitionConfig, audio: bytes
+    ) -> AbstractAsyncContextManager[Turns | None]:
+        """Return what finds the speakers during a block, if the request asks for them."""
+        if not request.config.diarization_config.enable_speaker_diarization:
+            return nullcontext()
+        if self._speakers is None:
+            raise UnsupportedOption(
+                "This server has no models for speakers: leave enable_speaker_diarization out, or start it "
+                "with --speaker-models."
+            )
+        return self._speakers.beside(partial(decode_recording, config, audio, self._max_audio_s))
 
     async def StreamingRecognize(
         self, requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest], context: Any

@@ -19,12 +19,12 @@ from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
 from specwhisper.errors import SessionExpired, SpecWhisperError
+from specwhisper.settings.speakers import Turns
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
 from specwhisper_client.file_transcription import FileTranscription
 from specwhisper_gateway.access_log import note_error
 from specwhisper_gateway.audio.replies import diarized, languages
-from specwhisper_gateway.audio.speakers import Turns
 from specwhisper_gateway.audio.uploads import Upload, errors_about
 from specwhisper_gateway.errors import ClientGone
 from specwhisper_gateway.metrics import GatewayMetrics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -11,12 +12,13 @@ from openai.types.audio import Transcription as TranscriptionReply
 from openai.types.audio import TranscriptionVerbose, Translation, TranslationVerbose
 from openai.types.audio.transcription_diarized import TranscriptionDiarized
 
+from specwhisper.audio.decode import decode_file
+from specwhisper.settings.speakers import Turns
 from specwhisper.transcription.transcription import Transcription
 from specwhisper_client.file_transcription import FileTranscription
 from specwhisper_gateway.audio.events import EventStream, transcript_events
 from specwhisper_gateway.audio.fields import AudioFields, TranslationFields
 from specwhisper_gateway.audio.replies import reply
-from specwhisper_gateway.audio.speakers import Turns
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 from specwhisper_gateway.audio.uploads import Upload, errors_about, receive_upload
 from specwhisper_gateway.errors import InvalidField
@@ -141,4 +143,4 @@ def _speakers(
             "response_format",
             "unsupported_value",
         )
-    return config.speakers.beside(received.path, config.max_audio_seconds)
+    return config.speakers.beside(partial(decode_file, received.path, config.max_audio_seconds))

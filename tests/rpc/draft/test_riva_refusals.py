@@ -24,7 +24,7 @@ from tests.rpc.services import (
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 SPEAKERS = riva_pb.SpeakerDiarizationConfig(enable_speaker_diarization=True)
 REFUSED = {
-    "who speaks": ({"diarization_config": SPEAKERS}, "diarization is not offered"),
+    "who speaks": ({"diarization_config": SPEAKERS}, "enable_speaker_diarization out"),
     "channels by themselves": ({"enable_separate_recognition_per_channel": True}, "mixed to one"),
     "a language that is unknown": ({"language_code": "tlh-KX"}, "English-only"),
     "no rate": ({"sample_rate_hertz": 0}, "sample_rate_hertz is 0"),

@@ -7,9 +7,9 @@ import openai
 import pytest
 import soundfile
 
+from specwhisper.settings.speakers import Speakers, speaker_models
 from specwhisper.speakers.diarizer import Diarizer
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_gateway.audio.speakers import Speakers, speaker_models
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, duration, serving
 from tests.rpc.gateways import MODEL, RECORDING, running_gateway
 from tests.rpc.services import eventually

@@ -59,7 +59,10 @@ LAYERS = {
     # Loads the failpoints of specwhisper.testing if a variable names some.
     "specwhisper.observe": (CORE | PURE | {"specwhisper.wire", "specwhisper.testing"}, TORCH | RAY),
     "specwhisper.testing": (CORE | {"specwhisper.observe"}, TORCH | GRPC | RAY),
-    "specwhisper.settings": (CORE | {"specwhisper.observe"}, TORCH | GRPC | RAY),
+    "specwhisper.settings": (
+        CORE | {"specwhisper.audio", "specwhisper.observe", "specwhisper.speakers"},
+        TORCH | GRPC | RAY,
+    ),
     "specwhisper.rpc": (
         CORE | {"specwhisper.wire", "specwhisper.observe", "specwhisper.settings"},
         TORCH | RAY,

@@ -1,15 +1,13 @@
-"""Find the speakers of an upload while its text is transcribed."""
+"""Models for speakers as a setting of servers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
-from pathlib import Path
 from typing import Annotated
 
-from specwhisper.audio.decode import decode_file
+from specwhisper.audio.inputs import Decode
 from specwhisper.settings.setting import MODEL, Setting
 from specwhisper.speakers.diarizer import Diarizer
 from specwhisper.speakers.turns import Turn
@@ -23,7 +21,7 @@ def speaker_models(
         Setting(
             MODEL,
             "Folder with two models of sherpa-onnx, for speaker segmentation and speaker embeddings: offers "
-            "the format diarized_json.",
+            "{offer}.",
             metavar="FOLDER",
         ),
     ] = None,
@@ -52,15 +50,15 @@ class Speakers:
         self._jobs = asyncio.Semaphore(num_jobs)
 
     @asynccontextmanager
-    async def beside(self, recording: Path, max_duration_s: float) -> AsyncIterator[Turns]:
+    async def beside(self, decode: Decode) -> AsyncIterator[Turns]:
         """Look for speakers during the block; leaving it early ends the search."""
-        turns = asyncio.create_task(self._turns(recording, max_duration_s))
+        turns = asyncio.create_task(self._turns(decode))
         try:
             yield turns
         finally:
             turns.cancel()
             await asyncio.gather(turns, return_exceptions=True)
 
-    async def _turns(self, recording: Path, max_duration_s: float) -> Sequence[Turn]:
+    async def _turns(self, decode: Decode) -> Sequence[Turn]:
         async with self._jobs:
-            return await self._diarizer.turns_of(partial(decode_file, recording, max_duration_s))
+            return await self._diarizer.turns_of(decode)

@@ -1,0 +1,42 @@
+"""Riva's clients receive the speakers of whole recordings."""
+
+import pytest
+from riva.client.proto import riva_asr_pb2 as riva_pb
+
+from specwhisper.settings.speakers import speaker_models
+from specwhisper.speakers.turns import Turn
+from specwhisper_draft_server.riva.replies import set_speakers
+from tests.rpc.riva_clients import pcm_config, riva_client
+from tests.rpc.services import all_free, running_pair
+from tests.speaker_models import HIGH_HZ, LOW_HZ, save_models, tones
+
+SPEAKERS = riva_pb.SpeakerDiarizationConfig(enable_speaker_diarization=True, max_speaker_count=2)
+TALK = (tones([(0.0, 25.0, HIGH_HZ), (25.0, 55.0, LOW_HZ)], 58.0) * 32_767).astype("<i2").tobytes()
+
+
+@pytest.fixture(scope="module")
+def speakers(tmp_path_factory):
+    return speaker_models(str(save_models(tmp_path_factory.mktemp("models") / "speakers")))
+
+
+async def test_words_have_speaker_tags(speakers):
+    config = pcm_config(diarization_config=SPEAKERS)
+    async with running_pair(speakers=speakers) as (target, draft), riva_client(draft) as client:
+        response = await client.recognize(TALK, config)
+        plain = await client.recognize(TALK, pcm_config(enable_word_time_offsets=True))
+        await all_free(target, draft)
+    words = response.results[0].alternatives[0].words
+    assert {word.speaker_tag for word in words if word.end_time < 25_000} == {1}
+    assert {word.speaker_tag for word in words if word.start_time > 25_000} == {2}
+    untagged = plain.results[0].alternatives[0].words
+    assert [word.word for word in words] == [word.word for word in untagged]
+    assert {word.speaker_tag for word in untagged} == {0}
+
+
+def test_a_word_without_a_speaker_has_tag_0():
+    words = [riva_pb.WordInfo(start_time=0, end_time=500), riva_pb.WordInfo(start_time=9_000, end_time=9_500)]
+    alternative = riva_pb.SpeechRecognitionAlternative(words=words)
+    result = riva_pb.SpeechRecognitionResult(alternatives=[alternative])
+    response = riva_pb.RecognizeResponse(results=[result])
+    set_speakers(response, [Turn(0.0, 1.0, "A"), Turn(2.0, 3.0, "B")])
+    assert [word.speaker_tag for word in response.results[0].alternatives[0].words] == [1, 0]
