@@ -25,7 +25,7 @@ def to_srt(segments: Sequence[Segment], layout: Layout | None = None) -> str:
 def srt_blocks(segments: Sequence[Segment], layout: Layout | None = None) -> Iterator[str]:
     """Yield each SubRip subtitle; a line break stands between two."""
     for number, cue in enumerate(cues(segments, layout), start=1):
-        text = f"{said_by(cue.speaker)}{_underlined(_without_arrows(cue.text))}"
+        text = _underlined(_without_arrows(f"{said_by(cue.speaker)}{cue.text}"))
         yield f"{number}\n{_times(cue, ',')}\n{text}\n"
 
 

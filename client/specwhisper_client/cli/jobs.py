@@ -55,7 +55,7 @@ class Job:
     is_streaming : whether recordings are transcribed as live audio, utterance by utterance.
     batch_size : recordings that are transcribed at a time.
     skips_existing : whether recordings are left out of which all transcripts are there.
-    diarizer : finds the speakers; ``None`` if they do not matter.
+    diarizer : finds the speakers; ``None`` for a transcript without them.
     """
 
     server: str

@@ -115,9 +115,9 @@ def test_a_cue_of_lines_has_one_speaker():
 
 
 def test_a_name_cannot_break_a_subtitle():
-    renamed = Transcription((BOTH,)).with_speakers([Turn(0.0, 9.0, "Ann\n>& <co>")])
-    assert "\n<v Ann &gt;&amp; &lt;co&gt;>Who is there? I am.\n" in renamed.to_vtt()
-    assert "\nAnn >& <co>: Who is there? I am.\n" in renamed.to_srt()
+    renamed = Transcription((BOTH,)).with_speakers([Turn(0.0, 9.0, "Ann\n-->& <co>")])
+    assert "\n<v Ann --&gt;&amp; &lt;co&gt;>Who is there? I am.\n" in renamed.to_vtt()
+    assert "\nAnn ->& <co>: Who is there? I am.\n" in renamed.to_srt()
 
 
 def test_diarized_json_is_openais():
