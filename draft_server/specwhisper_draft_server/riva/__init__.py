@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from specwhisper.errors import UnsupportedOption
+from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.rpc.serving import AddServicer
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def riva_services(service: TranscriptionService, config: DraftConfig) -> Mapping
     config : ``riva`` may be ``None``: the service is offered if Riva's client is installed.
     """
     if config.riva is False:
+        if config.speakers is not None:
+            raise InvalidRequest("--speaker-models is for Riva's service: leave it or --no-riva out.")
         return {}
     try:
         from riva.client.proto.riva_asr_pb2_grpc import add_RivaSpeechRecognitionServicer_to_server
@@ -39,9 +41,10 @@ def riva_services(service: TranscriptionService, config: DraftConfig) -> Mapping
     # Its generated code checks the versions of grpc and protobuf, and raises errors of several kinds.
     except Exception as error:
         is_missing = isinstance(error, ModuleNotFoundError)
-        if config.riva:
+        if config.riva or config.speakers is not None:
             reason = "needs nvidia-riva-client" if is_missing else f"cannot be offered here ({error})"
-            raise UnsupportedOption(f"--riva {reason}: pip install 'specwhisper[server,riva]'.") from error
+            flag = "--riva" if config.riva else "--speaker-models"
+            raise UnsupportedOption(f"{flag} {reason}: pip install 'specwhisper[server,riva]'.") from error
         level = logging.INFO if is_missing else logging.WARNING
         logger.log(level, "riva is not offered", extra={"error": str(error)})
         return {}

@@ -3,8 +3,11 @@
 import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
 
+from specwhisper.errors import InvalidRequest
 from specwhisper.settings.speakers import speaker_models
 from specwhisper.speakers.turns import Turn
+from specwhisper_draft_server.config import DraftConfig
+from specwhisper_draft_server.riva import riva_services
 from specwhisper_draft_server.riva.replies import set_speakers
 from tests.rpc.riva_clients import pcm_config, riva_client
 from tests.rpc.services import all_free, running_pair
@@ -40,3 +43,9 @@ def test_a_word_without_a_speaker_has_tag_0():
     response = riva_pb.RecognizeResponse(results=[result])
     set_speakers(response, [Turn(0.0, 1.0, "A"), Turn(2.0, 3.0, "B")])
     assert [word.speaker_tag for word in response.results[0].alternatives[0].words] == [1, 0]
+
+
+def test_models_without_rivas_service_are_refused(speakers):
+    config = DraftConfig(riva=False, speakers=speakers)
+    with pytest.raises(InvalidRequest, match="leave it or --no-riva out"):
+        riva_services(None, config)
