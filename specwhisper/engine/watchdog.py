@@ -47,6 +47,16 @@ class TimedExecutor(ThreadPoolExecutor):
         """Queue a call."""
         return super().submit(self._call, fn, *args, **kwargs)
 
+    async def end(self) -> None:
+        """Drop queued calls, and wait for running ones.
+
+        Raises
+        ------
+        TimeoutError : if they take longer than :data:`ENDS_WITHIN_S`.
+        """
+        async with asyncio.timeout(ENDS_WITHIN_S):
+            await asyncio.to_thread(self.shutdown, cancel_futures=True)
+
     def _call(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         with self.busy:
             return fn(*args, **kwargs)

@@ -150,8 +150,7 @@ class Drafting:
             self._watching.cancel()
         await self._thread.stop()
         try:
-            async with asyncio.timeout(ENDS_WITHIN_S):
-                await asyncio.to_thread(self._encoder.shutdown, cancel_futures=True)
+            await self._encoder.end()
         except TimeoutError:
             error = (
                 f"The draft engine has not ended within {ENDS_WITHIN_S:g} s: it still encodes or is placed."

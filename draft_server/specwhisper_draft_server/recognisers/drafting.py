@@ -106,8 +106,7 @@ class RecogniserDrafting:
         if self._watching is not None:
             self._watching.cancel()
         try:
-            async with asyncio.timeout(ENDS_WITHIN_S):
-                await asyncio.to_thread(self._executor.shutdown, cancel_futures=True)
+            await self._executor.end()
         except TimeoutError:
             leave_process(DeviceFault(f"The recogniser has not ended within {ENDS_WITHIN_S:g} s."))
 

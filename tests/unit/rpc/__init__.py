@@ -1,1 +1,1 @@
-"""The wire, settings, logs and other services of all programs."""
+"""Settings, logs and other services of all programs."""

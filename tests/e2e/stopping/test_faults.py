@@ -38,7 +38,7 @@ async def process(*command: str):
 async def test_sessions_of_a_target_with_a_failed_device_migrate(emptiest_first):
     """The target's process ends; its sessions resume at the spare."""
     async with (
-        process("tests.e2e.faulty_server", "40") as faulty,
+        process("tests.e2e.stopping.faulty_server", "40") as faulty,
         target_server(limits=Limits(max_sessions=2)) as spare,
     ):
         address = await asyncio.to_thread(lambda: faulty.address)
@@ -60,7 +60,7 @@ async def test_clients_of_a_draft_server_with_a_failed_device_resume(tmp_path, m
     path = recording_file(65.0, 0, tmp_path)
     async with (
         running_pair() as (target, spare),
-        process("tests.e2e.faulty_server", "9", target.address) as faulty,
+        process("tests.e2e.stopping.faulty_server", "9", target.address) as faulty,
     ):
         address = await asyncio.to_thread(lambda: faulty.address)
         async with TranscriptionClient(f"{address},{spare.address}") as client:
@@ -76,7 +76,7 @@ async def test_clients_of_a_draft_server_with_a_failed_device_resume(tmp_path, m
 async def test_a_killed_client_leaves_no_session():
     async with (
         running_pair() as (target, draft),
-        process("tests.e2e.client_to_kill", draft.address) as client,
+        process("tests.e2e.stopping.client_to_kill", draft.address) as client,
     ):
         await asyncio.to_thread(lambda: client.address)
         assert target.num_free_slots == MAX_SESSIONS - 1

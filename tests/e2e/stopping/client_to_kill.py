@@ -1,4 +1,4 @@
-"""Send live audio and stay: ``python -m tests.e2e.client_to_kill ADDRESS``."""
+"""Send live audio and stay: ``python -m tests.e2e.stopping.client_to_kill ADDRESS``."""
 
 import asyncio
 import logging

@@ -1,6 +1,6 @@
 """Run a scripted server whose device fails in a forward pass.
 
-``python -m tests.e2e.faulty_server 40`` is a target; with an address, a draft server of that target.
+``python -m tests.e2e.stopping.faulty_server 40`` is a target; with an address, a draft server of that target.
 """
 
 import asyncio

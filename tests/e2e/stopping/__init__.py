@@ -1,0 +1,1 @@
+"""Processes that stop, fail or are killed."""

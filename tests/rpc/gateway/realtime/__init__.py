@@ -1,0 +1,1 @@
+"""Live sessions with the protocol of OpenAI's realtime API."""

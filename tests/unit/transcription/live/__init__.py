@@ -1,0 +1,1 @@
+"""Live audio: its windows, its text and what is stable of it."""

@@ -1,0 +1,1 @@
+"""The messages on the wire, and their conversion."""
