@@ -26,6 +26,7 @@ from experiments.exactness.oracle import OracleText, transcribe
 from experiments.exactness.steering import Steered
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.scan import log_mel_max
+from specwhisper.engine.one_process import OneProcess
 from specwhisper.model.backends import has_same_encoder, load_encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import WhisperModel
@@ -58,11 +59,12 @@ class Prepared:
         self.tokenizer = build_tokenizer(case.shape)
         self.options = case.options
         self.pcms = tuple(recording(case.shape.seed, length_s) for length_s in case.lengths_s)
+        self.checkpoint = self._checkpoint()
         self._suppress_frequent_tokens()
-        self.checkpoint = checkpoint_from_model(
-            self.model, self.tokens, name=case.name, tokenizer=self.tokenizer
-        )
         self._drafts: dict[str, Parts] = {"itself": (self.checkpoint, self.encoder)}
+
+    def _checkpoint(self) -> Checkpoint:
+        return checkpoint_from_model(self.model, self.tokens, name=self.name, tokenizer=self.tokenizer)
 
     @cached_property
     def encoder(self) -> nn.Module:
@@ -109,13 +111,16 @@ class Prepared:
         end = generation.eos_token_id
         first = next(iter(self._tokens()), end)
         generation.begin_suppress_tokens = [*generation.begin_suppress_tokens, first]
+        self.checkpoint = self._checkpoint()
         text = [token for token in self._tokens() if token < end and token != first]
         often = {max(text, key=text.count)} if text else set()
         generation.suppress_tokens = sorted({*generation.suppress_tokens, *often})
+        self.checkpoint = self._checkpoint()
 
     def _tokens(self) -> list[int]:
-        windows = self.oracle(self.pcms[-1], self.options).windows
-        return [token for window in windows for token in window.tokens]
+        """Return the tokens of the last recording, from our engine: it is faster than transformers."""
+        text = OneProcess(self.target(1)).transcribe(self.pcms[-1:], self.recording_options[-1])[0]
+        return [token for window in text.window_tokens for token in window]
 
     def target(self, num_slots: int) -> WhisperModel:
         """Return the target as we run it."""
