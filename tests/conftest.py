@@ -13,6 +13,8 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests.nightly import NIGHTLY, examples
 
+gc.disable()  # until all tests are collected: their imports leave no garbage that is worth a collection
+
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub: no test downloads a model
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # silences a warning about forks
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests share few cores: more threads only wait
@@ -25,7 +27,7 @@ LOWEST_OF_THE_SYSTEM = 32_768  # on Linux, see ip_local_port_range
 
 # Test machines may be busy: no time limit for one example, only the timeout of the whole test.
 settings.register_profile(
-    "specwhisper", deadline=None, print_blob=True, max_examples=examples(by_day=25, at_night=200)
+    "specwhisper", deadline=None, print_blob=True, max_examples=examples(by_day=15, at_night=200)
 )
 settings.load_profile("specwhisper")
 
@@ -88,6 +90,7 @@ def pytest_collection_finish() -> None:
     """Leave the objects of all imports and tests out of garbage collections, which take long."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

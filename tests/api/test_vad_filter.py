@@ -25,9 +25,10 @@ def whisper():
 
 @pytest.fixture(scope="module")
 def pcm() -> bytes:
-    """Return two recordings with a long break between them."""
+    """Return the beginnings of two recordings with a long break between them."""
     one, other = (
-        b"".join(decode_file(SAMPLES / name)) for name in ("01_phone_call.flac", "07_a_letter.flac")
+        b"".join(decode_file(SAMPLES / name))[: 2 * 5 * RATE]
+        for name in ("01_phone_call.flac", "07_a_letter.flac")
     )
     return one + bytes(int(2 * BREAK_S * RATE)) + other
 
@@ -44,7 +45,7 @@ def test_the_text_is_that_of_the_speech_and_times_are_those_of_the_recording(whi
     expected = whisper.transcribe(samples(alone), language="en", **options)
     result = whisper.transcribe(samples(pcm), language="en", vad_filter=True, **options)
     assert result.text == expected.text
-    assert len(result.text) > 200
+    assert len(result.text) > 80
     assert [segment.tokens for segment in result.segments] == [
         segment.tokens for segment in expected.segments
     ]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from specwhisper.audio import kept
 from specwhisper.audio.kept import PIECE_BYTES, KeptAudio
+from tests.nightly import examples
 
 
 def samples(start: int, end: int) -> bytes:
@@ -95,7 +96,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(30, 100), deadline=None)
 @given(start=st.integers(0, 1_000), steps=STEPS)
 def test_audio_that_is_read_again_is_the_same(start, steps):
     async def run() -> None:

@@ -32,6 +32,7 @@ from specwhisper.types import (
 )
 from specwhisper_draft_server.sessions.draft_only import AcceptAllTarget
 from tests.live import BEGIN, ENDED, PAUSE, mark, token_ids
+from tests.nightly import examples
 
 LIMITS = Limits(max_ahead_tokens=16)
 MAX_NEW_TOKENS = SPOKEN.max_length
@@ -219,7 +220,7 @@ def marks_at(sample: int, marks: Sequence[tuple[VoiceEvent, int]]) -> list[Voice
     return [VoiceMark(event, max(0, sample + offset)) for event, offset in marks]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     pieces=PIECES,
     live_options=LIVE_OPTIONS,
@@ -256,7 +257,7 @@ HOSTILE_BLOCKS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(30, 100), deadline=None)
 @given(blocks=HOSTILE_BLOCKS, seconds=st.lists(st.floats(0.0, 40.0), max_size=6).map(sorted))
 def test_commits_stay_valid_for_hostile_blocks(blocks, seconds):
     target = new_target()

@@ -29,6 +29,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode, WindowOpened
 from tests.live_engines import LivePair
+from tests.nightly import examples
 from tests.unit.engine.test_live_engines import TALK, final_segments, transcribe
 
 MAX_CHECKS = 40
@@ -138,7 +139,7 @@ def test_other_sessions_continue_during_an_alignment():
 
 
 @pytest.mark.timeout(600)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(8, 20), deadline=None)
 @given(
     mode=st.sampled_from([Mode.TARGET_ONLY, Mode.ONE_PROCESS, Mode.SYNC, Mode.PIPELINED, Mode.FULL]),
     num_checks=st.integers(1, MAX_CHECKS),
@@ -177,7 +178,7 @@ def test_words_and_text_do_not_depend_on_the_time_of_an_alignment(
         assert session.transcript.segments == transcript.segments
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(8, 20), deadline=None)
 @given(num_checks=st.integers(1, MAX_CHECKS), has_words=st.booleans(), seed=st.integers(0, 100))
 def test_live_text_does_not_depend_on_the_time_of_an_alignment(num_checks, has_words, seed):
     live = LiveOptions(policy=StabilityPolicy.ALIGN_ATT)

@@ -34,7 +34,7 @@ def target_text(pcms: Sequence[bytes], seed: int) -> list[list[tuple[int, ...]]]
 
 
 @pytest.mark.timeout(900)  # at night a thousand examples, also on a slow machine
-@settings(max_examples=examples(100, 1000), deadline=None)
+@settings(max_examples=examples(40, 1000), deadline=None)
 @given(
     mode=st.sampled_from(MODES),
     kind=st.sampled_from(KINDS),
@@ -106,7 +106,7 @@ options = st.builds(
 
 
 @pytest.mark.timeout(900)
-@settings(max_examples=examples(50, 500), deadline=None)
+@settings(max_examples=examples(20, 500), deadline=None)
 @given(
     options=options,
     mode=st.sampled_from(MODES),

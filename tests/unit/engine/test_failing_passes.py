@@ -45,7 +45,7 @@ class ShortOfMemory(ScriptedModel):
         return scores
 
 
-@settings(max_examples=examples(by_day=20, at_night=60))
+@settings(max_examples=examples(by_day=10, at_night=60))
 @given(
     mode=st.sampled_from(MODES),
     fits=st.integers(1, 4),

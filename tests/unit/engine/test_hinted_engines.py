@@ -131,7 +131,7 @@ def test_a_session_that_is_resumed_finds_its_place_in_the_hint(has_previous):
     assert num_hinted > 0.8 * sum(map(len, resumed))
 
 
-@settings(max_examples=examples(40, 400), deadline=None)
+@settings(max_examples=examples(20, 400), deadline=None)
 @given(
     mode=st.sampled_from([Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS]),
     kind=st.sampled_from(KINDS),

@@ -91,7 +91,7 @@ options = st.builds(
 
 
 @pytest.mark.timeout(600)
-@settings(max_examples=examples(20, 100))
+@settings(max_examples=examples(10, 100))
 @given(
     options=options,
     mode=st.sampled_from(MODES),
@@ -123,7 +123,7 @@ def test_any_draft_leads_to_the_targets_text(
 
 
 @pytest.mark.timeout(600)
-@settings(max_examples=examples(20, 100))
+@settings(max_examples=examples(10, 100))
 @given(
     mode=st.sampled_from(MODES),
     kind=st.sampled_from(KINDS),
@@ -254,7 +254,7 @@ def test_a_session_without_a_language_detects_it_in_each_utterance(mode, step_ms
 
 
 @pytest.mark.timeout(600)
-@settings(max_examples=examples(20, 100))
+@settings(max_examples=examples(10, 100))
 @given(
     breaks=st.lists(st.integers(1, len(TALK) - 1), min_size=1, max_size=3, unique=True),
     late_s=st.sampled_from([0.0, 0.1, 0.4]),

@@ -57,7 +57,7 @@ def time_per_step(decodings, mode, *, round_trip=0.0, gamma=1, depth=40, costs=C
 windows = st.lists(st.booleans(), min_size=1, max_size=40).map(lambda agrees: decoding(*agrees))
 
 
-@settings(max_examples=examples(20, 60), deadline=None)
+@settings(max_examples=examples(8, 60), deadline=None)
 @given(
     st.lists(windows, min_size=1, max_size=3),
     st.sampled_from([Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL]),

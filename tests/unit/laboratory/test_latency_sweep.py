@@ -35,7 +35,7 @@ STEPS = (0.0, 1.25, 5.0)
 MODES = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 STALLED = '{"round_trip_s": 0.0}', '{"stall_s": 0.5, "stall_every_s": 5}'
 FULL_SIMULATED = "full against the simulation, largest error"
-DECODINGS = tuple(decoding(*[hash((i, seed)) % 6 != 0 for i in range(150)]) for seed in range(2))
+DECODINGS = tuple(decoding(*[hash((i, seed)) % 6 != 0 for i in range(90)]) for seed in range(2))
 
 
 @pytest.fixture(scope="module")

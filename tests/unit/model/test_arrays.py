@@ -93,7 +93,7 @@ def drawn_rows(draw: st.DrawFn) -> Row:
     )
 
 
-@settings(max_examples=examples(by_day=100, at_night=1000))
+@settings(max_examples=examples(by_day=30, at_night=1000))
 @given(
     rows=st.lists(drawn_rows(), min_size=1, max_size=4),
     seed=st.integers(0, 2**16),

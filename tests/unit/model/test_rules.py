@@ -76,7 +76,7 @@ row = st.tuples(st.lists(tokens, max_size=6), st.lists(tokens, max_size=5), st.b
 
 
 @LIBRARIES
-@settings(max_examples=examples(by_day=100, at_night=400))
+@settings(max_examples=examples(by_day=40, at_night=400))
 @given(
     rows=st.lists(row, min_size=1, max_size=4),
     seed=st.integers(0, 2**16),

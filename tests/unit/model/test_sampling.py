@@ -21,7 +21,7 @@ from tests.nightly import examples, mostly_nightly
 from tests.unit.model.libraries import LIBRARIES, TORCH
 
 SIZE = 12
-NUM_DRAWN = examples(2000, 6000)
+NUM_DRAWN = examples(1000, 6000)
 ALMOST_NEVER = 1e-4  # of a true hypothesis; seeds are fixed, so a test passes always or never
 
 

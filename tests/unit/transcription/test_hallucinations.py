@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from specwhisper.transcription.hallucinations import SpokenSegment, SpokenWord, review, spoken_segments
 from specwhisper.transcription.segments import split_window
 from specwhisper.types import WINDOW_FRAMES, Window, WordAlignment
+from tests.nightly import examples
 
 END, TIME = 50_257, 50_364  # of openai/whisper's multilingual tokenizer
 STEPS_PER_S, STEP_SAMPLES = 50, 320
@@ -222,7 +223,7 @@ def windows_of_words(draw) -> Scripted:
 
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it leaves a file open
-@settings(deadline=None, max_examples=1_000)
+@settings(deadline=None, max_examples=examples(200, 1_000))
 @given(windows_of_words())
 def test_a_window_is_reviewed_as_in_openai_whisper(scripted: Scripted):
     assert our_review(scripted) == review_of_openai(scripted)

@@ -145,7 +145,7 @@ hypotheses = st.lists(
 )
 
 
-@settings(max_examples=examples(by_day=50, at_night=200))
+@settings(max_examples=examples(by_day=25, at_night=200))
 @given(
     data=st.data(),
     step_ms=st.sampled_from([100, 500, 2_000]),

@@ -11,6 +11,7 @@ from transformers import WhisperForConditionalGeneration
 from experiments.common.models.scripted import END, NO_TIMESTAMPS, TIME, VOCABULARY
 from specwhisper.transcription.segments import split_window
 from specwhisper.types import Window
+from tests.nightly import examples
 
 A, B, C = 0, 1, 2
 
@@ -56,7 +57,7 @@ legal = st.lists(st.one_of(text.map(lambda token: [token]), pair, times.map(lamb
 anything = st.lists(st.one_of(text, times, st.just(TIME), st.just(NO_TIMESTAMPS)), max_size=12)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(100, 500))
 @given(
     tokens=st.one_of(legal, anything),
     num_frames=st.integers(1, 3000),

@@ -14,6 +14,7 @@ from experiments.common.models.checkpoints import Shape, Words, build_checkpoint
 from specwhisper.languages import language_name
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.words import CLOSING, OPENING, split_into_words
+from tests.nightly import examples
 
 LANGUAGES = ("en", "de", "zh", "ja", "th", "lo", "my", "yue", "ko")
 # Spaces, punctuation of both kinds, characters of one to four bytes.
@@ -35,7 +36,7 @@ def check(words: Words, tokens: list[int], language: str) -> None:
     assert all(word.num_opening + word.num_closing < word.num_tokens for word in ours)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(100, 500))
 @given(st.lists(st.integers(0, 299), max_size=24), st.sampled_from(LANGUAGES))
 @example([], "en")
 def test_words_of_any_tokens_equal_transformers(tokens: list[int], language: str):
@@ -45,14 +46,14 @@ def test_words_of_any_tokens_equal_transformers(tokens: list[int], language: str
 
 
 @pytest.mark.parametrize("words", ["few", "multilingual"])
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(60, 300))
 @given(text=TEXTS, language=st.sampled_from(LANGUAGES))
 def test_words_of_any_text_equal_transformers(words: Words, text: str, language: str):
     tokenizer, _ = tokenizer_of(words)
     check(words, tokenizer(text, add_special_tokens=False).input_ids, language)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(60, 300))
 @given(st.lists(st.integers(0, 50_256), max_size=12), st.sampled_from(LANGUAGES))
 def test_words_of_whispers_tokens_in_any_order_equal_transformers(tokens: list[int], language: str):
     check("multilingual", tokens, language)

@@ -17,7 +17,7 @@ from experiments.common.models.checkpoints import Shape, Words, build_tokenizer
 from specwhisper.model.checkpoints.files import ModelFiles
 from specwhisper.model.checkpoints.names import DEMO_MODELS, resolve
 from specwhisper.model.checkpoints.tokenizer import Tokenizer, read_tokenizer
-from tests.nightly import mostly_nightly
+from tests.nightly import examples, mostly_nightly
 from tests.unit.model.checkpoints.folders import change_json
 
 TEXTS = (
@@ -174,7 +174,7 @@ DEMO = tokenizer_in("demo-target")
 DEMO_OF_TRANSFORMERS = WhisperTokenizer.from_pretrained(resolve("demo-target"))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(60, 300))
 @given(st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from(" '<|>ab.")), max_size=60))
 def test_any_text_has_the_tokens_of_transformers(text: str):
     assert DEMO.encode(text) == DEMO_OF_TRANSFORMERS(text, add_special_tokens=False).input_ids

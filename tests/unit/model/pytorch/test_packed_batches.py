@@ -24,6 +24,7 @@ from specwhisper.model.pytorch.kernels.buckets import (
 )
 from specwhisper.model.pytorch.kernels.layer_cache import BatchRow, LayerCache
 from specwhisper.model.pytorch.kernels.packed_inputs import Following, PackedInputs
+from tests.nightly import examples
 
 NUM_SLOTS, POSITIONS = 5, 72
 _, CHECKPOINT = build_checkpoint(
@@ -131,7 +132,7 @@ operation = st.tuples(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(15, 40))
 @given(operations=st.lists(operation, min_size=1, max_size=8))
 def test_any_history_equals_batches_without_padding(pair, operations):
     for made in pair:

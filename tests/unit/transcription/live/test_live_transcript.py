@@ -27,6 +27,7 @@ from specwhisper.types import (
 )
 from tests.live import BEGIN, ENDED, mark, token_ids
 from tests.live_transcripts import ScriptedTranscript
+from tests.nightly import examples
 
 
 def text_of(text: str) -> str:
@@ -261,7 +262,7 @@ class TestMessages:
         late = replace(late, window_id=0)
         assert scripted.transcript.observe(late) == []
 
-    @settings(max_examples=200)
+    @settings(max_examples=examples(50, 200))
     @given(data=st.data())
     def test_final_times_are_in_order_whatever_a_target_sends(self, data):
         transcript = LiveTranscript(SPOKEN)

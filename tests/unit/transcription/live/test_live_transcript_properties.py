@@ -22,7 +22,7 @@ hypotheses = st.lists(
 )
 
 
-@settings(max_examples=examples(by_day=50, at_night=150))
+@settings(max_examples=examples(by_day=25, at_night=150))
 @given(
     data=st.data(),
     trim_ms=st.sampled_from([1_000, 15_000]),
@@ -72,7 +72,7 @@ def test_the_transcript_agrees_with_the_windows(data, trim_ms, reuses_candidates
         assert transcript.draft_text == "", "the window is closed"
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(30, 100))
 @given(
     num_words=st.integers(5, 40),
     step_ms=st.sampled_from([400, 500, 1_000]),

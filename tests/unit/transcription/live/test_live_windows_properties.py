@@ -16,7 +16,7 @@ from tests.nightly import examples
 noises = st.none() | st.tuples(st.sampled_from(["insert", "leave out", "replace"]), st.integers(0, 80))
 
 
-@settings(max_examples=examples(by_day=50, at_night=200))
+@settings(max_examples=examples(by_day=25, at_night=200))
 @given(
     start_frame=st.integers(0, 40).map(lambda i: 2 * i),
     num_words=st.integers(1, 40),
@@ -68,7 +68,7 @@ def rewordings(draw, before: list[int]):
     return [*kept, *draw(hypotheses), *([END] if draw(st.booleans()) else [])]
 
 
-@settings(max_examples=examples(by_day=50, at_night=150))
+@settings(max_examples=examples(by_day=25, at_night=150))
 @given(
     data=st.data(),
     policy=st.sampled_from(StabilityPolicy),
