@@ -67,10 +67,9 @@ def unused_tcp_port(unused_tcp_port_factory) -> int:
     return unused_tcp_port_factory()
 
 
-# Ray clusters share ports; these files share the servers of the bundled pair.
-DEMO_TESTS = "test_demo_pair test_gateway test_migrating page/test_page test_readme test_wyoming".split()
-DEMO_FILES = [f"tests/e2e/{name}.py" for name in DEMO_TESTS]
-TOGETHER = {"tests/cluster/": "cluster", **dict.fromkeys(DEMO_FILES, "demo")}
+# Ray clusters share ports. Tests of processes share servers and wait most of the time: one worker has all of
+# them, beside others that compute.
+TOGETHER = {"tests/cluster/": "cluster", "tests/e2e/": "e2e"}
 
 
 class Scheduling(LoadFileScheduling):
@@ -94,7 +93,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip nightly tests unless SPECWHISPER_NIGHTLY is set."""
+    """Begin with what takes longest, and skip nightly tests unless SPECWHISPER_NIGHTLY is set."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/e2e/"))
     if NIGHTLY:
         return
     for item in items:
