@@ -52,29 +52,9 @@ class Diarizer:
     ) -> None:
         if num_speakers is not None and num_speakers < 1:
             raise InvalidRequest(f"num_speakers is {num_speakers}: it must be at least 1, or left out.")
-        if not 0.0 < threshold < 2.0:
-            raise InvalidRequest(f"threshold is {threshold:g}: it must be between 0 and 2.")
-        with needs_extra("Speaker diarization", "sherpa"):
-            import sherpa_onnx  # noqa: F401  # the worker loads it
-        segmentation, embedding = _models_in(Path(folder))
-        self._command = (
-            *(sys.executable, "-m", WORKER),
-            json.dumps(
-                {
-                    "segmentation": segmentation,
-                    "embedding": embedding,
-                    "num_speakers": -1 if num_speakers is None else num_speakers,
-                    "threshold": threshold,
-                    "num_threads": num_threads,
-                    "min_speech_s": MIN_SPEECH_S,
-                    "min_pause_s": MIN_PAUSE_S,
-                }
-            ),
+        self._command = worker_command(
+            Path(folder), threshold=threshold, num_threads=num_threads, num_speakers=num_speakers
         )
-        try:
-            self._run(b"")  # only sherpa-onnx knows whether it can use them
-        except DiarizationFailed as error:
-            raise InvalidRequest(f"sherpa-onnx cannot use the models in {folder}. {error}") from None
 
     def turns(self, audio: Audio) -> tuple[Turn, ...]:
         """Return the turns of a recording, by their start.
@@ -121,6 +101,49 @@ class Diarizer:
         return _turns(run.returncode, run.stdout, run.stderr)
 
 
+def worker_command(
+    folder: Path,
+    *,
+    threshold: float,
+    num_threads: int,
+    num_speakers: int | None = None,
+    is_live: bool = False,
+) -> tuple[str, ...]:
+    """Return the command of a process that finds speakers with the models in a folder.
+
+    Raises
+    ------
+    As :class:`Diarizer`.
+    """
+    if not 0.0 < threshold < 2.0:
+        raise InvalidRequest(f"threshold is {threshold:g}: it must be between 0 and 2.")
+    with needs_extra("Speaker diarization", "sherpa"):
+        import sherpa_onnx  # noqa: F401  # the worker loads it
+    segmentation, embedding = _models_in(folder)
+    settings = {
+        "segmentation": segmentation,
+        "embedding": embedding,
+        "num_speakers": -1 if num_speakers is None else num_speakers,
+        "threshold": threshold,
+        "num_threads": num_threads,
+        "min_speech_s": MIN_SPEECH_S,
+        "min_pause_s": MIN_PAUSE_S,
+        "is_live": is_live,
+    }
+    command = (sys.executable, "-m", WORKER, json.dumps(settings))
+    run = subprocess.run(command, input=b"", capture_output=True, check=False)
+    if run.returncode:  # only sherpa-onnx knows whether it can use them
+        error = failure(run.returncode, run.stderr)
+        raise InvalidRequest(f"sherpa-onnx cannot use the models in {folder}. {error}")
+    return command
+
+
+def failure(status: int, err: bytes) -> DiarizationFailed:
+    """Return why a process has ended, from its exit status and standard error."""
+    reason = err.decode(errors="replace").strip().rpartition("\n")[2] or f"exit status {status}"
+    return DiarizationFailed(f"The process that finds speakers has ended: {reason}.")
+
+
 async def _feed(stdin: asyncio.StreamWriter, decode: Decode) -> None:
     """Write a recording to a process as fast as it reads."""
     pieces = decode()
@@ -133,8 +156,7 @@ async def _feed(stdin: asyncio.StreamWriter, decode: Decode) -> None:
 
 def _turns(status: int, out: bytes, err: bytes) -> tuple[Turn, ...]:
     if status:
-        reason = err.decode(errors="replace").strip().rpartition("\n")[2] or f"exit status {status}"
-        raise DiarizationFailed(f"The process that finds speakers has ended: {reason}.")
+        raise failure(status, err)
     return named(json.loads(out))
 
 

@@ -1,22 +1,44 @@
 """Find the turns of speakers with sherpa-onnx, in a process of its own.
 
 sherpa-onnx keeps Python's lock while it works, for minutes in a long recording, and ends the process if it
-cannot use a model. It reads 16-bit PCM at 16 kHz on standard input, to its end, and writes the start, the end
-(in seconds) and the number of the speaker of each turn as JSON.
+cannot use a model. The process reads 16-bit PCM at 16 kHz on standard input. Of a recording it reads all of
+it, and writes the start, the end (in seconds) and the number of the speaker of each turn as JSON. Of live
+audio it reads one piece after the other, each after its number of bytes (4 bytes, little-endian), and writes
+a line of JSON for each: the turns, and the embedding of each speaker's voice in the piece.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import sherpa_onnx
+from numpy.typing import NDArray
+
+from specwhisper.types import SAMPLE_RATE
+
+Turns = list[tuple[float, float, int]]
 
 
 def main() -> None:
     """Read audio, write turns."""
     settings = json.loads(sys.argv[1])
+    find = load(settings)
+    if not settings["is_live"]:
+        json.dump(find(sys.stdin.buffer.read()), sys.stdout)
+        return
+    voices = Voices(settings)
+    while header := sys.stdin.buffer.read(4):
+        pcm = sys.stdin.buffer.read(int.from_bytes(header, "little"))
+        turns = find(pcm)
+        print(json.dumps({"turns": turns, "voices": voices.of(turns, samples(pcm))}), flush=True)
+
+
+def load(settings: dict[str, Any]) -> Any:
+    """Load the models; return a function from PCM to its turns."""
     threads = settings["num_threads"]
     pyannote = sherpa_onnx.OfflineSpeakerSegmentationPyannoteModelConfig(model=settings["segmentation"])
     diarization = sherpa_onnx.OfflineSpeakerDiarization(
@@ -24,9 +46,7 @@ def main() -> None:
             segmentation=sherpa_onnx.OfflineSpeakerSegmentationModelConfig(
                 pyannote=pyannote, num_threads=threads
             ),
-            embedding=sherpa_onnx.SpeakerEmbeddingExtractorConfig(
-                model=settings["embedding"], num_threads=threads
-            ),
+            embedding=embedding_config(settings),
             clustering=sherpa_onnx.FastClusteringConfig(
                 num_clusters=settings["num_speakers"], threshold=settings["threshold"]
             ),
@@ -34,12 +54,49 @@ def main() -> None:
             min_duration_off=settings["min_pause_s"],
         )
     )
-    pcm = np.frombuffer(sys.stdin.buffer.read(), "<i2")
-    turns = []
-    if len(pcm):
-        result = diarization.process(pcm.astype(np.float32) / 32_768)
-        turns = [(turn.start, turn.end, turn.speaker) for turn in result.sort_by_start_time()]
-    json.dump(turns, sys.stdout)
+
+    def find(pcm: bytes) -> Turns:
+        if not pcm:
+            return []
+        result = diarization.process(samples(pcm))
+        return [(turn.start, turn.end, turn.speaker) for turn in result.sort_by_start_time()]
+
+    return find
+
+
+class Voices:
+    """Computes the embeddings of voices."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._extractor = sherpa_onnx.SpeakerEmbeddingExtractor(embedding_config(settings))
+
+    def of(
+        self, turns: Sequence[tuple[float, float, int]], audio: NDArray[np.float32]
+    ) -> dict[int, list[float]]:
+        """Return the embedding of each speaker of turns; none of one with too little speech."""
+        found = {}
+        for number in {number for *_, number in turns}:
+            stream = self._extractor.create_stream()
+            for start_s, end_s, speaker in turns:
+                if speaker == number:
+                    part = audio[round(start_s * SAMPLE_RATE) : round(end_s * SAMPLE_RATE)]
+                    stream.accept_waveform(SAMPLE_RATE, part)
+            stream.input_finished()
+            if self._extractor.is_ready(stream):
+                found[number] = list(self._extractor.compute(stream))
+        return found
+
+
+def embedding_config(settings: dict[str, Any]) -> Any:
+    """Return the configuration of the model for embeddings."""
+    return sherpa_onnx.SpeakerEmbeddingExtractorConfig(
+        model=settings["embedding"], num_threads=settings["num_threads"]
+    )
+
+
+def samples(pcm: bytes) -> NDArray[np.float32]:
+    """Return PCM as numbers from -1 to 1."""
+    return np.frombuffer(pcm, "<i2").astype(np.float32) / 32_768
 
 
 if __name__ == "__main__":

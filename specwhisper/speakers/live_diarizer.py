@@ -1,0 +1,137 @@
+"""Find the voices in pieces of live audio, with models of sherpa-onnx."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specwhisper.errors import DiarizationFailed
+from specwhisper.speakers.diarizer import failure, worker_command
+
+MAX_LINE_BYTES = 1024 * 1024  # of an answer: an embedding has some hundred numbers
+
+
+class VoicesOfPiece(NamedTuple):
+    """Who speaks in a piece of audio; its speakers have numbers.
+
+    Attributes
+    ----------
+    turns : start and end in seconds, and the speaker.
+    embeddings : of each speaker's voice, unless there was too little of it.
+    """
+
+    turns: tuple[tuple[float, float, int], ...]
+    embeddings: Mapping[int, NDArray[np.float64]]
+
+
+class LiveDiarizer:
+    """Finds the voices in pieces of audio, in one process for all live sessions.
+
+    The process starts with the first piece, and again after it has ended.
+
+    Parameters
+    ----------
+    folder, threshold, num_threads : as :class:`Diarizer` takes them.
+    timeout_s : how long one piece may take; then the process is killed.
+
+    Raises
+    ------
+    As :class:`Diarizer`.
+    """
+
+    def __init__(
+        self, folder: str | Path, *, threshold: float = 0.5, num_threads: int = 1, timeout_s: float = 60.0
+    ) -> None:
+        self.threshold = threshold
+        self._command = worker_command(
+            Path(folder), threshold=threshold, num_threads=num_threads, is_live=True
+        )
+        self._timeout_s = timeout_s
+        self._process: Process | None = None
+        self._errors: IO[bytes] | None = None
+        self._is_free = asyncio.Lock()
+
+    async def voices_in(self, pcm: bytes) -> VoicesOfPiece:
+        """Return the turns and voices of a piece of canonical PCM.
+
+        Raises
+        ------
+        DiarizationFailed : if the process ends, or takes too long.
+        """
+        exchange = asyncio.create_task(self._exchange(pcm))
+        exchange.add_done_callback(_ignore_error)
+        return await asyncio.shield(exchange)  # a cancelled caller leaves no answer unread
+
+    async def close(self) -> None:
+        """End the process."""
+        async with self._is_free:
+            await self._kill()
+
+    async def _exchange(self, pcm: bytes) -> VoicesOfPiece:
+        async with self._is_free:
+            process = self._process = self._process or await self._start()
+            line = b""
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    with suppress(BrokenPipeError, ConnectionResetError):  # it has ended: its status says why
+                        line = await _ask(process, pcm)
+            except TimeoutError:
+                await self._kill()
+                raise DiarizationFailed(
+                    f"The process that finds speakers has not answered within {self._timeout_s:g} s."
+                ) from None
+            if not line.endswith(b"\n"):
+                raise await self._ended(process)
+            answer = json.loads(line)
+            turns = tuple((start_s, end_s, number) for start_s, end_s, number in answer["turns"])
+            return VoicesOfPiece(
+                turns, {int(key): np.array(value) for key, value in answer["voices"].items()}
+            )
+
+    async def _start(self) -> Process:
+        self._errors = tempfile.TemporaryFile()  # closed in _kill; a pipe would have to be read
+        return await asyncio.create_subprocess_exec(
+            *self._command, stdin=PIPE, stdout=PIPE, stderr=self._errors, limit=MAX_LINE_BYTES
+        )
+
+    async def _ended(self, process: Process) -> DiarizationFailed:
+        """Return why the process has ended."""
+        status = await process.wait()
+        err = b""
+        if self._errors is not None:
+            self._errors.seek(0)
+            err = self._errors.read()
+        await self._kill()
+        return failure(status, err)
+
+    async def _kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        if self._errors is not None:
+            self._errors.close()
+
+
+async def _ask(process: Process, pcm: bytes) -> bytes:
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("A process with pipes has none.")
+    process.stdin.write(len(pcm).to_bytes(4, "little") + pcm)
+    await process.stdin.drain()
+    return await process.stdout.readline()
+
+
+def _ignore_error(exchange: asyncio.Task[VoicesOfPiece]) -> None:
+    """Mark the error of a task as seen: its caller has it, or was cancelled."""
+    if not exchange.cancelled():
+        exchange.exception()

@@ -1,0 +1,81 @@
+"""Name the speakers of a live session's utterances."""
+
+from __future__ import annotations
+
+import logging
+
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.errors import DiarizationFailed
+from specwhisper.speakers.live_diarizer import LiveDiarizer
+from specwhisper.speakers.turns import Turn, with_speakers
+from specwhisper.speakers.voices import Voices
+from specwhisper.types import SAMPLE_RATE, Segment
+
+logger = logging.getLogger(__name__)
+
+MARGIN_S = 0.25  # around an utterance: its times are less sure than those of speech
+MAX_KEPT_S = 120.0  # of the audio after the last utterance; of a longer one the end counts
+
+
+class LiveSpeakers:
+    """The speakers of one live session, named A, B, ... in the order in which they first speak.
+
+    Parameters
+    ----------
+    diarizer : shared by sessions.
+    max_speakers : most speakers; further voices are those of the nearest one.
+    """
+
+    def __init__(self, diarizer: LiveDiarizer, *, max_speakers: int | None = None) -> None:
+        self._diarizer = diarizer
+        self._voices = Voices(diarizer.threshold, max_speakers)
+        self._pcm = bytearray()
+        self._start_sample = 0  # of the audio that is kept
+
+    def append(self, pcm: bytes) -> None:
+        """Add canonical PCM."""
+        self._pcm += pcm
+        self._forget_before(self._end_sample - round(MAX_KEPT_S * SAMPLE_RATE))
+
+    async def named(self, utterance: Segment) -> Segment:
+        """Return an utterance with speakers; they are empty where the process fails.
+
+        Utterances come in their order, with the audio up to their ends appended.
+        """
+        start = max(round((utterance.start_s - MARGIN_S) * SAMPLE_RATE), self._start_sample)
+        end = round((utterance.end_s + MARGIN_S) * SAMPLE_RATE)
+        piece = self._pcm[
+            (start - self._start_sample) * BYTES_PER_SAMPLE : max(end - self._start_sample, 0)
+            * BYTES_PER_SAMPLE
+        ]
+        try:
+            turns = await self._turns(bytes(piece), start / SAMPLE_RATE)
+        except DiarizationFailed as error:
+            logger.warning("speakers not found", extra={"error": str(error)})
+            turns = ()
+        self._forget_before(round((utterance.end_s - MARGIN_S) * SAMPLE_RATE))
+        return with_speakers([utterance], turns)[0]
+
+    async def _turns(self, pcm: bytes, start_s: float) -> tuple[Turn, ...]:
+        turns, embeddings = await self._diarizer.voices_in(pcm)
+        names = {
+            number: self._voices.name_of(
+                embeddings[number], sum(end_s - begin_s for begin_s, end_s, other in turns if other == number)
+            )
+            for number in dict.fromkeys(number for *_, number in turns)
+            if number in embeddings
+        }
+        return tuple(
+            Turn(start_s + begin_s, start_s + end_s, names[number])
+            for begin_s, end_s, number in turns
+            if number in names
+        )
+
+    @property
+    def _end_sample(self) -> int:
+        return self._start_sample + len(self._pcm) // BYTES_PER_SAMPLE
+
+    def _forget_before(self, sample: int) -> None:
+        num_samples = max(0, min(sample, self._end_sample) - self._start_sample)
+        del self._pcm[: num_samples * BYTES_PER_SAMPLE]
+        self._start_sample += num_samples
