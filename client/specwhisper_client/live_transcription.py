@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from specwhisper.audio.canonical import Samples
 from specwhisper.errors import SpecWhisperError
+from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
 from specwhisper_client.streaming import StreamingClient
@@ -127,3 +128,19 @@ async def whole_utterances(updates: AsyncIterable[Update]) -> AsyncGenerator[Upd
         yield replace(update, segments=tuple(segments), verified_text=open_text + update.verified_text)
     if segments := utterances.finish():
         yield Update(tuple(segments), "", "")
+
+
+async def with_speakers(updates: AsyncIterable[Update], speakers: LiveSpeakers) -> AsyncGenerator[Update]:
+    """Yield updates in which each segment is a whole utterance, with its speakers.
+
+    ``speakers`` has the audio, see :func:`copied_to`.
+    """
+    async for update in whole_utterances(updates):
+        yield replace(update, segments=tuple([await speakers.named(each) for each in update.segments]))
+
+
+async def copied_to(speakers: LiveSpeakers, audio: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
+    """Yield canonical PCM, and append it to speakers."""
+    async for piece in audio:
+        speakers.append(piece)
+        yield piece

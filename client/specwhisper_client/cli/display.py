@@ -257,6 +257,11 @@ def show_speakers(transcript: Transcription, console: Console) -> None:
             console.print(Text.assemble((name, f"bold {color}"), (blanked(text), color)))
 
 
+def color_of(speaker: str) -> str:
+    """Return the colour of a live speaker: A, B, ... have one each."""
+    return SPEAKER_COLORS[(ord(speaker[-1]) - ord("A")) % len(SPEAKER_COLORS)]
+
+
 def colored(segment: Segment) -> Text:
     """Return a segment's words, each in the colour of its probability."""
     text = Text()

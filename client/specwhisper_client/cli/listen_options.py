@@ -13,6 +13,7 @@ from specwhisper.options import Task, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.types import Mode
 from specwhisper_client.cli.arguments import Gamma, Hint, Quiet, Server, hint_of, parse_mode
+from specwhisper_client.cli.speaker_options import SpeakersOfUtterances
 from specwhisper_client.servers import DEFAULT_SERVER
 from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
 
@@ -110,6 +111,7 @@ class ListenOptions:
     steps: Steps = Steps()
     endpointing: Endpointing = Endpointing()
     drafting: DraftOptions = DraftOptions()
+    speakers: SpeakersOfUtterances = SpeakersOfUtterances()  # noqa: RUF009  # it is frozen
     quiet: Quiet = False
 
     def stream(self, credentials: Credentials) -> StreamingClient:

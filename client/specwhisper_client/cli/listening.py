@@ -14,15 +14,16 @@ from rich.text import Text
 
 from specwhisper.errors import SpecWhisperError
 from specwhisper.rpc.channels import OPEN, Credentials
+from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.transcription.subtitles import one_line
 from specwhisper.types import Segment, VoiceEvent
 from specwhisper.wire.printable import blanked
 from specwhisper_client import sources
-from specwhisper_client.cli.display import REFRESHES_PER_SECOND, span
+from specwhisper_client.cli.display import REFRESHES_PER_SECOND, color_of, span
 from specwhisper_client.cli.jobs import report
 from specwhisper_client.cli.listen_options import ListenOptions
 from specwhisper_client.cli.tables import transcript_table
-from specwhisper_client.live_transcription import LiveTranscription
+from specwhisper_client.live_transcription import LiveTranscription, copied_to, with_speakers
 from specwhisper_client.updates import Update
 from specwhisper_client.utterances import Utterances
 
@@ -36,11 +37,13 @@ async def listen(
     is_noted = wanted.quiet
     try:
         stream = wanted.stream(credentials)
-        async with _audio(wanted) as audio, stream:
+        async with _speakers(wanted) as speakers, _audio(wanted) as audio, stream:
+            audio = copied_to(speakers, audio) if speakers else audio
             transcription = LiveTranscription(stream, audio, keeps_segments=False)
+            updates = with_speakers(transcription, speakers) if speakers else transcription
             display = LiveUtterances(console) if console.is_terminal else UtteranceLines(console)
             with display, _stopping(transcription):
-                async for update in transcription:
+                async for update in updates:
                     if wanted.simulate is None and not is_noted and stream.model is not None:
                         _note_limits(stream.model.target, console if console.is_terminal else errors)
                         is_noted = True
@@ -92,7 +95,13 @@ class LiveUtterances:
 
 def complete_line(utterance: Segment) -> Text:
     """Format a complete utterance, which will not change."""
-    return Text.assemble((f"{span(utterance)} ", "cyan"), blanked(one_line(utterance.text)))
+    text = blanked(one_line(utterance.text))
+    if not utterance.speaker:
+        return Text.assemble((f"{span(utterance)} ", "cyan"), text)
+    color = color_of(utterance.speaker)
+    return Text.assemble(
+        (f"{span(utterance)} ", "cyan"), (f"{utterance.speaker}: ", f"bold {color}"), (text, color)
+    )
 
 
 def open_line(final: str, update: Update, *, is_speech: bool) -> Text:
@@ -123,7 +132,8 @@ class UtteranceLines:
 
     def _print(self, utterances: list[Segment]) -> None:
         for utterance in utterances:
-            print(one_line(utterance.text), file=self._console.file, flush=True)
+            name = f"{utterance.speaker}: " if utterance.speaker else ""
+            print(f"{name}{one_line(utterance.text)}", file=self._console.file, flush=True)
 
 
 @asynccontextmanager
@@ -133,6 +143,17 @@ async def _audio(wanted: ListenOptions) -> AsyncIterator[AsyncIterator[bytes]]:
         return
     async with sources.microphone(wanted.device) as audio:
         yield audio
+
+
+@asynccontextmanager
+async def _speakers(wanted: ListenOptions) -> AsyncIterator[LiveSpeakers | None]:
+    if (diarizer := wanted.speakers.diarizer()) is None:
+        yield None
+        return
+    try:
+        yield LiveSpeakers(diarizer, max_speakers=wanted.speakers.max_speakers)
+    finally:
+        await diarizer.close()
 
 
 class _stopping:

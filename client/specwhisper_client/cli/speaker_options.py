@@ -1,4 +1,4 @@
-"""Options of ``specwhisper transcribe`` for speakers."""
+"""Options of ``specwhisper transcribe`` and ``listen`` for speakers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ import typer
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.speakers.diarizer import Diarizer
+from specwhisper.speakers.live_diarizer import LiveDiarizer
+
+Threshold = Annotated[
+    float,
+    typer.Option(metavar="D", help="Distance from which two voices are two speakers, if they are counted."),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +34,7 @@ class Speakers:
         int | None,
         typer.Option(min=1, metavar="N", help="Speakers in each recording. Default: they are counted."),
     ] = None
-    speaker_threshold: Annotated[
-        float,
-        typer.Option(
-            metavar="D", help="Distance from which two voices are two speakers, if they are counted."
-        ),
-    ] = 0.5
+    speaker_threshold: Threshold = 0.5
 
     def diarizer(self) -> Diarizer | None:
         """Return what finds the speakers; ``None`` without ``--diarize``."""
@@ -42,3 +43,29 @@ class Speakers:
                 raise InvalidRequest("num_speakers has no effect without diarize: set both.")
             return None
         return Diarizer(self.diarize, num_speakers=self.num_speakers, threshold=self.speaker_threshold)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeakersOfUtterances:
+    """Options of speaker diarization of live audio."""
+
+    diarize: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Speaker A, B, ... of each utterance, by two models of sherpa-onnx in this folder. Runs on "
+            "this machine.",
+        ),
+    ] = None
+    max_speakers: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Most speakers. Default: no limit.")
+    ] = None
+    speaker_threshold: Threshold = 0.5
+
+    def diarizer(self) -> LiveDiarizer | None:
+        """Return what finds voices; ``None`` without ``--diarize``."""
+        if self.diarize is None:
+            if self.max_speakers is not None:
+                raise InvalidRequest("max_speakers has no effect without diarize: set both.")
+            return None
+        return LiveDiarizer(self.diarize, threshold=self.speaker_threshold)

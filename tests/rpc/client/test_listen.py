@@ -22,11 +22,13 @@ from specwhisper_client.cli.jobs import Job
 from specwhisper_client.cli.listen_options import ListenOptions
 from specwhisper_client.cli.main import app
 from specwhisper_client.cli.output import OutputFormat
+from specwhisper_client.cli.speaker_options import SpeakersOfUtterances
 from specwhisper_client.live_transcription import LiveTranscription
 from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
 from tests.rpc.services import all_free, eventually
 from tests.rpc.speaking import pieces_of, segments_of, speaking_pair, texts_of
 from tests.rpc.terminals import end_of_cli, start_cli
+from tests.speaker_models import save_models
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
@@ -98,6 +100,19 @@ async def test_listen_quietly_prints_nothing_else(talk_file, at_once):
     assert (printed.getvalue().splitlines(), reported.getvalue()) == (lines_of(talk()), "")
 
 
+@pytest.mark.parametrize("is_terminal", [False, True])
+async def test_listen_names_the_speaker_of_each_utterance(talk_file, at_once, tmp_path, is_terminal):
+    speakers = SpeakersOfUtterances(diarize=save_models(tmp_path / "speakers"))
+    (out, printed), (errors, reported) = console(is_terminal=is_terminal), console()
+    async with speaking_pair() as (_, draft):
+        options = wanted(draft.address, simulate=talk_file, speakers=speakers)
+        assert await listening.listen(options, out, errors), reported.getvalue()
+    if is_terminal:
+        assert all(f"\x1b[1;36mA: \x1b[0m\x1b[36m{line}" in printed.getvalue() for line in lines_of(talk()))
+    else:
+        assert printed.getvalue().splitlines() == [f"A: {line}" for line in lines_of(talk())]
+
+
 async def test_listen_names_a_file_that_is_not_there(tmp_path):
     (out, printed), (errors, reported) = console(), console()
     async with speaking_pair() as (_, draft):
@@ -126,6 +141,8 @@ async def test_transcribe_streaming_writes_a_subtitle_per_utterance(talk_file):
         (["--threshold", "2"], 1, "threshold is 2"),
         (["--silence-duration-ms", "100"], 1, "pause_ms is 200"),
         (["--policy", "guess"], 2, "guess"),
+        (["--max-speakers", "2"], 1, "max_speakers has no effect without diarize"),
+        (["--diarize", "nowhere"], 1, "nowhere holds no model"),
         (["--mode", "one-process"], 2, "one-process"),
         (["--gamma", "0"], 2, "--gamma"),
         (["--added-latency-ms", "-1"], 2, "--added-latency-ms"),
