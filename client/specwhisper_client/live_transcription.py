@@ -133,14 +133,7 @@ async def whole_utterances(updates: AsyncIterable[Update]) -> AsyncGenerator[Upd
 async def with_speakers(updates: AsyncIterable[Update], speakers: LiveSpeakers) -> AsyncGenerator[Update]:
     """Yield updates in which each segment is a whole utterance, with its speakers.
 
-    ``speakers`` has the audio, see :func:`copied_to`.
+    ``speakers`` is the stream's, which has its audio.
     """
     async for update in whole_utterances(updates):
         yield replace(update, segments=tuple([await speakers.named(each) for each in update.segments]))
-
-
-async def copied_to(speakers: LiveSpeakers, audio: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
-    """Yield canonical PCM, and append it to speakers."""
-    async for piece in audio:
-        speakers.append(piece)
-        yield piece

@@ -21,6 +21,7 @@ from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.observe import request_id
 from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
+from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.hints.feed import HintFeed, hint_at
 from specwhisper.transcription.transcription import ModelInfo
@@ -66,6 +67,7 @@ class StreamingClient:
     reconnect_s : seconds for which to reconnect after a loss.
     credentials : encryption, and the token that identifies the caller.
     servers : shared connections; by default the stream has its own, to ``server``.
+    speakers : is given the audio, so that it can name the speakers of utterances.
 
     Attributes
     ----------
@@ -91,6 +93,7 @@ class StreamingClient:
         reconnect_s: float = 30.0,
         credentials: Credentials = OPEN,
         servers: Servers | None = None,
+        speakers: LiveSpeakers | None = None,
         **named: Any,
     ) -> None:
         self.options = replace(options_from(options or LIVE_DECODING, named), live=live or LiveOptions())
@@ -109,6 +112,7 @@ class StreamingClient:
         self._attempts = Attempts(self._servers, min(FIRST_CONNECT_S, reconnect_s))
         self._canonical = CanonicalStream(sample_rate, num_channels)
         self._audio = KeptAudio(self.position.start_sample)
+        self._speakers = speakers
         self._hints = HintFeed()
         self._request_id = request_id.current_request_id()  # the same for all calls
         self._call: LiveCall | None = None  # the last one
@@ -165,7 +169,7 @@ class StreamingClient:
         It waits while the server does not keep up, and while the updates are not read: send in one task and
         read in another. Once the stream has ended, samples are dropped; the reader gets the error.
         """
-        await self._audio.put(self._canonical.push(samples))
+        await self._put(self._canonical.push(samples))
 
     def hint(self, text: str, start_s: float) -> None:
         """Send a text that the audio may say from a time on.
@@ -207,9 +211,14 @@ class StreamingClient:
     async def finish(self) -> None:
         """End the audio; the text so far becomes final."""
         try:
-            await self._audio.put(self._canonical.finish())
+            await self._put(self._canonical.finish())
         finally:  # also if the samples are cut off: otherwise the stream would wait for more
             self._audio.finish()
+
+    async def _put(self, pcm: bytes) -> None:
+        if self._speakers is not None:
+            self._speakers.append(pcm)
+        await self._audio.put(pcm)
 
     async def __aiter__(self) -> AsyncGenerator[Update]:
         """Yield updates until all text is final."""

@@ -58,6 +58,8 @@ def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
                 yield
             finally:
                 await health.close()
+                if config.speakers is not None:
+                    await config.speakers.close()
 
     # The offline API page loads nothing from other machines.
     make = FastAPIOffline if config.may_describe else partial(FastAPI, openapi_url=None)

@@ -60,7 +60,7 @@ class GatewayConfig(ListenerOptions):
     Attributes
     ----------
     server_credentials : for the connections to draft servers.
-    speakers : finds the speakers of recordings.
+    speakers : finds the speakers of recordings and on the page.
     allow_origins : pages of other sites that may use the gateway, as ``https://host``; ``*`` for all.
     """
 
@@ -113,7 +113,8 @@ class GatewayConfig(ListenerOptions):
         ),
     ] = MAX_CONNECTIONS
     speakers: Annotated[
-        Speakers | None, Made(speaker_models, words={"offer": "the format diarized_json"})
+        Speakers | None,
+        Made(speaker_models, words={"offer": "the format diarized_json, and speakers on the page"}),
     ] = None
     allow_origins: Annotated[tuple[str, ...], Made(allowed_origins)] = ()
     metrics: Annotated[bool, Setting(OBSERVABILITY, "Prometheus metrics at /metrics.")] = True

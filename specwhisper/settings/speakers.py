@@ -10,6 +10,7 @@ from typing import Annotated
 from specwhisper.audio.inputs import Decode
 from specwhisper.settings.setting import MODEL, Setting
 from specwhisper.speakers.diarizer import Diarizer
+from specwhisper.speakers.live_diarizer import LiveDiarizer
 from specwhisper.speakers.turns import Turn
 
 Turns = asyncio.Task[Sequence[Turn]]
@@ -36,16 +37,25 @@ def speaker_models(
     """Return what finds speakers; ``None`` without models."""
     if speaker_models is None:
         return None
-    return Speakers(Diarizer(speaker_models, threshold=speaker_threshold), speaker_jobs)
+    return Speakers(
+        Diarizer(speaker_models, threshold=speaker_threshold),
+        LiveDiarizer(speaker_models, threshold=speaker_threshold),
+        speaker_jobs,
+    )
 
 
 class Speakers:
-    """Finds speakers, in a few recordings at a time.
+    """Finds speakers, in a few recordings at a time and in live audio.
 
-    Each takes a core, and the memory of its samples.
+    Each recording takes a core, and the memory of its samples.
+
+    Attributes
+    ----------
+    live : finds the voices of all live sessions.
     """
 
-    def __init__(self, diarizer: Diarizer, num_jobs: int) -> None:
+    def __init__(self, diarizer: Diarizer, live: LiveDiarizer, num_jobs: int) -> None:
+        self.live = live
         self._diarizer = diarizer
         self._jobs = asyncio.Semaphore(num_jobs)
 
@@ -58,6 +68,10 @@ class Speakers:
         finally:
             turns.cancel()
             await asyncio.gather(turns, return_exceptions=True)
+
+    async def close(self) -> None:
+        """End the process of live sessions."""
+        await self.live.close()
 
     async def _turns(self, decode: Decode) -> Sequence[Turn]:
         async with self._jobs:

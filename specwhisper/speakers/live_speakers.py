@@ -24,13 +24,16 @@ class LiveSpeakers:
     ----------
     diarizer : shared by sessions.
     max_speakers : most speakers; further voices are those of the nearest one.
+    start_sample : of the first audio that is appended, in the time of utterances.
     """
 
-    def __init__(self, diarizer: LiveDiarizer, *, max_speakers: int | None = None) -> None:
+    def __init__(
+        self, diarizer: LiveDiarizer, *, max_speakers: int | None = None, start_sample: int = 0
+    ) -> None:
         self._diarizer = diarizer
         self._voices = Voices(diarizer.threshold, max_speakers)
         self._pcm = bytearray()
-        self._start_sample = 0  # of the audio that is kept
+        self._start_sample = start_sample  # of the audio that is kept
 
     def append(self, pcm: bytes) -> None:
         """Add canonical PCM."""

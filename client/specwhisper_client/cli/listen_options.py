@@ -11,6 +11,7 @@ import typer
 from specwhisper.live import EndpointingOptions, LiveOptions, StabilityPolicy
 from specwhisper.options import Task, options_from
 from specwhisper.rpc.channels import Credentials
+from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.types import Mode
 from specwhisper_client.cli.arguments import Gamma, Hint, Quiet, Server, hint_of, parse_mode
 from specwhisper_client.cli.speaker_options import SpeakersOfUtterances
@@ -114,8 +115,8 @@ class ListenOptions:
     speakers: SpeakersOfUtterances = SpeakersOfUtterances()  # noqa: RUF009  # it is frozen
     quiet: Quiet = False
 
-    def stream(self, credentials: Credentials) -> StreamingClient:
-        """Return a stream with these options.
+    def stream(self, credentials: Credentials, speakers: LiveSpeakers | None = None) -> StreamingClient:
+        """Return a stream with these options, whose audio ``speakers`` has too.
 
         Raises
         ------
@@ -129,4 +130,5 @@ class ListenOptions:
             **asdict(self.drafting),
             with_statistics=True,  # so that the table at the end also counts calls that were lost
             credentials=credentials,
+            speakers=speakers,
         )

@@ -23,7 +23,7 @@ from specwhisper_client.cli.display import REFRESHES_PER_SECOND, color_of, span
 from specwhisper_client.cli.jobs import report
 from specwhisper_client.cli.listen_options import ListenOptions
 from specwhisper_client.cli.tables import transcript_table
-from specwhisper_client.live_transcription import LiveTranscription, copied_to, with_speakers
+from specwhisper_client.live_transcription import LiveTranscription, with_speakers
 from specwhisper_client.updates import Update
 from specwhisper_client.utterances import Utterances
 
@@ -36,9 +36,11 @@ async def listen(
     """Show live text until the audio ends; return whether no error occurred."""
     is_noted = wanted.quiet
     try:
-        stream = wanted.stream(credentials)
-        async with _speakers(wanted) as speakers, _audio(wanted) as audio, stream:
-            audio = copied_to(speakers, audio) if speakers else audio
+        async with (
+            _speakers(wanted) as speakers,
+            wanted.stream(credentials, speakers) as stream,
+            _audio(wanted) as audio,
+        ):
             transcription = LiveTranscription(stream, audio, keeps_segments=False)
             updates = with_speakers(transcription, speakers) if speakers else transcription
             display = LiveUtterances(console) if console.is_terminal else UtteranceLines(console)

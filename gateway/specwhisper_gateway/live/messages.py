@@ -42,6 +42,7 @@ class Start(_Drafting):
     step_ms: Annotated[int, Field(ge=100, le=10_000)] = LiveOptions().step_ms
     policy: StabilityPolicy = LiveOptions().policy
     position: Position = Position(final_tokens=[])
+    speakers: bool = False  # whether to name them, if the gateway has models for speakers
 
 
 class Change(_Drafting):

@@ -44,6 +44,11 @@ def update(news: Update, position: LivePosition) -> dict[str, Any]:
     return report | {"statistics": _statistics(news.statistics)}
 
 
+def speaker(utterance: Segment) -> dict[str, Any]:
+    """Return who speaks an utterance."""
+    return {"type": "speaker", "utterance": utterance.utterance, "speaker": utterance.speaker}
+
+
 def _final(segment: Segment) -> dict[str, Any]:
     return {
         "text": segment.text,

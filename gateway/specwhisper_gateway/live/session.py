@@ -9,7 +9,10 @@ from dataclasses import replace
 
 from specwhisper.errors import InvalidRequest, MessageTooLarge
 from specwhisper.live import LiveOptions, LivePosition
+from specwhisper.speakers.live_speakers import LiveSpeakers
+from specwhisper.types import Segment
 from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
+from specwhisper_client.utterances import Utterances
 from specwhisper_gateway.errors import ClientGone, InvalidEvent
 from specwhisper_gateway.live import reports
 from specwhisper_gateway.live.messages import Change, Finish, Start, read_message
@@ -31,11 +34,13 @@ class LiveConnection:
     async def run(self) -> None:
         """Transcribe until all text is sent or the page is closed."""
         frames = self._peer.frames()
-        stream = self._open(await _first(frames))
+        start = await _first(frames)
+        speakers = self._speakers(start)
+        stream = self._open(start, speakers)
         start_s = stream.received_s
         async with stream:
             reading = asyncio.create_task(self._read(frames, stream))
-            sending = asyncio.create_task(self._send(stream))
+            sending = asyncio.create_task(self._send(stream, speakers))
             try:
                 await asyncio.wait((reading, sending), return_when=asyncio.FIRST_COMPLETED)
                 if not sending.done():
@@ -53,7 +58,13 @@ class LiveConnection:
         """Send an error to the page."""
         await self._peer.send(error_event(error))
 
-    def _open(self, start: Start) -> StreamingClient:
+    def _speakers(self, start: Start) -> LiveSpeakers | None:
+        found = self._gateway.config.speakers
+        if found is None or not start.speakers:
+            return None
+        return LiveSpeakers(found.live, start_sample=start.position.start_sample)
+
+    def _open(self, start: Start, speakers: LiveSpeakers | None) -> StreamingClient:
         return StreamingClient(
             self._gateway.config.server,
             replace(LIVE_DECODING, language=start.language or None),
@@ -74,6 +85,7 @@ class LiveConnection:
             with_statistics=True,
             reconnect_s=RECONNECT_S,
             servers=self._gateway.client.servers,
+            speakers=speakers,
         )
 
     async def _read(self, frames: AsyncGenerator[str | bytes], stream: StreamingClient) -> None:
@@ -103,14 +115,31 @@ class LiveConnection:
             except InvalidRequest as error:
                 await self.report_error(error)
 
-    async def _send(self, stream: StreamingClient) -> None:
-        model = None
-        async with aclosing(aiter(stream)) as updates:
-            async for update in updates:
-                if stream.model is not None and stream.model != model:
-                    model = stream.model
-                    await self._peer.send(reports.ready(model))
-                await self._peer.send(reports.update(update, stream.position))
+    async def _send(self, stream: StreamingClient, speakers: LiveSpeakers | None) -> None:
+        model, utterances = None, Utterances()
+        complete: asyncio.Queue[Segment | None] = asyncio.Queue()
+        naming = asyncio.create_task(self._send_speakers(complete, speakers))
+        try:
+            async with aclosing(aiter(stream)) as updates:
+                async for update in updates:
+                    if stream.model is not None and stream.model != model:
+                        model = stream.model
+                        await self._peer.send(reports.ready(model))
+                    await self._peer.send(reports.update(update, stream.position))
+                    for utterance in utterances.add(update.segments):
+                        complete.put_nowait(utterance)
+            complete.put_nowait(None)
+            await naming
+        finally:
+            naming.cancel()
+            await asyncio.gather(naming, return_exceptions=True)
+
+    async def _send_speakers(
+        self, utterances: asyncio.Queue[Segment | None], speakers: LiveSpeakers | None
+    ) -> None:
+        """Send the speaker of each utterance, after its text."""
+        while speakers is not None and (utterance := await utterances.get()) is not None:
+            await self._peer.send(reports.speaker(await speakers.named(utterance)))
 
 
 async def _first(frames: AsyncGenerator[str | bytes]) -> Start:

@@ -78,7 +78,7 @@ async function start(source, title, ownLanguage = null) {
     const recorder = new Recorder(title, { keepsSound: source.isPaced });
     const chosen = settings();
     const language = chosen.language ?? ownLanguage;
-    const connection = new Connection({ sample_rate: source.sampleRate, ...chosen, language }, key, {
+    const connection = new Connection({ sample_rate: source.sampleRate, ...chosen, language, speakers: true }, key, {
       onMessage: (message) => session?.connection === connection && take(message),
       onState: (state, reason) => session?.connection === connection && showConnection(state, reason),
     });
@@ -341,8 +341,8 @@ form.addEventListener("input", showSettings);
 form.addEventListener("change", changeSettings);
 for (const each of document.forms) each.addEventListener("submit", (event) => event.preventDefault());
 find("key-row").addEventListener("submit", () => isRunning() || again());
-find("save-srt").addEventListener("click", () => download("transcript.srt", "application/x-subrip", toSrt(session.state.finals)));
-find("save-vtt").addEventListener("click", () => download("transcript.vtt", "text/vtt", toVtt(session.state.finals)));
+find("save-srt").addEventListener("click", () => download("transcript.srt", "application/x-subrip", toSrt(session.state)));
+find("save-vtt").addEventListener("click", () => download("transcript.vtt", "text/vtt", toVtt(session.state)));
 find("save-replay").addEventListener("click", saveReplay);
 addEventListener("resize", scheduleRender);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", scheduleRender);

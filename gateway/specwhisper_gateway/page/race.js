@@ -13,7 +13,7 @@ export class Rival {
     this.startedMs = performance.now();
     this.state = newState();
     this.progress.textContent = "";
-    this.connection = new Connection({ ...settings, mode: "target-only" }, key, {
+    this.connection = new Connection({ ...settings, mode: "target-only", speakers: false }, key, {
       onMessage: (message) => this.#take(message),
       onState: (state, reason) => this.#show(state, reason),
     });

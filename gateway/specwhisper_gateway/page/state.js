@@ -7,6 +7,7 @@ const MAX_POINTS = 240;
 export function newState() {
   return {
     finals: [], // {text, start_s, end_s, utterance, is_utterance_end}
+    speakers: {}, // of utterances, by number
     verified: "",
     draft: "",
     isUnverified: false,
@@ -29,6 +30,9 @@ export function apply(state, message, at) {
     case "update":
       applyText(state, message, at);
       if (message.statistics) applyFigures(state, message.statistics, at);
+      break;
+    case "speaker":
+      state.speakers[message.utterance] = message.speaker;
       break;
     case "done":
       state.isDone = true;

@@ -3,7 +3,8 @@
 const MAX_CHARACTERS = 84; // two lines of 42
 const MAX_CUE_S = 7;
 
-export function cues(finals) {
+// `speakers`: names by the number of the utterance.
+export function cues(finals, speakers = {}) {
   const found = [];
   let cue = null;
   const flush = () => {
@@ -14,7 +15,7 @@ export function cues(finals) {
     const isTooLong = cue && ((cue.text + final.text).trim().length > MAX_CHARACTERS || final.end_s - cue.start_s > MAX_CUE_S);
     if (isTooLong && /^\s/.test(final.text)) flush();
     if (final.text.trim()) {
-      cue ??= { start_s: final.start_s, end_s: final.end_s, text: "" };
+      cue ??= { start_s: final.start_s, end_s: final.end_s, text: "", speaker: speakers[final.utterance] ?? "" };
       [cue.text, cue.end_s] = [cue.text + final.text, Math.max(cue.end_s, final.end_s)];
     }
     if (final.is_utterance_end || /[.?!…。？！]\s*$/u.test(final.text)) flush();
@@ -23,13 +24,15 @@ export function cues(finals) {
   return found;
 }
 
-export function toSrt(finals) {
-  const blocks = cues(finals).map((cue, i) => `${i + 1}\n${stamp(cue.start_s, ",")} --> ${stamp(cue.end_s, ",")}\n${cue.text}\n`);
+export function toSrt({ finals, speakers }) {
+  const name = (cue) => (cue.speaker ? `${cue.speaker}: ` : "");
+  const blocks = cues(finals, speakers).map((cue, i) => `${i + 1}\n${stamp(cue.start_s, ",")} --> ${stamp(cue.end_s, ",")}\n${name(cue)}${cue.text}\n`);
   return blocks.join("\n");
 }
 
-export function toVtt(finals) {
-  const blocks = cues(finals).map((cue) => `${stamp(cue.start_s, ".")} --> ${stamp(cue.end_s, ".")}\n${escaped(cue.text)}\n`);
+export function toVtt({ finals, speakers }) {
+  const voice = (cue) => (cue.speaker ? `<v ${cue.speaker}>` : "");
+  const blocks = cues(finals, speakers).map((cue) => `${stamp(cue.start_s, ".")} --> ${stamp(cue.end_s, ".")}\n${voice(cue)}${escaped(cue.text)}\n`);
   return ["WEBVTT\n", ...blocks].join("\n");
 }
 

@@ -4,6 +4,7 @@ import { keyOf, matchWords, splitWords } from "./words.js";
 
 const SHOW_CORRECTION_MS = 1600;
 const SEEN_AFTER_MS = 120; // a word that was shown for less time was not read
+const NUM_COLORS = 6; // of speakers, in the style sheet
 
 export class Transcript {
   // `onSentence` gets each sentence once it is final, for screen readers.
@@ -20,6 +21,7 @@ export class Transcript {
     this.paragraph = null;
     this.last = null; // the last final word's element
     this.sentence = "";
+    this.paragraphs = new Map(); // by the number of their utterance
     this.isEnded = true; // whether the next text begins an utterance
   }
 
@@ -36,6 +38,17 @@ export class Transcript {
     for (const text of splitWords(state.verified)) words.push({ text, status: "verified" });
     for (const text of splitWords(state.draft)) words.push({ text, status: tail });
     this.#show(words, isQuiet);
+    this.#nameSpeakers(state.speakers);
+  }
+
+  #nameSpeakers(speakers) {
+    for (const [utterance, paragraph] of this.paragraphs) {
+      const name = speakers[utterance] ?? "";
+      if (paragraph.speaker.textContent === name) continue;
+      paragraph.speaker.textContent = name;
+      if (name) paragraph.element.dataset.color = (name.charCodeAt(name.length - 1) - 65) % NUM_COLORS;
+      else delete paragraph.element.dataset.color;
+    }
   }
 
   #show(words, isQuiet) {
@@ -86,6 +99,7 @@ export class Transcript {
   }
 
   #finish(entry, final) {
+    this.paragraphs.set(final.utterance, this.paragraph);
     entry.word.title = `${clock(final.start_s)} – ${clock(final.end_s)}`;
     this.last = entry.element;
     this.sentence += entry.text;
@@ -98,12 +112,13 @@ export class Transcript {
   }
 
   #beginUtterance(startS) {
-    const [element, time, words] = ["p", "time", "span"].map((name) => document.createElement(name));
-    words.className = "said";
+    const [element, when, time, speaker, words] = ["p", "span", "time", "b", "span"].map((name) => document.createElement(name));
+    [when.className, words.className] = ["when", "said"];
     if (startS !== undefined) time.textContent = clock(startS);
-    element.append(time, words);
+    when.append(time, " ", speaker);
+    element.append(when, words);
     this.root.append(element);
-    this.paragraph = { element, time, words };
+    this.paragraph = { element, time, speaker, words };
     [this.isEnded, this.last] = [false, null];
   }
 

@@ -89,7 +89,8 @@ async def test_words_are_matched_to_their_corrections(page):
 
 async def test_subtitles(page):
     def final(text: str, start_s: float, end_s: float, is_last: str = "false") -> str:
-        return f"{{text: '{text}', start_s: {start_s}, end_s: {end_s}, is_utterance_end: {is_last}}}"
+        times = f"start_s: {start_s}, end_s: {end_s}"
+        return f"{{text: '{text}', {times}, utterance: {int(start_s > 1)}, is_utterance_end: {is_last}}}"
 
     finals = ", ".join(
         [
@@ -101,8 +102,12 @@ async def test_subtitles(page):
         ]
     )
     cues, srt, vtt = [
-        await run(page, "subtitles.js", name, f"return {name}([{finals}])")
-        for name in ("cues", "toSrt", "toVtt")
+        await run(page, "subtitles.js", name, f"return {name}({arguments})")
+        for name, arguments in (
+            ("cues", f"[{finals}]"),
+            ("toSrt", f"{{finals: [{finals}], speakers: {{}}}}"),
+            ("toVtt", f"{{finals: [{finals}], speakers: {{}}}}"),
+        )
     ]
     assert [cue["text"] for cue in cues[:2]] == ["It was a night.", "A & B"]
     assert all(cue["end_s"] - cue["start_s"] <= 7 and len(cue["text"]) <= 84 for cue in cues)
@@ -112,6 +117,10 @@ async def test_subtitles(page):
     )
     assert vtt.startswith("WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nIt was a night.\n")
     assert "A &amp; B" in vtt
+    named = f"{{finals: [{finals}], speakers: {{1: 'B'}}}}"
+    assert "00\nB: A & B\n" in (await run(page, "subtitles.js", "toSrt", f"return toSrt({named})")).replace(
+        ",250", ",2500"
+    )
 
 
 SESSION = """

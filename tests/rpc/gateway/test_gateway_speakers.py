@@ -2,16 +2,20 @@
 
 import asyncio
 import io
+import json
 
 import openai
 import pytest
 import soundfile
+import websockets
 
 from specwhisper.settings.speakers import Speakers, speaker_models
 from specwhisper.speakers.diarizer import Diarizer
+from specwhisper.speakers.live_diarizer import LiveDiarizer
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, duration, serving
 from tests.rpc.gateways import MODEL, RECORDING, running_gateway
+from tests.rpc.live_scripts import TWO_UTTERANCES
 from tests.rpc.services import eventually
 from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, save_models, tones
 
@@ -26,7 +30,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def speakers(folder):
-    return Speakers(Diarizer(folder), num_jobs=1)
+    return Speakers(Diarizer(folder), LiveDiarizer(folder), num_jobs=1)
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +130,28 @@ async def test_without_models_it_is_refused(stream):
 def test_models_are_a_setting(folder):
     assert speaker_models() is None
     assert speaker_models(folder, speaker_jobs=2) is not None
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+async def test_the_page_gets_the_speaker_of_each_utterance(speakers, is_wanted):
+    start = {"type": "start", "sample_rate": RATE, "speakers": is_wanted}
+    talk = tones([(0.1, 1.2, HIGH_HZ), (1.3, 2.0, LOW_HZ), (2.0, 2.5, 0.0)], 2.5)
+    async with (
+        serving(ScriptedTranscription(TWO_UTTERANCES)) as address,
+        running_gateway(address, speakers=speakers) as gateway,
+        websockets.connect(f"ws://{gateway.server.address}/live") as socket,
+    ):
+        await socket.send(json.dumps(start))
+        await socket.send((talk * 32_767).astype("<i2").tobytes())
+        await socket.send(json.dumps({"type": "finish"}))
+        messages = [json.loads(message) async for message in socket]
+    assert messages[-1]["type"] == "done"
+    named = [message for message in messages if message["type"] == "speaker"]
+    assert (
+        named
+        == [
+            {"type": "speaker", "utterance": 1, "speaker": "A"},
+            {"type": "speaker", "utterance": 2, "speaker": "A"},  # of too little speech for another one
+        ]
+        * is_wanted
+    )
