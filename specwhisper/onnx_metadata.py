@@ -20,5 +20,5 @@ def metadata_of(model: str | Path) -> Mapping[str, str]:
     try:
         session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has many
-        raise InvalidRequest(f"{model} is no model that onnxruntime can read ({error}).") from error
+        raise InvalidRequest(f"{model} is not a model that onnxruntime can read ({error}).") from error
     return dict(session.get_modelmeta().custom_metadata_map)

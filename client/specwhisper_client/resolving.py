@@ -151,7 +151,7 @@ def _check_host(host: str) -> None:
         host.encode("idna")
     except UnicodeError as error:
         raise InvalidRequest(
-            f"'{host}' is not a host's name: between dots stand 1 to 63 characters; check it."
+            f"'{host}' is not a host's name: each part between dots has 1 to 63 characters."
         ) from error
 
 

@@ -14,6 +14,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.source import AudioSource
 from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.extras import needs_extra
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_client.updates import PathLike
 
@@ -93,11 +94,8 @@ async def file(path: PathLike, *, is_paced: bool) -> AsyncGenerator[bytes]:
 
 def _sounddevice() -> Any:
     try:
-        import sounddevice
-    except ModuleNotFoundError as error:
-        raise UnsupportedOption(
-            "A microphone needs sounddevice: pip install 'specwhisper[microphone]', or try --simulate FILE."
-        ) from error
+        with needs_extra("A microphone", "microphone", otherwise="or try --simulate FILE"):
+            import sounddevice
     except OSError as error:
         raise UnsupportedOption(
             f"A microphone needs PortAudio ({error}): apt-get install libportaudio2, or try --simulate FILE."

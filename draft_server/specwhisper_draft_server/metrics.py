@@ -66,8 +66,8 @@ class DraftMetrics(ServerMetrics):
         self.lost_heartbeats = self.counter(
             "lost_heartbeats", "Streams that ended because the target sent nothing for 15 s."
         )
-        self.fallbacks = self.counter(
-            "fallbacks", "Sessions whose draft failed; they continue in target-only."
+        self.failed_drafts = self.counter(
+            "failed_drafts", "Sessions whose draft failed; they continue in target-only."
         )
         self.draft_only = self.counter("draft_only", "Times a session continued draft-only.")
         self._resumes = self.counter(

@@ -54,7 +54,8 @@ def read_streaming_request(
     is_live = request.options.live is not None
     if is_live and (config.with_checkpoints or config.checkpoint):
         raise InvalidRequest(
-            "Checkpoints are for recordings: leave them out, and continue live audio from its position."
+            "Resume points (with_checkpoints, checkpoint) are for recordings: leave them out, and continue "
+            "live audio from its position."
         )
     if not is_live and (config.HasField("endpointing") or config.continue_unverified):
         raise InvalidRequest("endpointing and continue_unverified are for live audio: set decoding.live too.")

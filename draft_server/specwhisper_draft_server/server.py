@@ -68,10 +68,10 @@ async def running_service(
     failpoints = config.failpoints
     drafting: DraftSource | None = None
     if checkpoint is not None:
-        drafting = whisper.drafting_of(config, checkpoint, encoder, place, metrics.fallbacks.inc)
+        drafting = whisper.drafting_of(config, checkpoint, encoder, place, metrics.failed_drafts.inc)
     elif recogniser is not None:
         drafting = RecogniserDrafting(
-            recogniser, timeout_s=config.draft_timeout_s, on_failure=metrics.fallbacks.inc
+            recogniser, timeout_s=config.draft_timeout_s, on_failure=metrics.failed_drafts.inc
         )
     if drafting is not None:
         metrics.watch_engine(drafting)

@@ -71,7 +71,7 @@ def recordings_of(paths: Sequence[Path] | None, seed: int) -> list[Path]:
             if not path.is_dir() or file.suffix.lower() in SUFFIXES
         ]
     if not found:
-        raise InvalidRequest("There is no recording: pass files, or folders with audio files.")
+        raise InvalidRequest("There is not a recording: pass files, or folders with audio files.")
     return [found[i] for i in np.random.default_rng([seed, 1]).permutation(len(found))]
 
 

@@ -8,6 +8,7 @@ from prometheus_client import ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from specwhisper.observe.metrics.registry import Registry
+from specwhisper.observe.metrics.tokens import COUNTED
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import Transcription
@@ -26,13 +27,7 @@ class GatewayMetrics(Registry):
         self._requests = self.counter("requests", "Requests answered.", "route", "status")
         self._errors = self.counter("errors", "Requests that ended with an error.", "kind")
         self._audio_s = self.counter("audio_seconds", "Audio of completed transcriptions.")
-        self._drafted = self.counter("drafted_tokens", "Tokens sent to the target as candidates.")
-        self._verified = self.counter("verified_tokens", "Candidates that the target verified.")
-        self._accepted = self.counter("accepted_tokens", "Candidates that the target accepted.")
-        self._committed = self.counter(
-            "committed_tokens", "Tokens committed, including those of every step of live audio."
-        )
-        self._passes = self.counter("target_forward_passes", "Forward passes of the target.")
+        self._counted = {field: self.counter(name, meaning) for name, (field, meaning) in COUNTED.items()}
         self._active = self.gauge("active_requests", "Open requests, this one included.")
         self._sessions = self.counter("sessions", "WebSocket sessions that have ended.", "route", "code")
         self._active_sessions = self.gauge("active_sessions", "Open WebSocket sessions.")
@@ -87,11 +82,8 @@ class GatewayMetrics(Registry):
     def count(self, statistics: SpeculationStatistics, audio_s: float) -> None:
         """Count audio and the statistics of its transcription."""
         self._audio_s.inc(audio_s)
-        self._drafted.inc(statistics.num_drafted)
-        self._verified.inc(statistics.num_verified)
-        self._accepted.inc(statistics.num_accepted)
-        self._committed.inc(statistics.num_committed)
-        self._passes.inc(statistics.num_forwards)
+        for field, counter in self._counted.items():
+            counter.inc(getattr(statistics, field))
 
     def write(self, accept: str) -> tuple[bytes, str]:
         """Return all metrics in a format that the scraper accepts, and its media type."""

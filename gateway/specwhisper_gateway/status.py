@@ -40,7 +40,7 @@ BROKEN = "server_error"
 TOKEN_REFUSED = (
     "The draft server does not know this gateway's token: ask the operator to check --server-token-file."
 )
-INTERNAL_ERROR = "The gateway failed to handle this request; its log says why."
+INTERNAL_ERROR = "The gateway failed to handle this request; its log has the reason."
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from specwhisper_client.streaming import LIVE_DECODING
 from specwhisper_wyoming.audio import read_format
 from specwhisper_wyoming.events import MAX_HEADER_BYTES, read_event
 from specwhisper_wyoming.info import info_of
-from specwhisper_wyoming.utterance import Utterance, send_transcript
+from specwhisper_wyoming.utterance import WyomingUtterance, send_transcript
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Connection:
         self._client = client
         self._idle_timeout_s = idle_timeout_s
         self._options = LIVE_DECODING  # of the next utterance
-        self._utterance: Utterance | None = None  # the last one
+        self._utterance: WyomingUtterance | None = None  # the last one
         self._answering: asyncio.Task[None] | None = None
         self._reading: asyncio.Timeout | None = None
         self._has_failed = False  # audio is dropped until the next request
@@ -158,7 +158,7 @@ class Connection:
         await self._answered()
         if self._utterance is None:
             request_id.set(received_request_id(()))
-            self._utterance = Utterance(self._client.servers, self._options, pcm_format)
+            self._utterance = WyomingUtterance(self._client.servers, self._options, pcm_format)
             self._answering = asyncio.create_task(self._transcribe(self._utterance))
             self._answering.add_done_callback(lambda _: self._set_deadline())
         if pcm_format != self._utterance.pcm_format:
@@ -180,7 +180,7 @@ class Connection:
             await self._send(TranscriptStart(language=options.language).event())
             await send_transcript(self._send, "", options.language)
 
-    async def _transcribe(self, utterance: Utterance) -> None:
+    async def _transcribe(self, utterance: WyomingUtterance) -> None:
         started_s = time.perf_counter()
         try:
             await utterance.transcribe(self._send)

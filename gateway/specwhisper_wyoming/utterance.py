@@ -17,7 +17,7 @@ from specwhisper_wyoming.transcript import TranscriptText
 Send = Callable[[Event], Awaitable[None]]
 
 
-class Utterance:
+class WyomingUtterance:
     """A session at a draft server, from the first audio to the transcript.
 
     Parameters

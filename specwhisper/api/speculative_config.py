@@ -23,7 +23,7 @@ class SpeculativeConfig:
     temperature : 0 is greedy; several are tried in order until a window is good enough, see the thresholds of
         :class:`DecodingOptions`.
     top_k, top_p, seed, acceptance, acceptance_threshold : see :class:`DecodingOptions`. With a threshold the
-        text may differ from the target's own, and results say so.
+        text may differ from the target's own, and results show it.
     """
 
     gamma: int = 5

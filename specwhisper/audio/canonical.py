@@ -63,7 +63,7 @@ class CanonicalStream:
             raise InvalidAudio(f"Samples of type {samples.dtype} are not supported: float32 and int16 are.")
         if samples.size % self._num_channels:
             raise InvalidAudio(
-                f"{samples.size} samples are no whole frames of {self._num_channels} channels."
+                f"{samples.size} samples are not whole frames of {self._num_channels} channels."
             )
         if self._resampler is None and self._num_channels == 1 and samples.dtype == np.int16:
             return samples.astype("<i2", copy=False).tobytes()

@@ -150,7 +150,7 @@ def _decoder_of_array(array: Any, sample_rate: Any) -> Decode:
         array = array.float() if array.is_floating_point() else array
     samples = np.asarray(array)
     if samples.ndim != 1:
-        raise InvalidAudio(f"An array of shape {samples.shape} is no recording: {WANTED}.")
+        raise InvalidAudio(f"An array of shape {samples.shape} is not a recording: {WANTED}.")
     is_number = isinstance(sample_rate, int | float | np.number) and not isinstance(sample_rate, bool)
     if not (is_number and math.isfinite(within_floats(sample_rate)) and sample_rate == int(sample_rate)):
         raise InvalidAudio(

@@ -63,7 +63,7 @@ class Verifier:
     clock : returns the time in nanoseconds, from any origin.
     wake : called, from any thread, when the executors are done and :meth:`step` has work.
     has_batching_delay : whether forward passes wait for candidates that are about to arrive.
-    max_width : most candidates of a session in a forward pass.
+    max_width : most draft tokens of a session in a forward pass; a hint may add ``MAX_REACH``.
     max_num_batched_tokens : most tokens in a forward pass (:func:`speculation.scheduling.next_batch`).
     latency_budget_ms : sessions are refused while the mean response time would exceed it.
     max_new_tokens : limit of a window's tokens where the options name none.

@@ -155,7 +155,7 @@ def read_token(path: Path | None, variable: str) -> str | None:
     if "\n" in token:
         raise InvalidRequest(f"{where} has several lines: it must hold one token, and nothing else.")
     if not TOKEN.fullmatch(token):
-        raise InvalidRequest(f"{where} is no token: it has 16 to 512 visible ASCII characters and no spaces.")
+        raise InvalidRequest(f"{where} is not a token of 16 to 512 visible ASCII characters without spaces.")
     return token
 
 

@@ -57,7 +57,7 @@ def parse_cores(
         first, _, last = part.partition("-")
         begin, end = int(first), int(last or first)
         if not begin <= end < MAX_CORES:
-            raise InvalidRequest(f"--cores is '{cores}': '{part}' is no range of cores below {MAX_CORES}.")
+            raise InvalidRequest(f"--cores is '{cores}': '{part}' is not a range of cores below {MAX_CORES}.")
         found += range(begin, end + 1)
     return tuple(found)
 

@@ -31,7 +31,7 @@ class Voices:
         self._max_speakers = max_speakers
         self._sums: list[NDArray[np.float64]] = []  # of unit embeddings, weighted by their speech
 
-    def name_of(self, embedding: NDArray[np.floating], speech_s: float) -> str:
+    def name_of(self, embedding: NDArray[np.float64], speech_s: float) -> str:
         """Return the speaker of a voice, and learn from it.
 
         Parameters

@@ -96,7 +96,7 @@ def embedding_config(settings: dict[str, Any]) -> Any:
 
 def samples(pcm: bytes) -> NDArray[np.float32]:
     """Return PCM as numbers from -1 to 1."""
-    return np.frombuffer(pcm, "<i2").astype(np.float32) / 32_768
+    return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32_768)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ PUSHBACK_KEY = "grpc-retry-pushback-ms"
 PUSHBACK_MS = 1_000  # delay before the next try at a full server
 PUSHBACK = re.compile("[0-9]{1,7}")  # milliseconds; other values of a peer are ignored
 MAX_PUSHBACK_S = 30.0  # longer delays of a peer are shortened
-INTERNAL_ERROR = "The server failed to handle this call; its log says why."
+INTERNAL_ERROR = "The server failed to handle this call; its log has the reason."
 NO_MEMORY = "This server has no memory for what the call needs: use another server, or retry later."
 TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")  # gRPC's details
 # gRPC's details of a broken connection or stream, under any status: UNKNOWN if it ended during a call,

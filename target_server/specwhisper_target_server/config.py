@@ -52,7 +52,9 @@ def read_device_map(
     except ValueError as error:
         raise InvalidRequest(f"--device-map {device_map} is not JSON: {error}.") from error
     if not (isinstance(devices, dict) and all(isinstance(value, int | str) for value in devices.values())):
-        raise InvalidRequest(f'--device-map {device_map} must hold an object such as {{"layers.0": 0}}.')
+        raise InvalidRequest(
+            f'--device-map {device_map} must hold an object such as {{"encoder": 0, "decoder": 1}}.'
+        )
     return devices
 
 
@@ -91,7 +93,13 @@ class TargetConfig(ServingOptions):
         ),
     ] = "float32"
     max_width: Annotated[
-        int, Setting(MODEL, "Most candidates of one session in one forward pass.", metavar="N", min=1)
+        int,
+        Setting(
+            MODEL,
+            "Most draft tokens of one session in one forward pass; a hint may add up to 64.",
+            metavar="N",
+            min=1,
+        ),
     ] = 16
     threads: Threads = None
     cores: Cores = None

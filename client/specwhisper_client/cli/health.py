@@ -11,7 +11,8 @@ from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 import grpc.aio
 from rich.console import Console
 
-from specwhisper.errors import InvalidRequest, SpecWhisperError, TargetUnavailable
+from specwhisper.errors import SpecWhisperError, TargetUnavailable
+from specwhisper.extras import needs_extra
 from specwhisper.rpc.channels import OPEN, Credentials, open_channel
 from specwhisper.rpc.tls import ClientTls
 from specwhisper.wire.status import error_from_rpc
@@ -30,10 +31,8 @@ async def is_serving(server: str, credentials: Credentials = OPEN, *, timeout_s:
     """
     if server.startswith(GATEWAYS):
         return await asyncio.to_thread(_gateway_is_serving, server, credentials, timeout_s)
-    try:
+    with needs_extra("The health of a server", "draft"):
         from grpc_health.v1 import health_pb2, health_pb2_grpc
-    except ModuleNotFoundError as error:
-        raise InvalidRequest("health needs grpcio-health-checking: pip install it.") from error
     async with open_channel(server, credentials) as channel:
         try:
             reply = await health_pb2_grpc.HealthStub(channel).Check(
@@ -56,7 +55,7 @@ def _gateway_is_serving(url: str, credentials: Credentials, timeout_s: float) ->
         raise TargetUnavailable(f"No gateway answers at {url} ({error}); is it running?") from error
     except (HTTPException, ValueError) as error:
         raise TargetUnavailable(
-            f"What answers at {url} speaks no HTTP: is that the address of a gateway?"
+            f"The server at {url} does not speak HTTP: check that it is the address of a gateway."
         ) from error
 
 

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from specwhisper.audio.decode import decode_file
-from specwhisper.errors import SpecWhisperError
+from specwhisper.errors import MissingExtra, SpecWhisperError
+from specwhisper.extras import MISSING_EXTRA_STATUS
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.speakers.diarizer import Diarizer
@@ -192,7 +193,8 @@ def _choose_display(job: Job, console: Console, errors: Console) -> Display:
     return WithProgress(display, errors) if errors.is_interactive and not job.quiet else display
 
 
-def report(error: SpecWhisperError, errors: Console, file: Path | None = None) -> None:
-    """Print an error, with the file's name if the error does not have it."""
+def report(error: SpecWhisperError, errors: Console, file: Path | None = None) -> int:
+    """Print an error, with the file's name if the error does not have it; return its exit status."""
     name = f"{file}: " if file is not None and str(file) not in str(error) else ""
     errors.print(Text.assemble(("error: ", "bold red"), name, str(error)), soft_wrap=True)
+    return MISSING_EXTRA_STATUS if isinstance(error, MissingExtra) else 1

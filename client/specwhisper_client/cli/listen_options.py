@@ -20,7 +20,7 @@ from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decoding:
+class LiveDecoding:
     """Decoding options."""
 
     language: Annotated[
@@ -108,7 +108,7 @@ class ListenOptions:
         str | None,
         typer.Option(metavar="DEVICE", help="Microphone: number or part of its name. Default: the system's."),
     ] = None
-    decoding: Decoding = Decoding()
+    decoding: LiveDecoding = LiveDecoding()
     steps: Steps = Steps()
     endpointing: Endpointing = Endpointing()
     drafting: DraftOptions = DraftOptions()

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from specwhisper.errors import SpecWhisperError
+from specwhisper.errors import MissingExtra, SpecWhisperError
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.transcription.subtitles import one_line
@@ -33,7 +33,12 @@ DEMO_TARGET = "demo-target"  # its name, as servers report it
 async def listen(
     wanted: ListenOptions, console: Console, errors: Console, credentials: Credentials = OPEN
 ) -> bool:
-    """Show live text until the audio ends; return whether no error occurred."""
+    """Show live text until the audio ends; return whether no error occurred.
+
+    Raises
+    ------
+    MissingExtra : if the microphone or the speakers need a package.
+    """
     is_noted = wanted.quiet
     try:
         async with (
@@ -52,6 +57,8 @@ async def listen(
                     display.show(update)
             if not wanted.quiet:
                 errors.print(transcript_table(transcription.result))
+    except MissingExtra:
+        raise
     except SpecWhisperError as error:
         report(error, errors)
         return False

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from specwhisper.errors import MissingExtra, SpecWhisperError
-from specwhisper.extras import MISSING_EXTRA_STATUS, needs_extra
+from specwhisper.extras import needs_extra
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.channels import client_credentials
 from specwhisper.settings.command_line import Version
@@ -41,8 +41,7 @@ def main() -> None:
     try:
         app()
     except SpecWhisperError as error:
-        report(error, Console(stderr=True))
-        sys.exit(1)
+        sys.exit(report(error, Console(stderr=True)))
 
 
 @app.callback()
@@ -150,8 +149,7 @@ def _imported(module: str, command: str, extras: str) -> Any:
         with needs_extra(command, extras):
             return import_module(module)
     except MissingExtra as error:
-        Console(stderr=True).print(f"error: {error}", style="red", highlight=False, markup=False)
-        raise typer.Exit(MISSING_EXTRA_STATUS) from None
+        raise typer.Exit(report(error, Console(stderr=True))) from None
 
 
 if __name__ == "__main__":

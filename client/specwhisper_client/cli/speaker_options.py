@@ -40,7 +40,7 @@ class Speakers:
         """Return what finds the speakers; ``None`` without ``--diarize``."""
         if self.diarize is None:
             if self.num_speakers is not None:
-                raise InvalidRequest("num_speakers has no effect without diarize: set both.")
+                raise InvalidRequest("--num-speakers has no effect without --diarize: set both.")
             return None
         return Diarizer(self.diarize, num_speakers=self.num_speakers, threshold=self.speaker_threshold)
 
@@ -66,6 +66,6 @@ class SpeakersOfUtterances:
         """Return what finds voices; ``None`` without ``--diarize``."""
         if self.diarize is None:
             if self.max_speakers is not None:
-                raise InvalidRequest("max_speakers has no effect without diarize: set both.")
+                raise InvalidRequest("--max-speakers has no effect without --diarize: set both.")
             return None
         return LiveDiarizer(self.diarize, threshold=self.speaker_threshold)

@@ -309,18 +309,18 @@ class TranscribeOptions:
             options = replace(options, word_timestamps=True)
         layout = self.subtitles.layout()
         if layout != Layout() and not options.word_timestamps:
-            raise InvalidRequest("Lines are laid out by their words: add word_timestamps.")
+            raise InvalidRequest("Lines are laid out by their words: add --word-timestamps.")
         formats = parse_formats(self.output_format)
         if diarizer is None and OutputFormat.DIARIZED_JSON in formats:
             raise InvalidRequest("diarized_json needs speakers: add --diarize FOLDER.")
         if diarizer is not None and self.streaming:
-            raise InvalidRequest("diarize is for whole recordings: leave it or streaming out.")
-        needs_words = {"print_colors": self.print_colors, "unsure": OutputFormat.UNSURE in formats}
+            raise InvalidRequest("--diarize is for whole recordings: leave it or --streaming out.")
+        needs_words = {"--print-colors": self.print_colors, "unsure": OutputFormat.UNSURE in formats}
         for name in (name for name, is_wanted in needs_words.items() if is_wanted):
             if not options.word_timestamps or self.streaming:
-                raise InvalidRequest(f"{name} needs words of a whole recording: add word_timestamps.")
+                raise InvalidRequest(f"{name} needs words of a whole recording: add --word-timestamps.")
         if options.vad_filter and self.streaming:
-            raise InvalidRequest("vad_filter is for whole recordings: leave it or streaming out.")
+            raise InvalidRequest("--vad-filter is for whole recordings: leave it or --streaming out.")
         if len(formats) > 1 and self.output_dir is None:
             raise InvalidRequest("Several formats need a folder: add --output-dir FOLDER.")
         if self.skip_existing and self.output_dir is None:
@@ -357,8 +357,7 @@ def transcribe(context: typer.Context, wanted: TranscribeOptions) -> None:
     try:
         job = wanted.job(context.obj)
     except SpecWhisperError as error:
-        report(error, errors)
-        raise typer.Exit(1) from None
+        raise typer.Exit(report(error, errors)) from None
     try:
         has_all = asyncio.run(transcribe_files(wanted.files, job, console, errors))
     except KeyboardInterrupt:

@@ -50,5 +50,4 @@ def tune(
         if json is not None:
             json.write_text(json_module.dumps(figures, indent=1) + "\n")
     except SpecWhisperError as error:
-        report(error, errors)
-        raise typer.Exit(1) from None
+        raise typer.Exit(report(error, errors)) from None

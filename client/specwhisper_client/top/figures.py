@@ -28,7 +28,7 @@ class Figures:
     queue_s : 95th percentile of the wait for a forward pass.
     round_trip_s : median of heartbeats.
     latency_s : 95th percentile from live audio to text; without live sessions, to the first text.
-    failed, resumed, fallbacks, differences : numbers of sessions.
+    failed, resumed, failed_drafts, differences : numbers of sessions.
     """
 
     address: str
@@ -51,7 +51,7 @@ class Figures:
     errors_per_s: float | None = None
     failed: int | None = None
     resumed: int | None = None
-    fallbacks: int | None = None
+    failed_drafts: int | None = None
     differences: int | None = None
 
 
@@ -203,10 +203,7 @@ def _figures(address: str, counts: _Counts, kind: str) -> Figures:
         streams=counts.rate("audio_seconds_total"),
         tokens_per_s=counts.rate("committed_tokens_total"),
         acceptance=counts.ratio("accepted_tokens_total", "verified_tokens_total"),
-        tokens_per_forward=counts.ratio(
-            "committed_tokens_total",
-            "target_forward_passes_total" if kind == GATEWAY else "session_forward_passes_total",
-        ),
+        tokens_per_forward=counts.ratio("committed_tokens_total", "session_forward_passes_total"),
         sessions_per_forward=counts.mean("forward_pass_sessions"),
         forward_s=counts.mean("forward_pass_seconds"),
         queue_s=counts.quantile("queue_seconds", 0.95),
@@ -216,7 +213,7 @@ def _figures(address: str, counts: _Counts, kind: str) -> Figures:
         errors_per_s=counts.rate("errors_total"),
         failed=counts.number("sessions_total", outcome="failed"),
         resumed=counts.number("session_resumes_total"),
-        fallbacks=counts.number("fallbacks_total"),
+        failed_drafts=counts.number("failed_drafts_total"),
         differences=counts.number("parity_differences_total"),
     )
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.errors import InvalidRequest
+from specwhisper.extras import needs_extra
 from specwhisper.onnx_metadata import metadata_of
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_draft_server.recognisers.protocol import Recognised
@@ -33,16 +34,12 @@ def create(model: str) -> SherpaRecogniser:
 
     Raises
     ------
-    UnsupportedOption : if sherpa-onnx is not installed.
+    MissingExtra : if sherpa-onnx is not installed.
     InvalidRequest : if the folder holds no streaming model, or one that sherpa-onnx cannot use.
     """
     folder = Path(model)
-    try:
+    with needs_extra("This recogniser", "sherpa"):
         import sherpa_onnx
-    except ImportError as error:
-        raise UnsupportedOption(
-            f"This recogniser needs sherpa-onnx ({error}): pip install 'specwhisper[sherpa]'."
-        ) from error
     kind, files = _files(folder)
     arguments = files | {"num_threads": 1, "enable_endpoint_detection": True}
     # sherpa-onnx ends the process if it cannot use a model, so another process tries it first.
@@ -110,7 +107,7 @@ def _files(folder: Path) -> tuple[str, dict[str, str]]:
     tokens = folder / "tokens.txt"
     if not tokens.is_file():
         raise InvalidRequest(
-            f"--draft-model {folder} is no model of sherpa-onnx: name a folder that holds tokens.txt."
+            f"--draft-model {folder} is not a model of sherpa-onnx: name a folder that holds tokens.txt."
         )
     parts = {name: _file(folder, f"{name}*.onnx") for name in TRANSDUCER}
     if all(parts.values()):

@@ -30,7 +30,7 @@ from specwhisper_gateway.realtime.commands import (
     read_event,
 )
 from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
-from specwhisper_gateway.realtime.turn import Items, Turn
+from specwhisper_gateway.realtime.turn import Items, RealtimeTurn
 from specwhisper_gateway.state import Gateway
 from specwhisper_gateway.transport.messages import error_event, new_id
 from specwhisper_gateway.transport.sockets import Peer, stall_timeout
@@ -48,7 +48,7 @@ class _Running:
     work : the task that reads the transcription's updates, once it runs.
     """
 
-    turn: Turn
+    turn: RealtimeTurn
     stream: StreamingClient
     sample_rate: int
     num_samples: int = 0
@@ -178,7 +178,7 @@ class RealtimeConnection:
             interim_results=False,
             servers=self._gateway.client.servers,
         )
-        turn = Turn(self._items, self._previous_s, detects_speech=settings.endpointing is not None)
+        turn = RealtimeTurn(self._items, self._previous_s, detects_speech=settings.endpointing is not None)
         running = _Running(turn, stream, settings.audio_format.rate)
         async with stall_timeout():
             await self._waiting.put(running)

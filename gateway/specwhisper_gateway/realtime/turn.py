@@ -63,7 +63,7 @@ class _Item:
     deltas: Deltas = field(default_factory=Deltas)
 
 
-class Turn:
+class RealtimeTurn:
     """Audio from its first sample to a commit, which is one live transcription.
 
     With speech detection it has an item for each utterance, else one item.

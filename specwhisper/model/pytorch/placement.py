@@ -45,11 +45,12 @@ def place(
     if "" in device_map:  # accelerate offloads the parts of a model only
         device_map = dict.fromkeys(children, device_map[""])
     devices = {name: _device_of(name, device_map) for name, _ in module.named_parameters()}
+    kind = _kind(module)
     for name, device in devices.items():
         if device is None:
             raise InvalidRequest(
-                f"The device map has no device for '{name}': name one for every part of the "
-                f"{_kind(module)} ({', '.join(children)}; layers.0 and so on one by one)."
+                f"The device map has no device for '{kind}.{name}': name one for every part of the {kind} "
+                f"({', '.join(f'{kind}.{child}' for child in children)}, or {kind}.layers.0 and so on)."
             )
     if DISK in device_map.values() and offload_folder is None:
         raise InvalidRequest("The device map puts weights on disk: name an offload folder.")

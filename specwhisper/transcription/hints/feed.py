@@ -66,6 +66,6 @@ def check_hint_text(text: str, max_bytes: int = MAX_HINT_TEXT_BYTES) -> None:
     try:
         num_bytes = len(text.encode())
     except UnicodeEncodeError as error:  # half of a surrogate pair
-        raise InvalidRequest(f"A hint is no valid Unicode: {error}.") from error
+        raise InvalidRequest(f"A hint is not valid Unicode: {error}.") from error
     if num_bytes > max_bytes:
         raise InvalidRequest(f"A hint has {num_bytes} bytes: send at most {max_bytes} at once.")

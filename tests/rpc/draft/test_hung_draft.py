@@ -135,7 +135,7 @@ async def test_sessions_during_a_hang_begin_without_a_draft_and_later_ones_with_
         await until(draft.address, NOT_SERVING, TRANSCRIPTION)
         metrics = draft.service.metrics.collected
         assert value(collected(metrics), "specwhisper_draft_engine_hangs") == 1
-        assert value(collected(metrics), "specwhisper_draft_fallbacks_total") == 2
+        assert value(collected(metrics), "specwhisper_draft_failed_drafts_total") == 2
         gate.set()
         await until(draft.address, SERVING, TRANSCRIPTION)
         response = await draft.stub.Recognize(whole)
@@ -230,7 +230,7 @@ async def test_a_draft_model_that_cannot_be_placed_costs_no_session(mode, caplog
         assert place.num_begun == 1, "no session waits for another attempt"
         (record,) = [record for record in caplog.records if record.message == "draft model not placed"]
         assert record.exc_info is not None and str(record.exc_info[1]) == "no memory"
-        assert value(collected(draft.service.metrics.collected), "specwhisper_draft_fallbacks_total") == 2
+        assert value(collected(draft.service.metrics.collected), "specwhisper_draft_failed_drafts_total") == 2
         await all_free(target, draft)
 
 

@@ -307,7 +307,7 @@ async def test_metrics_count_requests_audio_and_tokens():
     assert figures["active_requests"] == 1
     tokens = ("drafted", "verified", "accepted", "committed")
     assert [figures[f"{name}_tokens_total"] for name in tokens] == [20, 16, 12, 20]
-    assert figures["target_forward_passes_total"] == 8
+    assert figures["session_forward_passes_total"] == 8
 
 
 async def test_metrics_can_be_left_out():

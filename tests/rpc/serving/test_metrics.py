@@ -320,5 +320,5 @@ async def test_a_draft_that_fails_is_counted(monkeypatch):
         responses = await stream(draft, recording(1.0), mode="MODE_SYNC")
         assert finals(responses) == expected_finals(target_alone(1.0))
         samples = collected(draft.service.metrics.collected)
-    assert value(samples, f"{DRAFT}_fallbacks_total") == 1
+    assert value(samples, f"{DRAFT}_failed_drafts_total") == 1
     assert value(samples, f"{DRAFT}_sessions_total", mode="sync", outcome="complete") == 1

@@ -122,7 +122,7 @@ def test_half_a_sample_at_the_end_is_refused():
 
 
 def test_an_array_with_an_incomplete_frame_is_refused():
-    with pytest.raises(InvalidAudio, match="3 samples are no whole frames of 2 channels"):
+    with pytest.raises(InvalidAudio, match="3 samples are not whole frames of 2 channels"):
         CanonicalStream(16_000, 2).push(np.zeros(3, np.int16))
 
 

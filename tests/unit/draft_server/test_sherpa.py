@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.errors import InvalidRequest, MissingExtra
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_draft_server.recognisers.protocol import load_recogniser
 from tests.sherpa_model import write_model
@@ -84,5 +84,5 @@ def test_a_model_that_sherpa_onnx_cannot_use_is_refused_and_ends_no_process(tmp_
 
 def test_without_sherpa_onnx_it_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "sherpa_onnx", None)
-    with pytest.raises(UnsupportedOption, match=r"specwhisper\[sherpa\]"):
+    with pytest.raises(MissingExtra, match=r"specwhisper\[sherpa\]"):
         load_recogniser(FACTORY, "folder")

@@ -2,7 +2,7 @@
 
 from specwhisper.types import Segment, VoiceEvent
 from specwhisper_client.updates import Update
-from specwhisper_gateway.realtime.turn import Items, Turn
+from specwhisper_gateway.realtime.turn import Items, RealtimeTurn
 
 STARTED, STOPPED, COMMITTED = (
     f"input_audio_buffer.{name}" for name in ("speech_started", "speech_stopped", "committed")
@@ -34,7 +34,7 @@ BEGIN, END = VoiceEvent.BEGIN, VoiceEvent.END
 
 def test_a_resumed_stream_repeats_no_event():
     events = events_of(
-        Turn(Items(), 0.0, detects_speech=True),
+        RealtimeTurn(Items(), 0.0, detects_speech=True),
         *(speech(BEGIN, 1.0), final_text(" One", 1.0, 1.5), speech(END, 2.0), speech(BEGIN, 3.0)),
         # The connection was lost: the stream resumes after the last final word.
         *(speech(BEGIN, 1.5), speech(END, 2.0), final_text(" two.", 1.5, 2.0, is_last=True)),
@@ -52,20 +52,22 @@ def test_a_resumed_stream_repeats_no_event():
 
 
 def test_an_utterance_whose_beginning_was_lost_has_all_events():
-    events = events_of(Turn(Items(), 10.0, detects_speech=True), final_text(" One.", 1.0, 1.5, is_last=True))
+    events = events_of(
+        RealtimeTurn(Items(), 10.0, detects_speech=True), final_text(" One.", 1.0, 1.5, is_last=True)
+    )
     assert kinds(events, STARTED, STOPPED, COMMITTED, COMPLETED) == [STARTED, STOPPED, COMMITTED, COMPLETED]
     assert events[0].audio_start_ms == 11_000
 
 
 def test_an_utterance_that_is_open_at_the_end_is_completed():
-    events = events_of(Turn(Items(), 0.0, detects_speech=True), speech(BEGIN, 1.0), end_s=2.0)
+    events = events_of(RealtimeTurn(Items(), 0.0, detects_speech=True), speech(BEGIN, 1.0), end_s=2.0)
     assert kinds(events, STARTED, STOPPED, COMMITTED, COMPLETED) == [STARTED, STOPPED, COMMITTED, COMPLETED]
     assert events[-1].transcript == ""
     assert events[-1].usage.seconds == 1.0
 
 
 def test_speech_has_no_events_if_the_client_commits():
-    turn = Turn(Items(), 0.0, detects_speech=False)
+    turn = RealtimeTurn(Items(), 0.0, detects_speech=False)
     first = [
         *turn.on_update(speech(BEGIN, 0.0)),
         *turn.on_update(final_text(" One.", 0.0, 1.0, is_last=True)),
@@ -79,7 +81,10 @@ def test_speech_has_no_events_if_the_client_commits():
 
 def test_items_of_several_turns_are_linked():
     items = Items()
-    for turn in (Turn(items, 0.0, detects_speech=False), Turn(items, 1.0, detects_speech=False)):
+    for turn in (
+        RealtimeTurn(items, 0.0, detects_speech=False),
+        RealtimeTurn(items, 1.0, detects_speech=False),
+    ):
         before = items.last_id
         committed = next(iter(turn.commit(1.0)))
         assert committed.previous_item_id == before

@@ -146,7 +146,7 @@ def test_a_model_that_cannot_be_used_is_refused(folder, tmp_path):
     with pytest.raises(InvalidRequest, match="sherpa-onnx cannot use the models"):
         Diarizer(tmp_path / "models")
     path.write_bytes(b"no model")
-    with pytest.raises(InvalidRequest, match="no model that onnxruntime can read"):
+    with pytest.raises(InvalidRequest, match="not a model that onnxruntime can read"):
         Diarizer(tmp_path / "models")
 
 
