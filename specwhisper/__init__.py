@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from specwhisper.errors import RecordingsFailed, SpecWhisperError
     from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task, VadOptions
     from specwhisper.speakers.diarizer import Diarizer
+    from specwhisper.speakers.live_diarizer import LiveDiarizer
+    from specwhisper.speakers.live_speakers import LiveSpeakers
     from specwhisper.speakers.turns import Turn
     from specwhisper.speculation.statistics import SpeculationStatistics
     from specwhisper.text.speculative import Completion, SpeculativeLM
@@ -29,6 +31,8 @@ __all__ = [
     "DecodingOptions",
     "Diarizer",
     "Layout",
+    "LiveDiarizer",
+    "LiveSpeakers",
     "ModelInfo",
     "RecordingsFailed",
     "Segment",
@@ -50,6 +54,8 @@ _HOMES = {
     "specwhisper.options": ("Acceptance", "CompressionRatio", "DecodingOptions", "Task", "VadOptions"),
     "specwhisper.text.speculative": ("Completion", "SpeculativeLM"),
     "specwhisper.speakers.diarizer": ("Diarizer",),
+    "specwhisper.speakers.live_diarizer": ("LiveDiarizer",),
+    "specwhisper.speakers.live_speakers": ("LiveSpeakers",),
     "specwhisper.speakers.turns": ("Turn",),
     "specwhisper.speculation.statistics": ("SpeculationStatistics",),
     "specwhisper.transcription.hints.file": ("read_hint",),

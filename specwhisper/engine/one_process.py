@@ -36,8 +36,9 @@ class InlineExecutor(Executor):
 class OneProcess:
     """Transcribes with a target and, optionally, a draft in the target's vocabulary.
 
-    The reference of experiments and tests, and a simple loop for programs of one's own. Everything runs in the caller's thread, encodings included, so that runs are repeatable. Each call has
-    engines of its own over the models' slots, so two calls at once would mix their texts. Use
+    The reference of experiments and tests, and a simple loop for programs of one's own. Everything runs in
+    the caller's thread, encodings included, so that runs are repeatable. Each call has engines of its own
+    over the models' slots, so two calls at once would mix their texts. Use
     :class:`specwhisper.engine.shared_pair.SharedPair` for several threads.
 
     Parameters

@@ -109,7 +109,7 @@ def worker_command(
     num_speakers: int | None = None,
     is_live: bool = False,
 ) -> tuple[str, ...]:
-    """Return the command of a process that finds speakers with the models in a folder.
+    """Return the command of a process that finds speakers with a folder's models.
 
     Raises
     ------

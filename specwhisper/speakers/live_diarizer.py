@@ -21,7 +21,7 @@ MAX_LINE_BYTES = 1024 * 1024  # of an answer: an embedding has some hundred numb
 
 
 class VoicesOfPiece(NamedTuple):
-    """Who speaks in a piece of audio; its speakers have numbers.
+    """The turns and voices of a piece of audio; its speakers have numbers.
 
     Attributes
     ----------

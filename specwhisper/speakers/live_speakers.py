@@ -18,7 +18,9 @@ MAX_KEPT_S = 120.0  # of the audio after the last utterance; of a longer one the
 
 
 class LiveSpeakers:
-    """The speakers of one live session, named A, B, ... in the order in which they first speak.
+    """The speakers of one live session.
+
+    They are named A, B, ... in the order in which they first speak.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ class Voices:
     def of(
         self, turns: Sequence[tuple[float, float, int]], audio: NDArray[np.float32]
     ) -> dict[int, list[float]]:
-        """Return the embedding of each speaker of turns; none of one with too little speech."""
+        """Return the embedding of each speaker; none of one with too little speech."""
         found = {}
         for number in {number for *_, number in turns}:
             stream = self._extractor.create_stream()

@@ -194,7 +194,10 @@ def _choose_display(job: Job, console: Console, errors: Console) -> Display:
 
 
 def report(error: SpecWhisperError, errors: Console, file: Path | None = None) -> int:
-    """Print an error, with the file's name if the error does not have it; return its exit status."""
+    """Print an error and return its exit status.
+
+    ``file`` is named if the error does not name it.
+    """
     name = f"{file}: " if file is not None and str(file) not in str(error) else ""
     errors.print(Text.assemble(("error: ", "bold red"), name, str(error)), soft_wrap=True)
     return MISSING_EXTRA_STATUS if isinstance(error, MissingExtra) else 1

@@ -69,7 +69,7 @@ async def test_several_recordings_have_their_speakers(recording, folder, tmp_pat
         (("--diarize", "{models}", "--streaming"), "diarize is for whole recordings"),
         (("--diarize", "{recording}"), "holds no model for speaker segmentation"),
         (("-f", "diarized_json"), "diarized_json needs speakers: add --diarize FOLDER"),
-        (("--num-speakers", "2"), "num_speakers has no effect without diarize"),
+        (("--num-speakers", "2"), "num-speakers has no effect without --diarize"),
     ],
 )
 async def test_what_cannot_have_speakers_is_refused(recording, folder, arguments, sentence):

@@ -113,7 +113,7 @@ async def test_the_command_line(silent_file):
         )
         status, _, err = await run_cli(*command, "--vad-filter", "--streaming")
         assert status == 1
-        assert "vad_filter is for whole recordings" in err
+        assert "--vad-filter is for whole recordings" in err
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ async def test_transcribe_streaming_writes_a_subtitle_per_utterance(talk_file):
         (["--threshold", "2"], 1, "threshold is 2"),
         (["--silence-duration-ms", "100"], 1, "pause_ms is 200"),
         (["--policy", "guess"], 2, "guess"),
-        (["--max-speakers", "2"], 1, "max_speakers has no effect without diarize"),
+        (["--max-speakers", "2"], 1, "max-speakers has no effect without --diarize"),
         (["--diarize", "nowhere"], 1, "nowhere holds no model"),
         (["--mode", "one-process"], 2, "one-process"),
         (["--gamma", "0"], 2, "--gamma"),
@@ -158,7 +158,7 @@ def test_listen_refuses_bad_options(options, status, message):
 def test_listen_names_what_a_microphone_needs(monkeypatch):
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     result = CliRunner().invoke(app, ["listen"])
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert "pip install 'specwhisper[microphone]', or try --simulate FILE." in result.stderr
     assert len(result.stderr.splitlines()) == 1
 

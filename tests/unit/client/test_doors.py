@@ -90,7 +90,7 @@ def test_the_config_of_the_library_has_the_defaults_of_the_decoding_options():
 @pytest.mark.parametrize(
     ("group", "options"),
     [
-        (listen_options.Decoding, LIVE_DECODING),
+        (listen_options.LiveDecoding, LIVE_DECODING),
         (listen_options.Steps, LiveOptions()),
         (listen_options.Endpointing, EndpointingOptions()),
     ],

@@ -77,7 +77,7 @@ def test_invalid_settings_are_refused(settings, kind):
 @pytest.mark.parametrize("key", ["", "two words and more", "schlüssel-von-anna", "guessed"])
 def test_invalid_api_keys_are_refused(key, monkeypatch):
     monkeypatch.setenv(API_KEY, key)
-    with pytest.raises(InvalidRequest, match=r"\$SPECWHISPER_API_KEY is not a token: .* visible ASCII"):
+    with pytest.raises(InvalidRequest, match=r"\$SPECWHISPER_API_KEY is not a token of .* visible ASCII"):
         keys(None)
 
 
