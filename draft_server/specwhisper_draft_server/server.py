@@ -87,6 +87,8 @@ async def running_service(
         if drafting is not None:
             await drafting.stop()
         await transcriber.close()
+        if config.speakers is not None:
+            await config.speakers.close()
 
 
 def _link(config: DraftConfig, metrics: DraftMetrics) -> TargetLink:

@@ -35,6 +35,14 @@ def label(number: int) -> str:
     return letters if number < 26 else label(number // 26 - 1) + letters
 
 
+def number_of(name: str) -> int:
+    """Return the number of a speaker, from 1 on, by its :func:`label`; 0 for an empty name."""
+    number = 0
+    for letter in name:
+        number = 26 * number + ascii_uppercase.index(letter) + 1
+    return number
+
+
 def named(turns: Iterable[tuple[float, float, int]]) -> tuple[Turn, ...]:
     """Return turns in their order, with names for the speakers.
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from google.protobuf.duration_pb2 import Duration
 from riva.client.proto import riva_asr_pb2
 
-from specwhisper.speakers.turns import SpeakersOfTurns, Turn
-from specwhisper.types import SAMPLE_RATE
+from specwhisper.speakers.live_speakers import LiveSpeakers
+from specwhisper.speakers.turns import SpeakersOfTurns, Turn, number_of
+from specwhisper.types import SAMPLE_RATE, Segment, Word
 from specwhisper.wire.stability import is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
@@ -72,6 +73,20 @@ def set_speakers(response: riva_asr_pb2.RecognizeResponse, turns: Sequence[Turn]
     for result in response.results:
         for word in result.alternatives[0].words:
             word.speaker_tag = numbers.get(speakers.during(word.start_time / 1000, word.end_time / 1000), 0)
+
+
+async def set_live_speakers(
+    response: riva_asr_pb2.StreamingRecognizeResponse, speakers: LiveSpeakers
+) -> None:
+    """Add the speakers of a final result's words, numbered as in :func:`set_speakers`."""
+    for result in response.results:
+        found = result.alternatives[0].words
+        if not result.is_final or not found:
+            continue
+        words = tuple(Word(word.start_time / 1000, word.end_time / 1000, word.word, 0.0) for word in found)
+        utterance = Segment(words[0].start_s, words[-1].end_s, (), "", words=words)
+        for word, named in zip(found, (await speakers.named(utterance)).words, strict=True):
+            word.speaker_tag = number_of(named.speaker)
 
 
 def config_response(

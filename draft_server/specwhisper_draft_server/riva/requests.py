@@ -31,7 +31,7 @@ def recognition_config(
 
     :func:`set_samples` adds those of the audio.
     """
-    _check_supported(config, is_live=live is not None)
+    _check_supported(config)
     custom = config.custom_configuration
     language = config.language_code
     options = DecodingOptions(
@@ -116,11 +116,7 @@ def _length_ms(
     return max(MIN_WINDOW_MS, round(window_ms * share))
 
 
-def _check_supported(config: riva_asr_pb2.RecognitionConfig, *, is_live: bool) -> None:
-    if is_live and config.diarization_config.enable_speaker_diarization:
-        raise UnsupportedOption(
-            "Only whole recordings have speakers: leave enable_speaker_diarization out, or use Recognize."
-        )
+def _check_supported(config: riva_asr_pb2.RecognitionConfig) -> None:
     if config.enable_separate_recognition_per_channel:
         raise UnsupportedOption(
             "Channels are mixed to one: leave enable_separate_recognition_per_channel out, or send each "

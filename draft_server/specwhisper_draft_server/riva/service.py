@@ -11,11 +11,13 @@ from typing import Any
 
 from riva.client.proto import riva_asr_pb2
 
+from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.live import LiveOptions
 from specwhisper.rpc.calls import admitted_by
 from specwhisper.settings.model_names import ModelNames
 from specwhisper.settings.speakers import Speakers, Turns
+from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.idle_timeout import WithIdleTimeout
 from specwhisper_draft_server.requests import MAX_PIECE_BYTES, decode_recording, read_streaming_config
@@ -24,6 +26,7 @@ from specwhisper_draft_server.riva.replies import (
     LiveReplies,
     config_response,
     recognize_response,
+    set_live_speakers,
     set_speakers,
 )
 from specwhisper_draft_server.riva.requests import (
@@ -43,7 +46,7 @@ class RivaService:
     ----------
     served : the target's names for these clients; empty for the default ones.
     is_strict : whether requests for other names are refused.
-    speakers : finds the speakers of whole recordings; ``None`` if that is not offered.
+    speakers : finds speakers; ``None`` if that is not offered.
     max_audio_s : longest recording.
     """
 
@@ -89,14 +92,20 @@ class RivaService:
         self, request: riva_asr_pb2.RecognizeRequest, config: pb.RecognitionConfig, audio: bytes
     ) -> AbstractAsyncContextManager[Turns | None]:
         """Return what finds the speakers during a block, if the request asks for them."""
-        if not request.config.diarization_config.enable_speaker_diarization:
+        if (speakers := self._speakers_for(request.config)) is None:
             return nullcontext()
+        return speakers.beside(partial(decode_recording, config, audio, self._max_audio_s))
+
+    def _speakers_for(self, config: riva_asr_pb2.RecognitionConfig) -> Speakers | None:
+        """Return what finds speakers, if a request asks for them."""
+        if not config.diarization_config.enable_speaker_diarization:
+            return None
         if self._speakers is None:
             raise UnsupportedOption(
                 "This server has no models for speakers: leave enable_speaker_diarization out, or start it "
                 "with --speaker-models."
             )
-        return self._speakers.beside(partial(decode_recording, config, audio, self._max_audio_s))
+        return self._speakers
 
     async def StreamingRecognize(
         self, requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest], context: Any
@@ -116,14 +125,22 @@ class RivaService:
         config = first.streaming_config
         await self._check_model(config.config.model)
         replies = LiveReplies(interim_results=config.interim_results)
-        async with aclosing(_our_requests(config, requests)) as ours:
+        speakers = self._live_speakers(config.config)
+        async with aclosing(_our_requests(config, requests, speakers)) as ours:
             our_config = await read_streaming_config(ours)
             async with aclosing(self._service.transcribe(our_config, ours)) as responses:
                 async for response in responses:
                     for reply in replies.take(response):
+                        if speakers is not None:
+                            await set_live_speakers(reply, speakers)
                         if first.HasField("id"):
                             reply.id.CopyFrom(first.id)
                         yield reply
+
+    def _live_speakers(self, config: riva_asr_pb2.RecognitionConfig) -> LiveSpeakers | None:
+        if (speakers := self._speakers_for(config)) is None:
+            return None
+        return LiveSpeakers(speakers.live, max_speakers=config.diarization_config.max_speaker_count or None)
 
     async def _target_name(self) -> str:
         return (await self._service.GetModel(pb.GetModelRequest(), None)).model.target_model
@@ -147,22 +164,30 @@ async def _first(
 async def _our_requests(
     config: riva_asr_pb2.StreamingRecognitionConfig,
     requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest],
+    speakers: LiveSpeakers | None,
 ) -> AsyncGenerator[pb.StreamingRecognizeRequest]:
-    """Yield requests of our own API: settings once the format is known, then samples."""
+    """Yield requests of our own API: settings once the format is known, then samples.
+
+    The samples are appended to ``speakers`` too.
+    """
     ours = pb.StreamingRecognitionConfig(
         config=recognition_config(config.config, LiveOptions()),
         interim_results=config.interim_results,
         endpointing=endpointing(config.config),
     )
     audio = StreamedAudio(config.config)
+    canonical: CanonicalStream | None = None
     is_open = False
     async with aclosing(_decoded(requests, audio)) as pieces:
         async for pcm in pieces:
             if not is_open and audio.samples is not None:
                 is_open = True
                 set_samples(ours.config, audio.samples)
+                canonical = CanonicalStream(audio.samples.sample_rate, audio.samples.num_channels)
                 yield pb.StreamingRecognizeRequest(streaming_config=ours)
             for piece in _cut(pcm):
+                if speakers is not None and canonical is not None:
+                    speakers.append(canonical.push(piece))
                 yield pb.StreamingRecognizeRequest(audio_content=piece)
 
 

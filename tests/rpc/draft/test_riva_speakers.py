@@ -1,16 +1,18 @@
-"""Riva's clients receive the speakers of whole recordings."""
+"""Riva's clients receive the speakers of recordings and of live audio."""
 
 import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
 
+from experiments.common.models.speech import talk
 from specwhisper.errors import InvalidRequest
 from specwhisper.settings.speakers import speaker_models
 from specwhisper.speakers.turns import Turn
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.riva import riva_services
 from specwhisper_draft_server.riva.replies import set_speakers
-from tests.rpc.riva_clients import pcm_config, riva_client
+from tests.rpc.riva_clients import live_config, pcm_config, pieces, riva_client
 from tests.rpc.services import all_free, running_pair
+from tests.rpc.speaking import speaking_pair
 from tests.speaker_models import HIGH_HZ, LOW_HZ, save_models, tones
 
 SPEAKERS = riva_pb.SpeakerDiarizationConfig(enable_speaker_diarization=True, max_speaker_count=2)
@@ -34,6 +36,24 @@ async def test_words_have_speaker_tags(speakers):
     untagged = plain.results[0].alternatives[0].words
     assert [word.word for word in words] == [word.word for word in untagged]
     assert {word.speaker_tag for word in untagged} == {0}
+
+
+@pytest.mark.usefixtures("energy_vad")
+async def test_words_of_a_stream_have_speaker_tags(speakers):
+    pcm = talk()
+    config = live_config(diarization_config=SPEAKERS, language_code="en")
+    async with speaking_pair(speakers=speakers) as (target, draft), riva_client(draft) as client:
+        responses = await client.stream(pieces(pcm), config)
+        await all_free(target, draft)
+    final = [result for response in responses for result in response.results if result.is_final]
+    assert len(final) == 3
+    tags = [[word.speaker_tag for word in result.alternatives[0].words] for result in final]
+    assert all(tags)
+    assert {tag for each in tags for tag in each} - {0} == {
+        1
+    }  # the tiny models find one voice, in most of it
+    interim = [result for response in responses for result in response.results if not result.is_final]
+    assert not any(result.alternatives[0].words for result in interim)
 
 
 def test_a_word_without_a_speaker_has_tag_0():

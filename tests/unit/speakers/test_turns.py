@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.audio.transcription_diarized import TranscriptionDiarized
 
-from specwhisper.speakers.turns import Turn, by_speaker, label, named, with_speakers
+from specwhisper.speakers.turns import Turn, by_speaker, label, named, number_of, with_speakers
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment, Word
@@ -139,3 +139,9 @@ def test_speakers_are_members_only_where_they_were_looked_for():
         result = transcript["segments"][0]
         for spoken in (whole, whole["words"][0], verbose["segments"][0], verbose["words"][0], result):
             assert ("speaker" in spoken) is has_speakers
+
+
+@given(st.integers(0, 10_000))
+def test_a_label_has_its_number(number):
+    assert number_of(label(number)) == number + 1
+    assert number_of("") == 0
