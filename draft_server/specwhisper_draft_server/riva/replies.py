@@ -78,7 +78,10 @@ def set_speakers(response: riva_asr_pb2.RecognizeResponse, turns: Sequence[Turn]
 async def set_live_speakers(
     response: riva_asr_pb2.StreamingRecognizeResponse, speakers: LiveSpeakers
 ) -> None:
-    """Add the speakers of a final result's words, numbered as in :func:`set_speakers`."""
+    """Add the speakers of a final result's words.
+
+    They are numbered as by :func:`set_speakers`.
+    """
     for result in response.results:
         found = result.alternatives[0].words
         if not result.is_final or not found:
