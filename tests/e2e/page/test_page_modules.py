@@ -118,9 +118,34 @@ async def test_subtitles(page):
     assert vtt.startswith("WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nIt was a night.\n")
     assert "A &amp; B" in vtt
     named = f"{{finals: [{finals}], speakers: {{1: 'B'}}}}"
-    assert "00\nB: A & B\n" in (await run(page, "subtitles.js", "toSrt", f"return toSrt({named})")).replace(
-        ",250", ",2500"
+    assert "01:00:00,250\nB: A & B\n" in await run(page, "subtitles.js", "toSrt", f"return toSrt({named})")
+    assert "01:00:00.250\n<v B>A &amp; B\n" in await run(
+        page, "subtitles.js", "toVtt", f"return toVtt({named})"
     )
+
+
+SPEAKERS = """
+    const root = document.createElement("div");
+    const transcript = new Transcript(root);
+    const times = { start_s: 1, end_s: 1.5, is_utterance_end: true };
+    const finals = [{ ...times, text: " Yes.", utterance: 1 }, { ...times, text: " No.", utterance: 2 }];
+    const seen = [];
+    for (const speakers of [{}, { 2: "B" }, { 1: "A", 2: "B" }, {}]) {
+        transcript.render({ finals, speakers, verified: "", draft: "" });
+        const paragraphs = [...root.querySelectorAll("p")];
+        seen.push(paragraphs.map((p) => [p.querySelector("b").textContent, p.dataset.color ?? ""]));
+    }
+    return seen;
+"""
+
+
+async def test_speakers_have_names_and_colours_once_they_are_known(page):
+    assert await run(page, "transcript.js", "Transcript", SPEAKERS) == [
+        [["", ""], ["", ""]],
+        [["", ""], ["B", "1"]],
+        [["A", "0"], ["B", "1"]],
+        [["", ""], ["", ""]],
+    ]
 
 
 SESSION = """
