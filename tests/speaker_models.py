@@ -7,11 +7,13 @@ its local speakers are "low" and "high". The embedding is the mean of sherpa-onn
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
+import psutil
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
@@ -57,6 +59,14 @@ def tones(spans: Sequence[tuple[float, float, float]], length_s: float) -> NDArr
         is_in = (times_s >= start_s) & (times_s < end_s)
         samples[is_in] = 0.3 * np.sin(2 * np.pi * frequency * times_s[is_in])
     return samples.astype(np.float32)
+
+
+def workers() -> list[psutil.Process]:
+    """Return the processes of this one that find speakers."""
+    running = (
+        child for child in psutil.Process(os.getpid()).children() if child.status() != psutil.STATUS_ZOMBIE
+    )
+    return [child for child in running if "specwhisper.speakers.worker" in child.cmdline()]
 
 
 def _save_segmentation(path: Path) -> None:

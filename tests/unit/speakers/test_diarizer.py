@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
 
 import numpy as np
 import onnx
-import psutil
 import pytest
 import soundfile
 
 from specwhisper.errors import DiarizationFailed, InvalidAudio, InvalidRequest
 from specwhisper.speakers.diarizer import Diarizer
 from tests.rpc.services import eventually
-from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, save_models, tones
+from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, save_models, tones, workers
 
 SPANS = ((1, 4, HIGH_HZ), (5, 8, LOW_HZ), (9, 13, HIGH_HZ), (14, 20, LOW_HZ))
 TALK = tones(SPANS, 22.0)
@@ -96,12 +94,14 @@ async def test_cancelling_ends_the_process(diarizer):
         yield PCM
 
     turns = asyncio.create_task(diarizer.turns_of(decode))
-    await begun.wait()
-    turns.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await turns
-    assert workers() == []
-    gate.set()
+    try:
+        await begun.wait()
+        turns.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turns
+        assert workers() == []
+    finally:
+        gate.set()
 
 
 async def test_a_process_that_is_killed_is_an_error(diarizer):
@@ -118,15 +118,12 @@ async def test_a_process_that_is_killed_is_an_error(diarizer):
         yield from [PCM] * 20
 
     turns = asyncio.create_task(diarizer.turns_of(decode))
-    await kill()
-    gate.set()
+    try:
+        await kill()
+    finally:
+        gate.set()
     with pytest.raises(DiarizationFailed, match="exit status -9"):
         await turns
-
-
-def workers() -> list[psutil.Process]:
-    children = psutil.Process(os.getpid()).children()
-    return [child for child in children if "specwhisper.speakers.worker" in child.cmdline()]
 
 
 def test_a_folder_without_a_model_is_refused(folder, tmp_path):

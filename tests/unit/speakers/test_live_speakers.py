@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 import numpy as np
-import psutil
 import pytest
 import pytest_asyncio
 
@@ -14,7 +12,7 @@ from specwhisper.errors import DiarizationFailed
 from specwhisper.speakers.live_diarizer import LiveDiarizer
 from specwhisper.speakers.live_speakers import MAX_KEPT_S, LiveSpeakers
 from specwhisper.types import Segment, Word
-from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, save_models, tones
+from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, save_models, tones, workers
 
 SPANS = ((1, 4, HIGH_HZ), (5, 8, LOW_HZ), (9, 13, HIGH_HZ), (14, 17, LOW_HZ), (17, 20, HIGH_HZ))
 PCM = (tones(SPANS, 22.0) * 32_767).astype("<i2").tobytes()
@@ -32,11 +30,6 @@ async def diarizer(folder):
     yield diarizer
     await diarizer.close()
     assert workers() == []
-
-
-def workers() -> list[psutil.Process]:
-    children = psutil.Process(os.getpid()).children()
-    return [child for child in children if "specwhisper.speakers.worker" in child.cmdline()]
 
 
 def utterance(start_s: float, end_s: float, *words: Word) -> Segment:
