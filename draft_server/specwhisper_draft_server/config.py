@@ -72,8 +72,8 @@ class DraftConfig(ServingOptions):
         bool,
         Setting(
             MODEL,
-            "Encode only the audio that a window has, in steps of 2 s, without the silence up to 30 s; on "
-            "CPUs. Short and live audio is encoded many times faster; the draft may be right less often.",
+            "Windows encoded only as far as they hold audio, in steps of 2 s, not to 30 s; on CPUs. "
+            "Short and live audio is encoded many times faster; the draft may be right less often.",
         ),
     ] = False
     speakers: Annotated[

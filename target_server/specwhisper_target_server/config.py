@@ -123,8 +123,8 @@ class TargetConfig(ServingOptions):
         bool,
         Setting(
             MODEL,
-            "Encode only the audio that a window of live audio has, in steps of 2 s, without the silence up "
-            "to 30 s; on CPUs. Encoding takes a fraction of the time; the text may be another: compare it.",
+            "Live windows encoded only as far as they hold audio, in steps of 2 s, not to 30 s; on CPUs. "
+            "Encoding takes a fraction of the time; the text may be another: compare it.",
         ),
     ] = False
 
@@ -154,7 +154,7 @@ class TargetConfig(ServingOptions):
         bool,
         Setting(
             SERVING,
-            "Load the model, and take no session until a draft server has lost another one of its targets.",
+            "A loaded spare, which takes no session until a draft server has lost one of its targets.",
         ),
     ] = False
     failpoints: Annotated[Any, Made(target_failpoints)] = None

@@ -67,7 +67,7 @@ class Decoding:
         bool,
         typer.Option(
             "--vad-filter",
-            help="Only speech is transcribed, as silero-vad's model finds it. Needs the extra vad.",
+            help="Transcription of speech only, as silero-vad's model finds it. Needs the extra vad.",
         ),
     ] = False
     condition_on_previous_text: Annotated[
@@ -124,7 +124,7 @@ class Decoding:
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="Segments that are probably invented are left out between silences longer than this; needs "
+            help="Silence between which segments that are probably invented are left out; needs "
             "--word-timestamps.",
         ),
     ] = None
@@ -180,14 +180,17 @@ class Vad:
         ),
     ] = None
     vad_min_speech_duration_ms: Annotated[
-        int, typer.Option(metavar="MS", help="Speech lasts longer than this, in milliseconds.")
+        int, typer.Option(metavar="MS", help="Shortest speech that is kept, in milliseconds.")
     ] = 0
     vad_max_speech_duration_s: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Longer speech is cut at a silence, if it has one.")
+        float,
+        typer.Option(
+            metavar="SECONDS", help="Longest speech in one piece: longer speech is cut at a silence."
+        ),
     ] = math.inf
     vad_min_silence_duration_ms: Annotated[
         int,
-        typer.Option(metavar="MS", help="Shorter silence belongs to the speech around it, in milliseconds."),
+        typer.Option(metavar="MS", help="Shortest silence that separates speech, in milliseconds."),
     ] = 2000
     vad_speech_pad_ms: Annotated[
         int, typer.Option(metavar="MS", help="Silence kept at either side of speech, in milliseconds.")
@@ -277,7 +280,7 @@ class TranscribeOptions:
     skip_existing: Annotated[
         bool,
         typer.Option(
-            "--skip-existing", help="Leave out recordings whose transcripts are in the folder already."
+            "--skip-existing", help="Only the recordings whose transcripts are not in the folder yet."
         ),
     ] = False
     subtitles: Subtitles
