@@ -192,7 +192,7 @@ class SpeculativeWhisper:
             ``sampling_rate``. At most one is read ahead of those that are being transcribed.
         mode : ``Mode.TARGET_ONLY`` for the final model alone; by default ``Mode.ONE_PROCESS``, with a draft.
             The others need two servers.
-        gamma : draft tokens per block; by default as the config says.
+        gamma : draft tokens per block; by default the config's.
         batch_size : most recordings of this call side by side, at most that of the constructor.
         chunk_length_s, stride_length_s : decode overlapping chunks side by side, as transformers' pipeline
             does, instead of window after window; 15 s suits distil models. It offers no word times, holds a

@@ -36,7 +36,7 @@ class Probing:
         return array_namespace(logits).concat(probs, axis=1)
 
     def result(self, probs: Sequence[float]) -> ProbeResult:
-        """Return what a row of :meth:`probs` says."""
+        """Return the values of a row of :meth:`probs`."""
         no_speech_prob = None if self._vocabulary.no_speech is None else probs[-1]
         return ProbeResult(no_speech_prob, dict(zip(self._vocabulary.languages, probs, strict=False)))
 

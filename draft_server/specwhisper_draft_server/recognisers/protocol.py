@@ -3,7 +3,7 @@
 A recogniser needs neither Whisper's tokens nor its windows. It takes audio, and returns text with rough
 times. ``--draft-recogniser MODULE:FACTORY`` names a function that returns one::
 
-    def create(model: str) -> Recogniser:  # model: what --draft-model says
+    def create(model: str) -> Recogniser:  # model: the value of --draft-model
         ...
 """
 

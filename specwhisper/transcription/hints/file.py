@@ -24,7 +24,7 @@ def read_hint(path: Path | str) -> str:
 
     Raises
     ------
-    InvalidRequest : for a file that cannot be read, has no text, or is not what its name says.
+    InvalidRequest : for a file that cannot be read, has no text, or is not of the format that its name ends with.
     """
     path = Path(path)
     text = _text_of(path).strip()
