@@ -194,7 +194,7 @@ def test_invalid_requests_are_refused(pair, samples, asked, error, message):
     ("audio", "message"),
     [
         (np.full(16_000, np.nan, np.float32), "not finite"),
-        (np.zeros((2, 16_000), np.float32), "is no recording"),
+        (np.zeros((2, 16_000), np.float32), "is not a recording"),
         (np.zeros(0, np.float32), "is empty"),
         (np.zeros(16_000, np.int32), "int32 are not supported"),
         ("nowhere.wav", "does not exist"),

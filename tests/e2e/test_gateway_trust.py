@@ -114,7 +114,7 @@ def test_no_flag_holds_a_key():
             (("--http-server-cert", "{folder}/server.pem"), "add --http-use-ssl"),
             (("--http-use-ssl",), "--http-use-ssl needs --http-server-cert and --http-server-key"),
             (("--server-root-cert", "{folder}/roots.pem"), "A certificate is set, but encryption is off"),
-            (("--server-token-file", "{folder}/tokens"), "is no token"),
+            (("--server-token-file", "{folder}/tokens"), "is not a token"),
             (("--tokens-file", "{folder}/roots.pem"), "write NAME TOKEN, with a name"),
             (("--tokens-file", "{folder}/nothing"), "cannot be read"),
         ],

@@ -230,10 +230,10 @@ class TestPlacement:
     @pytest.mark.parametrize(
         ("device_map", "message"),
         [
-            ({"layers": "cpu"}, "has no device for 'embed_tokens.weight'"),
+            ({"layers": "cpu"}, "has no device for 'decoder.embed_tokens.weight'"),
             (
                 {"encoder.conv1": "cpu", "decoder": "cpu"},
-                r"for 'conv2.weight': .* of the encoder \(conv1, con",
+                r"for 'encoder.conv2.weight': .* of the encoder \(encoder.conv1, encoder.con",
             ),
             ("balanced", 'device map is "balanced": name a map, or "auto"'),
             ({"": "disk"}, "puts weights on disk: name an offload folder"),
