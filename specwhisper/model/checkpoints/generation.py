@@ -90,7 +90,7 @@ class Generation:
 
 
 def read_generation(own: Mapping[str, Any] | None, config: Mapping[str, Any]) -> Generation:
-    """Return the values of generation_config.json (``own``) and of config.json together."""
+    """Return the values of generation_config.json (``own``) and config.json."""
     values = own if own is not None else {key: config[key] for key in FROM_CONFIG if key in config}
     forced = values.get("forced_decoder_ids")
     if forced is None:

@@ -24,7 +24,7 @@ def read_hint(path: Path | str) -> str:
 
     Raises
     ------
-    InvalidRequest : for a file that cannot be read, has no text, or is not of the format that its name ends with.
+    InvalidRequest : for a file that cannot be read, has no text, or is of another format than its name.
     """
     path = Path(path)
     text = _text_of(path).strip()
