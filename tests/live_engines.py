@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
@@ -31,6 +31,14 @@ from specwhisper.types import (
 )
 
 
+def texts_of(segments: Iterable[Segment]) -> dict[int, list[int]]:
+    """Return the tokens of final text, by utterance."""
+    texts: dict[int, list[int]] = {}
+    for segment in segments:
+        texts.setdefault(segment.utterance, []).extend(i for i in segment.tokens if i < END)
+    return texts
+
+
 @dataclass(eq=False)
 class LiveSession:
     """The results of a session.
@@ -50,10 +58,7 @@ class LiveSession:
     @property
     def texts(self) -> dict[int, list[int]]:
         """Tokens of the final text, by utterance."""
-        texts: dict[int, list[int]] = {}
-        for segment in self.segments:
-            texts.setdefault(segment.utterance, []).extend(i for i in segment.tokens if i < END)
-        return texts
+        return texts_of(self.segments)
 
     @property
     def spans(self) -> list[tuple[int, int]]:

@@ -32,6 +32,7 @@ from specwhisper.types import (
 )
 from specwhisper_draft_server.sessions.draft_only import AcceptAllTarget
 from tests.live import BEGIN, ENDED, PAUSE, mark, token_ids
+from tests.live_engines import texts_of
 from tests.nightly import examples
 
 LIMITS = Limits(max_ahead_tokens=16)
@@ -175,10 +176,7 @@ class DraftOnly:
 
     @property
     def texts(self) -> dict[int, list[int]]:
-        texts: dict[int, list[int]] = {}
-        for segment in self.segments:
-            texts.setdefault(segment.utterance, []).extend(i for i in segment.tokens if i < END)
-        return texts
+        return texts_of(self.segments)
 
 
 @pytest.mark.parametrize("piece_s", [0.032, 0.1, 0.5, 4.0])

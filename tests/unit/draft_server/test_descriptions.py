@@ -10,21 +10,16 @@ import pytest
 
 from experiments.common.models.speech import SPOKEN
 from specwhisper.errors import PairMismatch, TargetUnavailable
-from specwhisper.rpc import failover
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Limits
 from specwhisper.wire.status import error_from_rpc
 from specwhisper_draft_server.link.descriptions import Descriptions
 from specwhisper_draft_server.link.requirements import ANY, Requirements
 
+pytestmark = pytest.mark.usefixtures("short_delays")
+
 OLD, NEW = (TargetDescription("model", weights, SPOKEN, 80, Limits()) for weights in ("old", "new"))
 ABSENT = TargetUnavailable("No target server answered.")
-
-
-@pytest.fixture(autouse=True)
-def short_delays(monkeypatch):
-    monkeypatch.setattr(failover, "FIRST_DELAY_S", 0.001)
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.001)
 
 
 def connection_lost(

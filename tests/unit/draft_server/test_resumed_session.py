@@ -10,7 +10,6 @@ import pytest
 
 from experiments.common.models.speech import SPOKEN
 from specwhisper.errors import TargetUnavailable
-from specwhisper.rpc import failover
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import AudioChunk, Candidates, Commit, HintText, Limits, Resume, Window, WindowOpened
 from specwhisper_draft_server.config import DraftConfig
@@ -18,16 +17,12 @@ from specwhisper_draft_server.link.resuming import ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
 from tests.clock import Clock
 
+pytestmark = pytest.mark.usefixtures("short_delays")
+
 TIMEOUT_S = 10.0
 OPENED = WindowOpened(Window(1, 0, 3_000, prompt=(1, 2), max_new_tokens=50))
 LAST = Commit(1, 1, (9,), log_probs=(-1.0,), held=2, is_final=True)
 Events = Sequence[WindowOpened | Commit]
-
-
-@pytest.fixture(autouse=True)
-def no_delays(monkeypatch):
-    monkeypatch.setattr(failover, "FIRST_DELAY_S", 0.001)
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.001)
 
 
 class Flapping:

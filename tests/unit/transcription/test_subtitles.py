@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cache
-from importlib.metadata import files
-from importlib.util import module_from_spec, spec_from_file_location
-from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -16,16 +12,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.transcription.formats import to_srt, to_vtt
 from specwhisper.transcription.subtitles import Cue, Layout, cues
 from specwhisper.types import Segment, Word
-
-
-@cache
-def whispers_utils() -> ModuleType:
-    """Load one file of openai/whisper, without the libraries of its package."""
-    path = next(file.locate() for file in files("openai-whisper") or () if file.match("whisper/utils.py"))
-    spec = spec_from_file_location("whisper_utils", str(path))
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.whisper_utils import whispers_utils
 
 
 @st.composite

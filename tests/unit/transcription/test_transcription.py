@@ -3,8 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from importlib.metadata import files
-from importlib.util import module_from_spec, spec_from_file_location
 from io import StringIO
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import Mode, Segment, Word
 from specwhisper_client.cli.output import OutputFormat, render
+from tests.whisper_utils import whispers_utils
 
 WORDS = (Word(0.0, 0.5, " Hello", 0.9), Word(0.5, 1.0, " there.", 0.8))
 SEGMENTS = (
@@ -39,15 +38,6 @@ def test_a_repr_is_one_line():
     long = replace(RESULT, segments=(replace(SEGMENTS[0], text="字" * 500),))
     assert "字…'" in repr(long)
     assert len(repr(long)) < 150
-
-
-def whispers_utils():
-    """Load one file of openai/whisper, without the libraries of its package."""
-    path = next(file.locate() for file in files("openai-whisper") or () if file.match("whisper/utils.py"))
-    spec = spec_from_file_location("whisper_utils", str(path))
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_a_transcription_prints_as_its_text():
