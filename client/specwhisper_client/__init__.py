@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from specwhisper_client.api import TranscriptionClient
     from specwhisper_client.blocking import listen
     from specwhisper_client.file_transcription import FileTranscription
-    from specwhisper_client.live_transcription import LiveTranscription
+    from specwhisper_client.live_transcription import LiveTranscription, with_speakers
     from specwhisper_client.servers import DEFAULT_SERVER, Servers
     from specwhisper_client.sources import microphone
     from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
@@ -75,6 +75,7 @@ __all__ = [
     "VoiceEvent",
     "listen",
     "microphone",
+    "with_speakers",
 ]
 # Imported on first use, as in `specwhisper`.
 _MODULES = {
@@ -100,7 +101,7 @@ _MODULES = {
     "specwhisper_client.api": ("TranscriptionClient",),
     "specwhisper_client.blocking": ("listen",),
     "specwhisper_client.file_transcription": ("FileTranscription",),
-    "specwhisper_client.live_transcription": ("LiveTranscription",),
+    "specwhisper_client.live_transcription": ("LiveTranscription", "with_speakers"),
     "specwhisper_client.updates": ("ServerInfo", "Update"),
     "specwhisper_client.servers": ("DEFAULT_SERVER", "Servers"),
     "specwhisper_client.sources": ("microphone",),

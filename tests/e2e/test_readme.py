@@ -14,6 +14,8 @@ import pytest
 import soundfile
 import soxr
 
+from tests.speaker_models import save_models
+
 ROOT = Path(__file__).parents[2]
 PAGES_AT_NIGHT = ("docs/transcribing.md", "docs/streaming.md", "docs/gateway.md", "docs/riva.md")
 SAMPLE = ROOT / "specwhisper" / "demo" / "samples" / "01_phone_call.flac"
@@ -67,13 +69,15 @@ def folder(tmp_path_factory) -> Path:
     soundfile.write(folder / "speech.wav", soxr.resample(samples, rate, 24_000), 24_000)
     (folder / "sounddevice.py").write_text(MICROPHONE.format(sample=str(SAMPLE)))
     shutil.copy(SAMPLE, folder / "meeting.mp3")  # decoders look at the content
+    save_models(folder / "speaker-models")
     return folder
 
 
 @pytest.mark.parametrize("program", list(programs()))
 def test_a_program_runs_when_pasted(program, addresses, folder):
     recordings = {f'"{file.name}"': f'"{file}"' for file in folder.glob("*.[mw]*")}
-    for stated, actual in {**addresses, **recordings}.items():
+    models = {'"speaker-models"': f'"{folder / "speaker-models"}"'}
+    for stated, actual in {**addresses, **recordings, **models}.items():
         program = program.replace(stated, actual)
     path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
