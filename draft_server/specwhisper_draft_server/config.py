@@ -77,7 +77,7 @@ class DraftConfig(ServingOptions):
         ),
     ] = False
     speakers: Annotated[
-        Speakers | None, Made(speaker_models, words={"offer": "speaker tags to Riva's offline recognition"})
+        Speakers | None, Made(speaker_models, words={"offer": "speaker tags in Riva's service"})
     ] = None
     threads: Threads = None
     cores: Cores = None

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from specwhisper.errors import DiarizationFailed
 from specwhisper.speakers.diarizer import failure, worker_command
+from specwhisper.tasks import retrieve_error
 
 MAX_LINE_BYTES = 1024 * 1024  # of an answer: an embedding has some hundred numbers
 
@@ -68,7 +69,7 @@ class LiveDiarizer:
         DiarizationFailed : if the process ends, or takes too long.
         """
         exchange = asyncio.create_task(self._exchange(pcm))
-        exchange.add_done_callback(_ignore_error)
+        exchange.add_done_callback(retrieve_error)
         return await asyncio.shield(exchange)  # a cancelled caller leaves no answer unread
 
     async def close(self) -> None:
@@ -129,9 +130,3 @@ async def _ask(process: Process, pcm: bytes) -> bytes:
     process.stdin.write(len(pcm).to_bytes(4, "little") + pcm)
     await process.stdin.drain()
     return await process.stdout.readline()
-
-
-def _ignore_error(exchange: asyncio.Task[VoicesOfPiece]) -> None:
-    """Mark the error of a task as seen: its caller has it, or was cancelled."""
-    if not exchange.cancelled():
-        exchange.exception()

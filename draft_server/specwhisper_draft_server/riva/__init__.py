@@ -44,7 +44,7 @@ def riva_services(service: TranscriptionService, config: DraftConfig) -> Mapping
         if config.riva or config.speakers is not None:
             reason = "needs nvidia-riva-client" if is_missing else f"cannot be offered here ({error})"
             flag = "--riva" if config.riva else "--speaker-models"
-            raise UnsupportedOption(f"{flag} {reason}: pip install 'specwhisper[server,riva]'.") from error
+            raise UnsupportedOption(f"{flag} {reason}: pip install 'specwhisper[draft,riva]'.") from error
         level = logging.INFO if is_missing else logging.WARNING
         logger.log(level, "riva is not offered", extra={"error": str(error)})
         return {}

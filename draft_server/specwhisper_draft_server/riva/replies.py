@@ -64,15 +64,12 @@ def recognize_response(response: pb.RecognizeResponse) -> riva_asr_pb2.Recognize
 def set_speakers(response: riva_asr_pb2.RecognizeResponse, turns: Sequence[Turn]) -> None:
     """Add the speakers of words.
 
-    They are numbers from 1 on, in the order of turns; 0 where unknown.
+    They are numbers from 1 on, for A, B, ...; 0 where unknown.
     """
-    numbers = {
-        speaker: at for at, speaker in enumerate(dict.fromkeys(turn.speaker for turn in turns), start=1)
-    }
     speakers = SpeakersOfTurns(turns)
     for result in response.results:
         for word in result.alternatives[0].words:
-            word.speaker_tag = numbers.get(speakers.during(word.start_time / 1000, word.end_time / 1000), 0)
+            word.speaker_tag = number_of(speakers.during(word.start_time / 1000, word.end_time / 1000))
 
 
 async def set_live_speakers(
