@@ -20,6 +20,7 @@ UTTERANCE = (
 )
 DELTA = "conversation.item.input_audio_transcription.delta"
 COMPLETED = "conversation.item.input_audio_transcription.completed"
+INTERIM = "conversation.item.input_audio_transcription.interim"
 
 
 def base64_of(pcm):

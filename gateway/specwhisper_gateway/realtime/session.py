@@ -175,10 +175,15 @@ class RealtimeConnection:
             settings.options(),
             endpointing=settings.endpointing,
             sample_rate=settings.audio_format.rate,
-            interim_results=False,
+            interim_results=settings.interim_results,
             servers=self._gateway.client.servers,
         )
-        turn = RealtimeTurn(self._items, self._previous_s, detects_speech=settings.endpointing is not None)
+        turn = RealtimeTurn(
+            self._items,
+            self._previous_s,
+            detects_speech=settings.endpointing is not None,
+            interim_results=settings.interim_results,
+        )
         running = _Running(turn, stream, settings.audio_format.rate)
         async with stall_timeout():
             await self._waiting.put(running)

@@ -42,6 +42,9 @@ class _Transcription(StrictModel):
     prompt: str | None = None
     keywords: _Words | None = None
     hint: Annotated[str | None, Field(description="Not OpenAI's: text that the audio may say.")] = None
+    interim_results: Annotated[
+        bool | None, Field(description="Not OpenAI's: text that may still change, too.")
+    ] = None
     delay: Annotated[None, Field(description="Text is sent as soon as it is final.")] = None
 
 
@@ -81,6 +84,7 @@ class RealtimeSettings:
     ----------
     audio_format : of the client's audio.
     model : a served name of the target; empty for the first one, until it is known.
+    interim_results : whether to send text that may still change, too.
     endpointing : finds where utterances begin and end; ``None`` if the client commits.
     """
 
@@ -90,6 +94,7 @@ class RealtimeSettings:
     prompt: str = ""
     keywords: tuple[str, ...] = ()
     hint: str = ""
+    interim_results: bool = False
     endpointing: EndpointingOptions | None = EndpointingOptions()  # noqa: RUF009 (it is frozen)
 
     def options(self) -> DecodingOptions:
@@ -138,6 +143,8 @@ class RealtimeSettings:
             transcription |= {"keywords": list(self.keywords)}
         if self.hint:
             transcription |= {"hint": self.hint}
+        if self.interim_results:
+            transcription |= {"interim_results": True}
         return {
             "type": "transcription",
             "audio": {
@@ -170,7 +177,7 @@ class RealtimeSettings:
             named["language"] = next(iter(changes.languages), None)
         if "language" in named:
             named["language"] = language_code(named["language"])
-        defaults = {"model": "", "prompt": "", "hint": ""}
+        defaults = {"model": "", "prompt": "", "hint": "", "interim_results": False}
         named = {name: value or defaults.get(name) for name, value in named.items()}
         return replace(self, **named | {"keywords": tuple(changes.keywords or self.keywords)})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 from openai.types.realtime import (
     ConversationItemAdded,
@@ -34,6 +35,23 @@ from specwhisper_gateway.transport.messages import new_id
 Events = Iterator[BaseModel]
 
 
+class InterimEvent(BaseModel):
+    """An item's text after its deltas, which may still change: not OpenAI's.
+
+    Attributes
+    ----------
+    verified : the target's text.
+    draft : the draft's text after that.
+    """
+
+    type: Literal["conversation.item.input_audio_transcription.interim"]
+    event_id: str
+    item_id: str
+    content_index: int
+    verified: str
+    draft: str
+
+
 @dataclass(slots=True)
 class Items:
     """State that the turns of a session share.
@@ -61,6 +79,7 @@ class _Item:
     is_committed: bool = False
     id: str = field(default_factory=lambda: new_id("item"))
     deltas: Deltas = field(default_factory=Deltas)
+    interim: tuple[str, str] = ("", "")  # as the client has it
 
 
 class RealtimeTurn:
@@ -72,12 +91,16 @@ class RealtimeTurn:
     ----------
     start_s : audio of the session before the turn, in seconds.
     detects_speech : whether the server finds where utterances begin and end.
+    interim_results : whether to yield text that may change, too.
     """
 
-    def __init__(self, items: Items, start_s: float, *, detects_speech: bool) -> None:
+    def __init__(
+        self, items: Items, start_s: float, *, detects_speech: bool, interim_results: bool = False
+    ) -> None:
         self._items = items
         self._start_s = start_s
         self._detects_speech = detects_speech
+        self._interim_results = interim_results
         self._open: list[_Item] = []  # not completed; in order of their text
         self._reported_s = -1.0  # of the last speech event: a stream that resumes repeats some
         self._has_unanswered_commit = False
@@ -88,6 +111,8 @@ class RealtimeTurn:
             yield from self._on_speech(update.speech, update.speech_at_s)
         for segment in update.segments:
             yield from self._write(segment)
+        if self._interim_results and update.speech is None:  # an update has speech or text
+            yield from self._show(update)
 
     def commit(self, end_s: float) -> Events:
         """Yield the answer to a client's commit after ``end_s`` seconds of this turn."""
@@ -190,7 +215,7 @@ class RealtimeTurn:
     def _write(self, segment: Segment) -> Events:
         if not self._open and self._detects_speech:
             yield from self._begin(segment.start_s)  # the stream was lost before the speech event
-        item = self._open[0] if self._open else self._current(0.0)
+        item = self._current(0.0)
         if delta := item.deltas.add([segment])[1]:
             yield ConversationItemInputAudioTranscriptionDeltaEvent(
                 type="conversation.item.input_audio_transcription.delta",
@@ -201,6 +226,24 @@ class RealtimeTurn:
             )
         if segment.is_utterance_end and self._detects_speech:
             yield from self._complete(segment.end_s)
+
+    def _show(self, update: Update) -> Events:
+        """Yield the text that may still change, unless the client has it."""
+        interim = (update.verified_text, update.draft_text)
+        if not self._open and (self._detects_speech or not any(interim)):
+            return  # the text of an utterance follows its speech event
+        item = self._current(0.0)
+        if interim != item.interim:
+            item.interim = interim
+            verified, draft = interim
+            yield InterimEvent(
+                type="conversation.item.input_audio_transcription.interim",
+                event_id=new_id("event"),
+                item_id=item.id,
+                content_index=0,
+                verified=verified,
+                draft=draft,
+            )
 
     def _complete(self, end_s: float) -> Events:
         """Complete the first item; commit it first if necessary."""
@@ -223,7 +266,7 @@ class RealtimeTurn:
         )
 
     def _current(self, begin_s: float) -> _Item:
-        """Return the turn's only item, without speech detection."""
+        """Return the item whose text is written; without speech detection, the turn's only one."""
         if not self._open:
             self._open.append(_Item(begin_s))
         return self._open[0]

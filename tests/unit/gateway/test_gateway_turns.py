@@ -8,6 +8,7 @@ STARTED, STOPPED, COMMITTED = (
     f"input_audio_buffer.{name}" for name in ("speech_started", "speech_stopped", "committed")
 )
 COMPLETED = "conversation.item.input_audio_transcription.completed"
+INTERIM = "conversation.item.input_audio_transcription.interim"
 
 
 def speech(event, at_s):
@@ -77,6 +78,37 @@ def test_speech_has_no_events_if_the_client_commits():
     assert kinds(rest, COMMITTED, COMPLETED) == [COMMITTED, COMPLETED]
     assert rest[-1].transcript == "One. Two."
     assert {event.item_id for event in (first[0], rest[0], rest[-1])} == {rest[-1].item_id}
+
+
+def interim(verified, draft):
+    return Update((), verified, draft)
+
+
+def test_interim_text_belongs_to_the_item_that_is_written():
+    events = events_of(
+        RealtimeTurn(Items(), 0.0, detects_speech=True, interim_results=True),
+        *(interim(" too", " early"), speech(BEGIN, 1.0), interim("", " On"), interim("", " On")),
+        *(interim(" One", " two"), speech(END, 2.0), final_text(" One two.", 1.0, 2.0, is_last=True)),
+        *(speech(BEGIN, 3.0), interim(" Three.", ""), final_text(" Three.", 3.0, 4.0, is_last=True)),
+    )
+    first, second = (event.item_id for event in events if event.type == COMPLETED)
+    assert [(event.item_id, event.verified, event.draft) for event in events if event.type == INTERIM] == [
+        (first, "", " On"),
+        (first, " One", " two"),
+        (second, " Three.", ""),
+    ]
+
+
+def test_interim_text_ends_with_an_empty_event_if_the_client_commits():
+    turn = RealtimeTurn(Items(), 0.0, detects_speech=False, interim_results=True)
+    events = events_of(turn, interim("", ""), interim(" One", ""), final_text(" One.", 0.0, 1.0))
+    assert [event.verified for event in events if event.type == INTERIM] == [" One", ""]
+    assert len({event.item_id for event in events if hasattr(event, "item_id")}) == 1
+
+
+def test_interim_text_is_not_sent_unasked():
+    events = events_of(RealtimeTurn(Items(), 0.0, detects_speech=False), interim(" One", " two"))
+    assert kinds(events, INTERIM) == []
 
 
 def test_items_of_several_turns_are_linked():

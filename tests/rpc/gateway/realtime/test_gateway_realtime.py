@@ -11,6 +11,7 @@ from tests.rpc.live_scripts import EVERYTHING, TWO_UTTERANCES
 from tests.rpc.realtime import (
     COMPLETED,
     DELTA,
+    INTERIM,
     MANUAL,
     PCM,
     QUERY,
@@ -49,6 +50,26 @@ async def test_utterances_that_the_server_separates():
     assert [event.item_id for event in started] == [first.item_id, second.item_id]
     items = [event.item.id for event in events if event.type == "conversation.item.added"]
     assert items == [first.item_id, second.item_id]
+
+
+async def test_interim_text_is_sent_on_request():
+    server = ScriptedTranscription(TWO_UTTERANCES, reads_everything=False, hangs=True)
+    async with serving(server) as address, running_gateway(address) as gateway:
+        async with session(gateway) as connection:
+            audio_input = {"transcription": {"interim_results": True}}
+            await connection.session.update(
+                session={"type": "transcription", "audio": {"input": audio_input}}
+            )
+            updated = await connection.recv()
+            await connection.input_audio_buffer.append(audio=base64_of(PCM))
+            events = await up_to(connection, COMPLETED, 2)
+        await server.left
+    assert updated.session.audio.input.transcription.interim_results
+    assert server.config.interim_results
+    first = next(event.item_id for event in events if event.type == COMPLETED)
+    shown = [(event.item_id, event.verified, event.draft) for event in events if event.type == INTERIM]
+    assert shown == [(first, " their", " bye")]
+    assert [event.delta for event in events if event.type == DELTA] == ["Hello", " there.", "Bye."]
 
 
 async def test_the_synchronous_client_commits():

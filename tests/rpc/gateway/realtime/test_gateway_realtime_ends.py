@@ -56,6 +56,7 @@ TOO_LARGE = "message_too_large"
         ({"transcription": {"languages": ["de", "en"]}}, "audio.input.transcription.languages"),
         ({"transcription": {"temperature": 1}}, "audio.input.transcription.temperature"),
         ({"transcription": {"delay": "low"}}, "audio.input.transcription.delay"),
+        ({"transcription": {"interim_results": "some"}}, "audio.input.transcription.interim_results"),
     ],
 )
 async def test_settings_that_are_not_supported(audio_input, param):
