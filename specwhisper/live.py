@@ -81,6 +81,8 @@ class EndpointingOptions:
     prefix_padding_ms : audio before an utterance that belongs to it, so that no first sound is cut off.
     pause_ms : silence after which the utterance is decoded at once: it may have ended.
     silence_duration_ms : silence after which it has ended.
+    sentence_silence_ms : silence after which it has ended if the target's text ends a sentence there;
+        ``None`` for ``silence_duration_ms``, whatever the text.
     min_speech_ms : shorter noises are no speech.
     """
 
@@ -88,12 +90,18 @@ class EndpointingOptions:
     prefix_padding_ms: int = whole(300, 0, 2_000)
     pause_ms: int = whole(200, 32, 10_000)
     silence_duration_ms: int = whole(500, 32, 10_000)
+    sentence_silence_ms: int | None = whole(None, 32, 10_000)
     min_speech_ms: int = whole(160, 0, 2_000)
 
     def __post_init__(self) -> None:
         validate(self)
-        if self.pause_ms > self.silence_duration_ms:
-            raise InvalidRequest(
-                f"pause_ms is {self.pause_ms}: it must be at most silence_duration_ms, which is "
-                f"{self.silence_duration_ms}."
-            )
+        longer = {"silence_duration_ms": self.silence_duration_ms}
+        if self.sentence_silence_ms is not None:
+            longer = {"sentence_silence_ms": self.sentence_silence_ms} | longer
+        name, shorter_ms = "pause_ms", self.pause_ms
+        for longer_name, longer_ms in longer.items():
+            if shorter_ms > longer_ms:
+                raise InvalidRequest(
+                    f"{name} is {shorter_ms}: it must be at most {longer_name}, which is {longer_ms}."
+                )
+            name, shorter_ms = longer_name, longer_ms

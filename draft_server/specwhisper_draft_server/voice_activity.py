@@ -36,11 +36,15 @@ class VoiceActivity:
         self._start_sample = start_sample
         self._has_begun = False
 
-    async def detect(self, pcm: bytes) -> tuple[VoiceMark, ...]:
-        """Process canonical PCM; return the marks that it leads to."""
+    async def detect(self, pcm: bytes, sentence_end_sample: int | None = None) -> tuple[VoiceMark, ...]:
+        """Process canonical PCM; return the marks that it leads to.
+
+        ``sentence_end_sample`` is the :class:`Endpointer`'s.
+        """
         if self._endpointer is None or self._vad is None:
             has_begun, self._has_begun = self._has_begun, True
             return () if has_begun else (VoiceMark(VoiceEvent.BEGIN, self._start_sample),)
+        self._endpointer.sentence_end_sample = sentence_end_sample
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(EXECUTOR, self._detect, self._endpointer, self._vad, pcm)
 

@@ -1,7 +1,7 @@
 """Mark where speech begins, pauses and ends, from its probability by frame.
 
-Like silero-vad's own ``VADIterator``, with two additions for live decoding: pauses, which are marked before
-it is certain that the utterance has ended, and a shortest utterance.
+Like silero-vad's own ``VADIterator``, with three additions for live decoding: pauses, which are marked before
+it is certain that the utterance has ended; a shortest utterance; and ends that come sooner after a sentence.
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ class Endpointer:
     ----------
     start_sample : first sample of the first frame.
     settling_ms : time in which the model is not reliable yet, in milliseconds.
+
+    Attributes
+    ----------
+    sentence_end_sample : up to there the text of the utterance is known, and ends a sentence; ``None`` if it
+        does not.
     """
 
     def __init__(
@@ -36,6 +41,7 @@ class Endpointer:
         self._silence_start: int | None = None
         self._is_speech = False
         self._has_paused = False
+        self.sentence_end_sample: int | None = None
 
     def on_vad_probability(self, speech_prob: float) -> list[VoiceMark]:
         """Add the probability of the next frame; return the marks that it leads to."""
@@ -74,11 +80,18 @@ class Endpointer:
         if not self._has_paused and silence >= self._options.pause_ms * SAMPLES_PER_MS:
             self._has_paused = True
             marks.append(VoiceMark(VoiceEvent.PAUSE, end_sample))
-        if silence >= self._options.silence_duration_ms * SAMPLES_PER_MS:
+        if silence >= self._ending_silence_ms(self._silence_start) * SAMPLES_PER_MS:
             self._is_speech = self._has_paused = False
             self._speech_start = self._silence_start = None
             marks.append(VoiceMark(VoiceEvent.END, end_sample))
         return marks
+
+    def _ending_silence_ms(self, silence_start: int) -> int:
+        """Return the silence that ends the utterance."""
+        options, known_to = self._options, self.sentence_end_sample
+        if options.sentence_silence_ms is None or known_to is None or known_to < silence_start:
+            return options.silence_duration_ms
+        return options.sentence_silence_ms
 
     def _min_speech_samples(self, speech_start: int) -> int:
         min_speech_ms = self._options.min_speech_ms

@@ -54,6 +54,9 @@ from specwhisper.types import (
     WindowOpened,
 )
 
+SENTENCE_ENDS = (".", "?", "!", "。", "？", "！", "।", "؟")  # noqa: RUF001
+CLOSING_MARKS = "\"')]}”’»」』"  # noqa: RUF001
+
 
 class LiveTranscript:
     """Keeps the text of the open utterance, and no text of those before it.
@@ -64,6 +67,8 @@ class LiveTranscript:
     language, language_probs : of the open utterance, or the last one.
     statistics : how the draft has done so far.
     steps : steps that are complete, without those that were taken.
+    sentence_end_sample : up to there the open utterance is decoded, and its text ends a sentence; ``None`` if
+        it does not.
     """
 
     is_unverified = False
@@ -84,6 +89,7 @@ class LiveTranscript:
         self.language_probs: Mapping[str, float] = {}
         self.statistics = SpeculationStatistics()
         self.steps: list[DecodedStep] = []
+        self.sentence_end_sample: int | None = None
         self._num_forwards = 0  # of the target, for all steps that are complete
 
     def take_steps(self) -> list[DecodedStep]:
@@ -226,6 +232,8 @@ class LiveTranscript:
         self._final = (*self._final, *self._vocabulary.text_tokens(segment.tokens))
         self._last_step = tuple(step.tokens) if commit.outcome is Outcome.KEPT else ()
         self._step = None
+        is_sentence = not settled.is_last and ends_sentence(self._vocabulary.decode(self._last_step))
+        self.sentence_end_sample = step.window.end_sample if is_sentence else None
         if settled.is_last:
             self._num_utterances = settled.utterance
             self._final, self._last_step = (), ()
@@ -278,3 +286,12 @@ class LiveTranscript:
 
     def _may_begin(self, token: int) -> bool:
         return self._vocabulary.may_begin_word(token, self.language)
+
+
+def ends_sentence(text: str) -> bool:
+    """Return whether a text ends with a whole sentence.
+
+    Dots in a row end one that is broken off.
+    """
+    text = text.rstrip().rstrip(CLOSING_MARKS).rstrip()
+    return text.endswith(SENTENCE_ENDS) and not text.endswith("..")

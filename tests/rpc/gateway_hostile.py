@@ -153,6 +153,8 @@ audio_inputs = st.fixed_dictionaries(
             | st.fixed_dictionaries(
                 {},
                 optional={
+                    "type": st.sampled_from(["server_vad", "semantic_vad"]) | words,
+                    "eagerness": st.sampled_from(["low", "high", "auto"]) | values,
                     "threshold": st.floats(0, 1) | numbers,
                     "prefix_padding_ms": st.integers(0, 500) | numbers,
                     "silence_duration_ms": st.integers(0, 2_000) | numbers,

@@ -68,7 +68,7 @@ async def speaking_pair(**kwargs) -> AsyncIterator[tuple[Target, Draft]]:
 
 
 def config(
-    *, disabled=False, interim=False, language="en", live=None, **more
+    *, disabled=False, interim=False, language="en", live=None, endpointing=None, **more
 ) -> pb.StreamingRecognizeRequest:
     decoding = decoding_pb2.DecodingOptions(
         language=language, live=decoding_pb2.LiveOptions(**live or {}), **more.pop("decoding", {})
@@ -79,7 +79,7 @@ def config(
                 encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=SAMPLE_RATE, decoding=decoding, **more
             ),
             interim_results=interim,
-            endpointing=pb.Endpointing(disabled=disabled),
+            endpointing=pb.Endpointing(disabled=disabled, **endpointing or {}),
         )
     )
 

@@ -65,6 +65,14 @@ class Endpointing:
     silence_duration_ms: Annotated[
         int, typer.Option(metavar="MS", help="Milliseconds of silence that end an utterance.")
     ] = EndpointingOptions().silence_duration_ms
+    sentence_silence_ms: Annotated[
+        int | None,
+        typer.Option(
+            metavar="MS",
+            help="Milliseconds of silence that end an utterance if its text ends a sentence. "
+            "Default: as --silence-duration-ms.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

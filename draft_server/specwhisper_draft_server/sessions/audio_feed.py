@@ -80,7 +80,7 @@ class AudioFeed:
         await self._send_piece(stream, b"", is_last=True)
 
     async def _send_piece(self, stream: TargetStream, pcm: bytes, *, is_last: bool = False) -> None:
-        marks = () if self._voice is None else await self._voice.detect(pcm)
+        marks = await self._detect_voice(pcm)
         chunk = AudioChunk(self._builder.num_samples, pcm, is_last, marks)
         end_sample = self._builder.num_samples + len(pcm) // BYTES_PER_SAMPLE
         while end_sample - self._windows.needed_from > stream.limits.max_ahead_samples:
@@ -93,6 +93,12 @@ class AudioFeed:
         self.is_complete = is_last
         self._send_draft(chunk)  # first: the draft needs the audio of every window that the target opens
         await stream.send_audio(chunk)
+
+    async def _detect_voice(self, pcm: bytes) -> tuple[VoiceMark, ...]:
+        if self._voice is None:
+            return ()
+        known_to = self._builder.sentence_end_sample if isinstance(self._builder, LiveTranscript) else None
+        return await self._voice.detect(pcm, known_to)
 
     def _skip_silence(self) -> None:
         """Move the position on in silence; report it now and then.

@@ -18,7 +18,10 @@ from specwhisper_gateway.transport.messages import SHOWN_CHARS, UNKNOWN, StrictM
 
 NO_LOGPROBS = "draft servers do not send log-probabilities of tokens"
 NO_RESPONSES = "a transcription session has no responses"
-
+VAD_KEYS = {"threshold", "prefix_padding_ms", "silence_duration_ms"}
+# Silence that ends an utterance, in milliseconds: after a sentence, and otherwise, as OpenAI documents it.
+EAGERNESS = {"low": (800, 8_000), "medium": (400, 4_000), "high": (200, 2_000)}
+DEFAULT_EAGERNESS = "medium"  # OpenAI's "auto" too
 
 _Words = Annotated[list[str], Field(fail_fast=True)]
 
@@ -49,7 +52,8 @@ class _Transcription(StrictModel):
 
 
 class _TurnDetection(StrictModel):
-    type: Literal["server_vad"] = "server_vad"
+    type: Literal["server_vad", "semantic_vad"] = "server_vad"
+    eagerness: Literal["low", "medium", "high", "auto"] | None = None
     # The bounds are those of EndpointingOptions; without them a number may be too large to compare.
     threshold: Annotated[float | None, Field(ge=0.05, le=0.95)] = None
     prefix_padding_ms: Annotated[int | None, Field(ge=0, le=2_000)] = None
@@ -86,6 +90,7 @@ class RealtimeSettings:
     model : a served name of the target; empty for the first one, until it is known.
     interim_results : whether to send text that may still change, too.
     endpointing : finds where utterances begin and end; ``None`` if the client commits.
+    eagerness : of turn detection by text, a key of ``EAGERNESS``; ``None`` for detection by silence alone.
     """
 
     audio_format: AudioFormat = AudioFormat()  # noqa: RUF009 (it is frozen)
@@ -96,6 +101,7 @@ class RealtimeSettings:
     hint: str = ""
     interim_results: bool = False
     endpointing: EndpointingOptions | None = EndpointingOptions()  # noqa: RUF009 (it is frozen)
+    eagerness: str | None = None
 
     def options(self) -> DecodingOptions:
         """Return the decoding options."""
@@ -125,7 +131,7 @@ class RealtimeSettings:
         if changed.transcription is not None:
             settings = settings._with_transcription(changed.transcription)
         if "turn_detection" in changed.model_fields_set:
-            settings = replace(settings, endpointing=_endpointing(settings, changed.turn_detection))
+            settings = settings._with_turn_detection(changed.turn_detection)
         return settings
 
     def with_model(self, name: str) -> RealtimeSettings:
@@ -181,9 +187,26 @@ class RealtimeSettings:
         named = {name: value or defaults.get(name) for name, value in named.items()}
         return replace(self, **named | {"keywords": tuple(changes.keywords or self.keywords)})
 
+    def _with_turn_detection(self, changes: _TurnDetection | None) -> RealtimeSettings:
+        if changes is None:
+            return replace(self, endpointing=None, eagerness=None)
+        if changes.type == "server_vad":
+            if changes.eagerness is not None:
+                raise _unsupported("audio.input.turn_detection.eagerness", "it belongs to semantic_vad")
+            return replace(self, endpointing=_endpointing(self, changes), eagerness=None)
+        for name in sorted(VAD_KEYS & changes.model_fields_set):
+            raise _unsupported(f"audio.input.turn_detection.{name}", "it belongs to server_vad")
+        eagerness = changes.eagerness or self.eagerness or DEFAULT_EAGERNESS
+        eagerness = DEFAULT_EAGERNESS if eagerness == "auto" else eagerness
+        sentence_ms, silence_ms = EAGERNESS[eagerness]
+        endpointing = EndpointingOptions(sentence_silence_ms=sentence_ms, silence_duration_ms=silence_ms)
+        return replace(self, endpointing=endpointing, eagerness=eagerness)
+
     def _turn_detection(self) -> dict[str, Any] | None:
         if self.endpointing is None:
             return None
+        if self.eagerness is not None:
+            return {"type": "semantic_vad", "eagerness": self.eagerness}
         return {
             "type": "server_vad",
             "threshold": self.endpointing.threshold,
@@ -208,13 +231,11 @@ def nested(session: Mapping[str, Any]) -> dict[str, Any]:
     return {"audio": {"input": changes}} | others
 
 
-def _endpointing(settings: RealtimeSettings, changes: _TurnDetection | None) -> EndpointingOptions | None:
-    if changes is None:
-        return None
-    before = settings.endpointing or EndpointingOptions()
-    named = changes.model_dump(
-        include={"threshold", "prefix_padding_ms", "silence_duration_ms"}, exclude_none=True
-    )
+def _endpointing(settings: RealtimeSettings, changes: _TurnDetection) -> EndpointingOptions:
+    before = settings.endpointing
+    if before is None or settings.eagerness is not None:
+        before = EndpointingOptions()
+    named = changes.model_dump(include=VAD_KEYS, exclude_none=True)
     silence_ms = named.get("silence_duration_ms", before.silence_duration_ms)
     pause_ms = min(EndpointingOptions().pause_ms, silence_ms)
     return replace(before, **named | {"pause_ms": pause_ms})

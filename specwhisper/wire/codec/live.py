@@ -75,6 +75,7 @@ def endpointing_to_proto(options: EndpointingOptions | None) -> transcription_pb
         prefix_padding_ms=options.prefix_padding_ms,
         pause_ms=options.pause_ms,
         silence_duration_ms=options.silence_duration_ms,
+        sentence_silence_ms=options.sentence_silence_ms,
         min_speech_ms=options.min_speech_ms,
     )
 

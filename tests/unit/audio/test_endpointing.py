@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -177,12 +179,57 @@ def test_enough_silence_ends_any_utterance(options, levels):
         ("prefix_padding_ms", 2_001, "0"),
         ("pause_ms", 31, "32"),
         ("silence_duration_ms", 10_001, "32"),
+        ("sentence_silence_ms", 31, "32"),
         ("min_speech_ms", 2_001, "0"),
     ],
 )
 def test_options_outside_their_bounds_are_refused(field, value, lowest):
     with pytest.raises(InvalidRequest, match=f"{field} is {value:g}: it must lie between {lowest} and"):
         EndpointingOptions(**{field: value})
+
+
+SENTENCES = EndpointingOptions(
+    prefix_padding_ms=0,
+    pause_ms=2 * FRAME_MS,
+    sentence_silence_ms=3 * FRAME_MS,
+    silence_duration_ms=9 * FRAME_MS,
+    min_speech_ms=2 * FRAME_MS,
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "known_to", "end_frame"),
+    [
+        (SENTENCES, None, 12),  # the text ends no sentence
+        (SENTENCES, 3, 12),  # it ends one, of audio before the last word
+        (SENTENCES, 4, 6),
+        (SENTENCES, 6, 6),
+        (replace(SENTENCES, sentence_silence_ms=None), 4, 12),
+    ],
+)
+def test_an_utterance_ends_sooner_after_a_sentence(options, known_to, end_frame):
+    endpointer = Endpointer(options, settling_ms=0)
+    marks = {}
+    for frame in range(14):
+        endpointer.sentence_end_sample = None if known_to is None else known_to * FRAME_SAMPLES
+        marks[frame] = [mark.event for mark in endpointer.on_vad_probability(1.0 if frame < 4 else 0.0)]
+    assert [frame for frame, events in marks.items() if VoiceEvent.END in events] == [end_frame]
+    assert marks[5] == [VoiceEvent.PAUSE]
+
+
+def test_a_sentence_that_becomes_known_late_ends_the_utterance_then():
+    endpointer = Endpointer(SENTENCES, settling_ms=0)
+    for prob in [1.0] * 4 + [0.0] * 6:
+        assert VoiceEvent.END not in [mark.event for mark in endpointer.on_vad_probability(prob)]
+    endpointer.sentence_end_sample = 6 * FRAME_SAMPLES
+    assert endpointer.on_vad_probability(0.0) == [VoiceMark(VoiceEvent.END, 6 * FRAME_SAMPLES)]
+
+
+def test_a_silence_after_a_sentence_lies_between_the_other_two():
+    with pytest.raises(InvalidRequest, match="pause_ms is 200: it must be at most sentence_silence_ms"):
+        EndpointingOptions(sentence_silence_ms=100)
+    with pytest.raises(InvalidRequest, match="sentence_silence_ms is 501: it must be at most silence_dur"):
+        EndpointingOptions(sentence_silence_ms=501)
 
 
 def test_a_pause_longer_than_the_silence_that_ends_is_refused():

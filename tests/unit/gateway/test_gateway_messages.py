@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from specwhisper.live import EndpointingOptions
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.live.messages import Position, read_message
 from specwhisper_gateway.realtime.settings import RealtimeSettings, _Session
@@ -123,6 +124,41 @@ def test_each_value_of_turn_detection_has_its_limits(name, lowest, highest):
         with pytest.raises(InvalidEvent) as refused:
             RealtimeSettings().updated({"audio": {"input": {"turn_detection": {name: value}}}})
         assert refused.value.param == f"session.audio.input.turn_detection.{name}"
+
+
+def detecting(**turn_detection):
+    return {"audio": {"input": {"turn_detection": turn_detection}}}
+
+
+def test_turn_detection_by_text():
+    settings = RealtimeSettings().updated(detecting(type="semantic_vad", eagerness="high"))
+    assert settings.endpointing.sentence_silence_ms == 200
+    assert settings.endpointing.silence_duration_ms == 2_000
+    described = settings.describe()["audio"]["input"]["turn_detection"]
+    assert described == {"type": "semantic_vad", "eagerness": "high"}
+    assert RealtimeSettings().updated(settings.describe()) == settings
+    again = settings.updated(detecting(type="semantic_vad"))
+    assert again.eagerness == "high"
+    auto = settings.updated(detecting(type="semantic_vad", eagerness="auto"))
+    assert auto.eagerness == "medium"
+    by_silence = settings.updated(detecting(type="server_vad", threshold=0.7))
+    assert by_silence.endpointing == EndpointingOptions(threshold=0.7)
+    assert by_silence.eagerness is None
+
+
+@pytest.mark.parametrize(
+    ("name", "turn_detection"),
+    [
+        ("eagerness", {"type": "server_vad", "eagerness": "low"}),
+        ("eagerness", {"type": "semantic_vad", "eagerness": "hasty"}),
+        ("threshold", {"type": "semantic_vad", "threshold": 0.5}),
+        ("type", {"type": "loud_vad"}),
+    ],
+)
+def test_turn_detection_that_is_refused(name, turn_detection):
+    with pytest.raises(InvalidEvent) as refused:
+        RealtimeSettings().updated(detecting(**turn_detection))
+    assert refused.value.param == f"session.audio.input.turn_detection.{name}"
 
 
 class Sender:

@@ -71,7 +71,8 @@ endpointing = st.builds(
     threshold=st.floats(0.0625, 0.9375, width=32),
     prefix_padding_ms=st.integers(0, 2_000),
     pause_ms=st.integers(32, 300),
-    silence_duration_ms=st.integers(300, 10_000),
+    silence_duration_ms=st.integers(1_000, 10_000),
+    sentence_silence_ms=maybe(st.integers(300, 1_000)),
     min_speech_ms=st.integers(0, 2_000),
 )
 above_0 = st.floats(1e-9, 1e9)

@@ -12,7 +12,8 @@ from experiments.common.models.scripted import END, TIME
 from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL
 from specwhisper.errors import InvalidCandidates
 from specwhisper.live import LiveOptions, LivePosition
-from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.transcription import live_transcript
+from specwhisper.transcription.live_transcript import LiveTranscript, ends_sentence
 from specwhisper.types import (
     SAMPLE_RATE,
     Candidates,
@@ -33,6 +34,44 @@ from tests.nightly import examples
 def text_of(text: str) -> str:
     """Return the text of letters as the vocabulary writes it."""
     return SPOKEN.decode(token_ids(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("The bees.", True),
+        ("Which bees? ", True),
+        ("“The bees.”", True),
+        ("(The bees!)", True),
+        ("蜜蜂。", True),
+        ("The bees", False),
+        ("The bees,", False),
+        ("The bees...", False),
+        ("The bees…", False),
+        ("", False),
+        ('"', False),
+    ],
+)
+def test_ends_of_sentences(text, ends):
+    assert ends_sentence(text) is ends
+
+
+def test_a_sentence_ends_with_a_step_until_another_one(monkeypatch):
+    monkeypatch.setattr(live_transcript, "SENTENCE_ENDS", ("c", "e"))
+    scripted = ScriptedTranscript()
+    transcript = scripted.transcript
+    scripted.append(0.5, mark(BEGIN, 0))
+    scripted.step(0.0, "AB", 0.4, ".")
+    assert transcript.sentence_end_sample is None
+    scripted.append(1.0)
+    scripted.step(0.0, "ABC", 0.8, ".")
+    assert transcript.sentence_end_sample == SAMPLE_RATE
+    scripted.append(1.5)
+    scripted.step(0.0, "ABCD", 1.2, ".")
+    assert transcript.sentence_end_sample is None
+    scripted.append(2.0, mark(ENDED, 2.0))
+    scripted.step(0.0, "ABCDE", 1.6, ".")
+    assert transcript.sentence_end_sample is None  # the next utterance has no text yet
 
 
 class TestFinal:
