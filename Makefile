@@ -6,7 +6,7 @@ PYTHON ?= python3
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
-demo: .venv/.demo  ## transcribe a sample live: client, draft server and target server
+demo: .venv/.demo  ## transcribe a sample with client, draft server and target server
 	scripts/demo
 
 demo-web: .venv/.web  ## the same in a browser, with a microphone or a sample, until Ctrl-C

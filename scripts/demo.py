@@ -1,4 +1,4 @@
-"""Transcribe a bundled recording live through client, draft server and target server, and prove the text.
+"""Transcribe a bundled recording with client, draft server and target server, and prove the text.
 
 ``make demo`` runs this; ``scripts/demo FILE`` takes a recording of your own. The same recording is then
 transcribed by the target alone, and the two transcripts are compared token for token.

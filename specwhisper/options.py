@@ -179,7 +179,8 @@ class DecodingOptions:
     carry_initial_prompt : whether it stays in front of the previous text.
     hotwords : words that stay in front of every prompt.
     hint : text that the audio is believed to say: captions, a script, an older transcript. The target
-        verifies it: it makes a transcription faster and never changes the text. At most 200,000 bytes.
+        verifies it like a draft: it makes a transcription faster, and changes no text but with an
+        ``acceptance_threshold``. At most 200,000 bytes.
     vad_filter : whether only the speech of a recording is transcribed, as silero-vad's model finds it. Times
         are those of the whole recording. Not for live audio, which has endpointing.
     vad_parameters : which parts are speech: :class:`VadOptions`, or a dict of some of them.
@@ -262,17 +263,25 @@ class DecodingOptions:
         if self.hallucination_silence_threshold is not None and not self.word_timestamps:
             raise InvalidRequest("hallucination_silence_threshold needs times of words: add word_timestamps.")
         if self.hallucination_silence_threshold is not None and self.live is not None:
-            raise InvalidRequest("hallucination_silence_threshold is for recordings; live audio has VAD.")
+            raise InvalidRequest(
+                "hallucination_silence_threshold is for recordings: leave it out of live audio, "
+                "whose silence is never decoded."
+            )
         if self.multilingual and self.language is not None:
             raise InvalidRequest(
                 f"multilingual is True: the language '{self.language}' contradicts it: leave one of them out."
             )
         if self.multilingual and self.live is not None:
-            raise InvalidRequest("multilingual is True: live audio detects each utterance's language anyway.")
+            raise InvalidRequest(
+                "multilingual is for recordings: leave it out of live audio, which detects the language "
+                "of each utterance."
+            )
         if self.vad_parameters is not None and not self.vad_filter:
             raise InvalidRequest("vad_parameters are set: they have no effect without vad_filter.")
         if self.vad_filter and self.live is not None:
-            raise InvalidRequest("vad_filter is True: it is for recordings; live audio has endpointing.")
+            raise InvalidRequest(
+                "vad_filter is for recordings: leave it out of live audio, which has endpointing."
+            )
 
     @property
     def vad(self) -> VadOptions | None:

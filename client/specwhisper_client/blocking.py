@@ -48,13 +48,13 @@ def listen(
                     updates.put(update)
 
     async def run_until_left() -> None:
-        running, leaving = asyncio.create_task(run()), asyncio.create_task(has_left.wait())
-        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
-        leaving.cancel()
+        running, left = asyncio.create_task(run()), asyncio.create_task(has_left.wait())
+        await asyncio.wait((running, left), return_when=asyncio.FIRST_COMPLETED)
+        left.cancel()
         if running.done():
             await running
         running.cancel()
-        await asyncio.gather(running, leaving, return_exceptions=True)
+        await asyncio.gather(running, left, return_exceptions=True)
 
     def work() -> None:
         try:

@@ -86,7 +86,7 @@ class DraftConfig(ServingOptions):
         str,
         Setting(
             DRAFTING,
-            "Addresses of target servers or locators; a session opens at the target with most room.",
+            "Addresses of target servers or locators; a target with more free slots gets more sessions.",
             metavar="HOST:PORT,...",
         ),
     ] = DEFAULT_TARGET

@@ -233,6 +233,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
         """Return a target for a session, and the reason of an outage.
 
+        It takes a second round if the first one's target has shown which vocabulary the draft can use.
+
         Parameters
         ----------
         weights_digest : the weights that the session began on, if it continues another one.
@@ -252,7 +254,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 target = await self._descriptions.for_session(requirements)
             if drafting is None or drafting.placement.choose(target):
                 return target, lost
-            # By now it may be known which vocabulary the draft can use, or that it cannot use this one.
             if requirements == drafting.placement.requirements(weights_digest):
                 raise PairMismatch(drafting.placement.why_not(target))
 

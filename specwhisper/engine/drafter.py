@@ -85,15 +85,15 @@ class Drafter:
         if not self._slots.num_free:
             self._free_predicted()
         self._sessions[session_id] = DraftState(
-            length,
-            Controller(length),
-            options,
-            recording,
-            follow_windows(self._model.vocabulary, options),
-            self._model.vocabulary.ends,
-            self._model.max_positions,
-            self._model.vocabulary.word_of,
-            WindowDraft(self._slots.take(), max_ahead_tokens),
+            length=length,
+            controller=Controller(length),
+            options=options,
+            recording=recording,
+            windows=follow_windows(self._model.vocabulary, options),
+            ends=self._model.vocabulary.ends,
+            max_positions=self._model.max_positions,
+            word_of=self._model.vocabulary.word_of,
+            current=WindowDraft(self._slots.take(), max_ahead_tokens),
         )
 
     def _free_predicted(self) -> None:

@@ -122,7 +122,7 @@ def evaluate(
     task: Annotated[
         Task,
         typer.Option(
-            metavar="TASK", help="transcribe, or translate into English, in which the texts are then."
+            metavar="TASK", help="Task: transcribe, or translate into English, in which the texts are then."
         ),
     ] = Task.TRANSCRIBE,
     timestamps: Annotated[bool, typer.Option(help="Decoding with timestamps.")] = True,

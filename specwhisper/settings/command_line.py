@@ -15,9 +15,7 @@ from specwhisper.errors import InvalidRequest, MissingExtra, SpecWhisperError
 from specwhisper.extras import MISSING_EXTRA_STATUS
 from specwhisper.observe.logs import configure_logging
 from specwhisper.settings.setting import Config, Option, make_settings, options_of
-
-# The base class of click's usage errors, or of those of the copy that newer typers bring.
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+from specwhisper.settings.typer_compat import UsageError
 
 
 def show_version(is_wanted: bool) -> None:
@@ -118,8 +116,6 @@ def _parameter(option: Option) -> inspect.Parameter:
         param_decls=(option.flag,) if option.default is False else None,
         metavar=setting.metavar,
         help=setting.help,
-        min=setting.min,
-        max=setting.max,
         file_okay=not setting.is_folder,
         show_envvar=False,
         rich_help_panel=setting.panel,

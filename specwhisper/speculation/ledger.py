@@ -115,6 +115,29 @@ class SharedHints:
             self.live.open_window(0, start_sample)
 
 
+@dataclass(slots=True)
+class SentHint:
+    """The draft's text from a correction on, which it had sent before.
+
+    Attributes
+    ----------
+    hint : its text.
+    end : position of its end, as the draft counted before the correction.
+    is_open : whether blocks that extend it may be on their way.
+    is_judged : whether its first token after the correction was compared.
+    """
+
+    hint: Hint
+    end: int
+    is_open: bool = True
+    is_judged: bool = False
+
+    @property
+    def is_worth_keeping(self) -> bool:
+        """Whether it continues the committed text, or is still needed otherwise."""
+        return not self.hint.has_ended or self.is_open or not self.is_judged
+
+
 class Ledger:
     """Committed tokens, and the candidates for the positions after them.
 
@@ -146,10 +169,7 @@ class Ledger:
         self._fresh = [Pending(token, CandidateSource.OWN) for token in opening][:max_pending]
         self._num_own = len(self._fresh)  # the first of them are from the opening
         self._own = Hint([*opening, *ending], texts.word_of, rate=OWN_RATE) if opening or ending else None
-        self._sent: list[Hint] = []  # the newest first
-        self._is_sent_judged = True  # whether the newest one's first token after the correction was
-        self._is_sent_open = False  # whether blocks that extend the newest one may be on their way
-        self._sent_end = 0  # position of the newest one's end, as the draft counted before the correction
+        self._sent: list[SentHint] = []  # the newest first; only that one may be open or not judged
         self._max_pending = max_pending
         for token in committed:  # of a window that is resumed
             for _, hint in self._hints():
@@ -214,7 +234,7 @@ class Ledger:
         return self._fresh[: min(self._num_own + max_drafted, max(max_drafted, MAX_REACH))]
 
     def _hints(self) -> list[tuple[CandidateSource, Hint]]:
-        hints = [(CandidateSource.SENT, hint) for hint in self._sent]
+        hints = [(CandidateSource.SENT, sent.hint) for sent in self._sent]
         if self._own is not None:
             hints.append((CandidateSource.OWN, self._own))
         hints += [(CandidateSource.GIVEN, hint) for hint in self._shared.given]
@@ -232,7 +252,8 @@ class Ledger:
         if known_committed <= self.correction < base:  # the correction that it lacks was sent already
             self._extend_sent(base, tokens)
             return Offer.VOID
-        self._is_sent_open &= known_committed <= self.correction
+        if self._sent and known_committed > self.correction:
+            self._sent[0].is_open = False
         if base > self.held:
             return Offer.VOID
         for position in range(base, min(end, base + len(tokens))):
@@ -274,9 +295,10 @@ class Ledger:
         self._drop_ended()
 
     def _append(self, tokens: Sequence[int]) -> None:
-        if tokens and not self._is_sent_judged:
-            self._shared.rates.judge_sent(list(self._sent[0].continuation(max_tokens=1)) == [tokens[0]])
-            self._is_sent_judged = True
+        if tokens and self._sent and not self._sent[0].is_judged:
+            newest = self._sent[0]
+            self._shared.rates.judge_sent(list(newest.hint.continuation(max_tokens=1)) == [tokens[0]])
+            newest.is_judged = True
         for _, hint in self._hints():
             for token in tokens:
                 hint.follow(token)
@@ -284,11 +306,7 @@ class Ledger:
 
     def _drop_ended(self) -> None:
         """Drop what the draft had sent if it neither continues the text nor will be extended."""
-        self._sent = self._sent and [
-            hint
-            for index, hint in enumerate(self._sent)
-            if not hint.has_ended or (index == 0 and (self._is_sent_open or not self._is_sent_judged))
-        ]
+        self._sent = self._sent and [sent for sent in self._sent if sent.is_worth_keeping]
 
     def _keep_sent(self, tokens: Sequence[int], position: int) -> None:
         """Keep what the draft had sent for the positions from a correction on as a hint."""
@@ -298,18 +316,18 @@ class Ledger:
         hint = Hint(tokens, self._texts.word_of, rate=rates.sent, survival=rates.fresh)
         for token in self.committed[position:]:
             hint.follow(token)
-        self._is_sent_judged, self._is_sent_open = False, True
-        best = sorted(self._sent, key=lambda each: -each.rate)[: NUM_SENT - 1]
-        self._sent = [hint, *best]
-        self._sent_end = position + len(tokens)
+        best = sorted(self._sent, key=lambda each: -each.hint.rate)[: NUM_SENT - 1]
+        older = [SentHint(sent.hint, sent.end, is_open=False, is_judged=True) for sent in best]
+        self._sent = [SentHint(hint, position + len(tokens)), *older]
 
     def _extend_sent(self, base: int, tokens: Sequence[int]) -> None:
         """Extend the newest hint by a block that was on its way at the correction."""
-        if self._is_sent_open and base <= self._sent_end < base + len(tokens):
-            new = tokens[self._sent_end - base :]
-            if len(self._sent[0]) + len(new) <= self._max_pending:
-                self._sent[0].extend(new)
-                self._sent_end += len(new)
+        newest = self._sent[0] if self._sent else None
+        if newest is not None and newest.is_open and base <= newest.end < base + len(tokens):
+            new = tokens[newest.end - base :]
+            if len(newest.hint) + len(new) <= self._max_pending:
+                newest.hint.extend(new)
+                newest.end += len(new)
 
 
 def _num_shared(fresh: Sequence[Pending], text: Sequence[int]) -> int:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from specwhisper.options import Task
 from specwhisper.transcription.hints.file import read_hint
 from specwhisper.types import SERVER_MODES, Mode
 
@@ -25,7 +26,7 @@ Hint = Annotated[
     typer.Option(
         metavar="FILE",
         help="Text that the audio is believed to say: captions (srt, vtt, ass, ttml) or plain text. It saves "
-        "time and never changes the text.",
+        "time; the target verifies it.",
     ),
 ]
 Hints = Annotated[
@@ -34,9 +35,11 @@ Hints = Annotated[
         "--hint",
         metavar="FILE|FOLDER",
         help="Text that the audio is believed to say: captions (srt, vtt, ass, ttml) or plain text; "
-        "for several recordings a folder of files with their names. It saves time, and never changes the "
-        "text.",
+        "for several recordings a folder of files with their names. It saves time; the target verifies it.",
     ),
+]
+TaskOption = Annotated[
+    Task, typer.Option("--task", metavar="TASK", help="Task: transcribe, or translate into English.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No output but the text.")]
 
@@ -52,3 +55,14 @@ def parse_mode(name: str) -> Mode:
         if mode == name:
             return mode
     raise typer.BadParameter(f"'{name}' is none of {', '.join(SERVER_MODES)}.")
+
+
+ServerMode = Annotated[
+    Mode | None,
+    typer.Option(
+        parser=parse_mode,
+        metavar="MODE",
+        help=f"Mode of draft and target: {', '.join(SERVER_MODES[:-1])} or {SERVER_MODES[-1]}. "
+        "Default: the server's.",
+    ),
+]

@@ -12,8 +12,7 @@ from specwhisper.live import EndpointingOptions, LiveOptions, StabilityPolicy
 from specwhisper.options import Task, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.speakers.live_speakers import LiveSpeakers
-from specwhisper.types import Mode
-from specwhisper_client.cli.arguments import Gamma, Hint, Quiet, Server, hint_of, parse_mode
+from specwhisper_client.cli.arguments import Gamma, Hint, Quiet, Server, ServerMode, TaskOption, hint_of
 from specwhisper_client.cli.speaker_options import SpeakersOfUtterances
 from specwhisper_client.servers import DEFAULT_SERVER
 from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
@@ -30,9 +29,7 @@ class LiveDecoding:
             help="Code or name of the language; en-US is en. Default: detected per utterance.",
         ),
     ] = None
-    task: Annotated[Task, typer.Option(metavar="TASK", help="transcribe, or translate into English.")] = (
-        Task.TRANSCRIBE
-    )
+    task: TaskOption = Task.TRANSCRIBE
     hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words in the prompt of every window.")] = ""
     initial_prompt: Annotated[str, typer.Option(metavar="TEXT", help="Prompt of every utterance.")] = ""
     hint: Hint = ""
@@ -79,12 +76,7 @@ class Endpointing:
 class DraftOptions:
     """How draft and target work together."""
 
-    mode: Annotated[
-        Mode | None,
-        typer.Option(
-            parser=parse_mode, metavar="MODE", help="Mode of draft and target. Default: the server's."
-        ),
-    ] = None
+    mode: ServerMode = None
     gamma: Gamma = None
     added_latency_ms: Annotated[
         int,

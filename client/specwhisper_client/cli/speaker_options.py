@@ -13,8 +13,7 @@ from specwhisper.speakers.diarizer import Diarizer
 from specwhisper.speakers.live_diarizer import LiveDiarizer
 
 Threshold = Annotated[
-    float,
-    typer.Option(metavar="D", help="Distance from which two voices are two speakers, if they are counted."),
+    float, typer.Option(metavar="D", help="Distance from which two voices are two speakers.")
 ]
 
 
@@ -34,7 +33,12 @@ class Speakers:
         int | None,
         typer.Option(min=1, metavar="N", help="Speakers in each recording. Default: they are counted."),
     ] = None
-    speaker_threshold: Threshold = 0.5
+    speaker_threshold: Annotated[
+        float,
+        typer.Option(
+            metavar="D", help="Distance from which two voices are two speakers, without --num-speakers."
+        ),
+    ] = 0.5
 
     def diarizer(self) -> Diarizer | None:
         """Return what finds the speakers; ``None`` without ``--diarize``."""

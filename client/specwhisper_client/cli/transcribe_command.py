@@ -16,8 +16,7 @@ from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, T
 from specwhisper.rpc.channels import Credentials
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW
-from specwhisper.types import SERVER_MODES, Mode
-from specwhisper_client.cli.arguments import Gamma, Hints, Quiet, Server, hint_of, parse_mode
+from specwhisper_client.cli.arguments import Gamma, Hints, Quiet, Server, ServerMode, TaskOption, hint_of
 from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.grouped_options import takes
 from specwhisper_client.cli.jobs import Job, report
@@ -43,9 +42,7 @@ class Decoding:
         bool,
         typer.Option("--multilingual", help="Language detected in every window, not only in the first."),
     ] = False
-    task: Annotated[Task, typer.Option(metavar="TASK", help="transcribe, or translate into English.")] = (
-        Task.TRANSCRIBE
-    )
+    task: TaskOption = Task.TRANSCRIBE
     timestamps: Annotated[bool, typer.Option(help="Times of segments.")] = True
     word_timestamps: Annotated[bool, typer.Option("--word-timestamps", help="Times of words.")] = False
     initial_prompt: Annotated[
@@ -171,7 +168,7 @@ class Vad:
     """Options of VAD, by the names of whisper-ctranslate2."""
 
     vad_threshold: Annotated[
-        float, typer.Option(metavar="P", help="Probability of speech from which there is speech.")
+        float, typer.Option(metavar="P", help="Probability from which audio is speech.")
     ] = 0.5
     vad_neg_threshold: Annotated[
         float | None,
@@ -239,14 +236,7 @@ class TranscribeOptions:
     server: Server = DEFAULT_SERVER
     decoding: Decoding
     vad: Vad
-    mode: Annotated[
-        Mode | None,
-        typer.Option(
-            parser=parse_mode,
-            metavar="MODE",
-            help=f"{', '.join(SERVER_MODES[:-1])} or {SERVER_MODES[-1]}. Default: the server's.",
-        ),
-    ] = None
+    mode: ServerMode = None
     gamma: Gamma = None
     streaming: Annotated[
         bool,
@@ -295,7 +285,7 @@ class TranscribeOptions:
     ] = False
     unsure_below: Annotated[
         float,
-        typer.Option(min=0, max=1, metavar="P", help="Probability of the words that format unsure lists."),
+        typer.Option(min=0, max=1, metavar="P", help="Probability below which unsure lists a word."),
     ] = UNSURE_BELOW
     quiet: Quiet = False
 

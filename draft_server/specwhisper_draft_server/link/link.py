@@ -191,7 +191,7 @@ class TargetLink:
     async def find_room(
         self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""
     ) -> TargetLink:
-        """Return a link that opens one session at a target with a free slot.
+        """Return a copy of this link that opens one session, where a slot is free.
 
         The slot is asked for now.
         """

@@ -41,14 +41,14 @@ class AudioFeed:
         builder: TranscriptBuilder | LiveTranscript,
         voice: VoiceActivity | None,
         windows: Windows,
-        changes: Debouncer,
+        debouncer: Debouncer,
         send_draft: Callable[[AudioChunk], None],
     ) -> None:
         self.is_complete = False
         self._builder = builder
         self._voice = voice
         self._windows = windows
-        self._changes = changes
+        self._debouncer = debouncer
         self._send_draft = send_draft
         self._is_speech = False
         self._speech_events: list[VoiceMark] = []  # not taken yet
@@ -109,7 +109,7 @@ class AudioFeed:
             before = self._builder.position.start_sample
             self._builder.skip_silence(self._windows.needed_from)
             if self._builder.position.start_sample // POSITION_SAMPLES > before // POSITION_SAMPLES:
-                self._changes.notify()
+                self._debouncer.notify()
 
     def _note_speech(self, marks: Sequence[VoiceMark]) -> None:
         """Report utterances that begin or end, but no pauses."""
@@ -118,4 +118,4 @@ class AudioFeed:
             if ends or (begins and not self._is_speech):
                 self._is_speech = begins
                 self._speech_events.append(mark)
-                self._changes.notify(urgent=True)
+                self._debouncer.notify(urgent=True)

@@ -86,15 +86,15 @@ class LiveFailover:
     on a target         ``_current`` runs, ``_outage`` is unset     the end of the audio; the target's loss
     migration           the same, and ``_next`` is being opened     another target, which has opened it
     outage, draft-only  ``_outage`` is set, ``_current`` drafts     a target, which has opened ``_next``
-    outage, waiting     ``_outage`` is set, no part runs            the same, or ``resume_timeout_s``
+    outage, waiting     ``_outage`` is set, no part runs            the same; the time limit (below)
     after an outage     ``_outage`` is set, ``_current`` runs       the target's first update
     ==================  ==========================================  =======================================
 
     Parameters
     ----------
     target : the target's last known description.
-    resume_timeout_s : how long the session looks for a target; the time in which a draft continues does not
-        count.
+    resume_timeout_s : how long the session looks for a target. With ``continue_unverified`` that is
+        ``MAX_OUTAGE_S`` as long as more audio may come.
     continue_unverified : whether the draft continues while there is no target, with unverified text.
     lost : why there is no target now; then the session begins with an outage.
     same_weights : whether the first target must have the weights of ``target``, too.
@@ -216,7 +216,7 @@ class LiveFailover:
                 async for update in updates:
                     if reading.done():
                         await reading
-                    if not session.is_paused:  # else the next part needs the audio from here on
+                    if not session.holds_events:  # else the next part needs the audio from here on
                         self._audio.forget_before(self.builder.position.start_sample)
                     if is_open:  # opening it is no progress yet
                         self._note_progress()
@@ -268,15 +268,15 @@ class LiveFailover:
         session.leave()
 
     async def _open_after(self, session: Session) -> Session:
-        """Open the next part after the text of one that is paused for it."""
-        # Before the pause: the question may take long to answer.
+        """Open the next part after the text of one whose events wait for it."""
+        # While they do not wait yet: the question may take long to answer.
         room = await self._transcriber.find_room(self.target, same_weights=True, avoid=self._last_address)
-        session.pause()
+        session.hold_events()
         try:
             async with asyncio.timeout(HANDOVER_S):
                 return await self._open(room)
         except BaseException as error:
-            session.unpause()
+            session.release_events()
             if isinstance(error, TimeoutError):
                 raise TargetUnavailable(f"No target has taken the session within {HANDOVER_S:g} s.") from None
             raise

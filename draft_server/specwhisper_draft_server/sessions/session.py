@@ -128,7 +128,7 @@ class Session:
         self._resume_point = resume_point
         self._same_weights = same_weights or resume_point is not None
         self._avoid = avoid
-        self._changes = Debouncer()
+        self._debouncer = Debouncer()
         self._progress = RecordingProgress(target.limits.max_ahead_tokens, resume_point)
         windows = follow_windows(target.vocabulary, request.options)
         if resume_point is not None:
@@ -141,13 +141,13 @@ class Session:
         else:
             self.builder = self._live = LiveTranscript(target.vocabulary, live.position)
             voice = VoiceActivity(request.endpointing, live.position.start_sample)
-        self._audio = AudioFeed(self.builder, voice, windows, self._changes, self._send_draft)
+        self._audio = AudioFeed(self.builder, voice, windows, self._debouncer, self._send_draft)
         self._draft: SessionDraft | None = None
         self._stream: TargetStream | None = None
         self._open_stream = AsyncExitStack()
         self._final: list[Segment] = []  # not yielded yet
-        self._unpaused = asyncio.Event()
-        self._unpaused.set()
+        self._takes_events = asyncio.Event()
+        self._takes_events.set()
         self._is_left = False
 
     @property
@@ -163,22 +163,22 @@ class Session:
         return 0 if self._resume_point is None else self._resume_point.resume.window.start_sample
 
     @property
-    def is_paused(self) -> bool:
+    def holds_events(self) -> bool:
         """Whether the target's events wait."""
-        return not self._unpaused.is_set()
+        return not self._takes_events.is_set()
 
-    def pause(self) -> None:
+    def hold_events(self) -> None:
         """Let the target's events wait, so that nothing becomes final."""
-        self._unpaused.clear()
+        self._takes_events.clear()
 
-    def unpause(self) -> None:
+    def release_events(self) -> None:
         """Follow the target's events again."""
-        self._unpaused.set()
+        self._takes_events.set()
 
     def leave(self) -> None:
         """End the run with :class:`ServerDraining`, after the events that were taken in."""
         self._is_left = True
-        self._changes.notify(urgent=True)
+        self._debouncer.notify(urgent=True)
 
     async def open(self) -> TargetStream:
         """Open the stream to a target; :meth:`run` does so if it is not open yet."""
@@ -224,13 +224,13 @@ class Session:
             following = asyncio.create_task(self._follow(stream))
             sending = asyncio.create_task(self._audio.send(stream, audio))
             for task in (following, sending):
-                task.add_done_callback(lambda _: self._changes.notify(urgent=True))
+                task.add_done_callback(lambda _: self._debouncer.notify(urgent=True))
             try:
                 yield SessionUpdate()
                 while not (following.done() or self._is_left):
                     if sending.done():
                         await sending
-                    await self._changes.wait()
+                    await self._debouncer.wait()
                     yield self._take_update(stream)
                 # Also of a lost target: the next one continues after this.
                 if update := self._take_update(stream):
@@ -281,7 +281,7 @@ class Session:
         if drafted.belief is not None and self._live is not None:
             self._live.update_belief(drafted.belief.window, drafted.belief.tokens)
         self.builder.statistics.observe(drafted.report)
-        self._changes.notify()
+        self._debouncer.notify()
 
     def _propose(self, stream: TargetStream, blocks: list[Candidates]) -> None:
         for block in blocks:
@@ -296,7 +296,7 @@ class Session:
         """Take in the target's events, until the transcript is complete."""
         with closing(WindowSpans()) as spans:
             async for event in stream.events():
-                await self._unpaused.wait()
+                await self._takes_events.wait()
                 spans.on_event(event)
                 self._take_in(event)
                 if (commit := self._progress.replay(self.target.limits.max_ahead_tokens)) is not None:
@@ -304,7 +304,7 @@ class Session:
                     self.builder.statistics = SpeculationStatistics()  # the session before has counted it
                 if isinstance(event, WindowOpened) and not event.opening:
                     self._propose_unverified(stream, event.window)
-                self._changes.notify(urgent=isinstance(event, Commit) and event.is_final)
+                self._debouncer.notify(urgent=isinstance(event, Commit) and event.is_final)
 
     def _take_in(self, event: WindowOpened | Commit) -> None:
         self._send_draft(event)

@@ -19,16 +19,16 @@ async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T:
     The request's body must have been read.
     """
     working = asyncio.ensure_future(work)
-    leaving = asyncio.create_task(_disconnected(request))
+    disconnected = asyncio.create_task(_disconnected(request))
     try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((working, disconnected), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
             raise ClientGone("The client disconnected before it was answered.")
         return working.result()
     finally:
         working.cancel()
-        leaving.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
+        disconnected.cancel()
+        await asyncio.gather(working, disconnected, return_exceptions=True)
 
 
 async def _disconnected(request: Request) -> None:

@@ -12,10 +12,10 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import NS_PER_S, SAMPLE_RATE, AudioChunk, Candidates, Commit, ToTarget, WindowOpened
 
 # From a small model's forward pass to one of hundreds of tokens.
-PASS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 2.5)
+FORWARD_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 2.5)
 QUEUE_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 ENCODE_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-PASS_SESSIONS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+FORWARD_SESSIONS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
 
 class Slotted(Protocol):
@@ -44,9 +44,11 @@ class EngineMetrics:
         self._audio_s = registry.counter(
             "audio_seconds", "Audio received, including audio that was sent again."
         )
-        self._pass_s = registry.histogram("forward_pass_seconds", "Time of a forward pass.", PASS_SECONDS)
+        self._forward_s = registry.histogram(
+            "forward_pass_seconds", "Time of a forward pass.", FORWARD_SECONDS
+        )
         self._forward_pass_sessions = registry.histogram(
-            "forward_pass_sessions", "Sessions that shared a forward pass.", PASS_SESSIONS
+            "forward_pass_sessions", "Sessions that shared a forward pass.", FORWARD_SESSIONS
         )
         self._queue_s = registry.histogram(
             "queue_seconds",
@@ -74,7 +76,7 @@ class EngineMetrics:
 
         One forward pass, or the parts in which it was repeated.
         """
-        passes: set[tuple[int, int]] = set()
+        forwards: set[tuple[int, int]] = set()
         for _, event in events:
             if isinstance(event, WindowOpened):
                 self._totals.observe(event)
@@ -84,9 +86,9 @@ class EngineMetrics:
                 self._queue_s.observe(timing.queue_ns / NS_PER_S)
                 if timing.encode_ns:
                     self._encode_s.observe(timing.encode_ns / NS_PER_S)
-                this_pass = (timing.forward_ns, timing.batch_size)
-                if timing.batch_size == 1 or this_pass not in passes:
-                    passes.add(this_pass)
-                    self._pass_s.observe(timing.forward_ns / NS_PER_S)
+                this_forward = (timing.forward_ns, timing.batch_size)
+                if timing.batch_size == 1 or this_forward not in forwards:
+                    forwards.add(this_forward)
+                    self._forward_s.observe(timing.forward_ns / NS_PER_S)
                     self._forward_pass_sessions.observe(timing.batch_size)
         self._tally.count(self._totals)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import pytest
+import typer
 
 from scripts.configuration import PAGE, PROGRAMS, with_tables
 from specwhisper.errors import InvalidRequest
-from specwhisper.settings.command_line import config_from
+from specwhisper.settings import typer_compat
+from specwhisper.settings.command_line import app_of, config_from
 from specwhisper.settings.setting import MODEL, PANELS, SERVING, Made, Setting, Settings, options_of
 
 
@@ -112,3 +114,15 @@ def test_every_setting_is_explained(program):
 
 def test_the_tables_of_the_page_match_the_settings():
     assert PAGE.read_text() == with_tables(PAGE.read_text()), "run python -m scripts.configuration"
+
+
+def test_typer_has_the_tested_release():
+    """Run this file with a new release, then name it in ``typer_compat.py``."""
+    assert typer.__version__.rpartition(".")[0] == typer_compat.TYPER
+
+
+def test_all_errors_of_a_command_line_have_the_base_class():
+    command = typer.main.get_command(app_of(Example, lambda **_: None))
+    for words in (["--unknown"], ["--count", "many"]):
+        with pytest.raises(typer_compat.UsageError):
+            command.main(words, standalone_mode=False)
