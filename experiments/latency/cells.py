@@ -17,12 +17,15 @@ CHOSEN = 0  # draft length: each session chooses its own
 
 
 class Hints(StrEnum):
-    """The hints that the target has, in mode ``full``."""
+    """The hints that the target has, in mode ``full``; texts from outside also in ``target-only``."""
 
     REALIGNED = "realigned"  # what the draft had sent before a correction, as the service does
     OFF = "off"
     GIVEN = "given"  # and a text from outside, with a tenth of its words wrong
     ADVERSARIAL = "adversarial"  # and one that is right for a few words and then wrong, again and again
+
+
+FROM_OUTSIDE = (Hints.GIVEN, Hints.ADVERSARIAL)  # hints that need no draft
 
 
 class Arm(NamedTuple):
@@ -75,7 +78,7 @@ class Cell:
         None covers waiting drafts that stop at low confidence, and none covers hints from outside: draft and
         hint help each other.
         """
-        if self.hints in (Hints.GIVEN, Hints.ADVERSARIAL):
+        if self.hints in FROM_OUTSIDE:
             return False
         return self.mode in (Mode.TARGET_ONLY, Mode.FULL) or self.gamma != CHOSEN
 
@@ -92,13 +95,15 @@ def cells_of(
 ) -> list[Cell]:
     """Return every combination.
 
-    Only drafts have a length, only ``one-process`` has several cores, only ``full`` has kinds of hints. Draft
-    lengths are set for one kind of hints, the first.
+    Only drafts have a length, only ``one-process`` has several cores, only ``full`` has all kinds of hints.
+    Draft lengths are set for one kind of hints, the first.
     """
     found = []
     for mode in modes:
         num_cores = max_cores if mode is Mode.ONE_PROCESS else 1
-        kinds = hints if mode is Mode.FULL else [Hints.REALIGNED]
+        kinds = list(hints) if mode is Mode.FULL else [Hints.REALIGNED]
+        if mode is Mode.TARGET_ONLY:
+            kinds += [kind for kind in hints if kind in FROM_OUTSIDE]
         found += [
             Cell(mode, gamma, place, cores, kind)
             for kind in kinds

@@ -8,6 +8,7 @@ from statistics import median
 import numpy as np
 
 from experiments.common.replay.trace import Decoding
+from experiments.latency.cells import Arm
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs
 from experiments.latency.sweep.store import Run, Sweep
@@ -29,7 +30,7 @@ def fit_costs(sweep: Sweep, runs: Sequence[Run] | None = None) -> Costs:
     the modes in which it does.
     """
     runs = [run for run in runs or sweep.runs if run.cell.mode is not Mode.ONE_PROCESS]
-    alone = [run for run in runs if run.cell.mode is Mode.TARGET_ONLY]
+    alone = [run for run in runs if run.cell.arm == Arm(Mode.TARGET_ONLY)]
     drafting = [run for run in runs if run.statistics["num_drafted"]]
     waiting = [run for run in drafting if run.cell.mode is Mode.SYNC]
     passes, tokens, forward_s = (

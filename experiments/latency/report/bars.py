@@ -80,6 +80,10 @@ def _comparisons(summary: Summary) -> Iterator[Comparison]:
             if target_only and (cells := summary.requested_full(place, hints)):
                 name = f"{Arm(Mode.FULL, hints=hints)} over target-only at {steps:.3g} passes"
                 yield Comparison(name, cells, target_only, bound)
+        hinted = Arm(Mode.TARGET_ONLY, hints=Hints.ADVERSARIAL)
+        if target_only and (cells := summary.requested(hinted, place)):
+            name = f"{hinted} over target-only at {steps:.3g} passes"
+            yield Comparison(name, cells, target_only, ADVERSARIAL_BOUND)
 
 
 def _full_bound(steps: float) -> float | None:

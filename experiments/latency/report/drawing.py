@@ -46,7 +46,7 @@ HEAT = (
 )
 HEAT_LIMIT = 4  # colours end at this ratio and at its inverse
 HEAT_TICKS = (0.25, 0.5, 1, 2, 4)
-RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 8)
+RATIO_TICKS = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1, 1.5, 2, 3, 5, 8)
 PREDICTION_BOUNDS = {"simulation": SIMULATION_BOUND, "closed form": CLOSED_FORM_BOUND}
 ROUND_TRIP = "round trip, target-only forward passes"
 PER_TOKEN = "time per token (target-only = 1)"

@@ -102,7 +102,7 @@ def _ratios(axes: Axes, *, of_x: bool = False) -> None:
     limits(low, high)
 
 
-def _legend_below(figure: Figure, drawing: Drawing) -> None:
+def _legend_below(figure: Figure, repeats: str) -> None:
     """Name what all panels show once, and how many repeats it has."""
     named = {}
     for axes in figure.axes:
@@ -111,7 +111,7 @@ def _legend_below(figure: Figure, drawing: Drawing) -> None:
     figure.legend(
         list(named.values()),
         list(named),
-        title=drawing.drawn_repeats,
+        title=repeats,
         title_fontsize=7,
         loc="outside lower center",
         ncols=4,
@@ -141,7 +141,7 @@ def _curves(drawing: Drawing) -> Figure:
         axes.set_title(name)
     _ratios(panels[0])
     panels[0].set_ylabel(PER_TOKEN)
-    _legend_below(figure, drawing)
+    _legend_below(figure, drawing.drawn_repeats)
     return figure
 
 
@@ -222,7 +222,7 @@ def _predictions(drawing: Drawing) -> Figure:
     panels[0].set_ylim(*line)
     _ratios(panels[0])
     panels[0].set_ylabel(f"predicted {PER_TOKEN}")
-    _legend_below(figure, drawing)
+    _legend_below(figure, drawing.repeats)
     return figure
 
 
@@ -238,7 +238,7 @@ def _time_parts(drawing: Drawing) -> Figure:
     axes.axvline(1, color=STYLES[TARGET_ONLY].colour, linewidth=0.8)
     axes.set_ylabel("mode, round trip in\nforward passes")
     axes.set_xlabel(PER_TOKEN)
-    _legend_below(figure, drawing)
+    _legend_below(figure, drawing.drawn_repeats)
     return figure
 
 

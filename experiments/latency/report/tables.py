@@ -19,7 +19,8 @@ def print_tables(
     """Print time per token by round trip and mode, for set and for chosen draft lengths."""
     cells = summary.times_s
     spread = summary.repeats if summary.repeats == "n = 1" else f"95 % intervals, {summary.repeats}"
-    arms = sorted({cell.arm for cell in cells if cell.mode.drafts}, key=_order)
+    all_arms = sorted({cell.arm for cell in cells} - {Arm(Mode.TARGET_ONLY)}, key=_order)
+    arms = [arm for arm in all_arms if arm.mode.drafts]
     if any(cell.mode.drafts and cell.gamma != CHOSEN for cell in cells):
         title = (
             f"Time per token relative to target-only at the same round trip, {spread}; best set draft length"
@@ -33,9 +34,9 @@ def print_tables(
     if any(cell.mode.drafts and cell.gamma == CHOSEN for cell in cells):
         title = f"Time per token relative to target-only, {spread}; draft lengths that sessions choose"
         is_simulated = any(cell.mode is Mode.FULL and cell.gamma == CHOSEN for cell in predicted)
-        table = _table(title, [*map(str, arms), *["full, simulated"] * is_simulated])
+        table = _table(title, [*map(str, all_arms), *["full, simulated"] * is_simulated])
         for place, reference, row in _rows(summary):
-            chosen = [Cell(arm.mode, CHOSEN, place, arm.cores, arm.hints) for arm in arms]
+            chosen = [Cell(arm.mode, CHOSEN, place, arm.cores, arm.hints) for arm in all_arms]
             shown = [_over(summary, c, reference, seed) if c in cells else "" for c in chosen]
             if (full := predicted.get(Cell(Mode.FULL, CHOSEN, place))) and full.simulated_s:
                 shown.append(f"{full.simulated_s / summary.median_s(reference):.2f}")

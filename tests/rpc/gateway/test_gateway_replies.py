@@ -131,13 +131,13 @@ async def test_every_field_reaches_the_draft_server():
             file=RECORDING,
             model=MODEL,
             languages=["nl"],
-            extra_body={"hotwords": "gamma"},
+            extra_body={"hotwords": "gamma", "hint": "De bijen"},
         )
     expected = OPENAIS | {"temperatures": (0.4,)}
     options = DecodingOptions(language="de", initial_prompt="Ray Serve", hotwords="alpha, beta", **expected)
     assert asked == options
     asked = decoding_options_from_proto(server.config.config.decoding)
-    assert asked == DecodingOptions(language="nl", hotwords="gamma", **OPENAIS)
+    assert asked == DecodingOptions(language="nl", hotwords="gamma", hint="De bijen", **OPENAIS)
     assert not server.config.interim_results
 
 

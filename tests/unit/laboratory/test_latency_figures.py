@@ -164,6 +164,14 @@ def test_repeats_are_counted():
     assert Summary(summary.sweep, fewer).repeats == "n = 1 to 3"
 
 
+def test_predictions_name_the_repeats_of_all_cells():
+    drawing = replace(drawing_of(), repeats="n = 1 to 3", drawn_repeats="n = 3")
+    for name, expected in (("latency-predictions", "n = 1 to 3"), ("latency-modes", "n = 3")):
+        drawn = figures.FIGURES[name](drawing)
+        assert drawn.legends[0].get_title().get_text() == expected
+        plt.close(drawn)
+
+
 @pytest.mark.nightly
 def test_two_runs_write_equal_bytes(tmp_path):
     once, again = (written(drawing_of(), tmp_path / name) for name in ("once", "again"))

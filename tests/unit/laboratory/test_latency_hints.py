@@ -41,11 +41,12 @@ def test_each_kind_of_hints_is_an_option_of_the_session():
     assert made[Hints.GIVEN] == with_hints(options, Hints.GIVEN, WORDS, seed=0)
 
 
-def test_only_full_has_kinds_of_hints():
+def test_only_full_has_all_kinds_of_hints():
     modes = (Mode.TARGET_ONLY, Mode.SYNC, Mode.FULL)
     cells = cells_of(modes, [CHOSEN], 1, 1, parse_hints("realigned, off,given,off"))
     assert [str(cell) for cell in cells] == [
         "target-only",
+        "target-only with a given hint",
         "sync, gamma chosen",
         "full, gamma chosen",
         "full without hints, gamma chosen",
