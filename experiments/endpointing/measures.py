@@ -35,7 +35,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a take's utterances under a setting.
+    """Results of a take's utterances under a setting.
 
     Attributes
     ----------
