@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from specwhisper.types import SAMPLE_RATE
 HESITATION_S = 0.8
 WHERE = (0.3, 0.7)  # of an utterance, in parts of its length
 FRAME = SAMPLE_RATE // 20  # whose loudness is compared
+WORD = re.compile(r"[\w']+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +43,25 @@ class Outcome:
     ----------
     latencies_s : from the end of speech to the last final text; ``GAP_S`` where it came later or not.
     num_cut : utterances that ended before their speech did.
+    texts : of the utterances, without punctuation and case.
     """
 
     latencies_s: tuple[float, ...]
     num_cut: int
+    texts: tuple[str, ...]
 
     def quantile_s(self, share: float) -> float:
         """Return a quantile of the latencies."""
         return float(np.quantile(self.latencies_s, share))
 
+    def num_unlike(self, other: Outcome) -> int:
+        """Count the utterances that have another text."""
+        return sum(mine != theirs for mine, theirs in zip(self.texts, other.texts, strict=True))
+
     @property
     def facts(self) -> dict[str, Any]:
         """The outcome as JSON values."""
-        return {"latencies_s": list(self.latencies_s), "num_cut": self.num_cut}
+        return {"latencies_s": list(self.latencies_s), "num_cut": self.num_cut, "texts": list(self.texts)}
 
 
 def hesitating(utterance: NDArray[np.int16]) -> NDArray[np.int16]:
@@ -73,10 +81,11 @@ def make_take(pieces: Sequence[NDArray[np.int16]], num: int, random: Generator) 
 
 def outcome_of(take: Take, ended: Iterable[Ended]) -> Outcome:
     """Assign what the server ended to the utterances of a take."""
-    ended, latencies_s, num_cut = list(ended), [], 0
+    ended, latencies_s, texts, num_cut = list(ended), [], [], 0
     for begin_s, end_s in take.spans_s:
         own = [one for one in ended if begin_s < one.end_s < end_s + GAP_S]
         last_s = max((one.at_s for one in own), default=end_s + GAP_S)
         latencies_s.append(min(GAP_S, max(0.0, last_s - end_s)))
         num_cut += len(own) > 1
-    return Outcome(tuple(latencies_s), num_cut)
+        texts.append(" ".join(WORD.findall(" ".join(one.text for one in own).lower())))
+    return Outcome(tuple(latencies_s), num_cut, tuple(texts))

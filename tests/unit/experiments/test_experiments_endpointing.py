@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -34,10 +36,12 @@ def test_outcomes_of_utterances():
         take,
         [
             Ended(first + 0.3, first + 0.1, "whole"),
-            Ended(begin_s + 0.7, begin_s + 0.5, "cut"),
+            Ended(begin_s + 0.7, begin_s + 0.5, "Cut,"),
             Ended(second + 0.5, second + 0.1, "rest"),
         ],
     )
     assert outcome.latencies_s == pytest.approx((0.3, 0.5, GAP_S))
     assert outcome.num_cut == 1
+    assert outcome.texts == ("whole", "cut rest", "")
+    assert outcome.num_unlike(replace(outcome, texts=("whole", "cut", ""))) == 1
     assert outcome.quantile_s(0.5) == pytest.approx(0.5)
