@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.common.models.scripted import VOCABULARY, ScriptedModel, recording
+from experiments.latency.sweep.hint_text import misleading
 from specwhisper.audio.recording import CONTEXT_SAMPLES
 from specwhisper.engine.one_process import InlineExecutor, OneProcess
 from specwhisper.engine.verifier import Verifier
@@ -131,18 +132,28 @@ def test_a_session_that_is_resumed_finds_its_place_in_the_hint(has_previous):
     assert num_hinted > 0.8 * sum(map(len, resumed))
 
 
+def hint_like(kind: str, words: list[str], seed: int, text: str) -> str:
+    """Return a hint of a kind: with few or many errors, misleading again and again, or any text."""
+    if kind == "misleading":
+        return "".join(misleading(words, Random(seed)))
+    return text if kind == "any" else corrupted(words, float(kind), seed)
+
+
 @settings(max_examples=examples(20, 400), deadline=None)
 @given(
     mode=st.sampled_from([Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS]),
     kind=st.sampled_from(KINDS),
-    share=st.sampled_from([0.0, 0.1, 0.5]),
+    like=st.sampled_from(["0", "0.1", "0.5", "1", "misleading", "any"]),
+    text=st.text(max_size=200),
     seed=st.integers(0, 100),
     timestamps=st.booleans(),
     realigns=st.booleans(),
 )
-def test_with_any_hint_and_any_draft_the_text_is_the_targets(mode, kind, share, seed, timestamps, realigns):
+def test_with_any_hint_and_any_draft_the_text_is_the_targets(
+    mode, kind, like, text, seed, timestamps, realigns
+):
     expected = own_text(timestamps=timestamps)
-    hint = corrupted(words_of(expected), share, seed)
+    hint = hint_like(like, words_of(expected), seed, text)
     edit_block = Interference(kind, seed, vocabulary_size=len(VOCABULARY))
     hinted = transcribe(mode, hint, edit_block=edit_block, timestamps=timestamps, realigns=realigns)
     assert hinted.window_tokens == expected.window_tokens

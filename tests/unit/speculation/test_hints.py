@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import sys
+from functools import partial
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specwhisper.speculation.hints import (
@@ -20,6 +21,7 @@ from specwhisper.speculation.hints import (
     Hint,
     num_worthwhile,
 )
+from tests.nightly import examples
 
 TIME = "<"
 
@@ -194,6 +196,29 @@ def test_following_takes_constant_time():
         return num_lines(lambda: [hint.follow(token) for token in range(1_000, 3_000) if token % 5])
 
     assert work(30_000, 200) == work(4_000, 200) == work(4_000, 20_000)
+
+
+few_words = st.lists(st.integers(0, 2), min_size=1, max_size=8)
+
+
+@settings(max_examples=examples(10, 200), deadline=None)
+@given(few_words, few_words, st.lists(st.sampled_from(["follow", "grow", "cut", "lose"]), max_size=30))
+def test_no_text_of_few_words_makes_following_slow(text, committed, changes):
+    """Repetitions are the worst case of alignment and of searching."""
+    hint = Hint(text * 400, lambda token: str(token) if token else "")
+    num_tokens, lines = len(hint), 0
+    for number, token in enumerate(committed * 8):
+        match changes[number % len(changes)] if changes else "follow":
+            case "grow":
+                hint.extend(text)
+                num_tokens += len(text)
+            case "cut":
+                hint.truncate(max(len(text), len(hint) - 3))
+            case "lose":
+                hint.seek(None)
+        lines += num_lines(partial(hint.follow, token))
+    # Each token of the hint is indexed once, when it is first searched.
+    assert lines <= 10 * num_tokens + 700 * 8 * len(committed)
 
 
 @given(tokens, st.lists(st.tuples(st.integers(0, 60), tokens), max_size=4), tokens)
