@@ -15,23 +15,27 @@ from experiments.common.bench.report import open_console
 
 NETWORKED = ("--modes", "target-only,sync,pipelined,full")
 WITH_ONE_PROCESS = ("--modes", "target-only,sync,pipelined,full,one-process", "--max-cores", "1")
+REALIGNED = ("--hints", "realigned")
 FEW = ("--rtt", "0,1.25,5", "--gamma", "chosen", "--repeats", "2")
 BAD_NETWORK = ("--jitter-ms", "20", "--loss", "0.01", "--reordering", "0.05", "--stall", "0.5,5")
-GRID = ("--gamma", "2,4,8,16,chosen", "--repeats", "5", "--set-repeats", "1")
+GRID = ("--gamma", "2,4,8,16,chosen", "--set-repeats", "1")
 CHOSEN_ERRORS = ("--acceptance", "0.7,0.85,0.92", "--realigns", "0,0.8")
 SEVERAL_RECORDINGS = ("--modes", "target-only,sync,full,one-process", "--max-cores", "1", "--check")
 AT_BARS = ("--rtt", "0.25,1.25,5", "--gamma", "4,chosen", "--repeats", "1")
-DEMO = ("--models", "demo", "--rtt", "0,1.25,5,10", "--gamma", "chosen", "--repeats", "5")
+DEMO = ("--models", "demo", "--rtt", "0,1.25,5,10", "--gamma", "chosen", *REALIGNED, "--repeats", "7")
 LONGER = [path for path in bundled() if path.suffix == ".ogg"]
 SEVERAL_WINDOWS = str(BUNDLED / "06_the_clock_in_the_tower.ogg")
 WINDOWS = (*FEW, "--modes", "target-only,full", "--encode", "--audio", SEVERAL_WINDOWS)
-HINTS = ("--hints", "off,realigned")
+HINTS = ("--hints", "off,realigned,given")
 FAR_APART = ("--rtt-ms", "5,40,150", "--slots", "128")
-CROWD = ("--clients", "10000", "--targets", "40", "--duration-s", "30", "--modes", "full", *HINTS)
-SEARCH = ("--search", "--duration-s", "40", *HINTS)
-FAR_GPU = (*FAR_APART, *SEARCH, "--clients", "512")
-NEAR = ("--rtt-ms", "5", "--slots", "128", "--pass-ms", "8", "--draft-ms", "2", "--draft-session-us", "200")
-NEAR_GPU = (*NEAR, *SEARCH, "--clients", "384", "--max-lag-s", "2.5", "--modes", "target-only,sync,full")
+CROWD = ("--clients", "10000", "--targets", "40", "--duration-s", "30", "--modes", "target-only,full")
+FAR_GPU = (*FAR_APART, "--search", "--duration-s", "40", "--clients", "512", "--modes", "target-only,full")
+NEAR = ("--search", "--rtt-ms", "5", "--pass-ms", "8", "--draft-ms", "2", "--draft-session-us", "200")
+NEAR_GPU = (*NEAR, "--max-lag-s", "2.5", "--duration-s", "40")
+WITH_DRAFT = ("--clients", "768", "--slots", "256", "--modes", "sync,full", *HINTS)
+ALONE = ("--clients", "384", "--slots", "128", "--modes", "target-only")
+EIGHT = ("--sessions", "8", "--rtt", "0.05", "--pass-ms", "5", "--token-us", "181", "--session-us", "2200")
+FREE_DRAFTS = ("--draft-ms", "0.1", "--draft-session-us", "0", "--per-draft-server", "8")
 
 
 def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ...]]:
@@ -48,7 +52,7 @@ def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ..
         "sweep": sweep("sweep", *GRID, "--check"),
         "plots": ("plot", "--sweep", str(folder / "sweep.jsonl"), "--folder", str(folder), *seeded),
         "longer recordings": sweep("longer_recordings", *SEVERAL_RECORDINGS, *AT_BARS, *longer),
-        "bad network": sweep("bad_network", *NETWORKED, *FEW, *BAD_NETWORK),
+        "bad network": sweep("bad_network", *NETWORKED, *FEW, *REALIGNED, *BAD_NETWORK),
         "demo pair": sweep("demo", *WITH_ONE_PROCESS, *DEMO),
         "next window": sweep("next_window", *WINDOWS),
         "one window at a time": sweep("one_window", "--no-next-window", *WINDOWS),
@@ -56,10 +60,12 @@ def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ..
         "expected by errors": ("expect", *CHOSEN_ERRORS, *short),
         "expected with the distilled draft": ("expect", "--draft", "demo-draft-distil", *short),
         "many sessions on one target": ("together", *seeded, *short),
+        "eight sessions, as measured": ("together", *EIGHT, *FREE_DRAFTS, *seeded, *short),
         "side branches": ("branches", *seeded, *short),
-        "clients of a GPU that is near": ("simulate", *NEAR_GPU, *seeded, *short),
+        "clients of a GPU that is near": ("simulate", *NEAR_GPU, *WITH_DRAFT, *seeded, *short),
+        "clients of its target alone": ("simulate", *NEAR_GPU, *ALONE, *seeded, *short),
         "clients of a GPU near and far": ("simulate", *FAR_GPU, *seeded, *short),
-        "ten thousand clients": ("simulate", *FAR_APART, *CROWD, *seeded, *short),
+        "ten thousand clients": ("simulate", *FAR_APART, *CROWD, *HINTS, *seeded, *short),
     }
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from experiments.latency.__main__ import app
 from experiments.latency.commands.reproduce import commands
+
+PAGE = Path(__file__).parents[3] / "docs" / "latency.md"
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +62,25 @@ def test_invalid_options_of_a_sweep_are_refused(arguments, message, tmp_path):
 @pytest.mark.parametrize("command", ["show", "plot"])
 def test_show_and_plot_refuse_a_missing_sweep(command, tmp_path):
     assert "holds no readable sweep" in refused(command, "--sweep", str(tmp_path / "nothing.jsonl"))
+
+
+def shown_commands():
+    """Yield the arguments of the commands above the tables of docs/latency.md."""
+    page = PAGE.read_text().replace("\\\n", " ")
+    for line in page.splitlines():
+        if line.startswith("    python -m experiments.latency ") and "--out" not in line:
+            command, *arguments = shlex.split(line.partition("#")[0])[3:]
+            is_example = "--quick" in arguments or (command == "simulate" and "--search" not in arguments)
+            if command in ("sweep", "together", "simulate", "expect") and not is_example:
+                yield [command, *(one for one in arguments if one != "--check")]
+
+
+def test_reproduce_runs_the_commands_of_the_page(tmp_path):
+    parts = commands(tmp_path, quick=False, seed=0).values()
+    shown = list(shown_commands())
+    assert {command for command, *_ in shown} == {"sweep", "together", "simulate", "expect"}
+    for arguments in shown:
+        assert any(set(arguments) <= set(part) for part in parts), arguments
 
 
 def test_reproduce_runs_existing_commands(tmp_path):
