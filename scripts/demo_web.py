@@ -42,7 +42,7 @@ def main() -> None:
         options = ("--server", draft, "--port", port)
         address = stack.enter_context(server("specwhisper_gateway", logs / "gateway.log", *options))
         url = f"http://{address.replace('127.0.0.1', 'localhost')}/"
-        print(f"\n    {url}\n\nCtrl-C ends it.", flush=True)
+        print(f"\n    {url}\n\nThe draft server is at {draft}. Ctrl-C ends it.", flush=True)
         if has_display():
             webbrowser.open(url)
         stack.callback(signal.signal, signal.SIGCHLD, signal.SIG_DFL)  # from then on they are stopped
