@@ -164,6 +164,8 @@ def make_settings(settings: type[Config], values: Mapping[str, Any]) -> Config:
         if option is not None:
             arguments[name] = values[option.name]
         if made is not None:
+            for each in made.options.values():
+                each.setting.check(each.flag, values[each.name])
             arguments[name] = made.make(**{key: values[each.name] for key, each in made.options.items()})
     return settings(**arguments)
 

@@ -162,7 +162,7 @@ async def test_without_the_model_the_filter_is_refused(file, monkeypatch, packag
 
 
 def test_live_audio_has_endpointing_instead():
-    with pytest.raises(InvalidRequest, match="live audio has endpointing"):
+    with pytest.raises(InvalidRequest, match="leave it out of live audio, which has endpointing"):
         StreamingClient(vad_filter=True)
     with pytest.raises(UnsupportedOption, match="whole recordings"):
         decoding_options_to_proto(DecodingOptions(vad_filter=True))

@@ -16,7 +16,7 @@ from specwhisper_target_server.config import TargetConfig
     ("args", "kind", "words"),
     [
         ({"target": {"modle": "large-v3"}}, InvalidRequest, "No such option: --modle"),
-        ({"target": {"max-sessions": 0}}, InvalidRequest, "max-sessions"),
+        ({"target": {"max-sessions": 0}}, InvalidRequest, "--max-sessions is 0: it must be at least 1"),
         ({"target": {"max-sessions": "many"}}, InvalidRequest, "max-sessions"),
         ({"targets": {}}, ValidationError, "targets"),
         ({"locator": {"model": "large-v3"}}, InvalidRequest, "A locator has no flag model"),

@@ -211,7 +211,7 @@ def test_an_error_shows_the_beginning_of_a_long_value():
     ("options", "reason"),
     [
         ({"language": "en"}, "the language 'en' contradicts it"),
-        ({"live": LiveOptions()}, "live audio detects each utterance's language anyway"),
+        ({"live": LiveOptions()}, "leave it out of live audio, which detects the language"),
     ],
 )
 def test_what_contradicts_several_languages(options, reason):

@@ -39,7 +39,7 @@ TOO_LARGE = "message_too_large"
         ({"format": {"type": "audio/opus"}}, "audio.input.format.type"),
         ({"format": {"type": "audio/pcm", "rate": 44_100}}, "audio.input.format.rate"),
         ({"noise_reduction": {"type": "near_field"}}, "audio.input.noise_reduction"),
-        ({"turn_detection": {"type": "semantic_vad"}}, "audio.input.turn_detection.type"),
+        ({"turn_detection": {"type": "loud_vad"}}, "audio.input.turn_detection.type"),
         ({"turn_detection": {"type": "server_vad", "threshold": 3}}, "audio.input.turn_detection.threshold"),
         (
             {"turn_detection": {"type": "server_vad", "create_response": True}},
