@@ -169,7 +169,9 @@ class DraftState:
             self.report += DraftReport(network_ns=round_trip_ns, num_answers=1)
             self.controller.observe_answer(round_trip_ns)
         if commit.tokens and not commit.num_hinted:
-            self.controller.observe_forward(1 + commit.num_verified, timing.forward_ns, timing.batch_size)
+            self.controller.observe_forward(
+                1 + commit.num_verified, timing.forward_ns, timing.batch_size, timing.token_ns
+            )
 
     def apply(self, commit: Commit) -> int:
         """Apply a commit to the open window's belief.

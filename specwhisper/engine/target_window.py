@@ -87,6 +87,11 @@ class TargetWindow:
             num_missed=num_missed,
         )
 
+    @property
+    def expected_tokens(self) -> float:
+        """Tokens that a forward pass over the candidates is likely to bring."""
+        return self.ledger.expected_tokens(self.candidates or ())
+
     def row(
         self, slot: int, num_held: int, num_candidates: int, vocabulary: Vocabulary, options: DecodingOptions
     ) -> Row:

@@ -27,8 +27,9 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.admission import ResponseTime
 from specwhisper.speculation.batching_delay import BatchingDelay
-from specwhisper.speculation.forward_time import TokenShare
+from specwhisper.speculation.forward_time import BatchTime
 from specwhisper.speculation.scheduling import next_batch
+from specwhisper.speculation.throughput import Throughput
 from specwhisper.transcription.hints.session import HintBuilder
 from specwhisper.transcription.windows import TokenLimit, Windows
 from specwhisper.types import (
@@ -96,7 +97,8 @@ class Verifier:
         self._response_time = ResponseTime(latency_budget_ms)
         self._batching_delay = BatchingDelay() if has_batching_delay else None
         self._last_forward_ns = 0  # when it ended
-        self._token_share = TokenShare()
+        self._forward_time = BatchTime()
+        self._throughput = Throughput(self._forward_time)
         self._hints = HintBuilder(model.vocabulary, model.tokenize)
         self._plan = plan or WhisperPlan(model, max_new_tokens)
         self._slots = FreeSlots(model.num_slots, "The target")
@@ -106,6 +108,7 @@ class Verifier:
         self._sessions: dict[str, VerifierState] = {}
         self._outbox: list[tuple[str, FromTarget]] = []
         self._last_step_only_answered = False
+        self._num_committed = 0  # in the last forward pass
 
     @property
     def num_free_slots(self) -> int:
@@ -212,7 +215,7 @@ class Verifier:
             limits=self.limits,
             recording=recording,
             windows=windows,
-            hints=self._hints.of_session(mode, options, self._token_share),
+            hints=self._hints.of_session(mode, options, lambda: self._forward_time.token_share),
         )
 
     def close(self, session_id: str) -> None:
@@ -275,11 +278,31 @@ class Verifier:
             if self._has_timed_out(session, now_ns):
                 session.stop_waiting(now_ns)
         self._last_step_only_answered = bool(self._outbox) and not self._last_step_only_answered
-        runnable = [session for session in self._sessions.values() if session.is_runnable]
+        runnable = self._taking_part()
         if runnable and not self._last_step_only_answered and not self._remaining_delay_ns():
             self._run_forward(self._choose(runnable))
         events, self._outbox = self._outbox, []
         return events
+
+    def _taking_part(self) -> list[VerifierState]:
+        """Return the sessions for the next forward pass.
+
+        Where some have candidates, one without waits for those on their way, unless it is worth its part.
+        """
+        taking_part: list[VerifierState] = []
+        without: list[VerifierState] = []
+        now_ns = self._clock()
+        for session in self._sessions.values():
+            if session.is_runnable:
+                (without if session.may_wait(now_ns) else taking_part).append(session)
+        if not taking_part:
+            return without
+        for session in without:
+            request = session.request(self._model.length(session.slot), self._max_width)
+            num_fed = request.num_needed + request.num_candidates
+            if self._throughput.is_worth(session.expected_tokens, num_fed):
+                taking_part.append(session)
+        return taking_part
 
     def _choose(self, runnable: list[VerifierState]) -> dict[VerifierState, int]:
         """Return the next forward pass's sessions with their number of candidates."""
@@ -302,21 +325,26 @@ class Verifier:
             rows: Sequence[Row], scores: Sequence[Scores], started_ns: int, forward_ns: int
         ) -> None:
             self._last_forward_ns = started_ns + forward_ns
-            self._token_share.observe([len(row.tokens) for row in rows], forward_ns)
+            self._forward_time.observe(len(rows), sum(len(row.tokens) for row in rows), forward_ns)
             if self._batching_delay is not None:
                 self._batching_delay.observe(forward_ns)
             now_ns, num_sessions = self._clock(), len(self._sessions)
+            token_ns = round(self._forward_time.token_ns)
+            self._num_committed = 0
             for row, score in zip(rows, scores, strict=True):
                 session = sessions[row.slot]
                 queue_ns, opened = started_ns - session.ready_ns, session.open_window
                 self._response_time.observe(queue_ns + forward_ns, num_sessions)
                 block_age_ns = opened.block_age_ns(now_ns) if opened is not None else 0
-                timing = Timing(queue_ns, forward_ns, session.encode_ns, len(rows), block_age_ns)
+                timing = Timing(
+                    queue_ns, forward_ns, session.encode_ns, len(rows), block_age_ns, token_ns=token_ns
+                )
                 try:
                     session.commit = self._commit(session, row, score, timing, now_ns)
                     self._continue_commit(session)
                 except Exception as error:
                     self._fail(session, error)
+            self._throughput.observe(self._num_committed, forward_ns, self._last_forward_ns)
             for session in self._sessions.values():
                 if session.awaits_candidates:
                     session.reconsider()
@@ -356,6 +384,7 @@ class Verifier:
             ends=self._model.vocabulary.ends | session.windows.stops,
             budget=window.max_new_tokens - base,
         )
+        self._num_committed += len(verdict.tokens)
         self._model.rollback(session.slot, len(window.prompt) + base + verdict.num_accepted)
         if not verdict.is_final:
             self._reply(session, session.append(verdict, scores, timing, row.num_candidates, now_ns))

@@ -128,8 +128,12 @@ def _min_confidence(length: DraftLength, estimates: Estimates | None) -> float:
     """Return the probability above which one more candidate is worth its cost.
 
     In lock-step a candidate that is right, with all before it, saves the time of a token. It costs a draft
-    step and its place in the forward pass. Otherwise it costs its place only; a right candidate that was not
-    drafted follows a round trip and a forward pass later, when the draft knows that those before were right.
+    step and its place in the forward pass.
+
+    Otherwise it costs its place only, but that of every session that shares the forward pass. If it is right,
+    with all before it, it saves a token's time, and the time until the draft has caught up, since a draft
+    that stops waits for the answer. If one before it is wrong, it may still continue the text after the
+    correction: then it saves its share of that time.
     """
     if estimates is None:
         return FIRST_CONFIDENCE
@@ -137,11 +141,13 @@ def _min_confidence(length: DraftLength, estimates: Estimates | None) -> float:
     if length.mode.is_lock_step:
         token_s = sync_s(costs, estimates.survival, best_gamma(costs, estimates.survival, MAX_ADAPTIVE_GAMMA))
         return min(MAX_CONFIDENCE, (costs.draft_s + costs.forward_token_s) / max(token_s, 1e-9))
-    realigned = _realigned(length, estimates)
-    saved_s = full_s(costs, estimates.survival, realigned) + costs.round_trip_s + costs.verify_s(0)
-    worth = costs.forward_token_s / max(saved_s, 1e-9)
-    # After a realignment a candidate may be accepted although one before it is wrong.
-    lowest = float(worth ** (1 / max(1e-9, 1 - realigned)))
+    realigned, forward_s = _realigned(length, estimates), costs.verify_s(0)
+    token_s = full_s(costs, estimates.survival, realigned)
+    num_tokens = max(1.0, forward_s / max(token_s, 1e-9))  # of a forward pass
+    catching_up_s = costs.round_trip_s + min(forward_s, num_tokens * costs.draft_s)
+    cost_s = estimates.num_sharing * costs.forward_token_s
+    if_right_s, if_realigned_s = token_s + catching_up_s, realigned * catching_up_s / num_tokens
+    lowest = (cost_s - if_realigned_s) / max(1e-9, if_right_s - if_realigned_s)
     return min(MAX_CONFIDENCE, max(MIN_CONFIDENCE, lowest))
 
 
@@ -210,6 +216,7 @@ class Controller:
         self._round_trip = Smoothed()
         self._forward = ForwardTime()
         self._sharing = Smoothed()
+        self._token_ns = 0
         self._survival = Survival()
         self._realigned = FIRST_REALIGNED
         self._num_corrections = FIRST_CORRECTIONS
@@ -224,10 +231,19 @@ class Controller:
         """Add an answer of the target: how long block and answer were on their way."""
         self._round_trip.observe(round_trip_ns)
 
-    def observe_forward(self, num_tokens: int, forward_ns: int, num_sharing: int = 1) -> None:
-        """Add a forward pass: this session's tokens in it, and its sessions."""
+    def observe_forward(
+        self, num_tokens: int, forward_ns: int, num_sharing: int = 1, token_ns: int = 0
+    ) -> None:
+        """Add a forward pass: this session's tokens in it, and its sessions.
+
+        Parameters
+        ----------
+        token_ns : time of one more token by the target's estimate. That knows the tokens of all sessions; 0
+            leaves it to this session's own ones.
+        """
         self._forward.observe(num_tokens, forward_ns)
         self._sharing.observe(num_sharing)
+        self._token_ns = token_ns
 
     def observe_realigned(self, is_realigned: bool) -> None:
         """Add whether the token after a correction is the one drafted before."""
@@ -265,10 +281,11 @@ class Controller:
         draft_ns, round_trip_ns = self._draft.mean, self._round_trip.mean
         if draft_ns is None or round_trip_ns is None or not self._survival.is_known:
             return None
+        token_ns = self._token_ns or self._forward.per_token_ns
         return Estimates(
             draft_ns=draft_ns,
-            forward_ns=self._forward.constant_ns or self._forward.mean_ns,
-            forward_token_ns=self._forward.per_token_ns,
+            forward_ns=self._forward.without_tokens_ns(token_ns),
+            forward_token_ns=token_ns,
             round_trip_ns=round_trip_ns,
             jitter_ns=self._round_trip.spread,
             survival=self._survival.chances,

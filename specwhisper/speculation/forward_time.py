@@ -1,12 +1,12 @@
-"""Split the time of a forward pass into a constant part and one for each token."""
+"""Split the time of a forward pass into a constant part, one for each session and one for each token."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 FORWARD_DECAY = 1 - 1 / 256  # of a forward pass's weight with every later one
 ENGINE_NS = 200_000  # of a session between two forward passes: its engine, its messages
 MIN_VARIANCE = 1.0  # of the numbers of tokens; below it the slope is unknown
+FIRST_SESSION_SHARE = 0.5  # of a forward pass without tokens that is the sessions', until that is measured
+PRIOR_VARIANCE = 0.05  # of the numbers of sessions: with less, that share is taken
 
 
 class ForwardTime:
@@ -44,30 +44,60 @@ class ForwardTime:
         """Time that one more token takes; 0 if it is unknown."""
         return max(0.0, self._covariance / self._variance) if self.is_known else 0.0
 
-    @property
-    def constant_ns(self) -> float:
-        """Time that a forward pass takes without tokens; 0 if it is unknown."""
-        return max(0.0, self._mean_ns - self.per_token_ns * self._mean_tokens) if self.is_known else 0.0
+    def without_tokens_ns(self, token_ns: float) -> float:
+        """Return the time of a forward pass without tokens, if each takes so long."""
+        return max(0.0, self._mean_ns - token_ns * self._mean_tokens)
 
 
-class TokenShare:
-    """Estimates what one more token of a session costs the target.
+class BatchTime:
+    """Least squares over a target's forward passes, time by sessions and tokens; recent ones count more.
 
-    Calling it returns the time of the token over the session's part of a forward pass without tokens. That is
-    at most 1, and 0 until it is known.
+    Forward passes of equally many sessions do not show what a session takes. Until they differ it is taken to
+    be a share of what they take without tokens.
+
+    Attributes
+    ----------
+    session_ns, token_ns : time that one more session takes, without its tokens, and one more token.
+    token_share : time of a token over its session's part of a forward pass without tokens: at most 1, and 0
+        until it is known.
     """
 
     def __init__(self) -> None:
-        self._time = ForwardTime()
-        self._share = 0.0
+        self.session_ns = self.token_ns = self.token_share = 0.0
+        self._weight = 0.0
+        self._sessions = self._tokens = self._ns = 0.0  # means
+        self._var_sessions = self._var_tokens = self._cov = 0.0
+        self._cov_sessions_ns = self._cov_tokens_ns = 0.0
 
-    def observe(self, widths: Sequence[int], forward_ns: float) -> None:
-        """Add a forward pass, with the tokens of each session."""
-        self._time.observe(sum(widths), forward_ns)
-        token_ns = self._time.per_token_ns
-        session_ns = self._time.constant_ns / len(widths) + ENGINE_NS
-        self._share = token_ns / max(token_ns, session_ns)
+    def observe(self, num_sessions: int, num_tokens: int, forward_ns: float) -> None:
+        """Add a forward pass."""
+        self._weight = FORWARD_DECAY * self._weight + 1
+        gain = 1 / self._weight
+        keep = 1 - gain
+        sessions, tokens, ns = num_sessions - self._sessions, num_tokens - self._tokens, forward_ns - self._ns
+        self._sessions += gain * sessions
+        self._tokens += gain * tokens
+        self._ns += gain * ns
+        self._var_sessions = keep * (self._var_sessions + gain * sessions**2)
+        self._var_tokens = keep * (self._var_tokens + gain * tokens**2)
+        self._cov = keep * (self._cov + gain * sessions * tokens)
+        self._cov_sessions_ns = keep * (self._cov_sessions_ns + gain * sessions * ns)
+        self._cov_tokens_ns = keep * (self._cov_tokens_ns + gain * tokens * ns)
+        self._solve()
+        session_ns = (self._ns - self.token_ns * self._tokens) / num_sessions + ENGINE_NS
+        self.token_share = self.token_ns / max(self.token_ns, session_ns)
 
-    def __call__(self) -> float:
-        """Return the current estimate."""
-        return self._share
+    def _solve(self) -> None:
+        is_known = self._var_tokens >= MIN_VARIANCE
+        by_tokens_ns = max(0.0, self._cov_tokens_ns / self._var_tokens) if is_known else 0.0
+        without_tokens_ns = max(0.0, self._ns - by_tokens_ns * self._tokens)
+        first_ns = FIRST_SESSION_SHARE * without_tokens_ns / self._sessions
+        var_sessions = self._var_sessions + PRIOR_VARIANCE
+        cov_sessions_ns = self._cov_sessions_ns + PRIOR_VARIANCE * first_ns
+        determinant = var_sessions * self._var_tokens - self._cov**2
+        if not is_known or determinant <= 0:
+            self.token_ns, self.session_ns = by_tokens_ns, first_ns
+            return
+        token_ns = (var_sessions * self._cov_tokens_ns - self._cov * cov_sessions_ns) / determinant
+        session_ns = (self._var_tokens * cov_sessions_ns - self._cov * self._cov_tokens_ns) / determinant
+        self.token_ns, self.session_ns = max(0.0, token_ns), max(0.0, session_ns)

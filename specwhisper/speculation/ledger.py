@@ -226,6 +226,17 @@ class Ledger:
                 return [Pending(token, source) for token in text[:reach]]
         return list(fresh)
 
+    def expected_tokens(self, candidates: Sequence[Pending]) -> float:
+        """Return how many tokens a forward pass over these candidates is likely to bring."""
+        rates, chance, total = self._shared.rates, 1.0, 1.0
+        for index, (_, source) in enumerate(candidates):
+            if source is CandidateSource.SENT:
+                chance *= rates.fresh if index else rates.sent
+            else:
+                chance *= rates.fresh if source is CandidateSource.DRAFT else OWN_RATE
+            total += chance
+        return total
+
     def _text(self, hint: Hint, num_fresh: int) -> Sequence[int]:
         """Return the text of a hint after the committed tokens."""
         return self._texts.fit(self.committed, hint.continuation(max_tokens=num_fresh + MAX_REACH))

@@ -130,6 +130,7 @@ class Timing:
         find the network's share. :data:`UNKNOWN_AGE_NS` for a block that never arrived.
     align_ns : of the extra forward passes after a complete window.
     detect_ns : of the extra forward pass that detected the window's language.
+    token_ns : what one more token adds to a forward pass, by the target's estimate; 0 if that is unknown.
     """
 
     queue_ns: int = 0
@@ -139,6 +140,7 @@ class Timing:
     block_age_ns: int = 0
     align_ns: int = 0
     detect_ns: int = 0
+    token_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

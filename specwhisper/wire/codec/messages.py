@@ -257,6 +257,7 @@ def commit_to_proto(commit: Commit, message: pb.Commit | None = None) -> pb.Comm
     message.forward_ns = timing.forward_ns
     message.batch_size = timing.batch_size
     message.block_age_ns = timing.block_age_ns
+    message.token_ns = timing.token_ns
     if timing.encode_ns or timing.detect_ns or commit.language_probs:  # of a window's first commit
         message.encode_ns, message.detect_ns = timing.encode_ns, timing.detect_ns
         message.language_probs.update(commit.language_probs)
@@ -322,6 +323,7 @@ def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None)
             message.block_age_ns,
             message.align_ns,
             message.detect_ns,
+            message.token_ns,
         ),
     )
 

@@ -342,7 +342,7 @@ class WindowOpened(_message.Message):
     def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., log_mel_ceiling: _Optional[float] = ..., expected: _Optional[_Iterable[int]] = ..., num_final: _Optional[int] = ..., previous: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("window_id", "base", "tokens", "log_probs", "margins", "num_verified", "num_accepted", "num_self_decoded", "candidates_received", "credit", "is_final", "no_speech_prob", "language_probs", "queue_ns", "forward_ns", "encode_ns", "batch_size", "words", "held", "block_age_ns", "outcome", "num_recalled", "num_recalled_first", "step", "num_align_passes", "align_ns", "detect_ns", "num_transcribed")
+    __slots__ = ("window_id", "base", "tokens", "log_probs", "margins", "num_verified", "num_accepted", "num_self_decoded", "candidates_received", "credit", "is_final", "no_speech_prob", "language_probs", "queue_ns", "forward_ns", "encode_ns", "batch_size", "words", "held", "block_age_ns", "outcome", "num_recalled", "num_recalled_first", "step", "num_align_passes", "align_ns", "detect_ns", "num_transcribed", "token_ns")
     class LanguageProbsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -378,6 +378,7 @@ class Commit(_message.Message):
     ALIGN_NS_FIELD_NUMBER: _ClassVar[int]
     DETECT_NS_FIELD_NUMBER: _ClassVar[int]
     NUM_TRANSCRIBED_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_NS_FIELD_NUMBER: _ClassVar[int]
     window_id: int
     base: int
     tokens: _containers.RepeatedScalarFieldContainer[int]
@@ -406,7 +407,8 @@ class Commit(_message.Message):
     align_ns: int
     detect_ns: int
     num_transcribed: int
-    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ..., margins: _Optional[_Iterable[float]] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., candidates_received: _Optional[int] = ..., credit: _Optional[int] = ..., is_final: bool = ..., no_speech_prob: _Optional[float] = ..., language_probs: _Optional[_Mapping[str, float]] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., batch_size: _Optional[int] = ..., words: _Optional[_Iterable[_Union[WordAlignment, _Mapping]]] = ..., held: _Optional[int] = ..., block_age_ns: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., num_recalled: _Optional[int] = ..., num_recalled_first: _Optional[int] = ..., step: _Optional[_Union[Step, _Mapping]] = ..., num_align_passes: _Optional[int] = ..., align_ns: _Optional[int] = ..., detect_ns: _Optional[int] = ..., num_transcribed: _Optional[int] = ...) -> None: ...
+    token_ns: int
+    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ..., margins: _Optional[_Iterable[float]] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., candidates_received: _Optional[int] = ..., credit: _Optional[int] = ..., is_final: bool = ..., no_speech_prob: _Optional[float] = ..., language_probs: _Optional[_Mapping[str, float]] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., batch_size: _Optional[int] = ..., words: _Optional[_Iterable[_Union[WordAlignment, _Mapping]]] = ..., held: _Optional[int] = ..., block_age_ns: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., num_recalled: _Optional[int] = ..., num_recalled_first: _Optional[int] = ..., step: _Optional[_Union[Step, _Mapping]] = ..., num_align_passes: _Optional[int] = ..., align_ns: _Optional[int] = ..., detect_ns: _Optional[int] = ..., num_transcribed: _Optional[int] = ..., token_ns: _Optional[int] = ...) -> None: ...
 
 class Step(_message.Message):
     __slots__ = ("utterance", "final_start", "final_end", "is_last")

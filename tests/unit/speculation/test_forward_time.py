@@ -1,4 +1,4 @@
-"""The time of forward passes is split into a constant and a time per token."""
+"""The time of forward passes is split into a constant, a time per session and a time per token."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.speculation.forward_time import ForwardTime, TokenShare
+from specwhisper.speculation.forward_time import BatchTime, ForwardTime
 
 
 def fitted(*observed: tuple[int, float]) -> ForwardTime:
@@ -16,42 +16,81 @@ def fitted(*observed: tuple[int, float]) -> ForwardTime:
     return forward_time
 
 
+def without_tokens_ns(time: ForwardTime) -> float:
+    return time.without_tokens_ns(time.per_token_ns)
+
+
 @given(st.floats(0, 1e9), st.floats(0, 1e7), st.lists(st.integers(1, 300), min_size=2, max_size=400))
 def test_a_linear_time_is_found(constant, per_token, sizes):
     found = fitted(*((size, constant + per_token * size) for size in sizes))
     if max(sizes) - min(sizes) > 5 and len(sizes) < 20:
         assert found.per_token_ns == pytest.approx(per_token, rel=1e-6, abs=1e-3)
-        assert found.constant_ns == pytest.approx(constant, rel=1e-6, abs=1)
+        assert without_tokens_ns(found) == pytest.approx(constant, rel=1e-6, abs=1)
     assert found.per_token_ns >= 0
-    assert found.constant_ns >= 0
+    assert without_tokens_ns(found) >= 0
 
 
-def test_the_constant_part_is_0_until_sizes_differ():
-    assert ForwardTime().constant_ns == 0
+def test_a_token_takes_no_time_until_sizes_differ():
+    assert without_tokens_ns(ForwardTime()) == 0
     assert not fitted(*[(5, 1e6)] * 10).is_known
-    assert fitted(*[(5, 1e6)] * 10).constant_ns == fitted(*[(5, 1e6)] * 10).per_token_ns == 0
+    assert fitted(*[(5, 1e6)] * 10).per_token_ns == 0
+    assert without_tokens_ns(fitted(*[(5, 1e6)] * 10)) == pytest.approx(1e6)
 
 
 def test_recent_forward_passes_count_more():
     fast, slow = ([(size % 50 + 1, each * (100 + size % 50)) for size in range(1000)] for each in (1e4, 5e4))
-    assert fitted(*fast, *slow).constant_ns == pytest.approx(fitted(*slow).constant_ns, rel=0.05)
+    found = without_tokens_ns(fitted(*fast, *slow))
+    assert found == pytest.approx(without_tokens_ns(fitted(*slow)), rel=0.05)
 
 
 def test_the_time_of_a_token_is_never_negative():
     found = fitted((1, 10e6), (20, 5e6), (40, 1e6))
     assert found.per_token_ns == 0
-    assert found.constant_ns == pytest.approx(16e6 / 3, rel=0.01)
+    assert without_tokens_ns(found) == pytest.approx(16e6 / 3, rel=0.01)
 
 
 def test_a_tokens_share_is_of_its_sessions_part():
     shares = []
     for num_sessions in (1, 4):
-        share = TokenShare()
-        assert share() == 0.0, "it is not known yet"
+        time = BatchTime()
+        assert time.token_share == 0.0, "it is not known yet"
         for width in [1, 5, 9] * 4:
-            share.observe([width] * num_sessions, 20e6 + 1e6 * width * num_sessions)
-        shares.append(share())
+            num_tokens = width * num_sessions
+            time.observe(num_sessions, num_tokens, 20e6 + 1e6 * num_tokens)
+        shares.append(time.token_share)
     assert shares == pytest.approx([0.05, 0.2], rel=0.05)
     for width in [1, 5, 9] * 400:
-        share.observe([width], 1e6 * width)
-    assert share() > 0.99, "all time is that of tokens"
+        time.observe(1, width, 1e6 * width)
+    assert time.token_share > 0.95, "nearly all time is that of tokens"
+
+
+batches = st.lists(st.tuples(st.integers(1, 64), st.integers(1, 16)), min_size=40, max_size=100)
+
+
+@given(st.floats(0, 1e8), st.floats(0, 1e7), st.floats(0, 1e6), batches)
+def test_the_times_of_a_session_and_of_a_token_are_found(constant, session, token, sizes):
+    time = BatchTime()
+    for number, (num_sessions, width) in enumerate(sizes):
+        num_sessions += 8 * (number % 3)  # they differ
+        num_tokens = num_sessions * width + number % 5
+        time.observe(num_sessions, num_tokens, constant + session * num_sessions + token * num_tokens)
+    scale = constant + session + token
+    assert time.token_ns == pytest.approx(token, rel=0.02, abs=0.02 * scale + 1)
+    assert time.session_ns == pytest.approx(session, rel=0.02, abs=0.02 * scale + 1)
+
+
+@given(batches, st.lists(st.floats(0, 1e10), min_size=100, max_size=100))
+def test_no_times_make_an_estimate_negative(sizes, times_ns):
+    time = BatchTime()
+    for (num_sessions, width), forward_ns in zip(sizes, times_ns, strict=False):
+        time.observe(num_sessions, num_sessions * width, forward_ns)
+        assert time.session_ns >= 0 and time.token_ns >= 0
+        assert 0 <= time.token_share <= 1
+
+
+def test_equally_many_sessions_take_a_share_of_what_is_not_the_tokens():
+    time = BatchTime()
+    for width in [1, 5, 9] * 10:
+        time.observe(8, 8 * width, 16e6 + 1e5 * 8 * width)
+    assert time.token_ns == pytest.approx(1e5, rel=0.01)
+    assert time.session_ns == pytest.approx(1e6, rel=0.01)
