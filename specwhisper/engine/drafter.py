@@ -14,7 +14,6 @@ from time import perf_counter_ns
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.draft_state import NO_REPORT, Drafted, DraftState
 from specwhisper.engine.encodings import AudioSpan, Encodings
-from specwhisper.engine.slots import FreeSlots
 from specwhisper.engine.window_draft import WindowDraft
 from specwhisper.errors import DeviceFault
 from specwhisper.model.choosing import Row, Scores
@@ -25,6 +24,7 @@ from specwhisper.model.rules import max_initial_timestamp
 from specwhisper.model.sampling import window_sampling
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
+from specwhisper.speculation.admission import FreeSlots
 from specwhisper.speculation.controller import Controller
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport

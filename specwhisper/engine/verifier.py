@@ -14,8 +14,8 @@ from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.alignments import Alignments, Waiting
+from specwhisper.engine.batching import Batching
 from specwhisper.engine.encodings import Encodings
-from specwhisper.engine.slots import FreeSlots
 from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.engine.window_opener import WhisperPlan, WindowOpener
 from specwhisper.errors import DeviceFault, InvalidRequest, OutOfMemory, ServerFull, UnsupportedOption
@@ -25,11 +25,7 @@ from specwhisper.model.forward import run_forward
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
-from specwhisper.speculation.admission import ResponseTime
-from specwhisper.speculation.batching_delay import BatchingDelay
-from specwhisper.speculation.forward_time import BatchTime
-from specwhisper.speculation.scheduling import next_batch
-from specwhisper.speculation.throughput import Throughput
+from specwhisper.speculation.admission import FreeSlots, ResponseTime
 from specwhisper.transcription.hints.session import HintBuilder
 from specwhisper.transcription.windows import TokenLimit, Windows
 from specwhisper.types import (
@@ -92,13 +88,14 @@ class Verifier:
         self._aligner = aligner or executor
         self._clock = clock
         self._wake = wake
-        self._max_width = max_width
-        self._max_num_batched_tokens = max_num_batched_tokens
         self._response_time = ResponseTime(latency_budget_ms)
-        self._batching_delay = BatchingDelay() if has_batching_delay else None
-        self._last_forward_ns = 0  # when it ended
-        self._forward_time = BatchTime()
-        self._throughput = Throughput(self._forward_time)
+        self._batching = Batching(
+            model.length,
+            clock,
+            has_delay=has_batching_delay,
+            max_width=max_width,
+            max_num_tokens=max_num_batched_tokens,
+        )
         self._hints = HintBuilder(model.vocabulary, model.tokenize)
         self._plan = plan or WhisperPlan(model, max_new_tokens)
         self._slots = FreeSlots(model.num_slots, "The target")
@@ -136,7 +133,9 @@ class Verifier:
         sessions = self._sessions.values()
         if self._outbox or any(self._opener.can_advance(session) for session in sessions):
             return True
-        if any(session.is_runnable for session in sessions) and not self._remaining_delay_ns():
+        if any(session.is_runnable for session in sessions) and not self._batching.remaining_delay_ns(
+            sessions
+        ):
             return True
         return any(self._has_timed_out(session, self._clock()) for session in sessions)
 
@@ -149,21 +148,9 @@ class Verifier:
             for session in self._sessions.values()
             if session.awaits_candidates
         ]
-        if delay_ns := self._remaining_delay_ns():
+        if delay_ns := self._batching.remaining_delay_ns(self._sessions.values()):
             waits_ns.append(delay_ns)
         return max(0.0, min(waits_ns, default=0.0)) / 1e9
-
-    def _remaining_delay_ns(self) -> float:
-        """Return how long the next forward pass still waits for candidates."""
-        if self._batching_delay is None:
-            return 0.0
-        all_derived = [(session.derived, session.ready_ns) for session in self._sessions.values()]
-        first_ns = min((ready_ns for derived, ready_ns in all_derived if derived.is_runnable), default=None)
-        if first_ns is None:
-            return 0.0
-        ready_ns = max(self._last_forward_ns, first_ns)
-        arrivals = (arrival for derived, _ in all_derived if (arrival := derived.next_candidates) is not None)
-        return max(0.0, self._batching_delay.start_ns(ready_ns, arrivals) - self._clock())
 
     @staticmethod
     def _has_timed_out(session: VerifierState, now_ns: int) -> bool:
@@ -215,7 +202,7 @@ class Verifier:
             limits=self.limits,
             recording=recording,
             windows=windows,
-            hints=self._hints.of_session(mode, options, lambda: self._forward_time.token_share),
+            hints=self._hints.of_session(mode, options, lambda: self._batching.time.token_share),
         )
 
     def close(self, session_id: str) -> None:
@@ -278,40 +265,12 @@ class Verifier:
             if self._has_timed_out(session, now_ns):
                 session.stop_waiting(now_ns)
         self._last_step_only_answered = bool(self._outbox) and not self._last_step_only_answered
-        runnable = self._taking_part()
-        if runnable and not self._last_step_only_answered and not self._remaining_delay_ns():
-            self._run_forward(self._choose(runnable))
+        sessions = self._sessions.values()
+        if not self._last_step_only_answered and not self._batching.remaining_delay_ns(sessions):
+            if batch := self._batching.choose(sessions):
+                self._run_forward(batch)
         events, self._outbox = self._outbox, []
         return events
-
-    def _taking_part(self) -> list[VerifierState]:
-        """Return the sessions for the next forward pass.
-
-        Where some have candidates, one without waits for those on their way, unless it is worth its part.
-        """
-        taking_part: list[VerifierState] = []
-        without: list[VerifierState] = []
-        now_ns = self._clock()
-        for session in self._sessions.values():
-            if session.is_runnable:
-                (without if session.may_wait(now_ns) else taking_part).append(session)
-        if not taking_part:
-            return without
-        for session in without:
-            request = session.request(self._model.length(session.slot), self._max_width)
-            num_fed = request.num_needed + request.num_candidates
-            if self._throughput.is_worth(session.expected_tokens, num_fed):
-                taking_part.append(session)
-        return taking_part
-
-    def _choose(self, runnable: list[VerifierState]) -> dict[VerifierState, int]:
-        """Return the next forward pass's sessions with their number of candidates."""
-        requests = [each.request(self._model.length(each.slot), self._max_width) for each in runnable]
-        parts = next_batch(requests, self._max_num_batched_tokens)
-        chosen = {runnable[part.index]: part.num_candidates for part in parts}
-        for session in runnable:
-            session.num_missed = 0 if session in chosen else session.num_missed + 1
-        return chosen
 
     def _run_forward(self, batch: Mapping[VerifierState, int]) -> None:
         """Run a forward pass and commit its tokens."""
@@ -324,12 +283,9 @@ class Verifier:
         def on_scores(
             rows: Sequence[Row], scores: Sequence[Scores], started_ns: int, forward_ns: int
         ) -> None:
-            self._last_forward_ns = started_ns + forward_ns
-            self._forward_time.observe(len(rows), sum(len(row.tokens) for row in rows), forward_ns)
-            if self._batching_delay is not None:
-                self._batching_delay.observe(forward_ns)
+            self._batching.observe_forward([len(row.tokens) for row in rows], started_ns, forward_ns)
             now_ns, num_sessions = self._clock(), len(self._sessions)
-            token_ns = round(self._forward_time.token_ns)
+            token_ns = round(self._batching.time.token_ns)
             self._num_committed = 0
             for row, score in zip(rows, scores, strict=True):
                 session = sessions[row.slot]
@@ -344,7 +300,7 @@ class Verifier:
                     self._continue_commit(session)
                 except Exception as error:
                     self._fail(session, error)
-            self._throughput.observe(self._num_committed, forward_ns, self._last_forward_ns)
+            self._batching.observe_committed(self._num_committed)
             for session in self._sessions.values():
                 if session.awaits_candidates:
                     session.reconsider()

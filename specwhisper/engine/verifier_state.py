@@ -338,16 +338,6 @@ class VerifierState:
         self.recording.discard_before(window.start_sample)
         return self.open_window
 
-    def may_wait(self, now_ns: int) -> bool:
-        """Return whether a runnable session has no fresh candidates, and some are on their way."""
-        arrival = self.derived.next_candidates
-        return self.open_window is not None and arrival is not None and now_ns <= arrival.bound_ns
-
-    @property
-    def expected_tokens(self) -> float:
-        """Tokens that the next forward pass is likely to bring, with the candidates of the last request."""
-        return 1.0 if self.open_window is None else self.open_window.expected_tokens
-
     def request(self, num_held: int, max_width: int) -> Request:
         """Return the tokens to append; the slot has ``num_held`` of them."""
         if self.open_window is None:

@@ -1,4 +1,4 @@
-"""Split the time of a forward pass into a constant part, one for each session and one for each token."""
+"""Split the time of a forward pass into that of its sessions, tokens and the rest."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class ForwardTime:
 
 
 class BatchTime:
-    """Least squares over a target's forward passes, time by sessions and tokens; recent ones count more.
+    """Least squares over a target's forward passes: time by sessions and tokens.
 
-    Forward passes of equally many sessions do not show what a session takes. Until they differ it is taken to
-    be a share of what they take without tokens.
+    Recent ones count more. Forward passes of equally many sessions do not show what a session takes. Until
+    they differ it is taken to be a share of what they take without tokens.
 
     Attributes
     ----------

@@ -84,7 +84,7 @@ def test_a_verifier_waits_for_other_sessions():
         verifier._sessions[name].arrivals._since_ns -= 10**10  # so their turnaround is ten seconds
         offer(name)
     step()
-    verifier._batching_delay = delay(10**12)
+    verifier._batching._delay = delay(10**12)
     assert not verifier.has_work  # candidates of all sessions are expected: there is no forward pass to delay
     offer("a")
     assert 4 < verifier.wake_after_s < 100  # it would wait at most 5 s for the other
@@ -115,10 +115,58 @@ def test_self_decoding_waits_for_candidates_about_to_arrive():
     verifier.step()
     session.arrivals.turnaround.observe(10**10)
     session.reconsider()
-    verifier._batching_delay = delay(10**12)
+    verifier._batching._delay = delay(10**12)
     assert 5 < verifier.wake_after_s < 100
-    verifier._batching_delay = delay(10**10)
+    verifier._batching._delay = delay(10**10)
     assert verifier.wake_after_s == 0  # a forward pass ends before they arrive
+
+
+def opened(verifier: Verifier, name: str):
+    """Open a session in ``full`` and its window."""
+    verifier.open(name, Mode.FULL, DecodingOptions(language="en"))
+    verifier.submit(name, AudioChunk(0, RECORDING, is_last=True))
+    for _ in range(3):
+        verifier.step()
+    return verifier._sessions[name]
+
+
+@pytest.mark.parametrize(
+    ("session_ns", "is_late", "waits"), [(1e12, False, True), (0.0, False, False), (1e12, True, False)]
+)
+def test_a_session_waits_for_its_candidates_beside_others_unless_it_is_worth_its_part(
+    session_ns, is_late, waits
+):
+    verifier = Verifier(ScriptedModel(2), executor=InlineExecutor(), clock=lambda: NOW_NS)
+    first, second = (opened(verifier, name) for name in "ab")
+    for session in (first, second):
+        window, length = session.open_window.window, len(session.open_window.ledger.committed)
+        verifier.submit(session.id, Candidates(window.id, length, length, (5,)), NOW_NS)
+    verifier.step()
+    verifier._batching.time.session_ns = session_ns
+    verifier._batching._throughput.observe(10, 1e6, NOW_NS)
+    second.arrivals.turnaround.observe(-1.0 if is_late else 10.0**10)
+    second.arrivals.turnaround.spread = 0.0
+    second.reconsider()
+    length = len(first.open_window.ledger.committed)
+    verifier.submit(first.id, Candidates(first.open_window.window.id, length, length, (5,)), NOW_NS)
+    assert second.is_runnable and second.derived.next_candidates is not None
+    chosen = verifier._batching.choose(verifier._sessions.values())
+    assert (first in chosen, second in chosen) == (True, not waits)
+
+
+def test_no_session_waits_for_its_candidates_if_all_could():
+    verifier = Verifier(ScriptedModel(2), executor=InlineExecutor(), clock=lambda: NOW_NS)
+    sessions = [opened(verifier, name) for name in "ab"]
+    for session in sessions:
+        window, length = session.open_window.window, len(session.open_window.ledger.committed)
+        verifier.submit(session.id, Candidates(window.id, length, length, (5,)), NOW_NS)
+    verifier.step()
+    verifier._batching.time.session_ns = 1e12
+    for session in sessions:
+        session.arrivals.turnaround.observe(10.0**10)
+        session.reconsider()
+        assert session.derived.next_candidates is not None
+    assert list(verifier._batching.choose(verifier._sessions.values())) == sessions
 
 
 def test_a_target_that_waited_in_vain_continues_and_its_response_time_does_not_count():
