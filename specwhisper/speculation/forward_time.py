@@ -1,4 +1,4 @@
-"""Split the time of a forward pass into that of its sessions, tokens and the rest."""
+"""Split the time of a forward pass: its sessions', its tokens', and the rest."""
 
 from __future__ import annotations
 
