@@ -38,7 +38,7 @@ def short_samples(tmp_path) -> Path:
     return tmp_path
 
 
-ELSEWHERE = {"distil.py", "live_captions.py"}  # other tests run these
+ELSEWHERE = {"distil.py", "live_captions.py", "pipecat_captions.py"}  # other tests run these
 NAMES = sorted({path.name for path in EXAMPLES.glob("*.py")} - ELSEWHERE)
 
 
