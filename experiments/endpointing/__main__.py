@@ -117,7 +117,8 @@ def benchmark(
     """Time an utterance's last final text after the end of its speech.
 
     Utterances of the bundled recordings are sent in real time, apart from each other; every second one
-    hesitates within. Settings are 500 and 200 ms of silence, and 200 ms after a sentence but 2 s within one.
+    hesitates within. Settings are 500 and 200 ms of silence, 200 ms with an earlier decoding, and 200 ms
+    after a sentence but 2 s within one.
     """
     console, random = open_console(), np.random.default_rng(seed)
     arms, settings = list(ARMS), dict(ENDPOINTING)

@@ -14,7 +14,8 @@ time of a forward pass      ``observe_forward``         lock-step: longer blocks
 time of a token in it       ``observe_forward``         a draft stops sooner (``min_confidence``);
                                                         lock-step: shorter blocks
 sessions in a forward pass  ``observe_forward``         longer blocks, so that their messages do not keep the
-                                                        target busy; lock-step: none
+                                                        target busy; a draft stops sooner, since each token
+                                                        delays all of them; lock-step: none
 round trip                  ``observe_answer``          lock-step: longer blocks; others: more tokens ahead;
                                                         ``full`` pauses sooner
 jitter of the round trip    ``observe_answer``          more tokens ahead; lock-step: none
