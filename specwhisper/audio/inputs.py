@@ -58,6 +58,22 @@ def recordings_in(audio: Audio | Iterable[Audio]) -> tuple[Iterable[Source | Inv
     return (_of_different_files(audio, items) if isinstance(audio, Sequence) else items), False
 
 
+def decoder_of(audio: Audio) -> Decode:
+    """Return what decodes a single recording.
+
+    Raises
+    ------
+    InvalidAudio : if it is several, no recording, or a file that does not exist.
+    """
+    recordings, is_one = recordings_in(audio)
+    if not is_one:
+        raise InvalidAudio("There are several recordings: pass one at a time.")
+    (recording,) = recordings
+    if isinstance(recording, InvalidAudio):
+        raise recording
+    return recording.decode
+
+
 def _of_different_files(
     audio: Sequence[Any], items: Iterable[Source | InvalidAudio]
 ) -> list[Source | InvalidAudio]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import copy
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated
 
-from specwhisper.audio.inputs import Decode
+from specwhisper.audio.inputs import Audio, Decode
 from specwhisper.settings.setting import MODEL, Setting
 from specwhisper.speakers.diarizer import Diarizer
 from specwhisper.speakers.live_diarizer import LiveDiarizer
@@ -68,6 +69,17 @@ class Speakers:
         finally:
             turns.cancel()
             await asyncio.gather(turns, return_exceptions=True)
+
+    async def knowing(self, samples: Mapping[str, Audio]) -> Speakers:
+        """Return one that names speakers as :meth:`Diarizer.knowing` does.
+
+        Both share the limit of recordings at a time.
+        """
+        if not samples:
+            return self
+        informed = copy.copy(self)
+        informed._diarizer = await asyncio.to_thread(self._diarizer.knowing, samples)
+        return informed
 
     async def close(self) -> None:
         """End the process of live sessions."""

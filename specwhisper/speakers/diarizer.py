@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
-from specwhisper.audio.inputs import Audio, Decode, recordings_in
-from specwhisper.errors import DiarizationFailed, InvalidAudio, InvalidRequest
+from specwhisper.audio.inputs import Audio, Decode, decoder_of
+from specwhisper.errors import DiarizationFailed, InvalidRequest
 from specwhisper.extras import needs_extra
 from specwhisper.onnx_metadata import metadata_of
+from specwhisper.speakers.known import names_of, sample_of
 from specwhisper.speakers.turns import Turn, named
 
 WORKER = "specwhisper.speakers.worker"
@@ -55,6 +59,26 @@ class Diarizer:
         self._command = worker_command(
             Path(folder), threshold=threshold, num_threads=num_threads, num_speakers=num_speakers
         )
+        self._threshold = threshold
+        self._samples: dict[str, bytes] = {}
+
+    def knowing(self, samples: Mapping[str, Audio]) -> Diarizer:
+        """Return a diarizer that names the speakers of whom there is a sample.
+
+        Voices that are nearer than ``threshold`` to none of them are A, B, ... as without samples.
+
+        Parameters
+        ----------
+        samples : by name, a recording of each one's voice alone; 2 to 10 s are best.
+
+        Raises
+        ------
+        InvalidRequest : if a name is empty.
+        InvalidAudio : if a sample cannot be decoded, or is too short.
+        """
+        informed = copy.copy(self)
+        informed._samples = {name: sample_of(name, audio) for name, audio in samples.items()}
+        return informed
 
     def turns(self, audio: Audio) -> tuple[Turn, ...]:
         """Return the turns of a recording, by their start.
@@ -66,9 +90,12 @@ class Diarizer:
         Raises
         ------
         InvalidAudio : if the recording cannot be decoded.
+        InvalidRequest : if a speaker's sample has too little speech.
         DiarizationFailed : if the process ends before it has found them.
         """
-        return self._run(b"".join(_decoder(audio)()))
+        pcm = b"".join((*self._samples.values(), *decoder_of(audio)()))
+        run = subprocess.run(self._with_samples(), input=pcm, capture_output=True, check=False)
+        return self._turns(run.returncode, run.stdout, run.stderr)
 
     async def turns_of(self, decode: Decode) -> tuple[Turn, ...]:
         """Return the turns of a recording; cancelling it ends the process.
@@ -82,23 +109,38 @@ class Diarizer:
         As :meth:`turns`.
         """
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*self._command, stdin=pipe, stdout=pipe, stderr=pipe)
+        process = await asyncio.create_subprocess_exec(
+            *self._with_samples(), stdin=pipe, stdout=pipe, stderr=pipe
+        )
         if process.stdin is None or process.stdout is None or process.stderr is None:
             raise RuntimeError("A process with pipes has none.")
         output = asyncio.gather(process.stdout.read(), process.stderr.read())
         try:
-            await _feed(process.stdin, decode)
+            await _feed(process.stdin, lambda: chain(self._samples.values(), decode()))
             out, err = await output
-            return _turns(await process.wait(), out, err)
+            return self._turns(await process.wait(), out, err)
         finally:
             output.cancel()
             with suppress(ProcessLookupError):
                 process.kill()
             await asyncio.gather(output, process.wait(), return_exceptions=True)
 
-    def _run(self, pcm: bytes) -> tuple[Turn, ...]:
-        run = subprocess.run(self._command, input=pcm, capture_output=True, check=False)
-        return _turns(run.returncode, run.stdout, run.stderr)
+    def _with_samples(self) -> tuple[str, ...]:
+        """Return the command of a process that reads the samples before the recording."""
+        return (*self._command, *map(str, map(len, self._samples.values())))
+
+    def _turns(self, status: int, out: bytes, err: bytes) -> tuple[Turn, ...]:
+        if status:
+            raise failure(status, err)
+        answer = json.loads(out)
+        samples = dict(zip(self._samples, answer["samples"], strict=True))
+        for name, embedding in samples.items():
+            if embedding is None:
+                raise InvalidRequest(
+                    f"The sample of speaker '{name}' has too little speech: use 2 to 10 s of this voice."
+                )
+        voices = {int(number): embedding for number, embedding in answer["voices"].items()}
+        return named(answer["turns"], names_of(voices, samples, self._threshold))
 
 
 def worker_command(
@@ -152,22 +194,6 @@ async def _feed(stdin: asyncio.StreamWriter, decode: Decode) -> None:
             stdin.write(piece)
             await stdin.drain()
     stdin.close()
-
-
-def _turns(status: int, out: bytes, err: bytes) -> tuple[Turn, ...]:
-    if status:
-        raise failure(status, err)
-    return named(json.loads(out))
-
-
-def _decoder(audio: Audio) -> Decode:
-    recordings, is_one = recordings_in(audio)
-    if not is_one:
-        raise InvalidAudio("Speakers are found in one recording at a time: pass one.")
-    (recording,) = recordings
-    if isinstance(recording, InvalidAudio):
-        raise recording
-    return recording.decode
 
 
 def _models_in(folder: Path) -> tuple[str, str]:

@@ -5,9 +5,9 @@ Turns come from :mod:`specwhisper.speakers.diarizer`, or from elsewhere. They do
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import count, groupby
 from string import ascii_uppercase
 
 import numpy as np
@@ -46,20 +46,27 @@ def number_of(name: str) -> int:
     return number
 
 
-def named(turns: Iterable[tuple[float, float, int]]) -> tuple[Turn, ...]:
+def named(
+    turns: Iterable[tuple[float, float, int]], known: Mapping[int, str] | None = None
+) -> tuple[Turn, ...]:
     """Return turns in their order, with names for the speakers.
 
-    They are named in the order in which they first speak.
+    Those that are not known are A, B, ... in the order in which they first speak.
 
     Parameters
     ----------
     turns : start and end in seconds, and the number of a speaker.
+    known : names of speakers by their numbers.
     """
-    names: dict[int, str] = {}
-    return tuple(
-        Turn(round(start_s, 3), round(end_s, 3), names.setdefault(number, label(len(names))))
-        for start_s, end_s, number in sorted(turns)
-    )
+    names = dict(known or {})
+    taken = frozenset(names.values())
+    free = (name for name in map(label, count()) if name not in taken)
+    found = []
+    for start_s, end_s, number in sorted(turns):
+        if number not in names:
+            names[number] = next(free)
+        found.append(Turn(round(start_s, 3), round(end_s, 3), names[number]))
+    return tuple(found)
 
 
 def with_speakers(segments: Iterable[Segment], turns: Sequence[Turn]) -> tuple[Segment, ...]:

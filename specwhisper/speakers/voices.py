@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.speakers.turns import label
@@ -39,13 +39,19 @@ class Voices:
         embedding : of any length, the same for all voices.
         speech_s : seconds of speech that it was computed from.
         """
-        unit = embedding / max(float(np.linalg.norm(embedding)), 1e-12)
-        distances = [1.0 - float(unit @ total) / float(np.linalg.norm(total)) for total in self._sums]
+        voice = unit(embedding)
+        distances = [1.0 - float(voice @ total) / float(np.linalg.norm(total)) for total in self._sums]
         nearest = int(np.argmin(distances)) if distances else 0
         if distances and distances[nearest] < self._threshold:
-            self._sums[nearest] += unit * speech_s
+            self._sums[nearest] += voice * speech_s
             return label(nearest)
         if distances and (speech_s < MIN_NEW_S or len(distances) == self._max_speakers):
             return label(nearest)  # a guess, of which nothing is learnt
-        self._sums.append(unit * speech_s)
+        self._sums.append(voice * speech_s)
         return label(len(distances))
+
+
+def unit(embedding: ArrayLike) -> NDArray[np.float64]:
+    """Return an embedding scaled to length 1; that of zeros stays."""
+    values = np.asarray(embedding, np.float64)
+    return values / max(float(np.linalg.norm(values)), 1e-12)

@@ -1,17 +1,21 @@
 """Find the turns of speakers with sherpa-onnx, in a process of its own.
 
 sherpa-onnx keeps Python's lock while it works, for minutes in a long recording, and ends the process if it
-cannot use a model. The process reads 16-bit PCM at 16 kHz on standard input. Of a recording it reads all of
-it, and writes the start, the end (in seconds) and the number of the speaker of each turn as JSON. Of live
-audio it reads one piece after the other, each after its number of bytes (4 bytes, little-endian), and writes
-a line of JSON for each: the turns, and the embedding of each speaker's voice in the piece.
+cannot use a model. The process reads 16-bit PCM at 16 kHz on standard input.
+
+Of a recording it reads all of it, after the samples of speakers, whose numbers of bytes are its arguments. It
+writes one JSON object: ``turns`` (start and end in seconds, number of the speaker), and if there are samples,
+``voices`` (embedding by number) and ``samples`` (embedding of each; null of one with too little speech).
+
+Of live audio it reads one piece after the other, each after its number of bytes (4 bytes, little-endian), and
+writes a line of JSON for each: ``turns`` and ``voices`` of the piece.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,13 +32,25 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     find = load(settings)
     if not settings["is_live"]:
-        json.dump(find(sys.stdin.buffer.read()), sys.stdout)
+        json.dump(in_recording(find, Voices(settings), list(map(int, sys.argv[2:]))), sys.stdout)
         return
     voices = Voices(settings)
     while header := sys.stdin.buffer.read(4):
         pcm = sys.stdin.buffer.read(int.from_bytes(header, "little"))
         turns = find(pcm)
         print(json.dumps({"turns": turns, "voices": voices.of(turns, samples(pcm))}), flush=True)
+
+
+def in_recording(find: Any, voices: Voices, sample_sizes: Sequence[int]) -> dict[str, Any]:
+    """Read samples and the recording; return what is written of them."""
+    pieces = [sys.stdin.buffer.read(size) for size in sample_sizes]
+    pcm = sys.stdin.buffer.read()
+    turns = find(pcm)
+    return {
+        "turns": turns,
+        "voices": voices.of(turns, samples(pcm)) if pieces else {},
+        "samples": [voices.of_all(samples(piece)) for piece in pieces],
+    }
 
 
 def load(settings: dict[str, Any]) -> Any:
@@ -76,15 +92,25 @@ class Voices:
         """Return the embedding of each speaker; none of one with too little speech."""
         found = {}
         for number in {number for *_, number in turns}:
-            stream = self._extractor.create_stream()
-            for start_s, end_s, speaker in turns:
-                if speaker == number:
-                    part = audio[round(start_s * SAMPLE_RATE) : round(end_s * SAMPLE_RATE)]
-                    stream.accept_waveform(SAMPLE_RATE, part)
-            stream.input_finished()
-            if self._extractor.is_ready(stream):
-                found[number] = list(self._extractor.compute(stream))
+            embedding = self._of_parts(
+                audio[round(start_s * SAMPLE_RATE) : round(end_s * SAMPLE_RATE)]
+                for start_s, end_s, speaker in turns
+                if speaker == number
+            )
+            if embedding is not None:
+                found[number] = embedding
         return found
+
+    def of_all(self, audio: NDArray[np.float32]) -> list[float] | None:
+        """Return the embedding of audio of one speaker; ``None`` if it is too short."""
+        return self._of_parts([audio])
+
+    def _of_parts(self, parts: Iterable[NDArray[np.float32]]) -> list[float] | None:
+        stream = self._extractor.create_stream()
+        for part in parts:
+            stream.accept_waveform(SAMPLE_RATE, part)
+        stream.input_finished()
+        return list(self._extractor.compute(stream)) if self._extractor.is_ready(stream) else None
 
 
 def embedding_config(settings: dict[str, Any]) -> Any:

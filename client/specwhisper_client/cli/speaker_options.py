@@ -40,13 +40,27 @@ class Speakers:
         ),
     ] = 0.5
 
+    speaker_sample: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE",
+            help="Recording of a speaker's voice alone, 2 to 10 s: this speaker is named NAME. Can be given "
+            "several times.",
+        ),
+    ] = None
+
     def diarizer(self) -> Diarizer | None:
         """Return what finds the speakers; ``None`` without ``--diarize``."""
         if self.diarize is None:
-            if self.num_speakers is not None:
-                raise InvalidRequest("--num-speakers has no effect without --diarize: set both.")
+            unused = {
+                "--num-speakers": self.num_speakers is not None,
+                "--speaker-sample": bool(self.speaker_sample),
+            }
+            for name in (name for name, is_set in unused.items() if is_set):
+                raise InvalidRequest(f"{name} has no effect without --diarize: set both.")
             return None
-        return Diarizer(self.diarize, num_speakers=self.num_speakers, threshold=self.speaker_threshold)
+        diarizer = Diarizer(self.diarize, num_speakers=self.num_speakers, threshold=self.speaker_threshold)
+        return diarizer.knowing(dict(map(_sample, self.speaker_sample or ())))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,3 +87,10 @@ class SpeakersOfUtterances:
                 raise InvalidRequest("--max-speakers has no effect without --diarize: set both.")
             return None
         return LiveDiarizer(self.diarize, threshold=self.speaker_threshold)
+
+
+def _sample(text: str) -> tuple[str, Path]:
+    name, separator, file = text.partition("=")
+    if not (separator and file):
+        raise InvalidRequest(f"--speaker-sample '{text}' is not NAME=FILE: name the speaker and a recording.")
+    return name, Path(file)

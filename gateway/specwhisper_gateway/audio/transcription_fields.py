@@ -9,10 +9,11 @@ from pydantic import Field, ValidationError
 
 from specwhisper.options import MAX_MS, DecodingOptions, Task, VadOptions
 from specwhisper_gateway.audio.fields import AudioFields
+from specwhisper_gateway.audio.known_speakers import NAMES, REFERENCES, samples_by_name
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.transport.messages import StrictModel, first_problem
 
-NO_VOICES = "speakers are named A, B, ... in their order, and not compared with samples; leave it out."
+ONLY_DIARIZED = "only diarized_json names speakers; set response_format to it."
 STREAMED = ("json", "text", "diarized_json")
 
 
@@ -93,8 +94,17 @@ class TranscriptionFields(AudioFields):
         list[str],
         Field(default_factory=list, description="A single one is used as `language`; several are refused."),
     ]
-    known_speaker_names: Annotated[list[str], Field(default_factory=list, description="Refused.")]
-    known_speaker_references: Annotated[list[str], Field(default_factory=list, description="Refused.")]
+    known_speaker_names: Annotated[
+        list[str],
+        Field(default_factory=list, description="Names of speakers in `diarized_json`, at most 4."),
+    ]
+    known_speaker_references: Annotated[
+        list[str],
+        Field(
+            default_factory=list,
+            description="A recording of each one's voice, 2 to 10 s, as a data URL with base64.",
+        ),
+    ]
 
     @property
     def has_speakers(self) -> bool:
@@ -127,10 +137,14 @@ class TranscriptionFields(AudioFields):
             hotwords=self.hotwords or ", ".join(self.keywords),
         )
 
+    def known_speakers(self) -> dict[str, bytes]:
+        """Return the sample of each known speaker by name, as a file in memory."""
+        return samples_by_name(self.known_speaker_names, self.known_speaker_references)
+
     def _check(self) -> None:
         refusals = (
-            (bool(self.known_speaker_names), "known_speaker_names", NO_VOICES),
-            (bool(self.known_speaker_references), "known_speaker_references", NO_VOICES),
+            (bool(self.known_speaker_names) and not self.has_speakers, NAMES, ONLY_DIARIZED),
+            (bool(self.known_speaker_references) and not self.has_speakers, REFERENCES, ONLY_DIARIZED),
             (
                 bool(self.include),
                 "include",
@@ -186,6 +200,7 @@ class TranscriptionFields(AudioFields):
         for is_wrong, name, reason in refusals:
             if is_wrong:
                 raise InvalidField(f"{name} is not supported: {reason}", name, "unsupported_value")
+        self.known_speakers()
         if isinstance(self.chunking_strategy, dict):
             try:
                 ServerVad.model_validate(self.chunking_strategy)

@@ -13,16 +13,16 @@ from tempfile import NamedTemporaryFile
 
 from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
-from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
 from starlette.types import Message, Receive
 
 from specwhisper.errors import InvalidAudio, InvalidRequest, MessageTooLarge
+from specwhisper_gateway.audio.starlette_forms_compat import LimitedForm
 from specwhisper_gateway.errors import IdleTimeout, InvalidField, InvalidUpload, StorageFull
 from specwhisper_gateway.transport.deadline import within_time
 
 FILE, FORM = "file", "multipart/form-data"
-MAX_FIELDS = 200  # known_speaker_references[] and keywords[] are lists
-MAX_FIELD_BYTES = 64 * 1024  # a prompt has some hundred bytes
+MAX_FIELDS = 200  # keywords[] is a list
 IDLE_TIMEOUT_S = 30.0  # for a client that stops in the middle: it counts as a session
 TEMPORARY_PREFIX = "specwhisper-upload-"
 
@@ -96,9 +96,11 @@ def _full_disk_as_error() -> Iterator[None]:
 
 async def _form(request: Request) -> FormData:
     try:
-        return await request.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
-    except HTTPException as error:
-        raise InvalidRequest(f"The form cannot be read: {error.detail}") from error
+        return await LimitedForm(
+            request.headers, request.stream(), max_files=1, max_fields=MAX_FIELDS
+        ).parse()
+    except MultiPartException as error:
+        raise InvalidRequest(f"The form cannot be read: {error.message}") from error
 
 
 def _limited(receive: Receive, max_bytes: int) -> Receive:

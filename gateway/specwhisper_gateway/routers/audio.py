@@ -13,11 +13,13 @@ from openai.types.audio import TranscriptionVerbose, Translation, TranslationVer
 from openai.types.audio.transcription_diarized import TranscriptionDiarized
 
 from specwhisper.audio.decode import decode_file
+from specwhisper.errors import InvalidAudio
 from specwhisper.settings.speakers import Turns
 from specwhisper.transcription.transcription import Transcription
 from specwhisper_client.file_transcription import FileTranscription
 from specwhisper_gateway.audio.events import EventStream, transcript_events
 from specwhisper_gateway.audio.fields import AudioFields, TranslationFields
+from specwhisper_gateway.audio.known_speakers import REFERENCES
 from specwhisper_gateway.audio.replies import reply
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 from specwhisper_gateway.audio.uploads import Upload, errors_about, receive_upload
@@ -73,7 +75,7 @@ async def transcriptions(request: Request, received: Received) -> Response:
             received,
             gateway_of(request).metrics,
             interim_results=fields.interim_results,
-            beside=_speakers(request, received, fields),
+            beside=await _speakers(request, received, fields),
         )
         first = await cancel_on_disconnect(request, anext(events))
     return EventStream(first, events)
@@ -112,7 +114,7 @@ async def _begin(
 async def _answer(request: Request, received: Upload, fields: AudioFields) -> Response:
     with errors_about(received):
         async with within_time(request):
-            beside = _speakers(request, received, fields)
+            beside = await _speakers(request, received, fields)
             transcription = await _begin(request, received, fields)
             transcript = await cancel_on_disconnect(request, _complete(transcription, beside))
     gateway_of(request).metrics.count_transcript(transcript)
@@ -129,7 +131,7 @@ async def _complete(
         return transcript if turns is None else transcript.with_speakers(await turns)
 
 
-def _speakers(
+async def _speakers(
     request: Request, received: Upload, fields: AudioFields
 ) -> AbstractAsyncContextManager[Turns | None]:
     """Return what finds the speakers during a block, if the request asks for them."""
@@ -143,4 +145,8 @@ def _speakers(
             "response_format",
             "unsupported_value",
         )
-    return config.speakers.beside(partial(decode_file, received.path, config.max_audio_seconds))
+    try:
+        speakers = await config.speakers.knowing(fields.known_speakers())
+    except InvalidAudio as error:
+        raise InvalidField(str(error), REFERENCES) from error
+    return speakers.beside(partial(decode_file, received.path, config.max_audio_seconds))

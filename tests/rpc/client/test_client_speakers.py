@@ -54,6 +54,16 @@ async def test_a_terminal_has_a_colour_for_each_speaker(recording, folder, is_te
     assert "\x1b[1;35mB: \x1b[0m\x1b[35mBye." in streams.out
 
 
+async def test_a_speaker_with_a_sample_is_named(recording, folder, tmp_path):
+    soundfile.write(tmp_path / "bob.wav", tones([(0.0, 2.0, LOW_HZ)], 2.0), RATE)
+    async with serving(ScriptedTranscription()) as address:
+        sample = ("--speaker-sample", f"Bob={tmp_path / 'bob.wav'}")
+        status, out, err = await run_cli(
+            "transcribe", recording, "--server", address, "--diarize", folder, *sample
+        )
+    assert (status, out) == (0, LINES.replace("B: ", "Bob: ")), err
+
+
 async def test_several_recordings_have_their_speakers(recording, folder, tmp_path):
     (tmp_path / "again.wav").write_bytes(recording.read_bytes())
     async with serving(ScriptedTranscription()) as address:
@@ -69,6 +79,9 @@ async def test_several_recordings_have_their_speakers(recording, folder, tmp_pat
         (("--diarize", "{models}", "--streaming"), "diarize is for whole recordings"),
         (("--diarize", "{recording}"), "holds no model for speaker segmentation"),
         (("-f", "diarized_json"), "diarized_json needs speakers: add --diarize FOLDER"),
+        (("--diarize", "{models}", "--speaker-sample", "ann.wav"), "'ann.wav' is not NAME=FILE"),
+        (("--diarize", "{models}", "--speaker-sample", "Ann=no.wav"), "'no.wav' does not exist"),
+        (("--speaker-sample", "Ann=ann.wav"), "speaker-sample has no effect without --diarize"),
         (("--num-speakers", "2"), "num-speakers has no effect without --diarize"),
     ],
 )

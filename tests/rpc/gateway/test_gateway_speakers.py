@@ -1,6 +1,7 @@
 """OpenAI's client receives the speakers of a recording."""
 
 import asyncio
+import base64
 import io
 import json
 
@@ -85,6 +86,70 @@ async def test_a_stream_has_the_speakers_at_its_end(speakers, recording):
     *_, first, second, last = events
     assert last.type == "transcript.text.done"
     assert [(each.speaker, each.text, each.start, each.end) for each in (first, second)] == EXPECTED
+
+
+def sample(frequency: float, length_s: float = 2.0) -> str:
+    """Return a voice as OpenAI's clients send it, a data URL."""
+    file = io.BytesIO()
+    soundfile.write(file, tones([(0.0, length_s, frequency)], length_s), RATE, format="WAV")
+    return f"data:audio/wav;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_known_speakers_are_named(speakers, recording, stream):
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, speakers=speakers) as gateway,
+    ):
+        reply = await gateway.api.audio.transcriptions.create(
+            file=recording,
+            model=MODEL,
+            response_format="diarized_json",
+            known_speaker_names=["Bob"],
+            known_speaker_references=[sample(LOW_HZ)],
+            stream=stream,
+        )
+        if stream:
+            parts = [event async for event in reply if event.type == "transcript.text.segment"]
+        else:
+            parts = reply.segments
+    assert [each.speaker for each in parts] == ["A", "Bob"]
+
+
+@pytest.mark.parametrize(
+    ("names", "references", "param", "sentence"),
+    [
+        (["Ann"], [], "known_speaker_names", "1 names and 0 references"),
+        ([], [sample(LOW_HZ)], "known_speaker_references", "0 names and 1 references"),
+        (["Ann", "Ann"], [sample(LOW_HZ)] * 2, "known_speaker_names", "a name of its own"),
+        ([" "], [sample(LOW_HZ)], "known_speaker_names", "a name of its own"),
+        (list("abcde"), ["data:,"] * 5, "known_speaker_names", "at most 4"),
+        (["Ann"], ["ann.wav"], "known_speaker_references", "no data URL"),
+        (["Ann"], ["data:audio/wav;base64,%"], "known_speaker_references", "not base64"),
+        (
+            ["Ann"],
+            ["data:audio/wav;base64,UklGRg=="],
+            "known_speaker_references",
+            "speaker 'Ann' cannot be used",
+        ),
+        (["Ann"], [sample(LOW_HZ, 0.1)], "known_speaker_references", "speaker 'Ann' has 0.1 s"),
+    ],
+)
+async def test_samples_that_cannot_be_used_are_refused(
+    speakers, recording, names, references, param, sentence
+):
+    service = ScriptedTranscription()
+    async with serving(service) as address, running_gateway(address, speakers=speakers) as gateway:
+        with pytest.raises(openai.BadRequestError, match=sentence) as refusal:
+            await gateway.api.audio.transcriptions.create(
+                file=recording,
+                model=MODEL,
+                response_format="diarized_json",
+                known_speaker_names=names,
+                known_speaker_references=references,
+            )
+    assert refusal.value.param == param
+    assert service.config is None, "nothing was transcribed"
 
 
 async def test_recordings_wait_for_their_turn(speakers, recording):

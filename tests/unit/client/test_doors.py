@@ -33,7 +33,7 @@ OTHER_PROGRAMS = {"beam_size", "temperature_increment_on_fallback"}  # read by o
 # docs/migrating.md lists these with the reason.
 OTHER_DEFAULTS = {"compression_ratio_of": CompressionRatio.TEXT}
 OPENAIS_FIELDS = {"prompt": "initial_prompt", "keywords": "hotwords", "languages": "language"}
-NO_OPTIONS = {  # of the gateway: they choose a reply, or are refused
+NO_OPTIONS = {  # of the gateway: they choose a reply, or are about it
     *("model", "response_format", "stream", "interim_results", "include", "chunking_strategy"),
     *("known_speaker_names", "known_speaker_references"),
 }

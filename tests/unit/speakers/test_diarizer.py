@@ -65,6 +65,49 @@ def test_the_number_of_speakers_can_be_set(folder):
     assert {turn.speaker for turn in turns} == {"A"}
 
 
+LOW, HIGH = (tones([(0.0, 3.0, hz)], 3.0) for hz in (LOW_HZ, HIGH_HZ))
+
+
+def test_speakers_with_a_sample_are_named(diarizer, tmp_path):
+    path = tmp_path / "bob.wav"
+    soundfile.write(path, LOW, RATE)
+    turns = diarizer.knowing({"Ann": HIGH, "Bob": path}).turns(TALK)
+    assert [turn.speaker for turn in turns] == ["Ann", "Bob", "Ann", "Bob"]
+    assert [turn.speaker for turn in diarizer.turns(TALK)] == ["A", "B", "A", "B"], (
+        "the other one is as before"
+    )
+
+
+async def test_speakers_without_a_sample_have_letters(diarizer):
+    turns = await diarizer.knowing({"A": LOW}).turns_of(lambda: iter([PCM]))
+    assert [turn.speaker for turn in turns] == ["B", "A", "B", "A"], "no two have one name"
+
+
+def test_a_sample_of_another_voice_names_no_one(diarizer):
+    high_only = tones([(1.0, 4.0, HIGH_HZ)], 5.0)
+    assert [turn.speaker for turn in diarizer.knowing({"Bob": LOW}).turns(high_only)] == ["A"]
+
+
+def test_only_the_first_seconds_of_a_sample_are_used(diarizer):
+    long = np.concatenate([np.tile(LOW, 10), np.tile(HIGH, 30)])
+    turns = diarizer.knowing({"Bob": long}).turns(TALK)
+    assert [turn.speaker for turn in turns] == ["A", "Bob", "A", "Bob"]
+
+
+@pytest.mark.parametrize(
+    ("name", "sample", "sentence"),
+    [
+        ("Ann", HIGH[:1600], "sample of speaker 'Ann' has 0.1 s"),
+        ("Ann", b"RIFF", "sample of speaker 'Ann' cannot be used. .* cannot be decoded"),
+        ("Ann", [HIGH, LOW], "pass one"),
+        (" ", HIGH, "name of a speaker is empty"),
+    ],
+)
+def test_a_sample_that_cannot_be_used_is_refused(diarizer, name, sample, sentence):
+    with pytest.raises((InvalidAudio, InvalidRequest), match=sentence):
+        diarizer.knowing({name: sample})
+
+
 def test_an_error_of_the_audio_is_raised(diarizer, tmp_path):
     (tmp_path / "noise.wav").write_bytes(b"RIFF")
     with pytest.raises(InvalidAudio, match="cannot be decoded"):
