@@ -4,28 +4,55 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from specwhisper.types import HintText
 from specwhisper_draft_server.link import paced_hints
-from specwhisper_draft_server.link.paced_hints import MAX_AT_ONCE
+from specwhisper_draft_server.link.paced_hints import BURST_S, INTERVAL_S, INTERVAL_S_PER_BYTE
 from specwhisper_draft_server.sessions.session_hints import SessionHints
 
 
-async def test_a_flood_of_hints_waits_and_only_its_newest_texts_are_sent(monkeypatch):
-    monkeypatch.setattr(paced_hints, "INTERVAL_S", 1_000.0)
+@pytest.fixture
+def waits(monkeypatch) -> list[float]:
+    """Return the waits, none of which ends."""
+    waited: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waited.append(seconds)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(paced_hints, "sleep", wait)
+    return waited
+
+
+async def test_a_flood_of_hints_waits_and_only_its_newest_texts_are_sent(waits):
+    most = round(BURST_S / (INTERVAL_S + len("flood") * INTERVAL_S_PER_BYTE))
     hints, received = SessionHints(), []
     sending = asyncio.create_task(hints.send(received.append))
     for start_sample in range(1_000):
         hints.put(HintText(start_sample, "flood"))
     for _ in range(5):
         await asyncio.sleep(0)
-    assert received == [HintText(start_sample, "flood") for start_sample in range(MAX_AT_ONCE)]
+    assert received == [HintText(start_sample, "flood") for start_sample in range(most)]
     sending.cancel()
     hints.put(HintText(1, "end"))
     sending = asyncio.create_task(hints.send(received.append))  # another target
     for _ in range(5):
         await asyncio.sleep(0)
-    assert received[MAX_AT_ONCE:] == [HintText(0, "flood"), HintText(1, "end")]
+    assert received[most:] == [HintText(0, "flood"), HintText(1, "end")]
     sending.cancel()
+
+
+async def test_long_hints_wait_longer(waits):
+    hints, received = SessionHints(), []
+    for start_sample in range(10):
+        hints.put(HintText(start_sample, "x" * 4_000))
+    sending = asyncio.create_task(hints.send(received.append))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    sending.cancel()
+    assert len(received) == 2
+    assert waits == [pytest.approx(0.45)]
 
 
 async def test_a_hint_is_sent_as_soon_as_it_comes():
