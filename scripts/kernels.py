@@ -33,9 +33,10 @@ HEADING = "## What the kernels take"
 KERNELS = {
     attention: ("self_attention_kernel", "cross_attention_kernel"),
     linear: ("norm_linear_kernel", "linear_add_kernel"),
-    choice: ("choose_kernel",),
+    choice: ("best_of_part_kernel", "choose_kernel"),
 }
 ARCHITECTURES = {80: "A100", 89: "L4, RTX 4090", 90: "H100, H200", 100: "B200"}
+MAX_SHARED_KIB = {80: 163, 89: 99, 90: 227, 100: 227}  # of a program, from the CUDA programming guide
 FLOAT8_FROM = 89
 LARGE_V3 = ModelSizes(
     vocab_size=51_866,
@@ -218,7 +219,12 @@ def resources(compiled: Any) -> Resources:
 
 def kernels_of_passes(architecture: int) -> dict[tuple[str, str], Launch]:
     """Return every kernel of passes with few and many tokens on an architecture, by name and case."""
-    found = launches([5]) + launches([5] * 16) + launches([5], dtype=torch.float32)
+    found = [
+        launch
+        for dtype in (torch.float16, torch.float32)
+        for rows in (1, 5, 16)
+        for launch in launches([5] * rows, dtype=dtype)
+    ]
     for cache in ("int8", "float8"):
         found += launches([5], cross_cache_dtype=cache)
     return {

@@ -20,7 +20,7 @@ from specwhisper.model.model import WhisperModel
 from specwhisper.observe.metrics.engine import EngineMetrics
 from specwhisper.observe.metrics.registry import Registry
 from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper.types import DEFAULT_MAX_WIDTH, Limits
+from specwhisper.types import Limits
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.drafting import Drafting
 from specwhisper_draft_server.drafts.placement import PlaceDraft, pair_ids, place_draft
@@ -96,7 +96,7 @@ def place_and_warm_up(
         encoder=encoder,
         cut_windows=config.cut_windows,
     )
-    model.warm_up(0)
+    model.warm_up()
     checkpoint.weights.close()  # last: placing is retried if anything fails
     return_freed_memory()
     return model
@@ -109,7 +109,7 @@ def local_transcriber(
     limits = Limits(max_sessions=config.max_sessions)
     model = WhisperModel(target, config.max_sessions, device=config.target_device, encoder=encoder)
     target.weights.close()  # the model has its own copy, in its device's layout
-    model.warm_up(DEFAULT_MAX_WIDTH)
+    model.warm_up()
     registry = Registry("specwhisper_target", metrics.collected)
     registry.export_build(target.name, target.dtype, config.target_device)
     figures = EngineMetrics(registry)

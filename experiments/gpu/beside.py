@@ -62,7 +62,7 @@ def check_capture(weights: Weights, dtype: str) -> Check:
     alone, beside = _model(weights, dtype), _model(weights, dtype)
     with encoding(beside, weights):
         started_s = time.perf_counter()
-        beside.warm_up(WIDTH - 1)
+        beside.warm_up()
         took_s = time.perf_counter() - started_s
     num_same = 0
     for num_rows, width in REPLAYED:

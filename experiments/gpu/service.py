@@ -22,7 +22,7 @@ from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import WhisperModel
 from specwhisper.rpc.calls import CallInterceptor, OpenCalls
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.types import DEFAULT_MAX_WIDTH, Limits, Mode
+from specwhisper.types import Limits, Mode
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from specwhisper_target_server.config import GPU_MAX_NUM_BATCHED_TOKENS
 from specwhisper_target_server.service import VerificationService
@@ -181,7 +181,7 @@ async def _serving(
     checkpoint = weights.checkpoint(dtype)
     forward = WhisperModel(checkpoint, num_slots, device=weights.place.device, has_static_shapes=True)
     if weights.place.is_gpu:
-        forward.warm_up(DEFAULT_MAX_WIDTH)
+        forward.warm_up()
     model = Metered(texts.trace(checkpoint.vocabulary), checkpoint.vocabulary, forward)
     engine = TargetEngine(
         model,

@@ -19,7 +19,8 @@ QUICK = ((2, 4),)
 CONSTANTS: tuple[tuple[Any, str, tuple[int, ...]], ...] = (
     (decoder, "MAX_FUSED_TOKENS", (0, 32, 128, 256)),
     (attention, "SPLIT_POSITIONS", (128, 192, 384, 768)),
-    (linear, "BLOCK_INPUTS", (64, 128, 256)),
+    (linear, "BLOCK_BYTES", (128, 256, 512)),
+    (linear, "STAGED_BYTES", (16_384, 32_768, 65_536)),
     (linear, "MAX_BLOCK_TOKENS", (32, 64)),
 )
 

@@ -115,5 +115,5 @@ class Backend(Protocol):
     def length(self, slot: int) -> int:
         """Return the number of tokens in a slot."""
 
-    def warm_up(self, width: int) -> None:
-        """Prepare the shapes of up to ``width`` tokens a slot."""
+    def warm_up(self) -> None:
+        """Prepare every shape that may occur."""

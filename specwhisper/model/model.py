@@ -158,9 +158,9 @@ class WhisperModel:
         rules = DecodingRules(self.vocabulary, device, absent=absent)
         self._scorer = self._backend.scorer(rules, Probing(self.vocabulary, device))
 
-    def warm_up(self, max_width: int) -> None:
-        """Capture the shapes of up to ``max_width`` candidates, on a GPU."""
-        self._backend.warm_up(max_width + 1)
+    def warm_up(self) -> None:
+        """Capture every shape that may occur, on a GPU."""
+        self._backend.warm_up()
 
     @property
     def bytes_per_slot(self) -> int:

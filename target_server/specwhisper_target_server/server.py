@@ -75,7 +75,7 @@ def _placed(config: TargetConfig, checkpoint: Checkpoint) -> WhisperModel:
             cross_cache_dtype=config.cross_cache,
             cut_live_windows=config.cut_live_windows,
         )
-        model.warm_up(config.max_width)
+        model.warm_up()
     except Exception as error:
         if not is_out_of_memory(error):
             raise

@@ -44,7 +44,7 @@ class OnnxBackend:
         """Memory of one slot."""
         return self._decoder.bytes_per_slot
 
-    def warm_up(self, width: int) -> None:
+    def warm_up(self) -> None:
         """Do nothing: no shape needs preparation."""
 
     def inference(self) -> AbstractContextManager[object]:

@@ -88,10 +88,10 @@ class TorchBackend:
         """Memory of one slot."""
         return self._decoder.bytes_per_slot
 
-    def warm_up(self, width: int) -> None:
-        """Capture windows and batches of up to ``width`` tokens a slot, on a GPU."""
+    def warm_up(self) -> None:
+        """Capture every number of windows and every bucket of tokens, on a GPU."""
         with self.inference():
-            self._decoder.warm_up(width)
+            self._decoder.warm_up()
         if isinstance(self._encoder, TorchEncoder):
             self._encoder.warm_up()
 

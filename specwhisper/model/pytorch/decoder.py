@@ -145,10 +145,10 @@ class CachedDecoder(nn.Module):
         """Let :meth:`choose` follow these rules; set them before any shape is captured."""
         self._rules = rules
 
-    def warm_up(self, width: int) -> None:
-        """Capture all shapes of up to ``width`` tokens a slot, if shapes are static."""
+    def warm_up(self) -> None:
+        """Capture all shapes, if they are static; a prompt must not wait for its own."""
         if isinstance(self._runner, PackedRunner):
-            self._runner.warm_up(self.num_slots, width)
+            self._runner.warm_up(self.num_slots, self.sizes.max_target_positions)
 
     @property
     def bytes_per_slot(self) -> int:

@@ -249,7 +249,7 @@ async def test_a_draft_model_that_could_not_be_placed_is_used_once_it_can(monkey
 
 def test_weights_are_kept_until_the_draft_model_is_placed(monkeypatch):
     class Cold(ScriptedModel):
-        def warm_up(self, max_width: int) -> None:
+        def warm_up(self) -> None:
             raise RuntimeError("no memory")
 
     monkeypatch.setattr("specwhisper_draft_server.whisper.place_draft", lambda *_, **__: Cold(1))

@@ -134,6 +134,7 @@ def attend_cross(
             BLOCK_QUERIES=BLOCK_TOKENS,
             BLOCK_POSITIONS=BLOCK_BYTES // cache.element_size(),
             SPLIT_SIZE=SPLIT_POSITIONS,
+            NUM_SPLITS=splits,
             num_warps=4,
             num_stages=3,
         )
@@ -324,10 +325,10 @@ def cross_attention_kernel(
     BLOCK_QUERIES: tl.constexpr,
     BLOCK_POSITIONS: tl.constexpr,
     SPLIT_SIZE: tl.constexpr,
+    NUM_SPLITS: tl.constexpr,
 ) -> None:
     """Attend to one split of the positions; the last program combines them."""
     split = tl.program_id(0)
-    num_splits = tl.num_programs(0)
     head = tl.program_id(1)
     num_heads = tl.num_programs(1)
     block = tl.program_id(2)
@@ -364,25 +365,26 @@ def cross_attention_kernel(
         BLOCK_POSITIONS,
     )
     of_block = block * num_heads + head
-    mine = (of_block * num_splits + split) * BLOCK_QUERIES + number
+    mine = (of_block * NUM_SPLITS + split) * BLOCK_QUERIES + number
     tl.store(log_weights + mine, log_weight, mask=number < count)
     tl.store(partials + mine[:, None] * HEAD_SIZE + channel[None, :], attended, mask=is_token)
 
     tl.debug_barrier()  # every thread has stored its part
-    if tl.atomic_add(arrivals + of_block, 1, sem="acq_rel") < num_splits - 1:
+    if tl.atomic_add(arrivals + of_block, 1, sem="acq_rel") < NUM_SPLITS - 1:
         return
     tl.store(arrivals + of_block, 0)
     # Other processors stored the parts: read them past this one's cache, in an order that is always the same.
-    parts = of_block * num_splits * BLOCK_QUERIES + number
+    # The loops are unrolled, so that no read waits for another.
+    parts = of_block * NUM_SPLITS * BLOCK_QUERIES + number
     largest = tl.full([BLOCK_QUERIES], float("-inf"), tl.float32)
-    for part in range(num_splits):
+    for part in tl.static_range(NUM_SPLITS):
         weight = tl.load(
             log_weights + parts + part * BLOCK_QUERIES, mask=number < count, cache_modifier=".cg"
         )
         largest = tl.maximum(largest, weight)
     total = tl.zeros([BLOCK_QUERIES], tl.float32)
     average = tl.zeros([BLOCK_QUERIES, HEAD_SIZE], tl.float32)
-    for part in range(num_splits):
+    for part in tl.static_range(NUM_SPLITS):
         theirs = parts + part * BLOCK_QUERIES
         weight = tl.load(log_weights + theirs, mask=number < count, cache_modifier=".cg")
         weight = tl.exp2(weight - largest)

@@ -1,7 +1,8 @@
 """Choose a token after each token of a pass, under the rules, on the device.
 
-One program reads the logits after a token once. Text and timestamps are kept apart, because timestamps that
-together are likelier than any text token leave only timestamps.
+Each logit is read once: programs find the best ids of a part of the vocabulary, then one for each token
+chooses among the parts. Text and timestamps are kept apart, because timestamps that together are likelier
+than any text token leave only timestamps.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from specwhisper.model.pytorch.kernels.jit import kernel, supports, tl
+from specwhisper.model.pytorch.kernels.jit import kernel, supports, tl, triton
 from specwhisper.model.pytorch.kernels.packed_inputs import PackedInputs
 
+# Estimates for an H200; not measured.
 BLOCK_IDS = 2_048  # read at once
+PART_IDS = 4_096  # of the vocabulary that one program reads: 13 programs a token
+BEST = 8  # numbers of a part: two ranges' best id, its logit, the second best logit, the sum's logarithm
 
 
 class Rules(NamedTuple):
@@ -48,21 +52,35 @@ def choose_tokens(logits: Tensor, rules: Rules, inputs: PackedInputs) -> Tensor:
     if not supports(logits):
         return choose_tokens_reference(logits, rules, inputs)
     num_tokens, num_ids = logits.shape
+    num_parts = triton.cdiv(num_ids, PART_IDS)
+    best = torch.empty((num_tokens, num_parts, BEST), dtype=torch.float32, device=logits.device)
     output = torch.empty((num_tokens, 4), dtype=torch.float32, device=logits.device)
+    given = (inputs.states, inputs.first_times, inputs.last_times)
     with torch.cuda.device_of(logits):
-        choose_kernel[(num_tokens,)](
-            output,
+        best_of_part_kernel[num_tokens, num_parts](
+            best,
             logits,
             rules.is_forbidden,
-            inputs.states,
-            inputs.first_times,
-            inputs.last_times,
-            inputs.candidates,
+            *given,
             rules.timestamp_begin,
             num_ids,
             BLOCK_IDS=BLOCK_IDS,
-            TIMED_STATE=rules.first_timed_state,
+            PART_IDS=PART_IDS,
             num_warps=8,
+        )
+        choose_kernel[(num_tokens,)](
+            output,
+            best,
+            logits,
+            rules.is_forbidden,
+            *given,
+            inputs.candidates,
+            rules.timestamp_begin,
+            num_ids,
+            num_parts,
+            BLOCK_PARTS=triton.next_power_of_2(num_parts),
+            TIMED_STATE=rules.first_timed_state,
+            num_warps=1,
         )
     return output
 
@@ -122,8 +140,68 @@ def _best_two(
 
 
 @kernel
+def best_of_part_kernel(
+    best: tl.tensor,  # tokens x parts x 8
+    logits: tl.tensor,  # tokens x vocabulary
+    is_forbidden: tl.tensor,  # states x vocabulary
+    states: tl.tensor,
+    first_times: tl.tensor,
+    last_times: tl.tensor,
+    timestamp_begin: tl.tensor,
+    num_ids: tl.tensor,
+    BLOCK_IDS: tl.constexpr,
+    PART_IDS: tl.constexpr,
+) -> None:
+    """Find the best text and the best time after a token, in a part of the ids."""
+    token = tl.program_id(0)
+    part = tl.program_id(1)
+    state = tl.load(states + token)
+    first_time = timestamp_begin + tl.load(first_times + token)
+    last_time = timestamp_begin + tl.load(last_times + token)
+    ours = logits + token.to(tl.int64) * num_ids
+    forbidden = is_forbidden + state * num_ids
+    first = part * PART_IDS
+    end = tl.minimum(first + PART_IDS, num_ids)
+    end_of_text = tl.minimum(end, timestamp_begin)
+    first_of_times = tl.maximum(first, timestamp_begin)
+    text, text_most, text_second, text_total = _best_two(
+        ours, forbidden, first, end_of_text, 0, timestamp_begin - 1, BLOCK_IDS
+    )
+    time, time_most, time_second, time_total = _best_two(
+        ours, forbidden, first_of_times, end, first_time, last_time, BLOCK_IDS
+    )
+    ours = best + (token * tl.num_programs(1) + part) * 8
+    tl.store(ours, text.to(tl.float32))
+    tl.store(ours + 1, text_most)
+    tl.store(ours + 2, text_second)
+    tl.store(ours + 3, text_total)
+    tl.store(ours + 4, time.to(tl.float32))
+    tl.store(ours + 5, time_most)
+    tl.store(ours + 6, time_second)
+    tl.store(ours + 7, time_total)
+
+
+@kernel
+def _best_two_of_parts(best: tl.tensor, num_parts: tl.tensor, BLOCK_PARTS: tl.constexpr) -> tl.tensor:
+    """Return of all parts what :func:`_best_two` returns of one."""
+    part = tl.arange(0, BLOCK_PARTS)
+    is_part = part < num_parts
+    index = tl.load(best + part * 8, mask=is_part, other=float("inf"))
+    first = tl.load(best + part * 8 + 1, mask=is_part, other=float("-inf"))
+    second = tl.load(best + part * 8 + 2, mask=is_part, other=float("-inf"))
+    total = tl.load(best + part * 8 + 3, mask=is_part, other=float("-inf"))
+    most = tl.max(first, 0)
+    chosen = tl.min(tl.where(first == most, index, float("inf")), 0)  # the lowest of equal ids
+    runner_up = tl.max(tl.where((first == most) & (index == chosen), second, first), 0)
+    base = tl.max(total, 0)
+    base = tl.where(base == float("-inf"), 0.0, base)
+    return chosen, most, runner_up, base + tl.log(tl.sum(tl.exp(total - base), 0))
+
+
+@kernel
 def choose_kernel(
     output: tl.tensor,  # tokens x 4
+    best: tl.tensor,  # tokens x parts x 8
     logits: tl.tensor,  # tokens x vocabulary
     is_forbidden: tl.tensor,  # states x vocabulary
     states: tl.tensor,
@@ -132,22 +210,20 @@ def choose_kernel(
     candidates: tl.tensor,
     timestamp_begin: tl.tensor,
     num_ids: tl.tensor,
-    BLOCK_IDS: tl.constexpr,
+    num_parts: tl.tensor,
+    BLOCK_PARTS: tl.constexpr,
     TIMED_STATE: tl.constexpr,
 ) -> None:
-    """Choose after one token."""
+    """Choose after one token, among the best of all parts."""
     token = tl.program_id(0)
     state = tl.load(states + token)
     first_time = timestamp_begin + tl.load(first_times + token)
     last_time = timestamp_begin + tl.load(last_times + token)
     ours = logits + token.to(tl.int64) * num_ids
     forbidden = is_forbidden + state * num_ids
-    text, text_most, text_second, text_total = _best_two(
-        ours, forbidden, 0, timestamp_begin, 0, timestamp_begin - 1, BLOCK_IDS
-    )
-    time, time_most, time_second, time_total = _best_two(
-        ours, forbidden, timestamp_begin, num_ids, first_time, last_time, BLOCK_IDS
-    )
+    parts = best + token * num_parts * 8
+    text, text_most, text_second, text_total = _best_two_of_parts(parts, num_parts, BLOCK_PARTS)
+    time, time_most, time_second, time_total = _best_two_of_parts(parts + 4, num_parts, BLOCK_PARTS)
     must_be_time = (state >= TIMED_STATE) & (time_total > text_most)
     is_time = must_be_time | (time_most > text_most)
     chosen = tl.where(is_time, time, text)
@@ -166,7 +242,7 @@ def choose_kernel(
     is_allowed = is_allowed & tl.where(is_late, in_time, must_be_time == 0)
     candidate_logit = tl.load(ours + place, mask=is_allowed, other=float("-inf"))
 
-    tl.store(output + token * 4, chosen.to(tl.float32))
+    tl.store(output + token * 4, chosen)
     tl.store(output + token * 4 + 1, most - total)
     tl.store(output + token * 4 + 2, most - second)
     tl.store(output + token * 4 + 3, candidate_logit - total)

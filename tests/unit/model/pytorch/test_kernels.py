@@ -194,7 +194,7 @@ class TestKernels:
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
     @pytest.mark.parametrize("num_tokens", [1, 16, 20, 70])
-    @pytest.mark.parametrize(("num_inputs", "num_outputs"), [(64, 100), (192, 2_100)])
+    @pytest.mark.parametrize(("num_inputs", "num_outputs"), [(64, 100), (192, 2_100), (700, 40)])
     def test_projections(self, num_inputs: int, num_outputs: int, num_tokens: int, dtype: torch.dtype):
         error = CLOSE if dtype == torch.float32 else {"rtol": 2e-3, "atol": 4e-3}
         norm, into = nn.LayerNorm(num_inputs), nn.Linear(num_inputs, num_outputs)
@@ -247,6 +247,7 @@ def check_choices(seed: int) -> None:
     logits = random(32, NUM_IDS, seed=seed)
     logits[::3, TIMESTAMP_BEGIN:] += 4  # timestamps together are often likelier than any text token
     logits[5, 100:200] = logits[5].max() + 1  # equal ones
+    logits[6, [100, 4_500]] = logits[6].max() + 1  # in different parts of the vocabulary
     is_forbidden = (torch.rand(NUM_STATES, NUM_IDS, generator=generator) < 0.1).to(DEVICE)
     states = torch.randint(NUM_STATES, (32,), generator=generator).tolist()
     times = torch.randint(110, (32, 2), generator=generator).tolist()  # some allow no timestamp at all

@@ -32,7 +32,8 @@ def test_a_layer_takes_eight_kernels(widths):
     assert LAYER.total() <= MAX_PER_LAYER
     # Beside the layers: tokens and positions, logits and choices, and one copy of inputs.
     allocated_once = {"zeros": 2, "fill_.Scalar": 1}  # the bucket's inputs
-    each_pass = {"copy_": 1, "embedding": 2, "add.Tensor": 1, "norm_linear_kernel": 1, "choose_kernel": 1}
+    each_pass = {"copy_": 1, "embedding": 2, "add.Tensor": 1, "norm_linear_kernel": 1}
+    each_pass |= {"best_of_part_kernel": 1, "choose_kernel": 1}
     assert one - LAYER == Counter(allocated_once) + Counter(each_pass)
 
 
@@ -75,6 +76,12 @@ def table() -> dict:
     if f"Triton {kernels.compiler_version()}" not in page:
         pytest.skip("the table is of another version of Triton")
     return kernels.parse_table(page)
+
+
+def test_every_kernel_fits_into_the_shared_memory_of_its_architecture():
+    for architecture, kernels_of_it in table().items():
+        most = max(resources.shared for resources in kernels_of_it.values())
+        assert most <= kernels.MAX_SHARED_KIB[architecture] * 1024
 
 
 @pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)

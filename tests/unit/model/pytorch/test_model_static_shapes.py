@@ -78,9 +78,10 @@ def test_windows_of_several_threads_are_encoded_together():
 
 def test_shapes_are_captured_by_warm_up():
     model = WhisperModel(CHECKPOINT, NUM_SLOTS, has_static_shapes=True)
-    model.warm_up(4)
-    assert {*model._backend._decoder._runner._captured} == {*buckets_up_to(NUM_SLOTS, 5)}
-    WhisperModel(CHECKPOINT, NUM_SLOTS).warm_up(4)  # captures nothing without static shapes
+    model.warm_up()
+    captured = {*model._backend._decoder._runner._captured}
+    assert captured == {*buckets_up_to(NUM_SLOTS, CHECKPOINT.sizes.max_target_positions)}
+    WhisperModel(CHECKPOINT, NUM_SLOTS).warm_up()  # captures nothing without static shapes
 
 
 @pytest.mark.parametrize(
