@@ -13,6 +13,7 @@ import tempfile
 import webbrowser
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Event
 
 from demo import DEMO, server
 
@@ -45,6 +46,8 @@ def main() -> None:
         print(f"\n    {url}\n\nThe draft server is at {draft}. Ctrl-C ends it.", flush=True)
         if has_display():
             webbrowser.open(url)
+        if not hasattr(signal, "SIGCHLD"):  # Windows reports no child that ends
+            Event().wait()
         stack.callback(signal.signal, signal.SIGCHLD, signal.SIG_DFL)  # from then on they are stopped
         signal.signal(signal.SIGCHLD, lambda *_: sys.exit(f"A server has ended.\n{last_words(logs)}"))
         signal.pause()

@@ -71,6 +71,6 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'specwhisper' has no attribute '{name}'")
-    with needs_extra(name, "server"):
+    with needs_extra(name, "draft" if name == "SpeculativeWhisper" else "server"):
         home = import_module(_HOME_OF[name])
     return getattr(home, name)

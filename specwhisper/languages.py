@@ -123,6 +123,16 @@ ALIASES = {
     "valencian": "ca",
 }
 CODES = {name: code for code, name in NAMES.items()} | ALIASES
+# BCP 47 has other codes for these: the present ones, and some of before 1989 that systems still send.
+OTHER_CODES = {
+    "cmn": "zh",
+    "fil": "tl",
+    "in": "id",
+    "iw": "he",
+    "ji": "yi",
+    "jv": "jw",
+    "nb": "no",
+}
 
 
 def language_code(language: str | None) -> str | None:
@@ -135,7 +145,7 @@ def language_code(language: str | None) -> str | None:
         return None
     name = language.strip().lower()
     primary = re.split("[-_]", name, maxsplit=1)[0] or name  # a BCP 47 tag begins with the language
-    return CODES.get(primary, primary)
+    return CODES.get(primary) or OTHER_CODES.get(primary, primary)
 
 
 def language_name(code: str) -> str:

@@ -160,6 +160,10 @@ class FileTranscription:
         async with aclosing(exchange(call, config, audio)) as responses:
             async for response in responses:
                 update = self._received.add(response)
+                if response == pb.StreamingRecognizeResponse(
+                    model=response.model, heartbeat=response.heartbeat
+                ):
+                    continue  # it has no text: a call that resumes takes none back
                 self._segments += update.segments
                 if response.HasField("checkpoint"):
                     self._resume_point = response.checkpoint

@@ -38,7 +38,8 @@ class Update:
     segments : segments that have become final; each comes once and in order.
     verified_text : the target's text after them; live, it may still change.
     settled_text : how ``verified_text`` begins: complete segments of a recording. They stay unless the window
-        is decoded again, at another temperature, or ``hallucination_silence_threshold`` leaves them out.
+        is decoded again at another temperature or skipped as silence, or ``hallucination_silence_threshold``
+        leaves them out.
     draft_text : the draft's text after that, which the target has not verified; it may still change.
     duration_s : length of the recording, where it is known.
     speech : beginning or end of speech in live audio, ``speech_at_s`` seconds into it.

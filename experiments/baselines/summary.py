@@ -15,7 +15,7 @@ from experiments.common.bench.stats import ratio_of_medians, spread
 from specwhisper.speculation.comparison import Ratio
 from specwhisper.types import Mode
 
-PROMISED = (Mode.ONE_PROCESS, Mode.FULL)
+PROMISED = {Mode.ONE_PROCESS: 1.0, Mode.FULL: 0.4}  # most time per token over transformers'
 COLUMNS = (
     "without encoder",
     "encoder, ms/window",
@@ -105,10 +105,10 @@ def bars(summaries: dict[Arm, Summary], *, seed: int) -> list[Bar]:
     """Check that the promised modes beat transformers, by the upper end of the interval."""
     found = []
     for timestamps in (True, False):
-        for mode in PROMISED:
+        for mode, most in PROMISED.items():
             arm = Arm(mode, timestamps)
             total, _ = ratios(summaries, arm, TRANSFORMERS, seed=seed)
-            found.append(Bar(f"{arm}, time per token over transformers'", total.high, 1.0, str(total)))
+            found.append(Bar(f"{arm}, time per token over transformers'", total.high, most, str(total)))
     return found
 
 

@@ -28,7 +28,7 @@ from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import RecordingsFailed
 from specwhisper.languages import language_name
 from specwhisper.model.backend import Encoder
-from specwhisper.model.backends import DeviceMap, load_encoder, load_encoders
+from specwhisper.model.backends import load_encoder, load_encoders
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.chunked import load_tokenizer
@@ -37,7 +37,7 @@ from specwhisper.model.sharing import SharedEncoder
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.transcription import ModelInfo, Transcription
-from specwhisper.types import SAMPLE_RATE, Mode
+from specwhisper.types import SAMPLE_RATE, DeviceMap, Mode
 
 if TYPE_CHECKING:
     import torch

@@ -70,6 +70,11 @@ def _cut(decode: Callable[[], Iterator[bytes]], speech: SpeechMap) -> Iterator[b
         position = end
 
 
+def check_extra() -> None:
+    """Raise :class:`MissingExtra` if packages of ``vad_filter`` are missing."""
+    _model()
+
+
 @cache
 def _model() -> SileroVad:
     """Return the model, loaded once."""

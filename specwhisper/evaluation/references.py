@@ -6,7 +6,7 @@ import csv
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import BytesIO
+from io import BytesIO, StringIO
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -93,15 +93,40 @@ def _texts(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield recordings without their suffix, and their texts."""
     for path in sorted(folder.rglob("*.txt")):
         if path.name.endswith(".trans.txt"):
-            for line in path.read_text(encoding="utf-8").splitlines():
+            for line in _read(path).splitlines():
                 name, _, text = line.partition(" ")
                 yield path.parent / name, text
         else:
-            yield path.with_suffix(""), path.read_text(encoding="utf-8").strip()
+            yield path.with_suffix(""), _read(path).strip()
     for path in sorted([*folder.rglob("metadata.csv"), *folder.rglob("metadata.jsonl")]):
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.DictReader(file) if path.suffix == ".csv" else map(json.loads, file)
-            for row in rows:
-                if "file_name" not in row or "text" not in row:
-                    raise InvalidRequest(f"{path} lacks the columns file_name and text.")
-                yield (path.parent / row["file_name"]).with_suffix(""), row["text"]
+        for row in _rows(path):
+            if not row.get("file_name") or row.get("text") is None:
+                raise InvalidRequest(f"{path} lacks the columns file_name and text, or a value of them.")
+            yield (path.parent / row["file_name"]).with_suffix(""), row["text"]
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table of recordings."""
+    text = _read(path)
+    if path.suffix == ".csv":
+        yield from csv.DictReader(StringIO(text, newline=""))
+        return
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise InvalidRequest(f"Line {number} of {path} is not JSON: {error}.") from error
+            if not isinstance(row, dict):
+                raise InvalidRequest(f"Line {number} of {path} is no JSON object.")
+            yield row
+
+
+def _read(path: Path) -> str:
+    """Read a text file, with or without a byte order mark."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(
+            f"{path} is not UTF-8 ({error.reason} at byte {error.start}): save it as such."
+        ) from error

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, ServerFull
 from specwhisper.evaluation.references import Reference
 from specwhisper.evaluation.side_by_side import OnPosition, Way
 from specwhisper.options import DecodingOptions
@@ -113,7 +113,21 @@ class _Split:
             return file.result
 
         async def all_at_once() -> list[Transcription]:
-            return await asyncio.gather(*(one(*item) for item in enumerate(batch)))
+            """Transcribe all; retry those for which a server was full."""
+            found: dict[int, Transcription] = {}
+            while len(found) < len(batch):
+                left = [item for item in enumerate(batch) if item[0] not in found]
+                results = await asyncio.gather(*(one(*item) for item in left), return_exceptions=True)
+                done = {
+                    index: result
+                    for (index, _), result in zip(left, results, strict=True)
+                    if not isinstance(result, BaseException)
+                }
+                for error in (result for result in results if isinstance(result, BaseException)):
+                    if not (done and isinstance(error, ServerFull)):
+                        raise error
+                found |= done
+            return [found[index] for index in range(len(batch))]
 
         return self._runner.run(all_at_once())
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 
@@ -18,10 +18,9 @@ from specwhisper.model.backend import Backend, Encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.onnx.support import unsupported
 from specwhisper.model.sharing import share
-from specwhisper.types import CROSS_CACHES
+from specwhisper.types import CROSS_CACHES, DeviceMap
 
 Library = Literal["onnx", "pytorch"]
-DeviceMap: TypeAlias = dict[str, int | str] | Literal["auto"]
 INT8_MAPPED = "int8 weights are for a CPU without device map or static shapes: choose another dtype."
 
 ENCODER_SIZES = (
@@ -51,7 +50,9 @@ def library_for(
         return "pytorch"
     reason = unsupported(checkpoint)
     if reason and is_int8:
-        raise UnsupportedOption(f"ONNX Runtime cannot run '{checkpoint.name}' in int8: {reason}.")
+        raise UnsupportedOption(
+            f"ONNX Runtime cannot run '{checkpoint.name}' in int8: {reason}. Choose float32."
+        )
     return "pytorch" if reason else "onnx"
 
 

@@ -20,9 +20,10 @@ FAULTS = re.compile(
     r"|not supported on global/shared address space|uncorrectable",
     re.IGNORECASE,
 )
-# Not every place in torch raises OutOfMemoryError.
+# Not every place in torch raises OutOfMemoryError; the last ones are ONNX Runtime's.
 NO_MEMORY = re.compile(
     r"(CUDA|HIP) error: out of memory|MPS backend out of memory|can't allocate memory|ALLOC_FAILED"
+    r"|std::bad_alloc|Failed to allocate memory"
 )
 
 
@@ -30,7 +31,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether memory was short, on a device or the host; old data is intact."""
     # torch's class by its name: a process that runs no model of torch does not load it.
     is_torch = "OutOfMemoryError" in {kind.__name__ for kind in type(error).__mro__}
-    is_message = isinstance(error, RuntimeError) and NO_MEMORY.search(str(error)) is not None
+    # ONNX Runtime's exceptions are of no common class.
+    is_runtime = isinstance(error, RuntimeError) or type(error).__module__.startswith("onnxruntime")
+    is_message = is_runtime and NO_MEMORY.search(str(error)) is not None
     return isinstance(error, MemoryError) or is_torch or is_message
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.model.backend import Backend, Encoder, Features
-from specwhisper.model.backends import DeviceMap, Library, open_backend
+from specwhisper.model.backends import Library, open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.micro_batcher import MicroBatcher
@@ -23,7 +23,7 @@ from specwhisper.model.scoring import Probing
 from specwhisper.model.sharing import SharedEncoder
 from specwhisper.model.word_times import align_words, begin_alignment, most_attended_ms
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import FRAMES_PER_TIMESTAMP, Window, WordAlignment
+from specwhisper.types import FRAMES_PER_TIMESTAMP, DeviceMap, Window, WordAlignment
 
 CUT_FRAMES = 200  # 2 s: the steps in which windows are cut
 

@@ -14,7 +14,9 @@ from specwhisper.types import SAMPLE_RATE, Segment
 logger = logging.getLogger(__name__)
 
 MARGIN_S = 0.25  # around an utterance: its times are less sure than those of speech
-MAX_KEPT_S = 120.0  # of the audio after the last utterance; of a longer one the end counts
+# Of the audio after the last utterance; of a longer one the end counts. A server takes two minutes more than
+# it has transcribed, and what is on the way to it may be half a minute.
+MAX_KEPT_S = 240.0
 
 
 class LiveSpeakers:

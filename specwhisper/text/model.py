@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import Any
@@ -20,7 +21,7 @@ from transformers import (
 from transformers.cache_utils import DynamicLayer
 
 from specwhisper.audio.recording import Recording
-from specwhisper.errors import UnsupportedOption
+from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.model.choosing import Row, Scores, choose
 from specwhisper.model.pytorch.compat import execution_device
 from specwhisper.model.pytorch.transfer import logits_device
@@ -99,7 +100,13 @@ class TextModel:
         if self._rules:
             for row in rows:
                 self._apply_rules(row, logits[row.slot])
-        return choose(rows, torch.cat([logits[row.slot] for row in rows]))
+        scores = choose(rows, torch.cat([logits[row.slot] for row in rows]))
+        if any(math.isnan(log_prob) for score in scores for log_prob in score.log_probs):
+            raise CheckpointError(
+                f"Model '{self._model.config.name_or_path}' has no likeliest token: its weights are not "
+                "finite, or too large for their type. Load it in float32, or fetch or save it again."
+            )
+        return scores
 
     def _apply_rules(self, row: Row, logits: Tensor) -> None:
         """Change the logits of a row in place, each by the tokens before it."""
@@ -192,10 +199,13 @@ class TextModel:
 def rules_of(generation: GenerationConfig) -> list[LogitsProcessor]:
     """Return the followed rules of a generation config, in transformers' order."""
     rules: list[LogitsProcessor] = []
-    if (penalty := generation.repetition_penalty) not in (None, 1.0):
-        rules.append(RepetitionPenaltyLogitsProcessor(penalty))
-    if (size := generation.no_repeat_ngram_size) is not None and size > 0:
-        rules.append(NoRepeatNGramLogitsProcessor(size))
+    try:
+        if (penalty := generation.repetition_penalty) not in (None, 1.0):
+            rules.append(RepetitionPenaltyLogitsProcessor(penalty))
+        if (size := generation.no_repeat_ngram_size) is not None and size > 0:
+            rules.append(NoRepeatNGramLogitsProcessor(size))
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"The generation config cannot be followed: {error}.") from error
     return rules
 
 

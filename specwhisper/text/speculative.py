@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeAlias, overload
 
@@ -256,20 +257,22 @@ class SpeculativeLM:
         listed = _listed(ids)
         listed = listed if isinstance(listed, list | tuple) else [listed]
         for i in listed:
-            if not (isinstance(i, int) and not isinstance(i, bool) and 0 <= i < self._size):
+            if not (isinstance(i, Integral) and not isinstance(i, bool) and 0 <= int(i) < self._size):
                 raise InvalidRequest(
                     f"{name} has {i!r}, which is no token id of these models: they are 0 to {self._size - 1}."
                 )
-        return tuple(listed)
+        return tuple(map(int, listed))
 
 
 def _listed(ids: Any) -> Any:
-    """Return an array or tensor as a list."""
+    """Return an array, a tensor, or what a tokenizer returns, as a list."""
+    if isinstance(ids, Mapping) and "input_ids" in ids:
+        ids = ids["input_ids"]
     return ids.tolist() if hasattr(ids, "tolist") else ids
 
 
 def _is_ids(prompt: Any) -> bool:
-    return isinstance(prompt, list | tuple) and bool(prompt) and all(isinstance(i, int) for i in prompt)
+    return isinstance(prompt, list | tuple) and bool(prompt) and all(isinstance(i, Integral) for i in prompt)
 
 
 def _plan(target: TextModel, options: DecodingOptions) -> PromptWindow:

@@ -67,6 +67,7 @@ def to_verbose_json(
     duration_s: float,
     task: Task = Task.TRANSCRIBE,
     word_timestamps: bool = False,
+    multilingual: bool = False,
 ) -> dict[str, Any]:
     """Return a transcript in the form of OpenAI's ``verbose_json``; times in seconds.
 
@@ -76,10 +77,13 @@ def to_verbose_json(
     ----------
     language : its English name, such as "german".
     word_timestamps : whether to add a list of words even if there are none.
+    multilingual : whether each segment has its language.
     """
     text = "".join(segment.text for segment in segments).strip()
     document = verbose_head(text, language=language, duration_s=duration_s, task=task)
-    document["segments"] = [verbose_segment(number, segment) for number, segment in enumerate(segments)]
+    document["segments"] = [
+        verbose_segment(number, segment, has_language=multilingual) for number, segment in enumerate(segments)
+    ]
     words = [verbose_word(word) for word in spoken_words(segments)]
     if words or word_timestamps:
         document["words"] = words
@@ -91,7 +95,7 @@ def verbose_head(text: str, *, language: str, duration_s: float, task: Task) -> 
     return {"task": str(task), "language": language, "duration": duration_s, "text": text}
 
 
-def verbose_segment(number: int, segment: Segment) -> dict[str, Any]:
+def verbose_segment(number: int, segment: Segment, *, has_language: bool = False) -> dict[str, Any]:
     """Return one segment of :func:`to_verbose_json`."""
     return {
         "id": number,
@@ -104,6 +108,7 @@ def verbose_segment(number: int, segment: Segment) -> dict[str, Any]:
         "avg_logprob": segment.avg_logprob,
         "compression_ratio": segment.compression_ratio,
         "no_speech_prob": segment.no_speech_prob,
+        **({"language": segment.language} if has_language else {}),
         **speaker_member(segment),
     }
 

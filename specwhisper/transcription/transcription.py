@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from specwhisper.languages import language_name
 from specwhisper.options import DecodingOptions
 from specwhisper.speakers.turns import Turn, with_speakers
 from specwhisper.speculation.statistics import SpeculationStatistics
@@ -78,6 +79,7 @@ class Transcription(Mapping[str, Any]):
         """Return the result of a recording in which ``vad_filter`` found no speech."""
         return cls(
             language=options.language or "",
+            language_name=language_name(options.language) if options.language else "",
             duration_s=duration_s,
             duration_after_vad_s=0.0,
             stats=SpeculationStatistics(),
@@ -175,6 +177,7 @@ class Transcription(Mapping[str, Any]):
                 duration_s=self.duration_s,
                 task=self.options.task,
                 word_timestamps=self.options.word_timestamps,
+                multilingual=self.options.multilingual,
             )
         )
 

@@ -46,7 +46,7 @@ from specwhisper.types.session import (
     Mode,
 )
 from specwhisper.types.transcript import Segment, Word
-from specwhisper.types.weights import CROSS_CACHES, DTYPES
+from specwhisper.types.weights import CROSS_CACHES, DTYPES, DeviceMap
 
 __all__ = [
     "CROSS_CACHES",
@@ -68,6 +68,7 @@ __all__ = [
     "Candidates",
     "Commit",
     "DecodedStep",
+    "DeviceMap",
     "Failed",
     "Finished",
     "FromTarget",

@@ -1,6 +1,10 @@
-"""Names of the number types of weights and caches."""
+"""Names of the number types of weights and caches, and where weights are placed."""
 
-# Only float32 is identical to transformers. int8 is for CPUs; keys and values are bfloat16 then, and states
-# between layers are float32.
+from typing import Literal, TypeAlias
+
+# Accelerate's: a device, or "disk", by module.
+DeviceMap: TypeAlias = dict[str, int | str] | Literal["auto"]
+# Only float32 is identical to transformers. int8 is for CPUs; keys, values and states between layers are
+# float32 then.
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 CROSS_CACHES = ("int8", "float8")  # for the cross-attention cache on a GPU

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.model.backends import DeviceMap
 from specwhisper.observe.failpoints import load_failpoints
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
 from specwhisper.settings.setting import MODEL, SERVING, Made, Setting
 from specwhisper.settings.shared import Cores, Device, IdleTimeoutFlag, Port, Revision, Threads
-from specwhisper.types import CROSS_CACHES, DEFAULT_MAX_NUM_BATCHED_TOKENS, DTYPES, Limits
+from specwhisper.types import CROSS_CACHES, DEFAULT_MAX_NUM_BATCHED_TOKENS, DTYPES, DeviceMap, Limits
 
 DEFAULT_PORT = 50_052
 DEFAULT_IDLE_S = 30.0  # draft servers send heartbeats

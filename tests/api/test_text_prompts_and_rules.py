@@ -141,3 +141,27 @@ def test_a_final_model_by_device_map_writes_the_same_text(device_map, folders, t
     )
     written = pair.generate(PROMPTS, max_new_tokens=COUNT)
     assert [each.tokens for each in written] == [expected(target, prompt) for prompt in PROMPTS]
+
+
+def test_what_a_tokenizer_returns_is_a_prompt(pair, target):
+    tokenizer = llama_tokenizer()
+    written = expected(target, PROMPTS[0])
+    assert pair.generate(tokenizer(PROMPTS[0]), max_new_tokens=COUNT).tokens == written
+    assert pair.generate(list(np.array(ids_of(PROMPTS[0]))), max_new_tokens=COUNT).tokens == written
+    both = pair.generate([tokenizer(PROMPTS[0]), PROMPTS[0]], max_new_tokens=COUNT)
+    assert [each.tokens for each in both] == [written, written]
+
+
+def test_weights_that_are_not_finite_are_an_error(target, tmp_path):
+    broken = copy.deepcopy(target)
+    next(broken.parameters()).data[0, 0] = float("nan")
+    broken.model.norm.weight.data[0] = float("nan")
+    lm = SpeculativeLM(None, save(broken, tmp_path / "broken"), "cpu")
+    with pytest.raises(CheckpointError, match="weights are not finite"):
+        lm.generate("the quick", max_new_tokens=3)
+
+
+@pytest.mark.parametrize("rule", [{"repetition_penalty": 2}, {"no_repeat_ngram_size": 2.5}])
+def test_rules_that_transformers_refuses_are_named(target, tmp_path, rule):
+    with pytest.raises(CheckpointError, match="generation config cannot be followed"):
+        SpeculativeLM(None, save(target, tmp_path / "refused", **rule), "cpu")

@@ -8,6 +8,7 @@ from specwhisper import __version__
 from tests.e2e.processes import run
 from tests.nightly import mostly_nightly
 
+NOT_IN_THE_BASE = "array_api_compat,onnx,onnxruntime,tokenizers,torch,transformers,safetensors"
 MODULES = ("specwhisper_target_server", "specwhisper_draft_server")
 
 
@@ -33,6 +34,19 @@ def test_the_clients_help_lists_every_option():
 @pytest.mark.parametrize("module", [*MODULES, "specwhisper_client.cli.main"])
 def test_every_program_has_a_version_flag(module):
     assert run(module, "--version") == (0, f"specwhisper {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    mostly_nightly([("specwhisper_target_server", "server"), ("specwhisper_draft_server", "draft")]),
+)
+def test_a_server_without_its_packages_names_the_extra(module, extra):
+    status, out, err = run("tests.without", NOT_IN_THE_BASE, module, "--help")
+    assert (status, err) == (0, "")
+    status, out, err = run("tests.without", NOT_IN_THE_BASE, module)
+    assert (status, out) == (2, "")
+    assert f"specwhisper[{extra}]" in err
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(

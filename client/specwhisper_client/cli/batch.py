@@ -142,8 +142,9 @@ class _Batch:
         num_done = len(self._work) - len(self._failed)
         if num_done and not self._job.quiet:
             elapsed_s = time.perf_counter() - started_s
+            recordings = "1 recording" if num_done == 1 else f"{num_done} recordings"
             self._errors.print(
-                f"{num_done} recordings, {clock(self._bar.finished_s)} in {clock(elapsed_s)}: "
+                f"{recordings}, {clock(self._bar.finished_s)} in {clock(elapsed_s)}: "
                 f"{speed(self._bar.finished_s, elapsed_s):.1f} times as fast as speech",
                 highlight=False,
             )

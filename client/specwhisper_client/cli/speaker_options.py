@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,8 +13,14 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.speakers.diarizer import Diarizer
 from specwhisper.speakers.live_diarizer import LiveDiarizer
 
+DEFAULT_THRESHOLD = 0.5
 Threshold = Annotated[
-    float, typer.Option(metavar="D", help="Distance from which two voices are two speakers.")
+    float | None,
+    typer.Option(
+        metavar="D",
+        help=f"Distance from which two voices are two speakers. Default: {DEFAULT_THRESHOLD:g}.",
+        show_default=False,
+    ),
 ]
 
 
@@ -33,13 +40,7 @@ class Speakers:
         int | None,
         typer.Option(min=1, metavar="N", help="Speakers in each recording. Default: they are counted."),
     ] = None
-    speaker_threshold: Annotated[
-        float,
-        typer.Option(
-            metavar="D", help="Distance from which two voices are two speakers, without --num-speakers."
-        ),
-    ] = 0.5
-
+    speaker_threshold: Threshold = None
     speaker_sample: Annotated[
         list[str] | None,
         typer.Option(
@@ -52,15 +53,21 @@ class Speakers:
     def diarizer(self) -> Diarizer | None:
         """Return what finds the speakers; ``None`` without ``--diarize``."""
         if self.diarize is None:
-            unused = {
-                "--num-speakers": self.num_speakers is not None,
-                "--speaker-sample": bool(self.speaker_sample),
-            }
-            for name in (name for name, is_set in unused.items() if is_set):
-                raise InvalidRequest(f"{name} has no effect without --diarize: set both.")
+            _refuse_unused(
+                {
+                    "--num-speakers": self.num_speakers,
+                    "--speaker-sample": self.speaker_sample,
+                    "--speaker-threshold": self.speaker_threshold,
+                }
+            )
             return None
-        diarizer = Diarizer(self.diarize, num_speakers=self.num_speakers, threshold=self.speaker_threshold)
-        return diarizer.knowing(dict(map(_sample, self.speaker_sample or ())))
+        threshold = DEFAULT_THRESHOLD if self.speaker_threshold is None else self.speaker_threshold
+        diarizer = Diarizer(self.diarize, num_speakers=self.num_speakers, threshold=threshold)
+        samples = [_sample(text) for text in self.speaker_sample or ()]
+        names = [name for name, _ in samples]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise InvalidRequest(f"--speaker-sample names '{twice}' twice: join both recordings into one.")
+        return diarizer.knowing(dict(samples))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,15 +85,22 @@ class SpeakersOfUtterances:
     max_speakers: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Most speakers. Default: no limit.")
     ] = None
-    speaker_threshold: Threshold = 0.5
+    speaker_threshold: Threshold = None
 
     def diarizer(self) -> LiveDiarizer | None:
         """Return what finds voices; ``None`` without ``--diarize``."""
         if self.diarize is None:
-            if self.max_speakers is not None:
-                raise InvalidRequest("--max-speakers has no effect without --diarize: set both.")
+            _refuse_unused(
+                {"--max-speakers": self.max_speakers, "--speaker-threshold": self.speaker_threshold}
+            )
             return None
-        return LiveDiarizer(self.diarize, threshold=self.speaker_threshold)
+        threshold = DEFAULT_THRESHOLD if self.speaker_threshold is None else self.speaker_threshold
+        return LiveDiarizer(self.diarize, threshold=threshold)
+
+
+def _refuse_unused(options: Mapping[str, object]) -> None:
+    for name in (name for name, value in options.items() if value):
+        raise InvalidRequest(f"{name} has no effect without --diarize: set both.")
 
 
 def _sample(text: str) -> tuple[str, Path]:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from specwhisper.audio.vad_filter import check_extra
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task, VadOptions, options_from
 from specwhisper.rpc.channels import Credentials
@@ -297,9 +298,10 @@ class TranscribeOptions:
         InvalidRequest : for a value that an option cannot have, and for options that contradict each other.
         """
         diarizer = self.speakers.diarizer()
-        options = options_from(self.decoding.options(), {"vad_parameters": self.vad.parameters()})
+        decoding = self.decoding
         if diarizer is not None:
-            options = replace(options, word_timestamps=True)
+            decoding = replace(decoding, word_timestamps=True)
+        options = options_from(decoding.options(), {"vad_parameters": self.vad.parameters()})
         layout = self.subtitles.layout()
         if layout != Layout() and not options.word_timestamps:
             raise InvalidRequest("Lines are laid out by their words: add --word-timestamps.")
@@ -314,6 +316,8 @@ class TranscribeOptions:
                 raise InvalidRequest(f"{name} needs words of a whole recording: add --word-timestamps.")
         if options.vad_filter and self.streaming:
             raise InvalidRequest("--vad-filter is for whole recordings: leave it or --streaming out.")
+        if options.vad_filter:
+            check_extra()  # once, not for each recording
         if len(formats) > 1 and self.output_dir is None:
             raise InvalidRequest("Several formats need a folder: add --output-dir FOLDER.")
         if self.skip_existing and self.output_dir is None:

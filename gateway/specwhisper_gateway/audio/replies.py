@@ -117,11 +117,9 @@ def verbose(fields: AudioFields, transcript: Transcription) -> Iterator[str]:
 
 
 def _segment(number: int, segment: Segment, *, has_language: bool) -> TranscriptionSegment:
-    laid_out = verbose_segment(number, segment)
-    # OpenAI's type needs a number, even if the model has none; and it has no language.
+    laid_out = verbose_segment(number, segment, has_language=has_language)
+    # OpenAI's type needs a number, even if the model has none.
     laid_out["no_speech_prob"] = laid_out["no_speech_prob"] or 0.0
-    if has_language:
-        laid_out["language"] = segment.language
     return TranscriptionSegment.model_validate(laid_out)
 
 

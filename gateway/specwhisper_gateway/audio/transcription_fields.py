@@ -64,9 +64,9 @@ class TranscriptionFields(AudioFields):
         bool,
         Field(
             description="Answer with events: `transcript.text.delta` whenever the target has written a "
-            "segment, then `transcript.text.done`. If a window is decoded again at another temperature, "
-            "`transcript.text.retracted` takes its text back. For `json`, `text` and `diarized_json`, which "
-            "has a `transcript.text.segment` for each speaker's part at the end."
+            "segment, then `transcript.text.done`. If a window is decoded again at another temperature, or "
+            "skipped as silence, `transcript.text.retracted` takes its text back. For `json`, `text` and "
+            "`diarized_json`, which has a `transcript.text.segment` for each speaker's part at the end."
         ),
     ] = False
     interim_results: Annotated[

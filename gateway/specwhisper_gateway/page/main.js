@@ -25,6 +25,7 @@ const view = new View(document, {
 let wanted = null; // the source that is opened or running
 let session = null; // {source, connection, recorder, state, rival}
 let renderTimer = 0;
+let server = null; // as it describes itself, once it does
 
 // Settings
 
@@ -57,6 +58,7 @@ function changeSettings() {
   const now = session.connection.settings;
   if (mode === now.mode && gamma === now.gamma && added_latency_ms === now.added_latency_ms) return;
   session.connection.change({ mode, gamma, added_latency_ms });
+  session.rival?.change({ added_latency_ms });
 }
 
 // A session
@@ -82,8 +84,7 @@ async function start(source, title, ownLanguage = null) {
       onMessage: (message) => session?.connection === connection && take(message),
       onState: (state, reason) => session?.connection === connection && showConnection(state, reason),
     });
-    const isRace = find("race").checked;
-    const rival = isRace ? new Rival(find("rival"), { ...connection.settings }, key) : null;
+    const rival = isRace() ? new Rival(find("rival"), { ...connection.settings }, key) : null;
     session = { source, connection, recorder, state: newState(), rival };
     find("with-sound").disabled = !source.isPaced;
     connection.open();
@@ -145,10 +146,14 @@ function end(reason, isError = false) {
   setStatus(reason, isError);
 }
 
+// Whether the target alone runs beside it: not beside itself.
+function isRace() {
+  return find("race").checked && settings().mode !== "target-only";
+}
+
 function showRace() {
-  const isRace = find("race").checked;
-  document.body.classList.toggle("race", isRace);
-  find("rival").hidden = !isRace;
+  document.body.classList.toggle("race", isRace());
+  find("rival").hidden = !isRace();
   find("own-progress").textContent = "";
 }
 
@@ -180,7 +185,7 @@ async function askServer() {
   let reply;
   try {
     reply = await fetch("v1/models", { headers: keyHeaders() });
-    if (reply.ok && !find("pair").textContent) await showModels();
+    if (reply.ok && !server) await showModels();
   } catch {
     setStatus("The gateway does not answer. Is it still running?", true, true);
     return null;
@@ -225,7 +230,7 @@ function setRunning(runs) {
   document.body.classList.toggle("running", runs);
   if (runs) document.body.classList.add("used"); // the explanation makes room for the text
   for (const name of ["sample", "microphone", "file"]) buttons[name].disabled = runs;
-  find("race").disabled = runs;
+  find("race").disabled = runs || server?.draft_model === "";
   buttons.stop.disabled = !runs;
   for (const name of ["language", "step", "policy"]) form.elements[name].disabled = runs;
 }
@@ -296,9 +301,10 @@ async function showServer() {
 
 async function showModels() {
   const health = await fetch("health", { headers: keyHeaders() });
-  const server = await health.json();
-  if (!health.ok) return setStatus(server.error.message, true, true);
-  if (!server.target_model) return; // without a key the gateway reports its status only
+  const described = await health.json();
+  if (!health.ok) return setStatus(described.error.message, true, true);
+  if (!described.target_model) return; // without a key the gateway reports its status only
+  server = described;
   for (const code of server.languages) form.elements.language.append(new Option(languageName(code), code));
   if (!server.draft_model) offerTargetOnly();
   find("latency-row").hidden = !server.allows_latency_injection;

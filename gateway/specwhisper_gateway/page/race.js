@@ -12,6 +12,7 @@ export class Rival {
     this.transcript = new Transcript(root.querySelector(".transcript"));
     this.startedMs = performance.now();
     this.state = newState();
+    this.isOpen = false;
     this.progress.textContent = "";
     this.connection = new Connection({ ...settings, mode: "target-only", speakers: false }, key, {
       onMessage: (message) => this.#take(message),
@@ -33,8 +34,13 @@ export class Rival {
     this.connection.close();
   }
 
+  // A rival without a connection delays nothing: its lane says why.
   get isBusy() {
-    return this.connection.isBusy;
+    return this.isOpen && this.connection.isBusy;
+  }
+
+  change(settings) {
+    this.connection.change({ ...settings, mode: "target-only" });
   }
 
   #take(message) {
@@ -46,6 +52,7 @@ export class Rival {
   }
 
   #show(state, reason) {
+    this.isOpen = state === "open";
     if (state === "waiting" || state === "failed") this.progress.textContent = reason;
   }
 }

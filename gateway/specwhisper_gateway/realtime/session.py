@@ -147,7 +147,7 @@ class RealtimeConnection:
                     )
                 await self._end_turn()
             case Clear():
-                self._clear()
+                await self._clear()
                 await self._send(
                     InputAudioBufferClearedEvent(type="input_audio_buffer.cleared", event_id=new_id("event"))
                 )
@@ -209,11 +209,23 @@ class RealtimeConnection:
         async with stall_timeout():
             await running.stream.finish()
 
-    def _clear(self) -> None:
-        if self._open is not None:
-            self._previous_s += self._open.length_s
-            self._open.clear()
+    async def _clear(self) -> None:
+        """Discard audio that is not committed; what is committed is still completed."""
+        if (running := self._open) is None:
+            return
+        if not running.turn.discard():
+            self._drop(running)
+            return
         self._open = None
+        self._previous_s += running.length_s
+        async with stall_timeout():
+            await running.stream.finish()
+
+    def _drop(self, running: _Running) -> None:
+        """End the open turn at once."""
+        self._open = None
+        self._previous_s += running.length_s
+        running.clear()
 
     async def _update(self, session: dict[str, Any], *, is_flat: bool) -> None:
         if self._is_riva:
@@ -271,7 +283,7 @@ class RealtimeConnection:
             await self._send(*turn.fail(error))
             await self.report_error(error)
             if self._open is running:
-                self._clear()
+                self._drop(running)
         finally:
             self._gateway.metrics.count(running.stream.statistics, running.length_s)
 

@@ -185,7 +185,10 @@ class RealtimeSettings:
             named["language"] = language_code(named["language"])
         defaults = {"model": "", "prompt": "", "hint": "", "interim_results": False}
         named = {name: value or defaults.get(name) for name, value in named.items()}
-        return replace(self, **named | {"keywords": tuple(changes.keywords or self.keywords)})
+        return replace(
+            self,
+            **named | {"keywords": tuple(self.keywords if changes.keywords is None else changes.keywords)},
+        )
 
     def _with_turn_detection(self, changes: _TurnDetection | None) -> RealtimeSettings:
         if changes is None:

@@ -104,10 +104,17 @@ class RealtimeTurn:
         self._open: list[_Item] = []  # not completed; in order of their text
         self._reported_s = -1.0  # of the last speech event: a stream that resumes repeats some
         self._has_unanswered_commit = False
+        self._takes_items = True
+
+    def discard(self) -> bool:
+        """Discard audio that is not committed; return whether items are left."""
+        self._open = [item for item in self._open if item.is_committed]
+        self._has_unanswered_commit = self._takes_items = False
+        return bool(self._open)
 
     def on_update(self, update: Update) -> Events:
         """Yield the events of an update."""
-        if update.speech is not None and self._detects_speech:
+        if update.speech is not None and self._detects_speech and self._takes_items:
             yield from self._on_speech(update.speech, update.speech_at_s)
         for segment in update.segments:
             yield from self._write(segment)
@@ -213,6 +220,8 @@ class RealtimeTurn:
         )
 
     def _write(self, segment: Segment) -> Events:
+        if not self._open and not self._takes_items:
+            return
         if not self._open and self._detects_speech:
             yield from self._begin(segment.start_s)  # the stream was lost before the speech event
         item = self._current(0.0)
@@ -230,7 +239,8 @@ class RealtimeTurn:
     def _show(self, update: Update) -> Events:
         """Yield the text that may still change, unless the client has it."""
         interim = (update.verified_text, update.draft_text)
-        if not self._open and (self._detects_speech or not any(interim)):
+        is_due = self._takes_items and not self._detects_speech and any(interim)
+        if not self._open and not is_due:
             return  # the text of an utterance follows its speech event
         item = self._current(0.0)
         if interim != item.interim:

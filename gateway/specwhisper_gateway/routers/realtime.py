@@ -29,7 +29,7 @@ BETA_HEADER, BETA_SUBPROTOCOL = "realtime=v1", "openai-beta.realtime-v1"
 async def realtime(socket: WebSocket) -> None:
     """Transcribe live audio; an invalid request is answered with an event."""
     gateway = gateway_of(socket)
-    if socket.query_params.get("intent") != "transcription":
+    if socket.query_params.get("intent", "transcription") != "transcription":
         raise InvalidField(
             "Only transcription sessions are offered: connect with ?intent=transcription.", "intent"
         )

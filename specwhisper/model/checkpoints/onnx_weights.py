@@ -6,6 +6,7 @@ numbers: the nodes that use them show which is which. It also transposes the mat
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,25 +23,55 @@ if TYPE_CHECKING:
     from onnx import GraphProto, TensorProto
 
 MERGED = re.compile(r"_merged_\d+$")  # the end of a name where decoders with and without a past are one file
-FLOATS = (1, 10)  # in ONNX, of 32 and of 16 bits
+FLOATS = {1: "<f4", 10: "<f2"}  # ONNX's numbers of types
+EXTERNAL = 1  # TensorProto.EXTERNAL: in another file
 MATRIX_NODE = re.compile(r"/(?P<path>.+)/MatMul")
 
 
 class _Tensor:
-    """A tensor of a file; its numbers, if in another file, are read at each call."""
+    """A tensor of a file; its numbers, if in another file, are read at each call.
+
+    onnx's own reader refuses links, and the hub's cache consists of them.
+    """
 
     def __init__(self, tensor: TensorProto, folder: Path, *, is_transposed: bool) -> None:
         shape = tuple(tensor.dims)
         self.shape = shape[::-1] if is_transposed else shape
         self._tensor = tensor
-        self._folder = folder
         self._is_transposed = is_transposed
+        self._place: tuple[Path, int] | None = None  # file and offset
+        if tensor.data_location == EXTERNAL:
+            self._place = _place_of(tensor, folder)
 
     def read(self) -> NDArray[Any]:
         from onnx import numpy_helper
 
-        array = numpy_helper.to_array(self._tensor, str(self._folder))
+        if self._place is None:
+            array = numpy_helper.to_array(self._tensor)
+        else:
+            path, offset = self._place
+            shape = tuple(self._tensor.dims)
+            array = np.fromfile(path, FLOATS[self._tensor.data_type], math.prod(shape), offset=offset)
+            array = array.reshape(shape)
         return np.ascontiguousarray(array.T) if self._is_transposed else array
+
+
+def _place_of(tensor: TensorProto, folder: Path) -> tuple[Path, int]:
+    """Return the file and the offset of a tensor's numbers.
+
+    Raises
+    ------
+    CheckpointError : if the file is missing or too short.
+    """
+    named = {each.key: each.value for each in tensor.external_data}
+    name, offset = named.get("location", ""), int(named.get("offset", 0))
+    path = folder / name
+    if not name or Path(name).name != name or not path.is_file():
+        raise CheckpointError(f"{folder} has no file '{name}' of weights, which its model needs: fetch it.")
+    num_bytes = math.prod(tensor.dims) * np.dtype(FLOATS[tensor.data_type]).itemsize
+    if offset + num_bytes > path.stat().st_size:
+        raise CheckpointError(f"{path} is too short for its weights: fetch it again.")
+    return path, offset
 
 
 def weights_in_onnx(encoder: Path, decoder: Path) -> Weights:

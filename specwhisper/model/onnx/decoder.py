@@ -90,6 +90,7 @@ class SlotDecoder:
         graph = DecoderGraph(sizes, weights, num_rows=self._num_rows, is_int8=is_int8)
         self._session = graph.build(queried_layers).open(num_threads)
         self._bound_arrays: OrderedDict[object, BoundArrays] = OrderedDict()
+        self._results: dict[str, Floats] = {}  # logits, and queries of layers
 
     @property
     def bytes_per_slot(self) -> int:
@@ -244,13 +245,22 @@ class SlotDecoder:
             inputs[f"row_{row}"] = indices.rows[row] if is_used else np.zeros((1, MIN_QUERIES), np.int64)
             for name, array in self._window(shape.slots[row if is_used else 0]):
                 inputs[f"cross_{name}_{row}"] = array
-        results = {"logits": np.empty((len(indices.wanted), self._sizes.vocab_size), np.float32)}
+        results = {"logits": self._room("logits", len(indices.wanted), self._sizes.vocab_size)}
         for layer in layers:
-            results[f"query_{layer}"] = np.empty((num_tokens, self._sizes.d_model), np.float32)
+            results[f"query_{layer}"] = self._room(f"query_{layer}", num_tokens, self._sizes.d_model)
         binding = self._session.io_binding()
         bind(binding, inputs=inputs, outputs=outputs | results)
         kept = (*inputs.values(), *outputs.values())
         return BoundArrays(binding, ids, positions, last, total, results, kept)
+
+    def _room(self, name: str, num_rows: int, width: int) -> Floats:
+        """Return rows of a result's memory: all shapes share it, each overwrites the last one's."""
+        held = self._results.get(name)
+        if held is None or len(held) < num_rows:
+            num_held = 0 if held is None else len(held)
+            held = self._results[name] = np.empty((max(num_rows, 2 * num_held), width), np.float32)
+            self._bound_arrays.clear()  # they write into the smaller one
+        return held[:num_rows]
 
     def _window(self, slot: int) -> Iterator[tuple[str, Floats]]:
         """Yield the keys and values of the window in a slot, by part and layer.

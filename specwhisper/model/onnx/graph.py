@@ -145,7 +145,7 @@ def session_options(num_threads: int) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = num_threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # errors
+    options.log_severity_level = 4  # errors are raised, so they need not be printed too
     # Threads that wait in a loop would take the cores of the other sessions.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options

@@ -54,6 +54,17 @@ async def test_a_terminal_has_a_colour_for_each_speaker(recording, folder, is_te
     assert "\x1b[1;35mB: \x1b[0m\x1b[35mBye." in streams.out
 
 
+async def test_options_that_need_times_of_words_have_them(recording, folder):
+    service = ScriptedTranscription()
+    async with serving(service) as address:
+        threshold = ("--hallucination-silence-threshold", 2)
+        status, _, err = await run_cli(
+            "transcribe", recording, "--server", address, "--diarize", folder, *threshold
+        )
+    assert status == 0, err
+    assert service.config.config.decoding.hallucination_silence_threshold == 2
+
+
 async def test_a_speaker_with_a_sample_is_named(recording, folder, tmp_path):
     soundfile.write(tmp_path / "bob.wav", tones([(0.0, 2.0, LOW_HZ)], 2.0), RATE)
     async with serving(ScriptedTranscription()) as address:
@@ -82,6 +93,11 @@ async def test_several_recordings_have_their_speakers(recording, folder, tmp_pat
         (("--diarize", "{models}", "--speaker-sample", "ann.wav"), "'ann.wav' is not NAME=FILE"),
         (("--diarize", "{models}", "--speaker-sample", "Ann=no.wav"), "'no.wav' does not exist"),
         (("--speaker-sample", "Ann=ann.wav"), "speaker-sample has no effect without --diarize"),
+        (
+            ("--diarize", "{models}", *("--speaker-sample", "A=a.wav", "--speaker-sample", "A=b.wav")),
+            "names 'A' twice",
+        ),
+        (("--speaker-threshold", "0.4"), "speaker-threshold has no effect without --diarize"),
         (("--num-speakers", "2"), "num-speakers has no effect without --diarize"),
     ],
 )

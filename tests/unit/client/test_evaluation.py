@@ -58,13 +58,30 @@ def test_folders_of_librispeech_are_read(tmp_path):
     ("name", "text"),
     [
         ("metadata.csv", 'file_name,text\na.mp3,"Yes, please."\n'),
-        ("metadata.jsonl", json.dumps({"file_name": "a.mp3", "text": "Yes, please."}) + "\n"),
+        ("metadata.jsonl", json.dumps({"file_name": "a.mp3", "text": "Yes, please."}) + "\n\n"),
+        ("metadata.csv", '\ufefffile_name,text\na.mp3,"Yes, please."\n'),
     ],
 )
 def test_metadata_files_are_read(tmp_path, name, text):
     (tmp_path / "a.mp3").touch()
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(text, encoding="utf-8")
     assert texts_in(tmp_path) == {"a.mp3": "Yes, please."}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.txt", "déjà".encode("latin-1"), "a.txt is not UTF-8"),
+        ("metadata.jsonl", b'{"file_name": "a.mp3", "text": "Yes."}\n{', "Line 2 of .* is not JSON"),
+        ("metadata.jsonl", b"[]", "Line 1 of .* is no JSON object"),
+        ("metadata.csv", b"file_name,text\na.mp3\n", "lacks"),
+    ],
+)
+def test_texts_that_cannot_be_read_are_named(tmp_path, name, content, sentence):
+    (tmp_path / "a.mp3").touch()
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InvalidRequest, match=sentence):
+        texts_in(tmp_path)
 
 
 def test_a_folder_without_texts_is_refused_with_a_remedy(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, RuntimeException
 
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from specwhisper.engine import engine_thread
@@ -238,6 +239,9 @@ def test_a_repeated_encoding_has_the_memory_of_the_first():
         (RuntimeError("CUDA error: out of memory"), True, False),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), True, False),
         (MemoryError(), True, False),
+        (RuntimeException("Failed to allocate memory for requested buffer of size 5"), True, False),
+        (Fail("Exception during initialization: std::bad_alloc"), True, False),
+        (Fail("Load model failed"), False, False),
         (torch.AcceleratorError(ASSERT), False, True),
         (RuntimeError("CUDA error: an illegal memory access was encountered"), False, True),
         (RuntimeError("Triton Error [CUDA]: unspecified launch failure"), False, True),

@@ -96,7 +96,7 @@ def test_bars_hold_where_the_promised_modes_beat_transformers(one_process_s, hol
         for system, wall_s in (
             (TRANSFORMERS, 1.0),
             (Mode.TARGET_ONLY, 0.7),
-            (Mode.FULL, 0.5),
+            (Mode.FULL, 0.35),
             (Mode.ONE_PROCESS, one_process_s),
         ):
             one = taken(0, system, wall_s=wall_s)

@@ -121,3 +121,17 @@ def test_items_of_several_turns_are_linked():
         committed = next(iter(turn.commit(1.0)))
         assert committed.previous_item_id == before
         assert items.last_id == committed.item_id
+
+
+def test_committed_utterances_are_completed_after_the_rest_is_discarded():
+    turn = RealtimeTurn(Items(), 0.0, detects_speech=True, interim_results=True)
+    begun = [*turn.on_update(speech(BEGIN, 1.0)), *turn.on_update(speech(END, 2.0))]
+    begun += turn.on_update(speech(BEGIN, 3.0))
+    assert turn.discard()
+    later = events_of(
+        *(turn, Update((), "One", ""), final_text(" One.", 1.0, 2.0, is_last=True)),
+        *(speech(END, 4.0), Update((), "Two", ""), final_text(" Two.", 3.0, 4.0, is_last=True)),
+    )
+    assert kinds(begun, STARTED, COMMITTED) == [STARTED, COMMITTED, STARTED]
+    assert kinds(later, STARTED, STOPPED, COMMITTED, COMPLETED, INTERIM) == [INTERIM, COMPLETED]
+    assert not turn.discard()

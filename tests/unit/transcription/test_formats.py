@@ -76,5 +76,8 @@ def test_verbose_json_has_the_fields_of_openais():
     }
     assert document["words"] == [{"word": "A", "start": 3600.0, "end": 3600.5, "probability": 0.9}]
     assert "words" not in to_verbose_json(SEGMENTS[:1], language="de", duration_s=1.0)
+    several = to_verbose_json(SEGMENTS[:1], language="de", duration_s=1.0, multilingual=True)
+    assert several["segments"][0]["language"] == SEGMENTS[0].language
+    assert "language" not in document["segments"][0]
     asked = to_verbose_json(SEGMENTS[:1], language="de", duration_s=1.0, word_timestamps=True)
     assert asked["words"] == []

@@ -36,6 +36,10 @@ def test_a_language_may_be_named_in_any_case(name, code):
         (" de-CH ", "de"),
         ("de_CH.UTF-8", "de"),
         ("haitian creole", "ht"),
+        ("nb-NO", "no"),
+        ("fil-PH", "tl"),
+        ("iw-IL", "he"),
+        ("cmn-Hans-CN", "zh"),
         ("tlh-KX", "tlh"),
         ("", ""),
         ("-", "-"),  # nothing before the region: refused, and not taken for no language

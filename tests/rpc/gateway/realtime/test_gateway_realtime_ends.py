@@ -170,7 +170,7 @@ async def test_connections_that_are_refused():
             error, code = await refusal(gateway)
             assert (error.code, error.type, code) == ("invalid_api_key", "invalid_request_error", 1008)
         async with running_gateway(address, max_sessions=1) as gateway:
-            error, code = await refusal(gateway, extra_query={})
+            error, code = await refusal(gateway, extra_query={"intent": "conversation"})
             assert (error.param, code) == ("intent", 1008)
             async with session(gateway):
                 error, code = await refusal(gateway)

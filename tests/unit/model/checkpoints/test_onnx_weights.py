@@ -82,6 +82,35 @@ def test_the_layout_of_transformers_js(has_data_files, exported, saved, tmp_path
     check_equal(folder, saved, rtol=0)
 
 
+@pytest.fixture
+def with_data(exported, tmp_path) -> Path:
+    """Return a folder whose weights are in files of their own."""
+    folder = tmp_path / "model"
+    shutil.copytree(exported, folder)
+    for path in folder.glob("*.onnx"):
+        model = onnx.load(path)
+        onnx.save(model, path, save_as_external_data=True, location=f"{path.name}_data", size_threshold=0)
+    return folder
+
+
+def test_the_files_of_the_hubs_cache_are_links(with_data, saved, tmp_path):
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    for path in with_data.iterdir():
+        (linked / path.name).symlink_to(path)
+    check_equal(linked, saved, rtol=0)
+
+
+def test_missing_and_cut_off_data_is_found_before_it_is_read(with_data):
+    data = with_data / "decoder_model.onnx_data"
+    data.write_bytes(data.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match=r"decoder_model\.onnx_data is too short for its weights"):
+        load_checkpoint(str(with_data))
+    data.unlink()
+    with pytest.raises(CheckpointError, match=r"has no file .decoder_model\.onnx_data. of weights"):
+        load_checkpoint(str(with_data))
+
+
 def test_a_merged_decoder_in_half_precision(exported, saved, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(exported, folder, ignore=shutil.ignore_patterns("*.onnx"))
