@@ -40,7 +40,7 @@ def prepare_process(device: str | None, num_threads: int | None, cores: Sequence
 def redirect_logs(library: Library) -> None:
     """Redirect the logs of what runs a model, before it is loaded."""
     if library == "pytorch":
-        with needs_extra("this model", "server"):
+        with needs_extra("a model that ONNX Runtime cannot run, by its type, shape or device,", "server"):
             from transformers.utils import logging as transformers_logging
 
         transformers_logging.disable_default_handler()

@@ -15,10 +15,12 @@ OPENAI_MODELS = (
 )
 # Names of openai/whisper and faster-whisper; on the hub "whisper-large" is the first version.
 OTHER_NAMES = {"large": "large-v3", "turbo": "large-v3-turbo"}
-ADVICE = (
+_ADVICE = (
     "name a folder, a hub id such as openai/whisper-small or onnx-community/whisper-tiny, distil-..., or "
-    f"one of {', '.join((*DEMO_MODELS, *OPENAI_MODELS, *OTHER_NAMES))}."
+    "one of"
 )
+ADVICE = f"{_ADVICE} {', '.join((*DEMO_MODELS, *OPENAI_MODELS, *OTHER_NAMES))}."
+ADVICE_INSTALLED = f"{_ADVICE} {', '.join((*OPENAI_MODELS, *OTHER_NAMES))}."
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
@@ -28,7 +30,8 @@ def resolve(name: str) -> str:
         folder = DEMO_FOLDER / name.removeprefix("demo-")
         if not folder.is_dir():
             raise CheckpointError(
-                f"Model '{name}' comes with the source tree, not with the installed package: {ADVICE}"
+                f"Model '{name}' comes with the source tree, not with the installed package: "
+                + ADVICE_INSTALLED
             )
         return str(folder)
     if Path(name).is_dir() or HUB_ID.fullmatch(name):
