@@ -88,7 +88,9 @@ def load_encoders(
     -------
     The encoder of the draft and that of the target.
     """
-    if str(draft_device) == str(target_device) and has_same_encoder(draft, target):
+    devices = str(draft_device), str(target_device)
+    libraries = library_for(draft, draft_device), library_for(target, target_device)
+    if len(set(devices)) == len(set(libraries)) == 1 and has_same_encoder(draft, target):
         return share(load_encoder(target, target_device), num_windows)
     return load_encoder(draft, draft_device), load_encoder(target, target_device)
 

@@ -15,6 +15,7 @@ from experiments.common.models.checkpoints import Shape, save_checkpoint
 from experiments.exactness.prepared import recording
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
+from specwhisper.model import backends
 from specwhisper.model.backends import load_encoders
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.onnx.rounding import sums_bytes_exactly
@@ -145,6 +146,14 @@ def test_weights_of_two_types_are_not_shared(folder, samples):
     half, full = (load_checkpoint(str(folder), dtype=dtype) for dtype in ("float16", "float32"))
     draft, target = load_encoders(full, half, 1)
     assert not any(isinstance(encoder, SharedEncoder) for encoder in (draft, target))
+
+
+def test_models_of_two_libraries_share_no_encoder(folder, monkeypatch):
+    draft, target = (load_checkpoint(str(folder)) for _ in range(2))
+    libraries = {id(draft): "pytorch", id(target): "onnx"}
+    monkeypatch.setattr(backends, "library_for", lambda checkpoint, *_: libraries[id(checkpoint)])
+    encoders = load_encoders(draft, target, 1)
+    assert not any(isinstance(encoder, SharedEncoder) for encoder in encoders)
 
 
 def test_a_window_is_encoded_once_for_draft_and_target_and_never_remembered(folder, samples, monkeypatch):
