@@ -77,14 +77,15 @@ async def test_a_request_to_a_gateway_keeps_its_id(log):
     assert [line["request"] for line in lines] == ["from-a-proxy.1"] * 3
 
 
-@pytest.mark.parametrize("path", ["/v1/realtime?intent=transcription", "/v1/realtime"])
-async def test_a_web_socket_keeps_its_request_id(log, path):
+@pytest.mark.parametrize("intent", ["transcription", "conversation"])
+async def test_a_web_socket_keeps_its_request_id(log, intent):
     async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
         async with websockets.connect(
-            f"ws://{gateway.server.address}{path}", additional_headers={"X-Request-ID": "from-a-proxy"}
+            f"ws://{gateway.server.address}/v1/realtime?intent={intent}",
+            additional_headers={"X-Request-ID": "from-a-proxy"},
         ) as socket:
             first = json.loads(await socket.recv())
-    assert first["type"] == ("session.created" if "?" in path else "error")
+    assert first["type"] == ("session.created" if intent == "transcription" else "error")
     assert socket.response.headers["x-request-id"] == "from-a-proxy"
     assert [line["request"] for line in log("session ended")] == ["from-a-proxy"]
 
