@@ -32,7 +32,7 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     find = load(settings)
     if not settings["is_live"]:
-        json.dump(in_recording(find, Voices(settings), list(map(int, sys.argv[2:]))), sys.stdout)
+        json.dump(in_recording(find, settings, list(map(int, sys.argv[2:]))), sys.stdout)
         return
     voices = Voices(settings)
     while header := sys.stdin.buffer.read(4):
@@ -41,14 +41,17 @@ def main() -> None:
         print(json.dumps({"turns": turns, "voices": voices.of(turns, samples(pcm))}), flush=True)
 
 
-def in_recording(find: Any, voices: Voices, sample_sizes: Sequence[int]) -> dict[str, Any]:
+def in_recording(find: Any, settings: dict[str, Any], sample_sizes: Sequence[int]) -> dict[str, Any]:
     """Read samples and the recording; return what is written of them."""
     pieces = [sys.stdin.buffer.read(size) for size in sample_sizes]
     pcm = sys.stdin.buffer.read()
     turns = find(pcm)
+    if not pieces:  # the model of voices need not be loaded a second time
+        return {"turns": turns, "voices": {}, "samples": []}
+    voices = Voices(settings)
     return {
         "turns": turns,
-        "voices": voices.of(turns, samples(pcm)) if pieces else {},
+        "voices": voices.of(turns, samples(pcm)),
         "samples": [voices.of_all(samples(piece)) for piece in pieces],
     }
 

@@ -203,8 +203,7 @@ class RealtimeConnection:
         """Complete the open turn; further audio begins another one."""
         if (running := self._open) is None:
             return
-        self._open = None
-        self._previous_s += running.length_s
+        self._close_turn(running)
         await self._send(*running.turn.commit(running.length_s))
         async with stall_timeout():
             await running.stream.finish()
@@ -216,16 +215,19 @@ class RealtimeConnection:
         if not running.turn.discard():
             self._drop(running)
             return
-        self._open = None
-        self._previous_s += running.length_s
+        self._close_turn(running)
         async with stall_timeout():
             await running.stream.finish()
 
     def _drop(self, running: _Running) -> None:
         """End the open turn at once."""
+        self._close_turn(running)
+        running.clear()
+
+    def _close_turn(self, running: _Running) -> None:
+        """Let further audio begin another turn."""
         self._open = None
         self._previous_s += running.length_s
-        running.clear()
 
     async def _update(self, session: dict[str, Any], *, is_flat: bool) -> None:
         if self._is_riva:

@@ -42,7 +42,7 @@ class StoredArray(Protocol):
 class Weights(Mapping[str, NDArray[np.float32]]):
     """The weights of a model, in float32.
 
-    Each is read anew from its file, so a large model is never in memory twice. Only what is inside an ONNX
+    Each access reads the file again, so a large model is never in memory twice. Only what is inside an ONNX
     file stays in memory with it.
     """
 
