@@ -140,6 +140,23 @@ def _best_two(
 
 
 @kernel
+def _rules_after(
+    token: tl.tensor,
+    is_forbidden: tl.tensor,
+    states: tl.tensor,
+    first_times: tl.tensor,
+    last_times: tl.tensor,
+    timestamp_begin: tl.tensor,
+    num_ids: tl.tensor,
+) -> tl.tensor:
+    """Return a token's state, its row of forbidden ids, and its first and last time."""
+    state = tl.load(states + token)
+    first_time = timestamp_begin + tl.load(first_times + token)
+    last_time = timestamp_begin + tl.load(last_times + token)
+    return state, is_forbidden + state * num_ids, first_time, last_time
+
+
+@kernel
 def best_of_part_kernel(
     best: tl.tensor,  # tokens x parts x 8
     logits: tl.tensor,  # tokens x vocabulary
@@ -155,11 +172,10 @@ def best_of_part_kernel(
     """Find the best text and the best time after a token, in a part of the ids."""
     token = tl.program_id(0)
     part = tl.program_id(1)
-    state = tl.load(states + token)
-    first_time = timestamp_begin + tl.load(first_times + token)
-    last_time = timestamp_begin + tl.load(last_times + token)
+    _state, forbidden, first_time, last_time = _rules_after(
+        token, is_forbidden, states, first_times, last_times, timestamp_begin, num_ids
+    )
     ours = logits + token.to(tl.int64) * num_ids
-    forbidden = is_forbidden + state * num_ids
     first = part * PART_IDS
     end = tl.minimum(first + PART_IDS, num_ids)
     end_of_text = tl.minimum(end, timestamp_begin)
@@ -216,11 +232,10 @@ def choose_kernel(
 ) -> None:
     """Choose after one token, among the best of all parts."""
     token = tl.program_id(0)
-    state = tl.load(states + token)
-    first_time = timestamp_begin + tl.load(first_times + token)
-    last_time = timestamp_begin + tl.load(last_times + token)
+    state, forbidden, first_time, last_time = _rules_after(
+        token, is_forbidden, states, first_times, last_times, timestamp_begin, num_ids
+    )
     ours = logits + token.to(tl.int64) * num_ids
-    forbidden = is_forbidden + state * num_ids
     parts = best + token * num_parts * 8
     text, text_most, text_second, text_total = _best_two_of_parts(parts, num_parts, BLOCK_PARTS)
     time, time_most, time_second, time_total = _best_two_of_parts(parts + 4, num_parts, BLOCK_PARTS)
