@@ -18,6 +18,7 @@ from specwhisper.extras import needs_extra
 from specwhisper.onnx_metadata import metadata_of
 from specwhisper.speakers.known import names_of, sample_of
 from specwhisper.speakers.turns import Turn, named
+from specwhisper.speakers.voices import DEFAULT_THRESHOLD
 
 WORKER = "specwhisper.speakers.worker"
 SEGMENTATION = "receptive_field_shift"  # in the metadata of a model for segmentation only
@@ -51,7 +52,7 @@ class Diarizer:
         folder: str | Path,
         *,
         num_speakers: int | None = None,
-        threshold: float = 0.5,
+        threshold: float = DEFAULT_THRESHOLD,
         num_threads: int = 1,
     ) -> None:
         if num_speakers is not None and num_speakers < 1:

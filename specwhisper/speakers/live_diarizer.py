@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from specwhisper.errors import DiarizationFailed
 from specwhisper.speakers.diarizer import failure, worker_command
+from specwhisper.speakers.voices import DEFAULT_THRESHOLD
 from specwhisper.tasks import retrieve_error
 
 MAX_LINE_BYTES = 1024 * 1024  # of an answer: an embedding has some hundred numbers
@@ -50,7 +51,12 @@ class LiveDiarizer:
     """
 
     def __init__(
-        self, folder: str | Path, *, threshold: float = 0.5, num_threads: int = 1, timeout_s: float = 60.0
+        self,
+        folder: str | Path,
+        *,
+        threshold: float = DEFAULT_THRESHOLD,
+        num_threads: int = 1,
+        timeout_s: float = 60.0,
     ) -> None:
         self.threshold = threshold
         self._command = worker_command(

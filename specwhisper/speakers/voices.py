@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from specwhisper.errors import InvalidRequest
 from specwhisper.speakers.turns import label
 
+DEFAULT_THRESHOLD = 0.5  # of the cosine distance between two voices
 MIN_NEW_S = 1.0  # of a new speaker's speech: the embedding of less is unsure
 
 
@@ -22,7 +23,7 @@ class Voices:
     max_speakers : above it, a voice is that of the nearest speaker.
     """
 
-    def __init__(self, threshold: float = 0.5, max_speakers: int | None = None) -> None:
+    def __init__(self, threshold: float = DEFAULT_THRESHOLD, max_speakers: int | None = None) -> None:
         if not 0.0 < threshold < 2.0:
             raise InvalidRequest(f"threshold is {threshold:g}: it must be between 0 and 2.")
         if max_speakers is not None and max_speakers < 1:

@@ -28,14 +28,12 @@ class Belief:
     credit : position up to which (exclusive) candidates may be sent.
     """
 
-    def __init__(
-        self, committed: Sequence[int] = (), *, credit: int, num_blocks: int = 0, opening: Sequence[int] = ()
-    ) -> None:
-        self.tokens = [*committed, *opening]
-        self.num_committed, self.num_sent = len(committed), len(self.tokens)
+    def __init__(self, *, credit: int, num_blocks: int = 0, opening: Sequence[int] = ()) -> None:
+        self.tokens = list(opening)
+        self.num_committed, self.num_sent = 0, len(self.tokens)
         self.credit = credit
         self.num_blocks = self._blocks_answered = num_blocks
-        self.run_start = self.num_committed
+        self.run_start = 0
         self._block_ends: dict[int, int] = {}  # by number, since the last contradiction and answer
 
     @property

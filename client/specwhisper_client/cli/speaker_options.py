@@ -12,8 +12,8 @@ import typer
 from specwhisper.errors import InvalidRequest
 from specwhisper.speakers.diarizer import Diarizer
 from specwhisper.speakers.live_diarizer import LiveDiarizer
+from specwhisper.speakers.voices import DEFAULT_THRESHOLD
 
-DEFAULT_THRESHOLD = 0.5
 Threshold = Annotated[
     float | None,
     typer.Option(

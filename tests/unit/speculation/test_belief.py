@@ -12,7 +12,8 @@ from specwhisper.speculation.belief import Belief
 
 def new_belief(tokens: list[int], *, sent: int, committed: int = 0, credit: int = 100) -> Belief:
     """Build a belief; tokens from ``committed`` to ``sent`` are sent as one block."""
-    belief = Belief(tokens[:committed], credit=credit)
+    belief = Belief(credit=credit)
+    belief.apply(0, tokens[:committed], held=committed, blocks_answered=0, credit=credit)
     belief.tokens += tokens[committed:]
     if sent > committed:
         belief.take_block(sent - committed)
@@ -129,7 +130,7 @@ def test_an_empty_commit_only_grants_credit():
 
 
 def test_a_target_that_takes_back_what_it_committed_is_refused():
-    belief = Belief([1, 2], credit=9)
+    belief = new_belief([1, 2], sent=0, committed=2)
     with pytest.raises(InvalidCandidates, match="contradicts an earlier one at position 1"):
         belief.apply(1, [3], held=2, blocks_answered=0, credit=9)
 
