@@ -31,6 +31,7 @@ from specwhisper_client.cli.display import (
     WithProgress,
     show_speakers,
 )
+from specwhisper_client.cli.option_names import described
 from specwhisper_client.cli.output import OutputFormat, render, write
 from specwhisper_client.cli.recordings import RecordingFile
 from specwhisper_client.cli.tables import server_table, transcript_table
@@ -199,5 +200,5 @@ def report(error: SpecWhisperError, errors: Console, file: Path | None = None) -
     ``file`` is named if the error does not name it.
     """
     name = f"{file}: " if file is not None and str(file) not in str(error) else ""
-    errors.print(Text.assemble(("error: ", "bold red"), name, str(error)), soft_wrap=True)
+    errors.print(Text.assemble(("error: ", "bold red"), name, described(error)), soft_wrap=True)
     return MISSING_EXTRA_STATUS if isinstance(error, MissingExtra) else 1

@@ -109,7 +109,7 @@ async def test_the_command_line(silent_file):
         status, _, err = await run_cli(*command, "--vad-speech-pad-ms", "10")
         assert (status, err) == (
             1,
-            "error: vad_parameters are set: they have no effect without vad_filter.\n",
+            "error: --vad-threshold and the like are set: they have no effect without --vad-filter.\n",
         )
         status, _, err = await run_cli(*command, "--vad-filter", "--streaming")
         assert status == 1

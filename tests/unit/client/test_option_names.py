@@ -1,0 +1,47 @@
+"""Options in errors, by the names of the command line."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from specwhisper.errors import InvalidRequest, TargetUnavailable
+from specwhisper.options import options_from
+from specwhisper_client.cli.option_names import NAMES, described
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "command-line.md"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"max_new_tokens": 0}, "--max-new-tokens is 0: it must be at least 1, or left out."),
+        ({"max_initial_timestamp_s": -1}, "--max-initial-timestamp is -1"),
+        (
+            {"hallucination_silence_threshold": 2},
+            "--hallucination-silence-threshold needs times of words: add --word-timestamps.",
+        ),
+        (
+            {"multilingual": True, "language": "en"},
+            "--multilingual is True: the language 'en' contradicts it",
+        ),
+        (
+            {"vad_filter": True, "vad_parameters": {"threshold": 0.4, "neg_threshold": 0.6}},
+            "--vad-neg-threshold is 0.6: it must be at most threshold",
+        ),
+    ],
+)
+def test_names_are_those_of_the_command_line(options, sentence):
+    with pytest.raises(InvalidRequest) as caught:
+        options_from({}, options)
+    assert described(caught.value).startswith(sentence)
+
+
+def test_other_texts_stay():
+    assert described(InvalidRequest("No option is here.")) == "No option is here."
+    assert described(TargetUnavailable("max_new_tokens")) == "max_new_tokens"
+
+
+def test_every_name_is_on_the_page_of_the_command_line():
+    words = set(re.findall(r"--[a-z-]+", PAGE.read_text()))
+    assert {flag.split()[0] for flag in NAMES.values()} <= words
