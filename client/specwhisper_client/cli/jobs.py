@@ -23,6 +23,7 @@ from specwhisper.transcription.transcription import UNSURE_BELOW, Transcription
 from specwhisper.types import Mode
 from specwhisper_client import sources
 from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.cli.arguments import described
 from specwhisper_client.cli.display import (
     Display,
     LiveDisplay,
@@ -31,7 +32,6 @@ from specwhisper_client.cli.display import (
     WithProgress,
     show_speakers,
 )
-from specwhisper_client.cli.option_names import described
 from specwhisper_client.cli.output import OutputFormat, render, write
 from specwhisper_client.cli.recordings import RecordingFile
 from specwhisper_client.cli.tables import server_table, transcript_table

@@ -7,7 +7,7 @@ import pytest
 
 from specwhisper.errors import InvalidRequest, TargetUnavailable
 from specwhisper.options import options_from
-from specwhisper_client.cli.option_names import NAMES, described
+from specwhisper_client.cli.arguments import NAMES, described
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "command-line.md"
 
