@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from specwhisper.errors import InvalidRequest, SpecWhisperError
+from specwhisper.errors import InvalidRequest, MissingExtra, SpecWhisperError
 from specwhisper.options import OTHER_NAMES, DecodingOptions, Task, VadOptions
 from specwhisper.transcription.hints.file import read_hint
 from specwhisper.types import SERVER_MODES, Mode
@@ -92,7 +92,7 @@ def described(error: SpecWhisperError) -> str:
     A name of one word, such as language, is a name only at the text's beginning.
     """
     text = str(error)
-    if not isinstance(error, InvalidRequest):
+    if not isinstance(error, InvalidRequest | MissingExtra):
         return text
     return re.sub(
         r"^[a-z]+(?= is )|\b[a-z]+(?:_[a-z]+)+\b", lambda found: NAMES.get(found[0], found[0]), text
