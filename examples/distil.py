@@ -26,7 +26,7 @@ from transformers.utils import logging
 
 from specwhisper import DecodingOptions
 from specwhisper.audio.decode import AUDIO_SUFFIXES, decode_file
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import SpecWhisperError
 from specwhisper.languages import language_code
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
@@ -44,7 +44,7 @@ class Teacher:
 
     def __init__(self, name: str, language: str, device: str, batch_size: int) -> None:
         checkpoint = load_checkpoint(name)
-        self._engine = OneProcess(WhisperModel(checkpoint, batch_size, device=device))
+        self._engine = InlinePair(WhisperModel(checkpoint, batch_size, device=device))
         self._options = DecodingOptions(language=language_code(language))
         self._vocabulary = checkpoint.vocabulary
         self._prompt = checkpoint.vocabulary.prompt(self._options)

@@ -138,7 +138,7 @@ def _to_vad_options(value: Any) -> VadOptions:
 class DecodingOptions:
     """Options of a transcription.
 
-    The same options and audio give the same text in every mode.
+    The same options and audio result in the same text in every mode.
 
     Only ``acceptance`` and ``acceptance_threshold`` can make the text depend on the draft. ``None`` leaves an
     option out; choices may be given as plain strings, and a single temperature as a number.

@@ -10,7 +10,7 @@ from experiments.common.models.scripted import END, ScriptedModel
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.draft_state import Drafted
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.one_process import InlineExecutor
+from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions

@@ -67,7 +67,7 @@ class StreamingClient:
     reconnect_s : seconds for which to reconnect after a loss.
     credentials : encryption, and the token that identifies the caller.
     servers : shared connections; by default the stream has its own, to ``server``.
-    speakers : is given the audio, so that it can name the speakers of utterances.
+    speakers : receives the audio, so that it can name the speakers of utterances.
 
     Attributes
     ----------

@@ -47,7 +47,7 @@ class Update:
     statistics : how the draft has done so far. ``None`` where they were not requested (``with_statistics``);
         the last update always has them.
     steps : decodings of live audio that were completed since the last update.
-    is_unverified : whether ``draft_text`` is there because the target cannot be reached.
+    is_unverified : whether some of ``draft_text`` was written without a target.
     """
 
     segments: tuple[Segment, ...]

@@ -36,7 +36,7 @@ class DraftMetrics(ServerMetrics):
     tokens : token counts of all sessions.
     audio_s, first_text_s, partial_latency_s : set by :class:`SessionMetrics`.
     round_trip_s, lost_heartbeats : of the streams to targets.
-    fallbacks, draft_only : drafts that failed, and drafts that continued without a target.
+    failed_drafts, draft_only : drafts that failed, and drafts that continued without a target.
     parity_checks, parity_differences, parity_skipped : of the parity check.
     kept_audio : the audio that open sessions keep.
     """

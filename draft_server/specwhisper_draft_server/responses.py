@@ -18,7 +18,7 @@ from specwhisper_draft_server.replies import (
 )
 from specwhisper_draft_server.resume_points import ResumePoints
 from specwhisper_draft_server.sessions.audio_feed import POSITION_SAMPLES
-from specwhisper_draft_server.sessions.live_failover import LiveFailover
+from specwhisper_draft_server.sessions.live_session import LiveSession
 from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
 from specwhisper_draft_server.sessions.session import Session
 from specwhisper_draft_server.sessions.update import SessionUpdate
@@ -34,7 +34,7 @@ class StreamingResponses:
 
     def __init__(
         self,
-        session: Session | LiveFailover,
+        session: Session | LiveSession,
         config: pb.StreamingRecognitionConfig,
         describe_model: Callable[[], pb.ModelInfo],
     ) -> None:

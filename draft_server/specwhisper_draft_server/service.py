@@ -45,7 +45,7 @@ from specwhisper_draft_server.requests import (
 from specwhisper_draft_server.responses import StreamingResponses
 from specwhisper_draft_server.resume_points import read_resume_point
 from specwhisper_draft_server.session_metrics import SessionMetrics
-from specwhisper_draft_server.sessions.live_failover import LiveFailover
+from specwhisper_draft_server.sessions.live_session import LiveSession
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
 
@@ -209,14 +209,14 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     async def _streaming_session(
         self, config: pb.StreamingRecognitionConfig, request: SessionRequest
-    ) -> Session | LiveFailover:
+    ) -> Session | LiveSession:
         """Make the session of a stream; it is opened when it runs."""
         weights = required_weights(config)
         target, lost = await self._target_for(request, weights, in_outages=config.continue_unverified)
         if request.options.live is None:
             resume_point = read_resume_point(config, target)
             return Session(request, self._transcriber, target, self._drafting, resume_point=resume_point)
-        return LiveFailover(
+        return LiveSession(
             request,
             self._transcriber,
             target,
@@ -257,7 +257,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             if requirements == drafting.placement.requirements(weights_digest):
                 raise PairMismatch(drafting.placement.why_not(target))
 
-    def _model_of(self, session: Session | LiveFailover, request: SessionRequest) -> pb.ModelInfo:
+    def _model_of(self, session: Session | LiveSession, request: SessionRequest) -> pb.ModelInfo:
         """Describe how a session runs now: in target-only once its draft has failed."""
         length = DraftLength.of(Mode.TARGET_ONLY, None) if session.has_lost_draft else request.length
         return self._model_info(session.target, length, is_lossy=request.options.is_lossy)

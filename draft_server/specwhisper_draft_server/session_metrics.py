@@ -11,7 +11,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.observe.metrics.tokens import Tally
 from specwhisper.types import NS_PER_S, SAMPLE_RATE, Segment, VoiceEvent
 from specwhisper_draft_server.metrics import LIVE, RECORDING, DraftMetrics
-from specwhisper_draft_server.sessions.live_failover import LiveFailover
+from specwhisper_draft_server.sessions.live_session import LiveSession
 from specwhisper_draft_server.sessions.session import Session
 from specwhisper_draft_server.sessions.update import SessionUpdate
 
@@ -26,10 +26,10 @@ class SessionMetrics:
     start_sample : where live audio begins.
     """
 
-    def __init__(self, metrics: DraftMetrics, session: Session | LiveFailover, start_sample: int = 0) -> None:
+    def __init__(self, metrics: DraftMetrics, session: Session | LiveSession, start_sample: int = 0) -> None:
         self._metrics = metrics
         self._session = session
-        self._kind = LIVE if isinstance(session, LiveFailover) else RECORDING
+        self._kind = LIVE if isinstance(session, LiveSession) else RECORDING
         self._tally = Tally(metrics.tokens)
         self._num_samples = start_sample
         # The end sample of each piece, and its arrival time.

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from specwhisper.engine.local import LocalTranscriber, TargetEngine
 from specwhisper.engine.process import redirect_logs, return_freed_memory
+from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.errors import UnsupportedOption
 from specwhisper.model.backend import Encoder
 from specwhisper.model.backends import library_for, load_encoder, load_encoders
@@ -24,6 +24,7 @@ from specwhisper.types import Limits
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.drafting import Drafting
 from specwhisper_draft_server.drafts.placement import PlaceDraft, pair_ids, place_draft
+from specwhisper_draft_server.local_target import LocalTranscriber
 from specwhisper_draft_server.metrics import DraftMetrics
 
 

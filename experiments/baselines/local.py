@@ -15,7 +15,7 @@ from transformers.utils import logging
 from experiments.baselines.measurement import Measurement, keep_text
 from experiments.common.audio.samples import Sample
 from specwhisper.api.pairing import draft_ids
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.model import WhisperModel
@@ -99,7 +99,7 @@ class Transformers:
 class InOneProcess:
     """Our target and draft, taking turns in one thread."""
 
-    def __init__(self, models: Models, target: Checkpoint, engine: OneProcess) -> None:
+    def __init__(self, models: Models, target: Checkpoint, engine: InlinePair) -> None:
         _be_quiet()
         self._models = models
         self._special = target.vocabulary.end_of_text, target.vocabulary.timestamp_begin
@@ -110,7 +110,7 @@ class InOneProcess:
         """Load both models."""
         target, draft = load_checkpoint(models.target), load_checkpoint(models.draft)
         ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
-        engine = OneProcess(
+        engine = InlinePair(
             WhisperModel(target, 1),
             WhisperModel(draft, 1, vocabulary=target.vocabulary, ids=ids),
             mode=Mode.ONE_PROCESS,

@@ -16,7 +16,7 @@ from experiments.common.replay.record import recorded
 from experiments.common.replay.shapes import random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
 from experiments.common.servers.processes import running_server
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
@@ -53,7 +53,7 @@ class ReplayInOneProcess(InOneProcess):
         demo = load_checkpoint(trace.target)
         target = WhisperModel(random_checkpoint(replay.shape, dtype=replay.dtype), 1)
         draft = WhisperModel(random_checkpoint(DRAFT_SHAPE, dtype=replay.dtype), 1)
-        engine = OneProcess(
+        engine = InlinePair(
             ReplayTarget(trace, demo.vocabulary, target),
             ReplayDraft(trace, demo.vocabulary, draft),
             mode=Mode.ONE_PROCESS,

@@ -22,7 +22,7 @@ from experiments.common.bench.clock import sleep_until
 from experiments.common.replay.trace import Trace
 from experiments.common.servers.usage import resident_mb
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.engine.local import LocalTranscriber, TargetEngine
+from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream, Transcriber
 from specwhisper.types import (
@@ -37,6 +37,7 @@ from specwhisper.types import (
 )
 from specwhisper_draft_server.drafts.drafting import Drafting
 from specwhisper_draft_server.link.link import TargetLink
+from specwhisper_draft_server.local_target import LocalTranscriber
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
 BYTES_PER_S = SAMPLE_RATE * BYTES_PER_SAMPLE

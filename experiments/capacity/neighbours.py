@@ -16,7 +16,7 @@ from experiments.common.audio.samples import Sample
 from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
 from experiments.common.models.caching_encoder import CachingEncoder
-from specwhisper.engine.local import TargetEngine
+from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.model.backends import load_encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import WhisperModel

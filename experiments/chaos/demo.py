@@ -11,7 +11,7 @@ from experiments.common.serve_scripted import DraftSettings, TargetSettings
 from experiments.common.servers.emptiest import always_choose_emptiest
 from experiments.common.servers.forked import Probes
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.engine.process import prepare_process
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
@@ -47,7 +47,7 @@ def options_of(seed: int) -> DecodingOptions:
 def expected_segments(seed: int) -> Sequence[Segment]:
     """Return the target's own segments, decoded in one process."""
     model = WhisperModel(load_checkpoint(TARGET), 1)
-    return OneProcess(model).transcribe([speech_of(seed)], options_of(seed))[0].segments
+    return InlinePair(model).transcribe([speech_of(seed)], options_of(seed))[0].segments
 
 
 async def serve_target(settings: TargetSettings, probes: Probes) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from time import perf_counter_ns
 
 from experiments.crowd.recited import Pass, RecitedDraft, RecitedModel
-from specwhisper.engine.local import TargetEngine
+from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Failed, FromTarget, Limits, Mode, ToTarget
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.one_process import InlineExecutor
+from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.pair_engine import Feed
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.backends import load_encoder

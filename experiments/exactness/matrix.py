@@ -9,7 +9,7 @@ from typing import Any
 from experiments.exactness.comparison import differences
 from experiments.exactness.oracle import OracleText, TooManyWindows
 from experiments.exactness.prepared import Prepared
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Mode
 
@@ -53,11 +53,11 @@ def run_row(name: str, made: Prepared, num_slots: int) -> Result:
         result.attempts += text.num_attempts
         result.tokens += sum(len(window.tokens) for window in text.windows)
         result.ties += sum(len(window.ties) for window in text.windows)
-    alone = OneProcess(made.steered(num_slots)).transcribe(batch.pcms, batch.options)
+    alone = InlinePair(made.steered(num_slots)).transcribe(batch.pcms, batch.options)
     result.oracle_differences += differences(alone, batch.oracles, made.tokenizer)
     verified = accepted = 0
     for (mode, gamma), draft in zip(SPLITS, made.drafts, strict=True):
-        engine = OneProcess(*made.pair(draft, num_slots), mode=mode, gamma=gamma)
+        engine = InlinePair(*made.pair(draft, num_slots), mode=mode, gamma=gamma)
         texts = engine.transcribe(batch.pcms, batch.options)
         result.split_differences += [f"{mode} with {draft}: {line}" for line in unlike(texts, alone)]
         result.oracle_differences += differences(texts, batch.oracles, made.tokenizer)

@@ -26,7 +26,7 @@ from experiments.exactness.oracle import OracleText, transcribe
 from experiments.exactness.steering import Steered
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backends import has_same_encoder, load_encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import WhisperModel
@@ -119,7 +119,7 @@ class Prepared:
 
     def _tokens(self) -> list[int]:
         """Return the tokens of the last recording, from our engine: it is faster than transformers."""
-        text = OneProcess(self.target(1)).transcribe(self.pcms[-1:], self.recording_options[-1])[0]
+        text = InlinePair(self.target(1)).transcribe(self.pcms[-1:], self.recording_options[-1])[0]
         return [token for window in text.window_tokens for token in window]
 
     def target(self, num_slots: int) -> WhisperModel:

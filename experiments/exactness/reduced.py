@@ -16,7 +16,7 @@ from experiments.exactness.prepared import Prepared
 from experiments.exactness.wrapping import Wrapping
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backends import load_encoder
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model, WhisperModel
@@ -74,10 +74,10 @@ def run_reduced(name: str, made: Prepared, num_slots: int, dtype: str) -> Reduce
     encoder = CachingEncoder(load_encoder(checkpoint))
     pcms, options = made.pcms, made.recording_options  # transformers is not asked
     target = Noting(WhisperModel(checkpoint, num_slots, encoder=encoder))
-    alone = OneProcess(target).transcribe(pcms, options)
+    alone = InlinePair(target).transcribe(pcms, options)
     margins, frames = dict(target.margins), {samples: list(f) for samples, f in target.frames.items()}
     result = Reduced(name, num_recordings=len(alone))
-    exact = OneProcess(made.target(num_slots)).transcribe(pcms, options)
+    exact = InlinePair(made.target(num_slots)).transcribe(pcms, options)
     result.num_from_float32 = sum(
         a.window_tokens != b.window_tokens for a, b in zip(alone, exact, strict=True)
     )
@@ -93,7 +93,7 @@ def run_reduced(name: str, made: Prepared, num_slots: int, dtype: str) -> Reduce
             vocabulary=checkpoint.vocabulary,
             ids=ids,
         )
-        texts = OneProcess(target, draft, mode=mode, gamma=gamma).transcribe(pcms, options)
+        texts = InlinePair(target, draft, mode=mode, gamma=gamma).transcribe(pcms, options)
         for pcm, ours, theirs in zip(pcms, texts, alone, strict=True):
             _compare(ours, theirs, len(pcm) // 2, frames, margins, result)
     return result

@@ -14,7 +14,7 @@ from experiments.common.models.speech import SPOKEN_MULTILINGUAL, SpeechOrNoiseM
 from experiments.common.oracle import Final, final_of
 from experiments.common.servers.clients import LOG_MEL_MAX, recording_file
 from experiments.fleet.servers import SEEDS, Weights
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
@@ -133,5 +133,5 @@ def _text_of(weights: Weights, length_s: float, audio_seed: int) -> tuple[Final,
     """Return what a target with these weights writes alone."""
     model = SpeechOrNoiseModel(vocabulary=SPOKEN_MULTILINGUAL, seed=SEEDS[weights])
     options = replace(OPTIONS, log_mel_max=LOG_MEL_MAX)
-    transcript = OneProcess(model).transcribe([recording(length_s, audio_seed)], options)[0]
+    transcript = InlinePair(model).transcribe([recording(length_s, audio_seed)], options)[0]
     return tuple(map(final_of, transcript.segments))

@@ -10,7 +10,7 @@ import torch
 
 from experiments.gpu.passes import HELD, filled, tokens_of
 from experiments.gpu.weights import Weights
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.pytorch import decoder as decoders
 from specwhisper.model.pytorch.kernels.graphs import uncaptured
@@ -100,8 +100,8 @@ def _text_is_the_targets(weights: Weights) -> Iterator[Check]:
             )
             for noise in (0.0, NOISE)
         )
-        target_only = OneProcess(target, mode=Mode.TARGET_ONLY).transcribe(recordings, options)
-        drafted = OneProcess(target, draft, gamma=GAMMA).transcribe(recordings, options)
+        target_only = InlinePair(target, mode=Mode.TARGET_ONLY).transcribe(recordings, options)
+        drafted = InlinePair(target, draft, gamma=GAMMA).transcribe(recordings, options)
         same = [a.window_tokens == b.window_tokens for a, b in zip(target_only, drafted, strict=True)]
         accepted = sum(text.stats.num_accepted for text in drafted)
         tried = sum(text.stats.num_verified for text in drafted)

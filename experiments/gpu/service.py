@@ -17,7 +17,7 @@ from experiments.common.replay.model import ReplayTarget
 from experiments.gpu.clients import ClientCounts, Load, run_in_process, sessions, warm_up_process
 from experiments.gpu.texts import Texts
 from experiments.gpu.weights import Weights
-from specwhisper.engine.local import TargetEngine
+from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import WhisperModel
 from specwhisper.rpc.calls import CallInterceptor, OpenCalls

@@ -14,7 +14,7 @@ from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.trace import Trace
 from experiments.peers.arms import Run, System
 from specwhisper.api.pairing import draft_ids
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backend import Encoder
 from specwhisper.model.backends import load_encoders
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
@@ -29,7 +29,7 @@ NUM_BATCHED = 8
 class Ours:
     """Several ways to transcribe with one target, each by its system's name."""
 
-    def __init__(self, engines: Mapping[System, OneProcess], models: Mapping[str, Any]) -> None:
+    def __init__(self, engines: Mapping[System, InlinePair], models: Mapping[str, Any]) -> None:
         self._engines = engines
         self._models = models
 
@@ -93,12 +93,12 @@ def _pair(
     gamma: int | None,
     drafts_encoder: Encoder | None = None,
     encoder: Encoder | None = None,
-) -> OneProcess:
+) -> InlinePair:
     ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
     drafting = WhisperModel(draft, num_slots, encoder=drafts_encoder, vocabulary=target.vocabulary, ids=ids)
     return _engine(WhisperModel(target, num_slots, encoder=encoder), drafting, target, gamma)
 
 
-def _engine(target: Model, draft: Model | None, checkpoint: Checkpoint, gamma: int | None) -> OneProcess:
+def _engine(target: Model, draft: Model | None, checkpoint: Checkpoint, gamma: int | None) -> InlinePair:
     mode = Mode.TARGET_ONLY if draft is None else Mode.ONE_PROCESS
-    return OneProcess(target, draft, mode=mode, gamma=gamma, max_new_tokens=checkpoint.max_new_tokens)
+    return InlinePair(target, draft, mode=mode, gamma=gamma, max_new_tokens=checkpoint.max_new_tokens)

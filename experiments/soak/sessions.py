@@ -23,7 +23,7 @@ from experiments.common.models.speech import SPOKEN_MULTILINGUAL, SpeechOrNoiseM
 from experiments.common.servers.clients import LOG_MEL_MAX, MODES
 from experiments.common.servers.forked import ForkedServer, Probes
 from experiments.soak.servers import GATEWAY, Servers
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import open_channel
 from specwhisper.types import SAMPLE_RATE, Mode
@@ -189,5 +189,5 @@ def wav(length_s: float) -> bytes:
 @cache
 def text_alone(length_s: float) -> str:
     """Return what the target writes by itself."""
-    alone = OneProcess(SpeechOrNoiseModel(vocabulary=SPOKEN_MULTILINGUAL))
+    alone = InlinePair(SpeechOrNoiseModel(vocabulary=SPOKEN_MULTILINGUAL))
     return alone.transcribe([recording(length_s)], OPTIONS)[0].text.strip()

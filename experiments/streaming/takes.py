@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from experiments.common.audio.samples import Sample
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
@@ -49,7 +49,7 @@ class Recorder:
     def __init__(self, target: str, seed: int) -> None:
         checkpoint = load_checkpoint(target)
         model = WhisperModel(checkpoint, 1)
-        self._engine = OneProcess(model, mode=Mode.TARGET_ONLY, max_new_tokens=checkpoint.max_new_tokens)
+        self._engine = InlinePair(model, mode=Mode.TARGET_ONLY, max_new_tokens=checkpoint.max_new_tokens)
         self._num_mel_bins = checkpoint.num_mel_bins
         self._random = np.random.default_rng(seed)
 

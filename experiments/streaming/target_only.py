@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from experiments.streaming.live_client import DECODING, LiveResult, pieces
 from experiments.streaming.takes import Take
-from specwhisper.engine.one_process import InlineExecutor
+from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint

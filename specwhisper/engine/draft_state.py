@@ -140,12 +140,12 @@ class DraftState:
         has_nothing = belief.num_committed == len(belief.tokens) and not belief.blocks_in_flight
         return has_nothing and not draft.has_sent_empty and mode.drafts and not mode.self_decodes
 
-    def candidates(self, draft: WindowDraft) -> Sequence[int]:
+    def stale_tokens(self, draft: WindowDraft) -> Sequence[int]:
         """Return the stale tokens that the next draft step may draft again."""
         if not self.options.realigns or self.length.mode is not Mode.FULL:
             return ()
         room = self._room(draft) - len(draft.belief.tokens) - 1
-        return draft.candidates(min(room, MAX_REDRAFTED)) if room > 0 else ()
+        return draft.stale_tokens(min(room, MAX_REDRAFTED)) if room > 0 else ()
 
     def block_tokens(self, draft: WindowDraft) -> int:
         """Return the size of the next block: tokens that are there already go together."""

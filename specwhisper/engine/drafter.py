@@ -146,7 +146,7 @@ class Drafter:
             self._fail(session_id, error)
 
     def step(self) -> list[tuple[str, Drafted | Failed]]:
-        """Draft one token for every session that may, and return the blocks that are due."""
+        """Draft a step for every session that may, and return the blocks that are due."""
         rows: dict[str, Row] = {}
         drafts: dict[str, WindowDraft] = {}
         for session_id, session in list(self._sessions.items()):
@@ -175,7 +175,7 @@ class Drafter:
             raise RuntimeError("A session without a window cannot draft.")
         draft.encoding.result()  # raises the encoding's error
         sequence = [*draft.window.prompt, *draft.belief.tokens]
-        candidates = session.candidates(draft)
+        candidates = session.stale_tokens(draft)
         return Row(
             slot=draft.slot,
             tokens=[*sequence[self._model.length(draft.slot) :], *candidates],
@@ -188,7 +188,7 @@ class Drafter:
         )
 
     def _run_forward(self, rows: Mapping[str, Row], drafts: Mapping[str, WindowDraft]) -> None:
-        """Extend beliefs by a token."""
+        """Extend beliefs by the tokens of a draft step."""
         session_ids = {row.slot: session_id for session_id, row in rows.items()}
 
         def on_scores(

@@ -1,7 +1,7 @@
 """Target and draft as one engine: blocks go to the target, commits go back.
 
 Like the two engines in it, it has ``open``, ``step`` and ``close``, and owns no thread.
-:mod:`specwhisper.engine.one_process` steps it in the caller's thread, one call at a time;
+:mod:`specwhisper.engine.inline_pair` steps it in the caller's thread, one call at a time;
 :mod:`specwhisper.engine.shared_pair` runs it in a thread that all callers share.
 """
 

@@ -105,7 +105,7 @@ class WindowDraft:
             and predicted.num_frames == window.num_frames
         )
 
-    def candidates(self, max_tokens: int) -> Sequence[int]:
+    def stale_tokens(self, max_tokens: int) -> Sequence[int]:
         """Return stale tokens that one draft step may draft again, beside a new one."""
         stale = self.stale
         return () if stale is None else stale.continuation(max_tokens=min(max_tokens, stale.reach()))

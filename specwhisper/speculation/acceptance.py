@@ -15,7 +15,7 @@ class Verdict(NamedTuple):
 
     Attributes
     ----------
-    tokens : the accepted prefix, then the correction token; never empty.
+    tokens : the accepted prefix, then the correction token unless the prefix ends the window; never empty.
     num_accepted : length of the accepted prefix.
     is_final : whether the window ends with these tokens.
     """
@@ -28,7 +28,7 @@ class Verdict(NamedTuple):
 def accept(
     candidates: Sequence[int], choices: Sequence[int], *, ends: Collection[int], budget: int
 ) -> Verdict:
-    """Append the target's choices up to the first that differs from its candidate.
+    """Return the target's choices up to the first that differs from its candidate.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Follow a hint: a text that the audio is believed to say.
 
 A hint is never trusted: the target verifies its tokens as candidates. So it saves forward passes and round
-trips, and cannot change the text. After each committed token, :class:`Hint` says where the hint continues. It
-is in one of three states:
+trips, and cannot change the text. After each committed token, :class:`Hint` finds where the hint continues.
+It is in one of three states:
 
 =============  =============================================  ==============================================
 State          Entered                                        Position

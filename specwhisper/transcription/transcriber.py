@@ -1,7 +1,7 @@
 """The interface of a target: audio and candidates in, windows and commits out.
 
-It has two implementations: :class:`specwhisper.engine.local.LocalTranscriber`, in this process, and
-``specwhisper_draft_server.link.link.TargetLink``, over gRPC.
+It has two implementations: ``specwhisper_draft_server.local_target.LocalTranscriber``, in this process,
+and ``specwhisper_draft_server.link.link.TargetLink``, over gRPC.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
-from specwhisper.engine.local import TargetEngine
 from specwhisper.engine.process import prepare_process, redirect_logs, return_freed_memory
+from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.errors import OutOfMemory
 from specwhisper.model.backends import library_for
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, digest_in, load_checkpoint

@@ -15,7 +15,7 @@ from time import monotonic_ns, perf_counter_ns
 from typing import Any
 
 from specwhisper import __version__
-from specwhisper.engine.local import TargetEngine
+from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull, SessionExpired
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.observe.tracing import note_event

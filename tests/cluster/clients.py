@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc.aio
 import numpy as np
 
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.live import LiveOptions
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
@@ -51,9 +51,9 @@ def talk() -> bytes:
 
 
 @cache
-def target_alone(folder: Path) -> OneProcess:
+def target_alone(folder: Path) -> InlinePair:
     """Return the target without a draft, in this process."""
-    return OneProcess(WhisperModel(load_checkpoint(str(folder)), 1))
+    return InlinePair(WhisperModel(load_checkpoint(str(folder)), 1))
 
 
 def as_tuples(segments) -> list[tuple]:

@@ -19,7 +19,7 @@ from experiments.exactness.steering import Steered
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backends import load_encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
@@ -87,7 +87,7 @@ def test_every_mode_equals_transformers(sample: Path, mode: Mode, draft_name: st
     pcm, options, expected = reference(sample)
     model = WhisperModel(checkpoint("demo-target"), 1, encoder=encoder("demo-target"))
     target = Steered(model, {len(pcm) // 2: expected})
-    split = OneProcess(
+    split = InlinePair(
         target,
         draft(draft_name) if draft_name else None,
         mode=mode,

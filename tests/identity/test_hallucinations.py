@@ -10,7 +10,7 @@ import pytest
 from experiments.common.models.checkpoints import Shape
 from experiments.exactness.cases import Case
 from experiments.exactness.prepared import Prepared
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Mode
@@ -36,7 +36,7 @@ def options_of(options: DecodingOptions, threshold_s: float | None = THRESHOLD_S
 
 @cache
 def alone(name: str) -> list[Transcription]:
-    return OneProcess(made().target(2)).transcribe(made().pcms, options_of(OPTIONS[name]))
+    return InlinePair(made().target(2)).transcribe(made().pcms, options_of(OPTIONS[name]))
 
 
 OPTIONS = {"words": WORDS, "with previous text and fallback": CONDITIONED}
@@ -56,7 +56,7 @@ OPTIONS = {"words": WORDS, "with previous text and fallback": CONDITIONED}
 )
 def test_every_mode_leaves_out_the_same(name, mode, gamma, draft, kind):
     edit = Interference(kind, gamma, vocabulary_size=len(made().tokens))
-    engine = OneProcess(made().target(2), made().draft(draft, 2), mode=mode, gamma=gamma, edit_block=edit)
+    engine = InlinePair(made().target(2), made().draft(draft, 2), mode=mode, gamma=gamma, edit_block=edit)
     texts = engine.transcribe(made().pcms, options_of(OPTIONS[name]))
     for text, expected in zip(texts, alone(name), strict=True):
         assert text.window_tokens == expected.window_tokens
@@ -66,7 +66,7 @@ def test_every_mode_leaves_out_the_same(name, mode, gamma, draft, kind):
 
 
 def test_something_is_left_out_and_no_word_without_its_segment():
-    with_all = OneProcess(made().target(2)).transcribe(made().pcms, options_of(WORDS, None))
+    with_all = InlinePair(made().target(2)).transcribe(made().pcms, options_of(WORDS, None))
     assert [len(text.segments) for text in with_all] != [len(text.segments) for text in alone("words")]
     written = sum(len(tokens) for text in alone("words") for tokens in text.window_tokens)
     kept = sum(len(segment.tokens) for text in alone("words") for segment in text.segments)

@@ -11,7 +11,7 @@ from experiments.common.models.checkpoints import Shape
 from experiments.exactness.cases import Case
 from experiments.exactness.oracle import transcribe_window
 from experiments.exactness.prepared import Prepared
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from tests.interference import Interference
@@ -34,7 +34,7 @@ def options_of(made: Prepared) -> list[DecodingOptions]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_window_has_the_language_and_text_that_transformers_finds_in_it(seed):
     made = made_with(seed)
-    text = OneProcess(made.target(2)).transcribe(made.pcms, options_of(made))[0]
+    text = InlinePair(made.target(2)).transcribe(made.pcms, options_of(made))[0]
     languages = {segment.seek: segment.language for segment in text.segments}
     assert len(set(languages.values())) > 1
     windows = [
@@ -56,9 +56,9 @@ def test_each_window_has_the_language_and_text_that_transformers_finds_in_it(see
 )
 def test_every_mode_writes_the_targets_own_text(seed, mode, gamma, draft, kind):
     made = made_with(seed)
-    alone = OneProcess(made.target(2)).transcribe(made.pcms, options_of(made))
+    alone = InlinePair(made.target(2)).transcribe(made.pcms, options_of(made))
     edit = Interference(kind, gamma, vocabulary_size=len(made.tokens))
-    engine = OneProcess(made.target(2), made.draft(draft, 2), mode=mode, gamma=gamma, edit_block=edit)
+    engine = InlinePair(made.target(2), made.draft(draft, 2), mode=mode, gamma=gamma, edit_block=edit)
     texts = engine.transcribe(made.pcms, options_of(made))
     assert [text.window_tokens for text in texts] == [text.window_tokens for text in alone]
     assert [[s.language for s in text.segments] for text in texts] == [

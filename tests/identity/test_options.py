@@ -13,7 +13,7 @@ from experiments.exactness import oracle
 from experiments.exactness.cases import DISTIL, EN40, OPTIONS, Case
 from experiments.exactness.comparison import assert_equal
 from experiments.exactness.prepared import Prepared, prepared
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.types import Mode
 from tests.interference import Interference
@@ -41,8 +41,8 @@ def by_day_if_chosen(names: Iterable[str], chosen: Container[str] = BY_DAY) -> l
     return [pytest.param(name, marks=() if name in chosen else pytest.mark.nightly) for name in names]
 
 
-def split(made: Prepared, mode: Mode, gamma: int, draft: str, kind: str) -> OneProcess:
-    return OneProcess(
+def split(made: Prepared, mode: Mode, gamma: int, draft: str, kind: str) -> InlinePair:
+    return InlinePair(
         made.steered(2),
         made.draft(draft, 2),
         mode=mode,
@@ -100,7 +100,7 @@ def test_a_shared_encoder_changes_nothing(case: Case, num_slots: int, mode: Mode
     made = prepared(case)
     batch = made.batch
     target, draft = made.pair("distil", num_slots)
-    texts = OneProcess(target, draft, mode=mode, gamma=gamma).transcribe(batch.pcms, batch.options)
+    texts = InlinePair(target, draft, mode=mode, gamma=gamma).transcribe(batch.pcms, batch.options)
     assert_equal(texts, batch.oracles, made.tokenizer)
 
 
@@ -113,7 +113,7 @@ def test_every_option_binds(name: str):
     plain = replace(EN40, language="fr" if made.options.language is None else "en")
     for option in ("max_new_tokens", "timestamps"):
         plain = replace(plain, **{option: getattr(made.options, option)})
-    without = OneProcess(made.target(2)).transcribe(
+    without = InlinePair(made.target(2)).transcribe(
         made.pcms, [replace(plain, log_mel_max=o.log_mel_max) for o in made.batch.options]
     )
     assert [t.window_tokens for t in without] != [o.window_tokens for o in made.batch.oracles]
@@ -133,7 +133,7 @@ def test_windows_are_skipped():
 
 def test_words_are_found():
     made = prepared(CASES["word-times"])
-    texts = OneProcess(made.target(2)).transcribe(made.pcms, made.options)
+    texts = InlinePair(made.target(2)).transcribe(made.pcms, made.options)
     words = [word for text in texts for segment in text.segments for word in segment.words]
     assert len(words) > 3
     assert all(word.start_s <= word.end_s for word in words)
@@ -144,7 +144,7 @@ def test_a_lossy_threshold_keeps_more_and_changes_the_text():
     texts = {}
     for threshold in (None, 0.02):
         options = replace(EN40, acceptance_threshold=threshold, realigns=False)
-        engine = OneProcess(made.target(2), made.draft("noisy", 2))
+        engine = InlinePair(made.target(2), made.draft("noisy", 2))
         texts[threshold] = engine.transcribe(made.pcms, options)[0]
     assert texts[0.02].stats.acceptance_rate > texts[None].stats.acceptance_rate
     assert texts[0.02].window_tokens != texts[None].window_tokens
@@ -156,7 +156,7 @@ def test_the_classical_rule_accepts_a_draft_of_the_same_weights_nearly_always():
     options = DecodingOptions(
         language="en", max_new_tokens=40, temperatures=(0.5,), acceptance=Acceptance.CLASSICAL
     )
-    engine = OneProcess(made.target(2), made.draft("itself", 2))
+    engine = InlinePair(made.target(2), made.draft("itself", 2))
     text = engine.transcribe(made.pcms[:1], options)[0]
     assert text.stats.acceptance_rate > 0.5
     assert text.window_tokens == engine.transcribe(made.pcms[:1], options)[0].window_tokens

@@ -15,7 +15,7 @@ from experiments.exactness.oracle import OracleText, OracleWindow
 from experiments.exactness.prepared import DRAFTS, Prepared, is_long, prepared, recording
 from experiments.exactness.steering import Steered
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.choosing import Row
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Mode
@@ -53,7 +53,7 @@ def name_of(row: tuple[Case, Mode, int, str, str]) -> str:
 def test_the_target_alone_equals_transformers(case: Case):
     made = prepared(case)
     batch, target = made.batch, made.steered(2)
-    assert_equal(OneProcess(target).transcribe(batch.pcms, batch.options), batch.oracles, made.tokenizer)
+    assert_equal(InlinePair(target).transcribe(batch.pcms, batch.options), batch.oracles, made.tokenizer)
     ties = sum(len(window.ties) for text in batch.oracles for window in text.windows)
     assert target.num_steered <= ties
 
@@ -66,7 +66,7 @@ def test_the_target_alone_equals_transformers(case: Case):
 def test_every_mode_equals_transformers(case: Case, mode: Mode, gamma: int, kind: str, draft: str):
     made = prepared(case)
     batch, num_slots = made.batch, 1 + gamma % 4
-    split = OneProcess(
+    split = InlinePair(
         made.steered(num_slots),
         made.draft(draft, num_slots),
         mode=mode,
@@ -125,7 +125,7 @@ def test_the_suppress_lists_bind(case: Case, lists: str, monkeypatch):
 def test_a_draft_of_the_same_weights_is_always_right(case: Case):
     made = prepared(case)
     batch = made.batch
-    split = OneProcess(made.target(2), made.draft("itself", 2))
+    split = InlinePair(made.target(2), made.draft("itself", 2))
     for text in split.transcribe(batch.pcms, batch.options):
         assert text.stats.num_accepted == text.stats.num_verified > 0
 
@@ -135,7 +135,7 @@ def test_drafts_are_of_every_quality():
     made = prepared(CASES[0])
     rates = {}
     for kind in DRAFTS:
-        split = OneProcess(made.target(3), made.draft(kind, 3))
+        split = InlinePair(made.target(3), made.draft(kind, 3))
         statistics_ = [text.stats for text in split.transcribe(made.batch.pcms, made.batch.options)]
         rates[kind] = sum(s.num_accepted for s in statistics_) / sum(s.num_verified for s in statistics_)
     assert rates["itself"] == 1.0
@@ -147,9 +147,9 @@ def test_drafts_are_of_every_quality():
 def test_recordings_side_by_side_equal_each_alone():
     made = prepared(SHAPES_BY_DAY[1])
     pcms = [recording(7, length_s) for length_s in (0.5, 65.0, 3.0, 31.0, 29.99)]
-    alone = [OneProcess(made.target(1)).transcribe([pcm], made.options)[0].window_tokens for pcm in pcms]
+    alone = [InlinePair(made.target(1)).transcribe([pcm], made.options)[0].window_tokens for pcm in pcms]
     for mode in MODES if NIGHTLY else (Mode.PIPELINED, Mode.FULL):
-        split = OneProcess(made.target(len(pcms)), made.draft("noisy", len(pcms)), mode=mode)
+        split = InlinePair(made.target(len(pcms)), made.draft("noisy", len(pcms)), mode=mode)
         assert [text.window_tokens for text in split.transcribe(pcms, made.options)] == alone
 
 
@@ -157,7 +157,7 @@ def test_the_loudest_moment_of_the_whole_recording_matters():
     """Long recordings reach the target with it, as the client sends it; this shows that it is needed."""
     differs = []
     for made in map(prepared, SHAPES if NIGHTLY else SHAPES_BY_DAY):
-        texts = OneProcess(made.target(2)).transcribe(made.pcms, made.options)
+        texts = InlinePair(made.target(2)).transcribe(made.pcms, made.options)
         differs += [
             text.window_tokens != expected.window_tokens
             for pcm, text, expected in zip(made.pcms, texts, made.batch.oracles, strict=True)
@@ -178,7 +178,7 @@ def test_the_checkpoints_own_limit_holds_where_the_caller_gives_none():
     )
     made.model.generation_config.max_length = 12  # transformers adds the prompt to it
     limit = checkpoint_from_model(made.model, made.tokens, name="limited").max_new_tokens
-    text = OneProcess(made.target(1), max_new_tokens=limit).transcribe(made.pcms, made.options)
+    text = InlinePair(made.target(1), max_new_tokens=limit).transcribe(made.pcms, made.options)
     assert_equal(text, made.batch.oracles)
     assert [len(tokens) for tokens in text[0].window_tokens] == [12]
 

@@ -14,7 +14,7 @@ import pytest
 
 from experiments.common.models.scripted import ScriptedModel, recording
 from experiments.common.serve_scripted import scripted_checkpoint
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
@@ -49,7 +49,7 @@ PROMPTLY_S = 5.0  # seconds on an idle machine
 @cache
 def target_alone(length_s: float, audio_seed: int = 0, model_seed: int = 0) -> Transcription:
     """Return the target-only text of the scripted target of :func:`running_pair`."""
-    return OneProcess(ScriptedModel(seed=model_seed)).transcribe([recording(length_s, audio_seed)])[0]
+    return InlinePair(ScriptedModel(seed=model_seed)).transcribe([recording(length_s, audio_seed)])[0]
 
 
 @dataclass(frozen=True)

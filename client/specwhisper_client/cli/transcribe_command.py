@@ -88,7 +88,8 @@ class Decoding:
         float, typer.Option(metavar="P", help="Total probability of the likeliest tokens to sample among.")
     ] = 1.0
     seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Seed of sampling; the same seed gives the same text.")
+        int,
+        typer.Option(min=0, metavar="N", help="Seed of sampling; the same seed results in the same text."),
     ] = 0
     compression_ratio_threshold: Annotated[
         float | None,

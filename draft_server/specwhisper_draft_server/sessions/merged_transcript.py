@@ -27,7 +27,7 @@ class MergedTranscript:
     def __init__(self, part: LiveTranscript) -> None:
         self._part = part
         self._is_draft_only = False  # whether the current part is
-        self._verified = part.position  # where the draft-only part began
+        self._resume_position = part.position  # where the draft-only part began
         self._unverified: dict[int, tuple[int, ...]] = {}  # draft-only tokens, by utterance
         self._final: tuple[int, ...] = ()  # final since then, in the open utterance
         self._earlier = SpeculationStatistics()  # of the targets' parts that have ended
@@ -46,7 +46,7 @@ class MergedTranscript:
     def follow_draft(self, part: LiveTranscript) -> None:
         """Continue with a draft-only part, from :attr:`position`."""
         self._earlier.add(self._part.statistics)
-        self._verified, self._unverified = self._part.position, {}
+        self._resume_position, self._unverified = self._part.position, {}
         self._follow(part, is_draft_only=True)
 
     def _follow(self, part: LiveTranscript, *, is_draft_only: bool) -> None:
@@ -115,8 +115,8 @@ class MergedTranscript:
 
     @property
     def position(self) -> LivePosition:
-        """Where another session would continue: after the last verified word."""
-        return self._verified if self._is_draft_only else self._part.position
+        """Where another session would continue: after the last final word."""
+        return self._resume_position if self._is_draft_only else self._part.position
 
     @property
     def span_s(self) -> tuple[float, float]:

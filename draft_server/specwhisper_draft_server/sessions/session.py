@@ -97,6 +97,7 @@ class Session:
     resume_point : where to continue a recording that another session began; ``None`` begins it.
     same_weights : whether only a target with the weights of ``target`` may run it: text of theirs exists.
     avoid : address of a target that is used only if no other one takes the session.
+    session_id : for logs, and the draft's engine: unique, by default a random one.
 
     Attributes
     ----------
@@ -116,8 +117,9 @@ class Session:
         resume_point: ResumePoint | None = None,
         same_weights: bool = False,
         avoid: str = "",
+        session_id: str = "",
     ) -> None:
-        self.id = secrets.token_hex(8)
+        self.id = session_id or secrets.token_hex(8)
         self.target = target
         self.remote: RemoteTargetStream | None = None
         self._request = request

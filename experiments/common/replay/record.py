@@ -13,7 +13,7 @@ from experiments.common.replay.trace import Decoding, Trace, window_digest
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.one_process import InlineExecutor
+from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import Model, WhisperModel

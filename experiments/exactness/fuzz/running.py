@@ -23,7 +23,7 @@ from experiments.exactness.oracle import OracleText, transcribe
 from experiments.exactness.prepared import is_long, recording
 from experiments.exactness.steering import Steered
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import CheckpointError, SpecWhisperError, UnsupportedOption
 from specwhisper.model.backends import Library, library_for
 from specwhisper.model.checkpoints import generation
@@ -86,7 +86,7 @@ def _judged(
     def ours(library: Library | None, draft: WhisperModel | None = None) -> list[Transcription]:
         target = Steered(WhisperModel(checkpoint, 1, library=library), oracles)
         mode, gamma = case.split
-        engine = OneProcess(target, draft, mode=mode, gamma=gamma, max_new_tokens=checkpoint.max_new_tokens)
+        engine = InlinePair(target, draft, mode=mode, gamma=gamma, max_new_tokens=checkpoint.max_new_tokens)
         return engine.transcribe([pcm], options)
 
     alone = ours(None)

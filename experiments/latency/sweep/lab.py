@@ -16,7 +16,7 @@ from experiments.latency.sweep.hint_text import with_hints
 from experiments.latency.sweep.models import Pair
 from experiments.latency.sweep.timed_client import TimedClient, TimedTokens, TokenTimer
 from experiments.latency.terms import HINT_SEED, OPTIONS
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcript import TranscriptBuilder
@@ -32,7 +32,7 @@ class OneProcessWorker:
 
     def transcribe(self, sample: Sample, gamma: int) -> TimedTokens:
         """Transcribe a recording."""
-        engine = OneProcess(
+        engine = InlinePair(
             self._target,
             self._draft,
             mode=Mode.ONE_PROCESS,

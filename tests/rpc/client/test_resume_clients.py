@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from experiments.common.models.scripted import END, MULTILINGUAL
-from specwhisper.engine.local import LocalTranscriber, TargetEngine
+from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.observe.metrics.engine import EngineMetrics
 from specwhisper.observe.metrics.registry import Registry
@@ -22,6 +22,7 @@ from specwhisper.wire.v1 import checkpoint_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.codec import config_to_proto
+from specwhisper_draft_server.local_target import LocalTranscriber
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 from tests.nightly import NIGHTLY, mostly_nightly
 from tests.rpc.draft.test_options import OPTIONS, PCM, speaker

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.chaos.requests import OPTIONS, PLAIN
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -47,7 +47,7 @@ async def transcribed(
 @pytest.mark.parametrize("name", OPTIONS)
 async def test_every_option_crosses_the_network(name, mode):
     options = OPTIONS[name]
-    alone = OneProcess(speaker()).transcribe([PCM], options)[0]
+    alone = InlinePair(speaker()).transcribe([PCM], options)[0]
     responses = await transcribed(options, mode)
     results = [result for response in responses for result in response.results]
     segments = segments_from_proto(results)
@@ -65,19 +65,19 @@ async def test_every_option_crosses_the_network(name, mode):
 
 def test_each_option_has_an_effect():
     """Each changes the text, or what is reported about it."""
-    plain = OneProcess(speaker()).transcribe([PCM], DecodingOptions(language="en"))[0]
+    plain = InlinePair(speaker()).transcribe([PCM], DecodingOptions(language="en"))[0]
     for name, options in OPTIONS.items():
         if name == PLAIN:
             continue
-        text = OneProcess(speaker()).transcribe([PCM], options)[0]
+        text = InlinePair(speaker()).transcribe([PCM], options)[0]
         assert (text.segments, text.language_probs) != (plain.segments, plain.language_probs), name
-    fallback = OneProcess(speaker()).transcribe([PCM], OPTIONS["fallback"])[0]
+    fallback = InlinePair(speaker()).transcribe([PCM], OPTIONS["fallback"])[0]
     assert len({segment.temperature for segment in fallback.segments}) > 1
 
 
 async def test_languages_of_segments_cross_the_network():
     options = OPTIONS["multilingual"]
-    alone = OneProcess(speaker()).transcribe([BILINGUAL], options)[0]
+    alone = InlinePair(speaker()).transcribe([BILINGUAL], options)[0]
     responses = await transcribed(options, Mode.FULL, BILINGUAL)
     segments = segments_from_proto(result for response in responses for result in response.results)
     assert [(s.tokens, s.language) for s in segments] == [(s.tokens, s.language) for s in alone.segments]

@@ -6,7 +6,7 @@ import grpc.aio
 import pytest
 
 from experiments.common.models.scripted import MULTILINGUAL
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
@@ -44,7 +44,7 @@ def written(segments) -> list[tuple]:
 
 
 def target_only(options: DecodingOptions) -> Transcription:
-    return OneProcess(speaker()).transcribe([PCM], options)[0]
+    return InlinePair(speaker()).transcribe([PCM], options)[0]
 
 
 async def check_cut(options: DecodingOptions, mode: Mode, cuts: list[int]) -> int:

@@ -18,7 +18,7 @@ from experiments.common.models.checkpoints import (
 )
 from experiments.common.models.scripted import ScriptedModel
 from specwhisper.audio.canonical import CanonicalStream
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
@@ -75,7 +75,7 @@ async def test_real_models_with_a_map_between_their_vocabularies():
     _, target_checkpoint = build_checkpoint(target_shape, "large")
     _, draft_checkpoint = build_checkpoint(Shape(d_model=32, max_target_positions=60, seed=1), "tiny")
     options = DecodingOptions(language="de")
-    alone = OneProcess(WhisperModel(target_checkpoint, 1)).transcribe([recording(33.0)], options)[0]
+    alone = InlinePair(WhisperModel(target_checkpoint, 1)).transcribe([recording(33.0)], options)[0]
     async with (
         target_server(checkpoint=target_checkpoint) as target,
         draft_server(target.address, checkpoint=draft_checkpoint) as draft,
@@ -102,7 +102,7 @@ async def test_a_target_in_the_same_process_writes_the_same_text(tmp_path):
     _, target_checkpoint = build_checkpoint(shape, "target")
     _, draft_checkpoint = build_checkpoint(Shape(d_model=32, max_target_positions=60, seed=1), "draft")
     folder = save_checkpoint(shape, tmp_path / "target")
-    alone = OneProcess(WhisperModel(target_checkpoint, 1)).transcribe([recording(33.0)])[0]
+    alone = InlinePair(WhisperModel(target_checkpoint, 1)).transcribe([recording(33.0)])[0]
     nowhere = "127.0.0.1:1"
     async with draft_server(nowhere, checkpoint=draft_checkpoint, target_model=str(folder)) as draft:
         for mode in MODES:
@@ -194,7 +194,7 @@ async def test_without_interim_results_all_results_are_final():
 
 async def test_timestamps_off_and_a_limit_on_tokens():
     options = DecodingOptions(timestamps=False, max_new_tokens=7)
-    alone = OneProcess(ScriptedModel()).transcribe([recording(65.0)], options)[0]
+    alone = InlinePair(ScriptedModel()).transcribe([recording(65.0)], options)[0]
     async with running_pair() as (_, draft):
         for mode in MODES:
             responses = await stream(
@@ -247,7 +247,7 @@ async def test_raw_8_khz_stereo_is_resampled_and_mixed():
     frames = np.random.default_rng(5).integers(-9_000, 9_000, (8_000 * 2, 2)).astype("<i2")
     canonical = CanonicalStream(8_000, 2)
     pcm = canonical.push(frames.tobytes()) + canonical.finish()
-    alone = OneProcess(ScriptedModel()).transcribe([pcm])[0]
+    alone = InlinePair(ScriptedModel()).transcribe([pcm])[0]
     config = streaming_config(sample_rate_hertz=8_000, audio_channel_count=2)
     async with running_pair() as (_, draft):
         # Pieces of odd length end within samples and within frames.

@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.live import LiveOptions
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
@@ -102,7 +102,7 @@ async def check_no_loop(draft_address: str, sounds: Iterable[tuple[str, bytes]])
             segments = (await transcribed_step_by_step(draft_address, pcm)).segments
         text = "".join(segment.text for segment in segments)
         if name in LOOPING:
-            assert text.strip() == OneProcess(target).transcribe([pcm])[0].text, "it is the target's own text"
+            assert text.strip() == InlinePair(target).transcribe([pcm])[0].text, "it is the target's own text"
             return
         assert most_repeats(text) <= MAX_REPEATS, (name, text)
         assert all(segment.compression_ratio < MAX_COMPRESSION_RATIO for segment in segments), (name, text)

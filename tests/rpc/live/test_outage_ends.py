@@ -19,7 +19,7 @@ from specwhisper.types import (
 )
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server.sessions import live_failover
+from specwhisper_draft_server.sessions import live_session
 from tests.rpc.outages import (
     BEGUN,
     breaking_pair,
@@ -86,7 +86,7 @@ async def test_the_wait_for_a_target_is_limited_once_the_audio_has_ended():
 
 
 async def test_kept_audio_is_bounded(monkeypatch):
-    monkeypatch.setattr(live_failover, "MAX_OUTAGE_S", 1.0)
+    monkeypatch.setattr(live_session, "MAX_OUTAGE_S", 1.0)
     async with breaking_pair() as (targets, draft):
         async with unverified_client(draft, reconnect_s=0.0) as client:
             listener = Listener(client)
@@ -113,7 +113,7 @@ async def test_a_client_that_cancels_in_an_outage_leaves_no_session():
             target = await targets.start()
             await all_free(target, draft)
         tasks = {task.get_coro().__qualname__ for task in asyncio.all_tasks()}
-        assert not [name for name in tasks if "LiveFailover" in name or "DelayedTargetStream" in name]
+        assert not [name for name in tasks if "LiveSession" in name or "DelayedTargetStream" in name]
 
 
 async def test_an_invalid_message_in_an_outage_is_reported():
@@ -158,7 +158,7 @@ async def test_invalid_streams_are_refused_with_a_reason(rest, kind, sentence):
 
 async def test_the_duration_of_an_outage_is_limited(monkeypatch):
     """Its audio is not read, so little of it is kept."""
-    monkeypatch.setattr(live_failover, "MAX_OUTAGE_S", 0.05)
+    monkeypatch.setattr(live_session, "MAX_OUTAGE_S", 0.05)
     async with breaking_pair() as (targets, draft):
         async with unverified_client(draft, mode=Mode.TARGET_ONLY, reconnect_s=0.0) as client:
             listener = Listener(client)

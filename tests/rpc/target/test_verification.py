@@ -11,7 +11,7 @@ import pytest
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import ServerDraining, ServerFull
 from specwhisper.types import Limits
 from specwhisper.wire import flac
@@ -244,5 +244,5 @@ async def test_sessions_of_every_mode_share_forward_passes():
 
         together = await asyncio.gather(*map(run, range(MAX_SESSIONS)))
     pcms = [recording(33.0, seed) for seed in range(MAX_SESSIONS)]
-    expected = OneProcess(ScriptedModel(MAX_SESSIONS)).transcribe(pcms)
+    expected = InlinePair(ScriptedModel(MAX_SESSIONS)).transcribe(pcms)
     assert together == [transcript.window_tokens for transcript in expected]

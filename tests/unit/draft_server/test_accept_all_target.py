@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from experiments.common.models.scripted import END
 from experiments.common.models.speech import SPOKEN, SpeechModel, samples_of, speech, words_of
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.one_process import InlineExecutor
+from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.live import LiveOptions, StabilityPolicy
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from experiments.common.models.scripted import ScriptedModel, recording
 from experiments.common.models.speech import SpeechModel
-from specwhisper.engine.local import TargetEngine
-from specwhisper.engine.one_process import InlineExecutor, OneProcess
+from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.pair_engine import Feed, PairEngine
 from specwhisper.engine.pair_transcription import PairTranscription
 from specwhisper.engine.shared_pair import Prepared, SharedPair
+from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import DeviceFault
 from specwhisper.live import LiveOptions, StabilityPolicy
@@ -154,7 +154,7 @@ def test_words_and_text_do_not_depend_on_the_time_of_an_alignment(
     options = DecodingOptions(
         language="en", word_timestamps=True, temperatures=temperatures, logprob_threshold=-0.48
     )
-    expected = OneProcess(ScriptedModel(len(PCMS), seed=seed)).transcribe(PCMS, options)
+    expected = InlinePair(ScriptedModel(len(PCMS), seed=seed)).transcribe(PCMS, options)
     target = ScriptedModel(3, seed=seed)
     draft = None if mode is Mode.TARGET_ONLY else ScriptedModel(5, seed=seed, error_rate=0.2)
     inline = InlineExecutor()

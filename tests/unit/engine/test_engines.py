@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from experiments.common.models.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel, recording
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.one_process import InlineExecutor, OneProcess
+from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.engine.window_draft import WindowDraft
 from specwhisper.errors import InvalidRequest, ServerFull
@@ -29,7 +29,7 @@ RECORDINGS = {(seed, length): recording(length, seed) for seed in range(3) for l
 
 
 def target_text(pcms: Sequence[bytes], seed: int) -> list[list[tuple[int, ...]]]:
-    transcripts = OneProcess(ScriptedModel(len(pcms), seed=seed)).transcribe(pcms)
+    transcripts = InlinePair(ScriptedModel(len(pcms), seed=seed)).transcribe(pcms)
     return [transcript.window_tokens for transcript in transcripts]
 
 
@@ -62,7 +62,7 @@ def test_any_draft_leads_to_the_targets_text(
     min_confidence,
 ):
     pcms = [RECORDINGS[key] for key in keys]
-    split = OneProcess(
+    split = InlinePair(
         ScriptedModel(len(pcms), seed=seed),
         ScriptedModel(len(pcms) + num_spare, seed=seed, error_rate=error_rate, max_positions=max_positions),
         drafts_next_window=num_spare > 0,
@@ -80,7 +80,7 @@ def test_any_draft_leads_to_the_targets_text(
 def test_a_perfect_draft_is_accepted_and_saves_forward_passes(mode):
     pcm = RECORDINGS[0, 33.0]
     target = ScriptedModel(seed=3)
-    transcript = OneProcess(target, ScriptedModel(seed=3), mode=mode, gamma=4).transcribe([pcm])[0]
+    transcript = InlinePair(target, ScriptedModel(seed=3), mode=mode, gamma=4).transcribe([pcm])[0]
     statistics = transcript.stats
     assert statistics.num_accepted == statistics.num_verified > 0
     assert statistics.num_forwards == target.num_forwards < statistics.num_committed
@@ -127,7 +127,7 @@ def test_with_any_options_the_text_is_the_targets(
         num_slots = len(pcms) + num_spare
         return ScriptedModel(num_slots, seed=seed, error_rate=error_rate, vocabulary=MULTILINGUAL)
 
-    split = OneProcess(
+    split = InlinePair(
         model(),
         model(error_rate, num_spare),
         mode=mode,
@@ -136,7 +136,7 @@ def test_with_any_options_the_text_is_the_targets(
         drafts_next_window=num_spare > 0,
         edit_block=Interference(kind, seed, vocabulary_size=len(VOCABULARY)),
     ).transcribe(pcms, options)
-    target_only = OneProcess(model()).transcribe(pcms, options)
+    target_only = InlinePair(model()).transcribe(pcms, options)
     for ours, expected in zip(split, target_only, strict=True):
         assert ours.window_tokens == expected.window_tokens
         assert ours.segments == expected.segments
@@ -155,7 +155,7 @@ def test_the_next_window_is_drafted_before_it_is_opened(mode):
 
     def transcribe(num_slots: int, *, drafts_next_window: bool):
         target, draft = ScriptedModel(seed=3), ScriptedModel(num_slots, seed=3)
-        engine = OneProcess(
+        engine = InlinePair(
             target,
             draft,
             mode=mode,
@@ -200,7 +200,7 @@ def test_a_draft_with_low_confidence_stops_early(mode):
     pcm = RECORDINGS[0, 33.0]
 
     def transcribe(min_confidence: float):
-        engine = OneProcess(
+        engine = InlinePair(
             ScriptedModel(seed=3), ScriptedModel(seed=3), mode=mode, gamma=8, min_confidence=min_confidence
         )
         return engine.transcribe([pcm])[0]
@@ -213,8 +213,8 @@ def test_a_draft_with_low_confidence_stops_early(mode):
 
 def test_more_recordings_than_slots_follow_each_other():
     pcms = [RECORDINGS[key] for key in sorted(RECORDINGS)]
-    few = OneProcess(ScriptedModel(2), ScriptedModel(2)).transcribe(pcms)
-    many = OneProcess(ScriptedModel(len(pcms)), ScriptedModel(len(pcms))).transcribe(pcms)
+    few = InlinePair(ScriptedModel(2), ScriptedModel(2)).transcribe(pcms)
+    many = InlinePair(ScriptedModel(len(pcms)), ScriptedModel(len(pcms))).transcribe(pcms)
     assert [t.window_tokens for t in few] == [t.window_tokens for t in many]
     assert [t.duration_s for t in few] == [len(pcm) / 2 / SAMPLE_RATE for pcm in pcms]
 
@@ -223,20 +223,20 @@ def test_a_failed_text_is_reused_as_candidates():
     options = DecodingOptions(temperatures=(0.0, 0.5), logprob_threshold=-0.01)
     pcm = RECORDINGS[0, 1.0]
     target, draft = ScriptedModel(seed=3), ScriptedModel(seed=3)
-    without_draft = OneProcess(target, draft, mode=Mode.FULL, edit_block=lambda block: ())
+    without_draft = InlinePair(target, draft, mode=Mode.FULL, edit_block=lambda block: ())
     text = without_draft.transcribe([pcm], options)[0]
     assert text.stats.num_hinted > 0
-    assert OneProcess(target).transcribe([pcm], options)[0].stats.num_hinted == 0
+    assert InlinePair(target).transcribe([pcm], options)[0].stats.num_hinted == 0
 
 
 def test_a_session_without_a_language_detects_it_once():
     pcm = RECORDINGS[0, 33.0]
     model = ScriptedModel(vocabulary=MULTILINGUAL)
-    text = OneProcess(model).transcribe([pcm])[0]
+    text = InlinePair(model).transcribe([pcm])[0]
     assert set(text.language_probs) == {"en", "de"}
     assert text.stats.num_forwards == model.num_forwards
     assert text.language == max(text.language_probs, key=text.language_probs.get)
-    named = OneProcess(model).transcribe([pcm], DecodingOptions(language=text.language))[0]
+    named = InlinePair(model).transcribe([pcm], DecodingOptions(language=text.language))[0]
     assert named.window_tokens == text.window_tokens
     assert named.stats.num_windows == text.stats.num_windows
 
@@ -287,7 +287,7 @@ def test_a_session_encodes_after_the_last_session_of_its_slot_has_encoded():
 @pytest.mark.parametrize("gamma", [20, 40])
 def test_a_long_block_is_verified_in_one_forward_pass(gamma):
     pcm = RECORDINGS[0, 33.0]
-    text = OneProcess(ScriptedModel(seed=2), ScriptedModel(seed=2), gamma=gamma).transcribe([pcm])[0]
+    text = InlinePair(ScriptedModel(seed=2), ScriptedModel(seed=2), gamma=gamma).transcribe([pcm])[0]
     blocks = text.stats.num_blocks
     assert sum(text.stats.acceptance_histogram) <= blocks
     assert len(text.stats.acceptance_histogram) > 17

@@ -14,7 +14,7 @@ from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from specwhisper.engine import engine_thread
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.engine_thread import EngineThread
-from specwhisper.engine.one_process import InlineExecutor, OneProcess
+from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import DeviceFault, OutOfMemory, ServerFull
 from specwhisper.model.faults import is_device_fault, is_out_of_memory
@@ -57,12 +57,12 @@ class ShortOfMemory(ScriptedModel):
 def test_forward_passes_that_are_too_large_change_no_text(mode, fits, every, language, gamma):
     options = DecodingOptions(language=language)
     expected = [
-        OneProcess(ScriptedModel(vocabulary=MULTILINGUAL)).transcribe([pcm], options)[0].window_tokens
+        InlinePair(ScriptedModel(vocabulary=MULTILINGUAL)).transcribe([pcm], options)[0].window_tokens
         for pcm in PCMS
     ]
     target = ShortOfMemory(len(PCMS), fits, every, vocabulary=MULTILINGUAL)
     draft = ScriptedModel(len(PCMS), error_rate=0.3, vocabulary=MULTILINGUAL)
-    split = OneProcess(target, None if mode is Mode.TARGET_ONLY else draft, mode=mode, gamma=gamma)
+    split = InlinePair(target, None if mode is Mode.TARGET_ONLY else draft, mode=mode, gamma=gamma)
     assert [t.window_tokens for t in split.transcribe(PCMS, options)] == expected
 
 
@@ -214,9 +214,9 @@ class Allocating(ShortOfMemory):
 
 
 def test_a_repeated_forward_pass_has_the_memory_of_the_first():
-    assert OneProcess(Allocating(len(PCMS), 1, 1)).transcribe(PCMS)
+    assert InlinePair(Allocating(len(PCMS), 1, 1)).transcribe(PCMS)
     draft = Allocating(len(PCMS), 1, 1)
-    assert OneProcess(ScriptedModel(len(PCMS)), draft, mode=Mode.PIPELINED).transcribe(PCMS)
+    assert InlinePair(ScriptedModel(len(PCMS)), draft, mode=Mode.PIPELINED).transcribe(PCMS)
 
 
 def test_a_repeated_encoding_has_the_memory_of_the_first():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from experiments.common.models.scripted import VOCABULARY, ScriptedModel, recording
 from experiments.latency.sweep.hint_text import misleading
 from specwhisper.audio.recording import CONTEXT_SAMPLES
-from specwhisper.engine.one_process import InlineExecutor, OneProcess
+from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
@@ -27,13 +27,13 @@ SEED = 3
 def transcribe(mode: Mode, hint: str = "", *, edit_block=lambda block: (), **options) -> Transcription:
     """Transcribe with a draft whose blocks are edited; by default none arrives."""
     target, draft = ScriptedModel(seed=SEED), ScriptedModel(seed=SEED, error_rate=0.2)
-    engine = OneProcess(target, draft, mode=mode, gamma=4, edit_block=edit_block)
+    engine = InlinePair(target, draft, mode=mode, gamma=4, edit_block=edit_block)
     return engine.transcribe([PCM], DecodingOptions(language="en", hint=hint, **options))[0]
 
 
 def own_text(**options) -> Transcription:
     """Return the target's own transcription."""
-    return OneProcess(ScriptedModel(seed=SEED)).transcribe([PCM], DecodingOptions(language="en", **options))[
+    return InlinePair(ScriptedModel(seed=SEED)).transcribe([PCM], DecodingOptions(language="en", **options))[
         0
     ]
 
@@ -78,7 +78,7 @@ def test_a_hint_of_another_text_costs_little():
 
 def test_a_hint_needs_no_draft_model():
     expected = own_text()
-    engine = OneProcess(ScriptedModel(seed=SEED))
+    engine = InlinePair(ScriptedModel(seed=SEED))
     hint = "".join(words_of(expected))
     hinted = engine.transcribe([PCM], DecodingOptions(language="en", hint=hint))[0]
     assert hinted.window_tokens == expected.window_tokens

@@ -14,7 +14,7 @@ import pytest
 
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel, recording
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.one_process import InlineExecutor, OneProcess
+from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import DeviceFault, InvalidRequest, UnsupportedOption
@@ -37,7 +37,7 @@ def transcribe(pair: SharedPair, pcms: list[bytes], max_sessions: int = 2) -> li
 
 
 def alone(pcms: list[bytes]) -> list:
-    return [transcript.window_tokens for transcript in OneProcess(ScriptedModel()).transcribe(pcms)]
+    return [transcript.window_tokens for transcript in InlinePair(ScriptedModel()).transcribe(pcms)]
 
 
 def test_texts_equal_those_of_one_thread():

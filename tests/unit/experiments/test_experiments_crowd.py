@@ -7,7 +7,7 @@ import pytest
 from experiments.crowd.__main__ import measure_server
 from experiments.crowd.in_process import MODE, OPTIONS, run_engine
 from experiments.crowd.recited import TEXT, RecitedDraft, RecitedModel
-from specwhisper.engine.one_process import InlineExecutor
+from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.types import Commit
 

@@ -10,7 +10,7 @@ from experiments.light.__main__ import find_bars
 from experiments.light.disk import installed_mb
 from experiments.light.measure import Footprint, Live
 from experiments.light.serve_draft import Beside
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
@@ -33,7 +33,7 @@ def test_a_repeating_model_changes_no_text(monkeypatch):
     repeated, score = [], repeating.score
     monkeypatch.setattr(repeating, "score", lambda rows: repeated.append(score(rows)))
     texts = [
-        OneProcess(target, model, mode=Mode.ONE_PROCESS, max_new_tokens=20).transcribe(pcm, options)[0]
+        InlinePair(target, model, mode=Mode.ONE_PROCESS, max_new_tokens=20).transcribe(pcm, options)[0]
         for model in (draft, Beside(draft, repeating))
     ]
     assert texts[0].window_tokens == texts[1].window_tokens

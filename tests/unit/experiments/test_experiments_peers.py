@@ -18,7 +18,7 @@ from experiments.peers.prepared import pieces_of
 from experiments.peers.summary import bars, claims, summarise
 from experiments.peers.texts import differences, word_error_rates
 from experiments.peers.whisper_cpp_peer import WhisperCppPeer
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
@@ -96,7 +96,7 @@ def test_whisper_cpp_writes_the_same_from_our_weights(is_int8, tmp_path):
     run = WhisperCppPeer(path).decode([Piece(pcm, 8)])
     target = WhisperModel(load_checkpoint(str(folder)), 1)
     options = DecodingOptions(language="en", timestamps=False)
-    [ours] = OneProcess(target, mode=Mode.TARGET_ONLY, max_new_tokens=8).transcribe([pcm], options)
+    [ours] = InlinePair(target, mode=Mode.TARGET_ONLY, max_new_tokens=8).transcribe([pcm], options)
     assert len(run.tokens[0]) == 8
     assert run.tokens[0][0] == ours.window_tokens[0][0]  # it rounds, so later ones may differ
 

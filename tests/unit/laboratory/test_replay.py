@@ -16,7 +16,7 @@ from experiments.common.replay.trace import Decoding, Trace
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.choosing import Row
@@ -45,7 +45,7 @@ class Pair:
     def transcribe(self, sample, options, mode, gamma=3):
         key = sample.name, repr(options), mode, gamma
         if key not in self._known:
-            engine = OneProcess(
+            engine = InlinePair(
                 self.target, self.draft, mode=mode, gamma=gamma, max_new_tokens=self.max_new_tokens
             )
             options = replace(options, log_mel_max=sample.log_mel_max)

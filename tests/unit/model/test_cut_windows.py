@@ -7,7 +7,7 @@ import pytest
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import UnsupportedOption
 from specwhisper.model.backends import load_encoders
 from specwhisper.model.model import WhisperModel
@@ -53,7 +53,7 @@ def test_the_text_is_the_targets(mode):
     draft = WhisperModel(CHECKPOINT, 3, cut_windows=True)
     options = DecodingOptions(word_timestamps=True)
     alone, drafted = (
-        OneProcess(target, *drafts, mode=mode, max_new_tokens=24).transcribe(recordings, options)
+        InlinePair(target, *drafts, mode=mode, max_new_tokens=24).transcribe(recordings, options)
         for drafts, mode in (((), Mode.TARGET_ONLY), ((draft,), mode))
     )
     assert [text.window_tokens for text in drafted] == [text.window_tokens for text in alone]

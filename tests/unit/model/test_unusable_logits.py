@@ -10,7 +10,7 @@ import pytest
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.in_memory import weights_in_memory
 from experiments.exactness.prepared import recording
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import CheckpointError
 from specwhisper.model.backends import Library
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
@@ -35,7 +35,7 @@ def changed(checkpoint: Checkpoint, name: str, value: float) -> Checkpoint:
 
 def transcribe(checkpoint: Checkpoint, library: Library, language: str | None = "en") -> None:
     options = DecodingOptions(language=language, max_new_tokens=3)
-    OneProcess(WhisperModel(checkpoint, 1, library=library)).transcribe([PCM], options)
+    InlinePair(WhisperModel(checkpoint, 1, library=library)).transcribe([PCM], options)
 
 
 @BACKENDS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.common.models.scripted import ScriptedModel
-from specwhisper.engine.one_process import InlineExecutor
+from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import ServerFull
 from specwhisper.options import DecodingOptions

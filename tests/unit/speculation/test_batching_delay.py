@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.common.models.scripted import ScriptedModel
-from specwhisper.engine.one_process import InlineExecutor
+from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import CANDIDATES_TIMEOUT_NS, Verifier
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.arrivals import Arrival

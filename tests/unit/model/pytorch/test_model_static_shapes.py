@@ -11,7 +11,7 @@ import pytest
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.model.choosing import Row
 from specwhisper.model.micro_batcher import MicroBatcher
@@ -42,7 +42,7 @@ def recording(seed: int) -> Recording:
 def test_static_shapes_change_no_text(options):
     recordings = [pcm(0, 3.0), pcm(1, 2.0), pcm(2, 1.0), pcm(3, 33.0)]
     plain, static = (
-        OneProcess(
+        InlinePair(
             WhisperModel(CHECKPOINT, NUM_SLOTS, has_static_shapes=has_static_shapes),
             WhisperModel(CHECKPOINT, NUM_SLOTS, has_static_shapes=has_static_shapes),
             mode=Mode.ONE_PROCESS,

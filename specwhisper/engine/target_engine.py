@@ -1,40 +1,27 @@
-"""A target in this process: the engine in its thread, and its sessions."""
+"""A target's engine in its thread, and its sessions."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
-from time import perf_counter_ns
 from typing import Any
 
 from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.engine.verifier import Verifier
 from specwhisper.engine.watchdog import HANGS_AFTER_S, TimedExecutor, watch
-from specwhisper.errors import PairMismatch, TargetUnavailable
-from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.errors import TargetUnavailable
 from specwhisper.model.faults import leave_process
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.transcription.windows import TokenLimit
 from specwhisper.types import (
     DEFAULT_MAX_NUM_BATCHED_TOKENS,
     DEFAULT_MAX_WIDTH,
-    AudioChunk,
-    Candidates,
-    Commit,
-    Failed,
-    Finished,
     FromTarget,
-    HintText,
     Limits,
     Mode,
-    Resume,
-    ToTarget,
-    WindowOpened,
 )
 
 logger = logging.getLogger(__name__)
@@ -162,121 +149,3 @@ class TargetEngine:
 
 def _hanging() -> TargetUnavailable:
     return TargetUnavailable(f"The target's engine has not answered for {HANGS_AFTER_S:g} s.")
-
-
-class LocalTargetStream:
-    """A session's stream to a target in this process; see :class:`TargetStream`."""
-
-    min_round_trip_ns = 0
-
-    def __init__(
-        self,
-        session_id: str,
-        target: TargetDescription,
-        engine: TargetEngine,
-        events: asyncio.Queue[Any],
-        note: Callable[[ToTarget], None],
-    ) -> None:
-        self.target = target
-        self._note = note
-        self.limits = engine.verifier.limits
-        self._id = session_id
-        self._engine = engine
-        self._events = events
-
-    def propose(self, block: Candidates) -> None:
-        """Send candidates."""
-        self._note(block)
-        self._engine.thread.post(partial(self._engine.verifier.submit, self._id, block, perf_counter_ns()))
-
-    def hint(self, hint: HintText) -> None:
-        """Send a text that the audio is believed to say."""
-        self._note(hint)
-        self._engine.thread.post(partial(self._engine.verifier.submit, self._id, hint))
-
-    async def send_audio(self, chunk: AudioChunk) -> None:
-        """Send audio and wait until the engine has it."""
-        self._note(chunk)
-        await self._engine.thread.call(partial(self._engine.verifier.submit, self._id, chunk))
-
-    async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Yield the target's events until the transcript is complete."""
-        while not isinstance(event := await self._events.get(), Finished):
-            if isinstance(event, Failed):
-                raise event.error
-            yield event
-
-
-class LocalTranscriber:
-    """A target in this process; see :class:`Transcriber`.
-
-    Parameters
-    ----------
-    note : called with each message to the target.
-    """
-
-    address = "in this process"
-
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        engine: TargetEngine,
-        note: Callable[[ToTarget], None] = lambda message: None,
-    ) -> None:
-        self._checkpoint = checkpoint
-        self._engine = engine
-        self._note = note
-
-    def known(
-        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
-    ) -> TargetDescription | None:
-        """Return ``None``: :meth:`describe` needs no round trip."""
-        return None
-
-    async def describe(
-        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
-    ) -> TargetDescription:
-        """Return the target's description, which never changes."""
-        if (reason := unusable.get(self._checkpoint.vocabulary.digest)) is not None:
-            raise PairMismatch(reason)
-        return TargetDescription(
-            model=self._checkpoint.name,
-            weights_digest=self._checkpoint.weights_digest,
-            vocabulary=self._checkpoint.vocabulary,
-            num_mel_bins=self._checkpoint.num_mel_bins,
-            limits=self._engine.verifier.limits,
-        )
-
-    @asynccontextmanager
-    async def open(
-        self,
-        session_id: str,
-        target: TargetDescription,
-        mode: Mode,
-        options: DecodingOptions,
-        *,
-        draft_model: str,
-        same_weights: bool = False,
-        avoid: str = "",
-        resume: Resume | None = None,
-    ) -> AsyncIterator[LocalTargetStream]:
-        """Open a session on the target."""
-        async with self._engine.session(session_id, mode, options) as events:
-            if resume is not None:
-                self._engine.thread.post(partial(self._engine.verifier.submit, session_id, resume))
-            yield LocalTargetStream(session_id, target, self._engine, events, self._note)
-
-    async def find_room(
-        self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""
-    ) -> LocalTranscriber:
-        """Return this target; raise :class:`ServerFull` if it has no room."""
-        await self._engine.check_room()
-        return self
-
-    async def check_health(self) -> None:
-        """Check the engine; see :meth:`TargetEngine.check_health`."""
-        await self._engine.check_health()
-
-    async def close(self) -> None:
-        """End the engine."""
-        await self._engine.stop()

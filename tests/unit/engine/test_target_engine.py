@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from experiments.common.models.scripted import ScriptedModel, recording
-from specwhisper.engine.local import TargetEngine
+from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Finished, Limits, Mode

@@ -33,7 +33,7 @@ class InlineExecutor(Executor):
         return future
 
 
-class OneProcess:
+class InlinePair:
     """Transcribes with a target and, optionally, a draft in the target's vocabulary.
 
     The reference of experiments and tests, and a simple loop for programs of one's own. Everything runs in

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -74,10 +75,10 @@ class SpeechEvents:
         return new
 
 
-class LiveFailover:
+class LiveSession:
     """A live transcription on one target after another; each runs one part of it.
 
-    It is run as :class:`Session` is. Each part continues after the last verified word. All targets have the
+    It is run as :class:`Session` is. Each part continues after the last final word. All targets have the
     weights of the first one, which wrote the final text.
 
     ==================  ==========================================  =======================================
@@ -118,6 +119,8 @@ class LiveFailover:
         lost: SpecWhisperError | None = None,
         same_weights: bool = False,
     ) -> None:
+        self.id = secrets.token_hex(8)
+        self._num_parts = 0
         self._request = request
         self._live = request.options.live or LiveOptions()
         self._transcriber = transcriber
@@ -189,8 +192,7 @@ class LiveFailover:
             self._outage = Outage(error, self._metrics.lost(error))
         self._outage.error = error
         note_event("target lost", error=type(error).__name__)
-        session_id = self._current.id if self._current is not None else ""
-        logger.warning("target lost", extra={"session": session_id, "error": str(error)})
+        logger.warning("target lost", extra={"session": self.id, "error": str(error)})
 
     def _note_progress(self) -> None:
         if self._outage is not None:
@@ -238,6 +240,7 @@ class LiveFailover:
     def _session(
         self, opener: TargetOpener, request: SessionRequest, unverified: UnverifiedText | None = None
     ) -> Session:
+        self._num_parts += 1
         return Session(
             request,
             opener,
@@ -246,10 +249,11 @@ class LiveFailover:
             unverified=unverified,
             same_weights=self._same_weights,
             avoid=self._last_address,
+            session_id=f"{self.id}-{self._num_parts}",
         )
 
     async def _open(self, transcriber: Transcriber) -> Session:
-        """Open a part on a target, after the last verified word."""
+        """Open a part on a target, after the last final word."""
         live = replace(self._live, position=self.builder.position)
         request = replace(self._request, options=replace(self._request.options, live=live))
         session = self._session(transcriber, request, self._unverified)
@@ -263,7 +267,7 @@ class LiveFailover:
             return
         await session.remote.going_away.wait()
         self._next = await opened_elsewhere(
-            partial(self._open_after, session), session_id=session.id, target=session.remote.address
+            partial(self._open_after, session), session_id=self.id, target=session.remote.address
         )
         session.leave()
 

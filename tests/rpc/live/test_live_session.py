@@ -38,7 +38,7 @@ from specwhisper.types import (
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.draft_only import UnverifiedText
-from specwhisper_draft_server.sessions.live_failover import LiveFailover
+from specwhisper_draft_server.sessions.live_session import LiveSession
 from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 from specwhisper_draft_server.sessions.update import SessionUpdate
@@ -123,10 +123,10 @@ def request_to(target: Unsteady) -> tuple[SessionRequest, Unsteady, TargetDescri
     return request, target, target.target, None
 
 
-def failover_on(target: Unsteady, timeout_s: float = 10.0) -> LiveFailover:
+def failover_on(target: Unsteady, timeout_s: float = 10.0) -> LiveSession:
     """Return a session that begins on a target and outlives it."""
     metrics = DraftMetrics(DraftConfig())
-    return LiveFailover(*request_to(target), metrics, resume_timeout_s=timeout_s, continue_unverified=True)
+    return LiveSession(*request_to(target), metrics, resume_timeout_s=timeout_s, continue_unverified=True)
 
 
 async def second() -> AsyncIterator[bytes]:
