@@ -111,7 +111,7 @@ async def fleet(monkeypatch, unused_tcp_port) -> AsyncIterator[Fleet]:
 
 
 async def until(condition) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 

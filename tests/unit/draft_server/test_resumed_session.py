@@ -78,7 +78,7 @@ async def num_taken(target: Flapping, clock: Clock) -> int:
     session = ResumingTargetStream("id", target.open, target.target, TIMEOUT_S, metrics, clock=clock)
     async with session:
         with pytest.raises(TargetUnavailable, match="It is gone"):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 async for _ in session.events():
                     pass
     return target.num_taken
