@@ -11,23 +11,27 @@ Hint               Text
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from specwhisper.speculation.hints import Hint
+from specwhisper.speculation.hints import NUM_MATCHED, Hint
 
-CHUNK_CHARACTERS = 4_000  # tokenized at once, in a few milliseconds
+CHUNK_CHARACTERS = 1_000  # tokenized at once, in a millisecond
 GIVEN_RATE = 0.9
 MIN_AHEAD = 512  # tokens after the position: more than a window has
-LOST_AHEAD = 4_096  # tokens by which each window searches further: an hour of speech in a few windows
 MAX_TOKENS = 65_536  # of a hint; further ones are dropped
 MAX_OLD = 2_048  # tokens of pieces before the window, which are dropped then
 TOLERANCE_SAMPLES = 8_000  # half a second, by which the time of a piece may be late
+MIN_UPPER_WORDS = 3  # fewer words in capitals may be abbreviations
+MAX_LOWER = 0.1  # of the letters of a text in capitals: "McDONALD"
 # Scripts without spaces between words, as `unicodedata` names their characters.
 UNSPACED_SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "MYANMAR", "IDEOGRAPHIC", "FULLWIDTH")
+SENTENCE_START = re.compile(r"(?:^|(?<=[.!?]\s))\w")
+SPACE = re.compile(r"\s")
 
 Tokenize = Callable[[str], Sequence[int]]
 
@@ -43,6 +47,8 @@ class GivenHint(Hint):
         self._window_rates = self.rates  # at its start
         self._committed: list[int] = []  # of the open window
         self._starts: list[int | None] = [0]  # position after so many of them
+        self._num_right = 0  # words of the window that followed another one
+        self._begins_elsewhere = False  # not where it was believed to begin, and not found yet
 
     def open_window(self, num_kept: int, start_sample: int = 0) -> None:
         """Turn to the next window.
@@ -53,21 +59,37 @@ class GivenHint(Hint):
         start_sample : of the window.
         """
         self._window_rates = self.rates
-        self._begin(self._starts[min(num_kept, len(self._starts) - 1)])
+        self._begin(None if self._begins_elsewhere else self._starts[min(num_kept, len(self._starts) - 1)])
 
     def follow(self, token: int) -> None:
         """Take the next committed token of the window."""
+        was_following, num_found = self.is_following, self._num_found
         super().follow(token)
+        self._num_right += was_following and self.is_following and bool(self._word_of(token))
         self._committed.append(token)
         self._starts.append(self.position)
+        if self._num_right < NUM_MATCHED and (self.position is None or self._num_found > num_found):
+            self._begins_elsewhere = True
+        if self._num_found > num_found:
+            self._place()
+
+    def _place(self) -> None:
+        """Place the tokens before a place that was found: the next window may begin among them."""
+        if self._begins_elsewhere:
+            start = self._position - len(self._committed)
+            self._starts = [max(0, start + index) for index in range(len(self._starts))]
+            self._begins_elsewhere = False
 
     def _begin(self, start: int | None) -> None:
         self.seek(start)
         self._committed, self._starts = [], [self.position]
+        self._num_right, self._begins_elsewhere = 0, self.position is None
 
 
 class TextHint(GivenHint):
     """A text of the whole session, tokenized as the windows reach it.
+
+    While it is lost, each committed token has one more chunk searched: an hour of speech takes fifty.
 
     Parameters
     ----------
@@ -87,16 +109,21 @@ class TextHint(GivenHint):
         ----------
         previous : the last tokens before the window, by which its place is found; maybe none.
         """
-        self._starts = [None]
-        self.open_window(0)
+        self._begin(None)
         for token in previous:
             self.follow(token)
-        self._begin(self.position)
+        self.open_window(len(previous))
+
+    def follow(self, token: int) -> None:
+        """Take the next committed token of the window."""
+        super().follow(token)
+        if self.position is None:
+            self._extend_to(len(self) + 1)
 
     def _begin(self, start: int | None) -> None:
         super()._begin(start)
-        # A lost hint is searched in more and more of the text.
-        self._extend_to(len(self) + LOST_AHEAD if start is None else start + MIN_AHEAD)
+        if start is not None:
+            self._extend_to(start + MIN_AHEAD)
 
     def _extend_to(self, num_tokens: int) -> None:
         while len(self) < min(num_tokens, MAX_TOKENS) and (chunk := next(self._chunks, None)) is not None:
@@ -185,7 +212,11 @@ class LiveHint(GivenHint):
 
 
 def _plain(text: str) -> str:
-    """Return a text without special tokens, with the spaces that its script has between words."""
+    """Return a text in small letters, without special tokens.
+
+    It has the spaces that its script has between words.
+    """
+    text = small(text)
     words = text.replace("<|", "< |").split()
     plain = words[:1]
     for before, word in pairwise(words):
@@ -194,19 +225,32 @@ def _plain(text: str) -> str:
     return "".join(plain)
 
 
+def small(text: str) -> str:
+    """Return a text in capitals as Whisper would write most of it: only sentences begin with one."""
+    num_upper, num_lower = sum(map(str.isupper, text)), sum(map(str.islower, text))
+    if (
+        num_lower > MAX_LOWER * (num_upper + num_lower)
+        or len(text.split(None, MIN_UPPER_WORDS)) < MIN_UPPER_WORDS
+    ):
+        return text
+    return SENTENCE_START.sub(lambda start: start[0].upper(), text.lower())
+
+
 def is_unspaced(character: str) -> bool:
     """Return whether a character's script has no spaces between words."""
     return unicodedata.name(character, "").startswith(UNSPACED_SCRIPTS)
 
 
 def _chunks(text: str) -> Iterator[str]:
-    """Split a text between words."""
-    text = _plain(text)
+    """Split a text between words, into pieces that can be tokenized."""
     start = 0
     while start < len(text):
         most = start + 2 * CHUNK_CHARACTERS
-        end = text.find(" ", start + CHUNK_CHARACTERS, most)
-        if end < 0:  # the last piece, or a language without spaces
+        space = SPACE.search(text, start + CHUNK_CHARACTERS, most)
+        if space is not None:
+            end = space.start()
+        else:  # the last piece, or a language without spaces
             end = len(text) if len(text) <= most else start + CHUNK_CHARACTERS
-        yield text[start:end]
+        if plain := _plain(text[start:end]):
+            yield plain
         start = end

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from specwhisper.speculation.run_index import NUM_SEARCHED, RunIndex
+from specwhisper.speculation.run_index import MAX_COMPARED, NUM_SEARCHED, RunIndex
 
 MAX_REACH = 64  # tokens of a hint in a forward pass
 MIN_CHANCE = 0.1  # that the last of them is right
@@ -74,11 +74,13 @@ class Rates(NamedTuple):
     Attributes
     ----------
     lately, for_longer : the share that was, weighted by age.
+    survival : the share of those after a token that was.
     num_missed : words in a row that were not expected.
     """
 
     lately: float
     for_longer: float
+    survival: float
     num_missed: int = 0
 
 
@@ -134,6 +136,7 @@ class Hint:
         self._origin = 0
         self._num_realigning = self._num_matched = 0
         self._is_lost = False
+        self._num_found = 0  # how often a lost place was found
         self._unaligned: list[tuple[int, str]] = []  # tokens since the difference, while a word was replaced
         self._recent: list[str] = []  # the last committed words
         self._index: RunIndex | None = None  # of its words, once it is lost
@@ -186,11 +189,11 @@ class Hint:
     @property
     def rates(self) -> Rates:
         """How often its tokens were right."""
-        return Rates(self._lately, self._for_longer, self._num_missed)
+        return Rates(self._lately, self._for_longer, self._survival, self._num_missed)
 
     @rates.setter
     def rates(self, rates: Rates) -> None:
-        self._lately, self._for_longer, self._num_missed = rates
+        self._lately, self._for_longer, self._survival, self._num_missed = rates
 
     @property
     def rate(self) -> float:
@@ -235,8 +238,8 @@ class Hint:
         """Take the next committed token."""
         position = self._position
         is_following = self.is_following
-        if is_following:
-            is_expected = position < len(self._tokens) and self._tokens[position] == token
+        if is_following and position < len(self._tokens):
+            is_expected = self._tokens[position] == token
             self._survival += (is_expected - self._survival) * FOR_LONGER
             if is_expected:  # nearly always
                 self._position += 1
@@ -253,7 +256,7 @@ class Hint:
                 return
             self._begin_to_realign()
         if word:
-            self._recent = [*self._recent[1 - NUM_SEARCHED :], word]
+            self._recent = [*self._recent[1 - MAX_COMPARED :], word]
         if self._is_lost:
             self._search(word)
         else:
@@ -354,12 +357,13 @@ class Hint:
             self._search(word)
 
     def _search(self, word: str) -> None:
-        """Find the last committed words in the hint, nearest to the last known position."""
+        """Find the last committed words in the hint."""
         if not word or len(self._recent) < NUM_SEARCHED:
             return
         if self._index is None:
             self._index = RunIndex()
-        place = self._index.nearest(self._recent, self._words, self._position)
+        place = self._index.find(self._recent, self._words, self._position)
         if place is not None:
             self._position = place
             self._is_lost = False
+            self._num_found += 1

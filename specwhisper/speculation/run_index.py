@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 
 NUM_SEARCHED = 3  # words in a row that find a lost place
+MAX_COMPARED = 8  # words, where several places have these
+MAX_PLACES = 64  # that are compared, the nearest
 
 
 class RunIndex:
@@ -21,16 +23,21 @@ class RunIndex:
         self._num_indexed = 0
         self._last: deque[str] = deque(maxlen=NUM_SEARCHED)  # words before those that are not indexed
 
-    def nearest(self, run: Sequence[str], words: Sequence[str], position: int) -> int | None:
-        """Return the place after a run that is nearest to a position.
+    def find(self, recent: Sequence[str], words: Sequence[str], position: int) -> int | None:
+        """Return the place after the last :data:`NUM_SEARCHED` of the recent words.
 
+        Of several places, that which has most of the words before them too; then the nearest to a position.
         ``None`` if the words lack the run.
         """
         self._extend(words)
-        places = self._places.get(tuple(run))
-        if not places:
-            return None
-        return places[min(bisect_left(places, position), len(places) - 1)]
+        places = self._places.get(tuple(recent[-NUM_SEARCHED:]), ())
+        if len(places) < 2:
+            return places[0] if places else None
+        middle = bisect_left(places, position)
+        near = places[max(0, middle - MAX_PLACES // 2) : middle + MAX_PLACES // 2]
+        return min(
+            near, key=lambda place: (-_num_shared(recent, words, place), abs(place - position), -place)
+        )
 
     def truncate(self, words: Sequence[str]) -> None:
         """Forget all but these first words."""
@@ -55,3 +62,16 @@ class RunIndex:
                 self._places.setdefault(run, []).append(position + 1)
                 self._runs.append((run, position + 1))
         self._num_indexed = len(words)
+
+
+def _num_shared(recent: Sequence[str], words: Sequence[str], place: int) -> int:
+    """Count the last words that are the same before a place, without empty ones."""
+    num = 0
+    while place and num < len(recent):
+        place -= 1
+        if not words[place]:
+            continue
+        if words[place] != recent[-1 - num]:
+            break
+        num += 1
+    return num

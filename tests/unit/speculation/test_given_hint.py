@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.speculation.given_hint import (
     CHUNK_CHARACTERS,
-    LOST_AHEAD,
     MAX_OLD,
     MAX_TOKENS,
     MIN_AHEAD,
@@ -65,15 +65,42 @@ def test_a_text_is_tokenized_as_it_is_reached():
     assert seen == sorted(seen) and seen[-1] == length
 
 
-def test_a_lost_text_is_searched_in_all_of_it_window_by_window():
-    hint = hint_of(" ".join(map(str, range(20_000))))
-    position, num_windows = 15_000, 0
-    while hint.position is None or hint.position < 15_000:
-        hint.open_window(100)
-        follow(hint, range(position, position + 100))
-        position, num_windows = position + 100, num_windows + 1
-    assert hint.position == position
-    assert num_windows < 30
+def test_a_lost_text_is_searched_in_all_of_it_token_by_token():
+    text = " ".join(map(str, range(20_000)))
+    hint = hint_of(text)
+    hint.open_window(0)
+    for token in range(15_000, 15_200):
+        num_before = len(hint)
+        hint.follow(token)
+        assert len(hint) - num_before <= 2 * CHUNK_CHARACTERS
+        if hint.position == token + 1 and hint.is_following:
+            break
+    assert token - 15_000 <= len(text) / CHUNK_CHARACTERS
+    hint.open_window(token + 1 - 15_000)
+    assert hint.continuation(max_tokens=2) == [token + 1, token + 2]
+
+
+def test_a_window_that_begins_elsewhere_is_not_begun_there_again():
+    hint = hint_of(" ".join(map(str, range(500))))
+    hint.open_window(0)
+    follow(hint, range(300, 320))
+    assert hint.position == 320
+    hint.open_window(0)  # the next step decodes the same audio
+    assert hint.continuation(max_tokens=2) == [300, 301]
+    follow(hint, [300, *range(1_000, 1_020)])  # text that the hint lacks
+    assert hint.position is None
+    hint.open_window(0)
+    follow(hint, [400, 401, 402])
+    assert hint.position == 403
+
+
+def test_a_window_that_is_decoded_again_begins_where_it_did():
+    hint = hint_of(" ".join(map(str, range(500))))
+    hint.open_window(0)
+    follow(hint, [0, 1, 2, *[900] * 30])  # repetition
+    assert hint.position is None
+    hint.open_window(0)  # at another temperature
+    assert hint.continuation(max_tokens=2) == [0, 1]
 
 
 def tokenized(*texts: str) -> list[str]:
@@ -94,6 +121,20 @@ def test_a_text_has_no_special_tokens_and_one_without_spaces_is_split():
     assert tokenized("字" * 3 * CHUNK_CHARACTERS) == ["字" * CHUNK_CHARACTERS, "字" * 2 * CHUNK_CHARACTERS]
 
 
+@pytest.mark.parametrize(
+    ("text", "small"),
+    [
+        ("WE MET AT NOON.\nIT RAINED! DID IT?", "We met at noon. It rained! Did it?"),
+        ("OLD McDONALD HAD A FARM", "Old mcdonald had a farm"),
+        ("NASA AND", "NASA AND"),
+        ("The NASA and the FBI", "The NASA and the FBI"),
+        ("1 2 3 4", "1 2 3 4"),
+    ],
+)
+def test_capitals_are_written_as_whisper_writes(text, small):
+    assert tokenized(text) == [small]
+
+
 def test_lines_are_joined_as_their_script_has_words():
     assert tokenized("今日は。\nいい天気です\nね") == ["今日は。いい天気ですね"]
     assert tokenized("ok\n今日は\nWhisper です", "one\n two", " \n") == ["ok 今日は Whisper です", "one two"]
@@ -101,25 +142,25 @@ def test_lines_are_joined_as_their_script_has_words():
 
 def test_a_session_that_continues_finds_its_place_by_the_text_before():
     hint = hint_of(" ".join(map(str, range(20_000))))
-    hint.open_later([2_000, 2_001, 2_002])
-    assert hint.position == 2_003
-    assert list(hint.continuation(max_tokens=2)) == [2_003, 2_004]
+    hint.open_later([200, 201, 202])
+    assert hint.position == 203
+    assert list(hint.continuation(max_tokens=2)) == [203, 204]
     hint.open_window(0, 9 * SECOND)  # decoded again
-    assert hint.position == 2_003
+    assert hint.position == 203
 
 
 def test_a_session_that_continues_without_text_proposes_nothing_until_it_has_some():
     hint = hint_of(" ".join(map(str, range(20_000))))
     hint.open_later([])
     assert list(hint.continuation()) == []
-    follow(hint, [2_000, 2_001, 2_002])
-    assert hint.position == 2_003
+    follow(hint, [200, 201, 202])
+    assert hint.position == 203
 
 
 def test_a_text_has_a_largest_number_of_tokens():
     hint = hint_of(" ".join(["7"] * 2 * MAX_TOKENS))
-    for _ in range(2 * MAX_TOKENS // LOST_AHEAD):
-        hint.open_later([])
+    hint.open_later([])
+    follow(hint, range(8, 8 + 2 * MAX_TOKENS // CHUNK_CHARACTERS * 2))
     assert MAX_TOKENS <= len(hint) < MAX_TOKENS + 2 * CHUNK_CHARACTERS
 
 

@@ -103,14 +103,24 @@ def test_a_lost_hint_is_found_again(skipped):
     assert hint.position == skipped + MAX_REALIGNING + NUM_SEARCHED
 
 
-def test_of_several_places_the_next_one_is_found():
+def test_of_several_places_the_nearest_one_is_found():
     verse = list(range(10, 20))
     hint = Hint([*verse, *range(100, 160), *verse, *range(200, 260), *verse], PLAIN.word_of)
-    hint.seek(70)
+    for position, nearest in ((69, 70), (72, 70), (100, 70), (30, 0), (139, 140), (38, 70), (37, 0)):
+        hint.seek(position)
+        hint.seek(None)
+        for token in verse[:NUM_SEARCHED]:
+            hint.follow(token)
+        assert hint.position == nearest + NUM_SEARCHED
+
+
+def test_of_several_places_that_with_most_of_the_words_before_is_found():
+    common = [1, 2, 3]
+    hint = Hint([*common, *range(10, 40), 50, 51, *common, *range(60, 90), 91, *common], PLAIN.word_of)
     hint.seek(None)
-    for token in verse[:NUM_SEARCHED]:
+    for token in (7, 50, 51, *common):
         hint.follow(token)
-    assert hint.position == 70 + NUM_SEARCHED
+    assert hint.position == 38
 
 
 def test_a_hint_that_was_sought_goes_on_there():
