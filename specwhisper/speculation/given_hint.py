@@ -16,12 +16,15 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from math import floor
 from typing import NamedTuple
 
 from specwhisper.speculation.hints import NUM_MATCHED, Hint
 
 CHUNK_CHARACTERS = 1_000  # tokenized at once, in a millisecond
 GIVEN_RATE = 0.9
+FIRST_BALANCE, MOST_BALANCE = 2.0, 12.0  # forward passes that wrong tokens may cost
+INCOME = 0.01  # of a forward pass, with each committed token
 MIN_AHEAD = 512  # tokens after the position: more than a window has
 MAX_TOKENS = 65_536  # of a hint; further ones are dropped
 MAX_OLD = 2_048  # tokens of pieces before the window, which are dropped then
@@ -40,11 +43,15 @@ class GivenHint(Hint):
     """A text from outside, and its position in the open window.
 
     Windows are decoded again, whole or from a time on: the hint goes back to where the next window begins.
+
+    A hint must not cost more than it saves, whatever its text: it has a balance in forward passes. Accepted
+    tokens add to it, verified ones cost their time, and it offers no more than it can pay.
     """
 
     def __init__(self, word_of: Callable[[int], str]) -> None:
         super().__init__((), word_of, rate=GIVEN_RATE)
         self._window_rates = self.rates  # at its start
+        self._balance = FIRST_BALANCE
         self._committed: list[int] = []  # of the open window
         self._starts: list[int | None] = [0]  # position after so many of them
         self._num_right = 0  # words of the window that followed another one
@@ -61,8 +68,18 @@ class GivenHint(Hint):
         self._window_rates = self.rates
         self._begin(None if self._begins_elsewhere else self._starts[min(num_kept, len(self._starts) - 1)])
 
+    def reach(self, token_share: float = 0.0) -> int:
+        """Return how many tokens are worth their time in a forward pass; see :meth:`Hint.reach`."""
+        reach = super().reach(token_share)
+        return min(reach, max(0, floor(self._balance / token_share))) if token_share else reach
+
+    def pay(self, num_verified: int, num_accepted: int, token_share: float) -> None:
+        """Add a forward pass that verified tokens of the hint."""
+        self._balance = min(self._balance + num_accepted - num_verified * token_share, MOST_BALANCE)
+
     def follow(self, token: int) -> None:
         """Take the next committed token of the window."""
+        self._balance = min(self._balance + INCOME, MOST_BALANCE)
         was_following, num_found = self.is_following, self._num_found
         super().follow(token)
         self._num_right += was_following and self.is_following and bool(self._word_of(token))

@@ -229,11 +229,15 @@ class Ledger:
     def expected_tokens(self, candidates: Sequence[Pending]) -> float:
         """Return how many tokens a forward pass over these candidates is likely to bring."""
         rates, chance, total = self._shared.rates, 1.0, 1.0
+        later = {
+            CandidateSource.OWN: OWN_RATE,
+            CandidateSource.GIVEN: max((hint.rate for hint in self._shared.given), default=OWN_RATE),
+            CandidateSource.DRAFT: rates.fresh,
+            CandidateSource.SENT: rates.fresh,
+        }
         for index, (_, source) in enumerate(candidates):
-            if source is CandidateSource.SENT:
-                chance *= rates.fresh if index else rates.sent
-            else:
-                chance *= rates.fresh if source is CandidateSource.DRAFT else OWN_RATE
+            is_first_sent = source is CandidateSource.SENT and not index
+            chance *= rates.sent if is_first_sent else later[source]
             total += chance
         return total
 
@@ -293,6 +297,7 @@ class Ledger:
         for token, (candidate, source) in zip(tokens, verified, strict=False):
             if source is CandidateSource.DRAFT:
                 self._shared.rates.judge_fresh(token == candidate)
+        self._pay(tokens, verified)
         num_right = _num_shared(self._fresh, tokens)
         stale = [token for token, _ in self._fresh[num_right:]] if num_right < len(tokens) else []
         del self._fresh[: num_right if not stale else None]
@@ -305,10 +310,21 @@ class Ledger:
         self._append(tokens)
         self._drop_ended()
 
+    def _pay(self, tokens: Sequence[int], verified: Sequence[Pending]) -> None:
+        """Let given hints pay for their tokens in a forward pass."""
+        num_verified = sum(source is CandidateSource.GIVEN for _, source in verified)
+        if not num_verified:
+            return
+        accepted = verified[: _num_shared(verified, tokens)]
+        num_accepted = sum(source is CandidateSource.GIVEN for _, source in accepted)
+        for hint in self._shared.given:
+            hint.pay(num_verified, num_accepted, self._shared.token_share())
+
     def _append(self, tokens: Sequence[int]) -> None:
         if tokens and self._sent and not self._sent[0].is_judged:
             newest = self._sent[0]
-            self._shared.rates.judge_sent(list(newest.hint.continuation(max_tokens=1)) == [tokens[0]])
+            if text := newest.hint.continuation(max_tokens=1):  # else nothing had been sent after it
+                self._shared.rates.judge_sent(text[0] == tokens[0])
             newest.is_judged = True
         for _, hint in self._hints():
             for token in tokens:
