@@ -75,7 +75,9 @@ class GivenHint(Hint):
 
     def pay(self, num_verified: int, num_accepted: int, token_share: float) -> None:
         """Add a forward pass that verified tokens of the hint."""
-        self._balance = min(self._balance + num_accepted - num_verified * token_share, MOST_BALANCE)
+        # No debt: it could only come from a time of tokens that is not well known yet.
+        left = max(0.0, self._balance - num_verified * token_share)
+        self._balance = min(left + num_accepted, MOST_BALANCE)
 
     def follow(self, token: int) -> None:
         """Take the next committed token of the window."""
