@@ -51,7 +51,7 @@ class GivenHint(Hint):
     def __init__(self, word_of: Callable[[int], str]) -> None:
         super().__init__((), word_of, rate=GIVEN_RATE)
         self._window_rates = self.rates  # at its start
-        self._balance = FIRST_BALANCE
+        self._balance, self._token_share = FIRST_BALANCE, 0.0
         self._committed: list[int] = []  # of the open window
         self._starts: list[int | None] = [0]  # position after so many of them
         self._num_right = 0  # words of the window that followed another one
@@ -70,14 +70,14 @@ class GivenHint(Hint):
 
     def reach(self, token_share: float = 0.0) -> int:
         """Return how many tokens are worth their time in a forward pass; see :meth:`Hint.reach`."""
+        self._token_share = token_share
         reach = super().reach(token_share)
         return min(reach, max(0, floor(self._balance / token_share))) if token_share else reach
 
-    def pay(self, num_verified: int, num_accepted: int, token_share: float) -> None:
+    def pay(self, num_verified: int, num_accepted: int) -> None:
         """Add a forward pass that verified tokens of the hint."""
-        # No debt: it could only come from a time of tokens that is not well known yet.
-        left = max(0.0, self._balance - num_verified * token_share)
-        self._balance = min(left + num_accepted, MOST_BALANCE)
+        cost = num_verified * self._token_share  # as it was known when they were offered
+        self._balance = min(max(0.0, self._balance - cost) + num_accepted, MOST_BALANCE)
 
     def follow(self, token: int) -> None:
         """Take the next committed token of the window."""

@@ -318,7 +318,7 @@ class Ledger:
         accepted = verified[: _num_shared(verified, tokens)]
         num_accepted = sum(source is CandidateSource.GIVEN for _, source in accepted)
         for hint in self._shared.given:
-            hint.pay(num_verified, num_accepted, self._shared.token_share())
+            hint.pay(num_verified, num_accepted)
 
     def _append(self, tokens: Sequence[int]) -> None:
         if tokens and self._sent and not self._sent[0].is_judged:
