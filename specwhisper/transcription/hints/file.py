@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import html
-import re
 from pathlib import Path
-
-import pysubs2
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import MAX_HINT_BYTES
+from specwhisper.transcription.hints.captions import SUFFIXES, TIMING, text_of_captions
 
-CAPTIONS = (".srt", ".vtt", ".ass", ".ssa", ".ttml")
 MAX_FILE_BYTES = 20 * MAX_HINT_BYTES  # times and styles of captions are many times their text
-# Its parser takes the comments of WebVTT for lines of the caption before.
-COMMENT = re.compile(r"(?<=\n\n)NOTE(?:[ \t].*)?(?:\n(?:.+(?:\n|\Z))*|\Z)")
 
 
 def read_hint(path: Path | str) -> str:
@@ -34,8 +28,14 @@ def read_hint(path: Path | str) -> str:
 
 
 def find_hint(folder: Path, recording: Path) -> str:
-    """Return the hint in a folder that is named like a recording; empty without one."""
-    paths = (folder / f"{recording.stem}{suffix}" for suffix in (*CAPTIONS, ".txt"))
+    """Return the hint in a folder that is named like a recording; empty without one.
+
+    Raises
+    ------
+    InvalidRequest : as :func:`read_hint`.
+    """
+    suffixes = (each for suffix in (*SUFFIXES, ".txt") for each in (suffix, suffix.upper()))
+    paths = (folder / f"{recording.stem}{suffix}" for suffix in suffixes)
     return next((read_hint(path) for path in paths if path.is_file()), "")
 
 
@@ -48,16 +48,14 @@ def _text_of(path: Path) -> str:
         content = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"The hint {path} cannot be read as text ({error}).") from error
-    if path.suffix.lower() not in CAPTIONS:
-        if "-->" in content:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        if TIMING.search(content):
             raise InvalidRequest(f"The hint {path} holds captions: name it .srt or .vtt.")
         return content
-    if path.suffix.lower() == ".vtt":
-        content = COMMENT.sub("", content)
     try:
-        captions = pysubs2.SSAFile.from_string(content, format_=path.suffix.lower().lstrip("."))
-    except Exception as error:  # whatever a parser makes of a broken file
-        raise InvalidRequest(f"The hint {path} does not hold captions ({error}).") from error
-    if content.strip() and not captions:
-        raise InvalidRequest(f"The hint {path} holds no captions: call a file of plain text .txt.")
-    return html.unescape("\n".join(caption.plaintext for caption in captions if not caption.is_comment))
+        return text_of_captions(content, suffix)
+    except ValueError as error:
+        raise InvalidRequest(
+            f"The hint {path} does not hold captions ({error}): call a file of plain text .txt."
+        ) from error

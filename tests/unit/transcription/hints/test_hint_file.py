@@ -20,6 +20,30 @@ NOTES = (
     "00:02.000 --> 00:04.000\ncomments.\n\nNOTE the end"
 )
 
+NAMED = (
+    "WEBVTT\n\n3f2c1b00-77aa/13-0\n00:00:00.000 --> 00:00:02.000\n<v Ann>Good day,</v>\n"
+    "<v Ann>all.</v>\n\nend\n00:00:02.000 --> 00:00:03.000\nBye.\n"
+)
+ROLLING = (
+    "WEBVTT\nKind: captions\nLanguage: en\n\n00:00:00.000 --> 00:00:02.000 align:start position:0%\n \n"
+    "so<00:00:00.400><c> we</c><00:00:01.100><c> began</c>\n\n"
+    "00:00:02.000 --> 00:00:02.010\nso we began\n \n\n"
+    "00:00:02.010 --> 00:00:04.000\nso we began\nto<00:00:03.000><c> look at it</c>\n\n"
+    "00:00:04.000 --> 00:00:06.000\nto look at it\nand found it\n"
+)
+ASS = (
+    "[Events]\nFormat: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n"
+    "Dialogue: 0,0:00:05.00,0:00:06.00,Default,,0,0,0,,Second\n"
+    "Comment: 0,0:00:00.00,0:00:01.00,Default,,0,0,0,,Not said\n"
+    "Dialogue: 0,0:00:00.00,0:00:09.00,Default,,0,0,0,,{\\p1}m 0 0 l 100 0 100 100{\\p0}\n"
+    "Dialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{\\i1}First{\\i0}, line\\Nand more\n"
+)
+TTML = (
+    '<?xml version="1.0" encoding="UTF-8"?><tt xmlns="http://www.w3.org/ns/ttml"><body><div>'
+    '<p begin="10000000t" end="20000000t">We <span>met</span><br/>\n   at\n   noon.</p>\n'
+    '<p begin="20000000t">Bye &amp; bye.</p></div></body></tt>'
+)
+
 
 @pytest.mark.parametrize(
     ("name", "content", "text"),
@@ -27,6 +51,13 @@ NOTES = (
         ("a.srt", SRT, "Good morning,\nall.\nBye."),
         ("a.VTT", VTT, "Good day,\nTom & all"),
         ("a.vtt", NOTES, "NOTES are no\nNOTE or\ncomments."),
+        ("a.vtt", NAMED, "Good day,\nall.\nBye."),
+        ("a.vtt", ROLLING, "so we began\nto look at it\nand found it"),
+        ("a.srt", "\n\n".join(reversed(SRT.split("\n\n"))), "Good morning,\nall.\nBye."),
+        ("a.srt", SRT.replace("\n", "\r\n"), "Good morning,\nall.\nBye."),
+        ("a.ass", ASS, "First, line\nand more\nSecond"),
+        ("a.ttml", TTML, "We met\nat noon.\nBye & bye."),
+        ("a.txt", "from A --> B", "from A --> B"),
         ("a.txt", "\ufeffGood morning,\nall.\n", "Good morning,\nall."),
         ("script", "1 < 2", "1 < 2"),
     ],
@@ -67,6 +98,8 @@ def test_a_folder_has_hints_by_the_names_of_recordings(tmp_path):
     assert find_hint(tmp_path, Path("other/talk.1.flac")) == "Good morning,\nall.\nBye."
     assert find_hint(tmp_path, Path("talk.2.mp3")) == "a script"
     assert find_hint(tmp_path, Path("talk.3.mp3")) == ""
+    (tmp_path / "TALK.SRT").write_text(SRT, "utf-8")
+    assert find_hint(tmp_path, Path("TALK.WAV")) == "Good morning,\nall.\nBye."
 
 
 def test_a_broken_caption_file_is_named(tmp_path):
@@ -74,5 +107,5 @@ def test_a_broken_caption_file_is_named(tmp_path):
     with pytest.raises(InvalidRequest, match=r"a\.ttml does not hold captions"):
         read_hint(tmp_path / "a.ttml")
     (tmp_path / "a.srt").write_text("A script, and no captions.", "utf-8")
-    with pytest.raises(InvalidRequest, match=r"a\.srt holds no captions"):
+    with pytest.raises(InvalidRequest, match=r"a\.srt does not hold captions \(there are none\)"):
         read_hint(tmp_path / "a.srt")
