@@ -26,7 +26,11 @@ class Captions:
 
     def __init__(self, path: str) -> None:
         self.name = Path(path).name
-        self._captions = list(pysubs2.load(path))
+        texts: dict[int, str] = {}  # by start, in milliseconds: captions of one time are one text
+        for caption in pysubs2.load(path):
+            if not caption.is_comment and caption.plaintext.strip():
+                texts[caption.start] = f"{texts.get(caption.start, '')} {caption.plaintext}".strip()
+        self._captions = sorted(texts.items())
 
     def open(self, language: str | None, start_s: float) -> CaptionsStream:
         """Begin where the audio begins, which is not always the start of the recording."""
@@ -36,7 +40,7 @@ class Captions:
 class CaptionsStream:
     """Returns each caption once its audio begins."""
 
-    def __init__(self, captions: Sequence[pysubs2.SSAEvent], start_s: float) -> None:
+    def __init__(self, captions: Sequence[tuple[int, str]], start_s: float) -> None:
         self._start_ms = self._now_ms = 1000 * start_s
         self._captions = captions
 
@@ -45,9 +49,9 @@ class CaptionsStream:
         before_ms = self._now_ms
         self._now_ms += len(pcm) / 2 / SAMPLES_PER_MS
         return [
-            Recognised((caption.start - self._start_ms) / 1000, caption.plaintext)
-            for caption in self._captions
-            if before_ms <= caption.start < self._now_ms
+            Recognised((caption_ms - self._start_ms) / 1000, text)
+            for caption_ms, text in self._captions
+            if before_ms <= caption_ms < self._now_ms
         ]
 
 

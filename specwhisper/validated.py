@@ -83,7 +83,12 @@ def is_number(value: Any) -> bool:
 
 def to_text(value: Any) -> str | None:
     """Return a text, or ``None``; raise ``ValueError`` for anything else."""
-    return cast("str | None", _to_instance(str, "text", value))
+    text = cast("str | None", _to_instance(str, "text", value))
+    try:
+        (text or "").encode()
+    except UnicodeEncodeError as error:  # half of a surrogate pair
+        raise ValueError("it must be valid Unicode") from error
+    return text
 
 
 def to_floats(value: Any) -> tuple[float, ...]:

@@ -69,7 +69,7 @@ class GivenHint(Hint):
         self._begin(None if self._begins_elsewhere else self._starts[min(num_kept, len(self._starts) - 1)])
 
     def reach(self, token_share: float = 0.0) -> int:
-        """Return how many tokens are worth their time in a forward pass; see :meth:`Hint.reach`."""
+        """Return how many tokens are worth their time; see :meth:`Hint.reach`."""
         self._token_share = token_share
         reach = super().reach(token_share)
         return min(reach, max(0, floor(self._balance / token_share))) if token_share else reach
@@ -245,7 +245,7 @@ def _plain(text: str) -> str:
 
 
 def small(text: str) -> str:
-    """Return a text in capitals as Whisper would write most of it: only sentences begin with one."""
+    """Return a text in capitals as Whisper writes: only sentences begin with one."""
     num_upper, num_lower = sum(map(str.isupper, text)), sum(map(str.islower, text))
     if (
         num_lower > MAX_LOWER * (num_upper + num_lower)

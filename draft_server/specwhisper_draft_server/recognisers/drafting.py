@@ -6,16 +6,17 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from specwhisper.engine.draft_state import Drafted
 from specwhisper.engine.watchdog import ENDS_WITHIN_S, TimedExecutor, watch
 from specwhisper.errors import DeviceFault
 from specwhisper.model.faults import leave_process
-from specwhisper.options import DecodingOptions
+from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper_draft_server.link.requirements import Requirements
-from specwhisper_draft_server.recognisers.protocol import Recogniser
+from specwhisper_draft_server.recognisers.protocol import Recogniser, RecogniserStream
 from specwhisper_draft_server.recognisers.stream import RecognisedStream
 
 logger = logging.getLogger(__name__)
@@ -87,9 +88,11 @@ class RecogniserDrafting:
         self._watching = self._watching or asyncio.create_task(
             watch(lambda: self._executor.busy.seconds, self._timeout_s, self._note_hanging, self._note_return)
         )
-        stream = RecognisedStream(
-            session_id, self._recogniser, options.language, self._executor, receive, self._on_failure
-        )
+        open_stream: Callable[[float], RecogniserStream | None]
+        open_stream = partial(self._recogniser.open, options.language)
+        if options.task is Task.TRANSLATE:  # other words than the audio's
+            open_stream = _open_none
+        stream = RecognisedStream(session_id, open_stream, self._executor, receive, self._on_failure)
         self._sessions.add(stream)
         running = asyncio.create_task(stream.run())
         try:
@@ -122,3 +125,7 @@ class RecogniserDrafting:
     def _note_return(self) -> None:
         self.hangs = False
         logger.info("draft engine answers again")
+
+
+def _open_none(start_s: float) -> None:
+    """Begin no stream."""

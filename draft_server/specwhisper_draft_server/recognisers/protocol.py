@@ -61,8 +61,10 @@ class Recogniser(Protocol):
 
     name: str
 
-    def open(self, language: str | None, start_s: float) -> RecogniserStream:
-        """Begin a stream.
+    def open(self, language: str | None, start_s: float) -> RecogniserStream | None:
+        """Begin a stream; ``None`` for a language that it cannot recognise.
+
+        It is not called for translations.
 
         Parameters
         ----------

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
@@ -25,7 +24,7 @@ from specwhisper.types import (
     VoiceEvent,
     WindowOpened,
 )
-from specwhisper_draft_server.recognisers.protocol import Recognised, Recogniser, RecogniserStream
+from specwhisper_draft_server.recognisers.protocol import Recognised, RecogniserStream
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +54,7 @@ class RecognisedStream:
 
     Parameters
     ----------
+    open_stream : begins a stream of the recogniser at a time; ``None`` if it cannot recognise this session.
     executor : runs the recogniser, for all sessions.
     on_drafted : called with each hint, in the event loop.
     on_failure : called when the recogniser fails.
@@ -67,15 +67,15 @@ class RecognisedStream:
     def __init__(
         self,
         session_id: str,
-        recogniser: Recogniser,
-        language: str | None,
+        open_stream: Callable[[float], RecogniserStream | None],
         executor: Executor,
         on_drafted: Callable[[Drafted], None],
         on_failure: Callable[[], None],
     ) -> None:
         self.has_failed = False
         self._id = session_id
-        self._open = partial(recogniser.open, language)
+        self._open = open_stream
+        self._is_idle = False  # it is not recognised
         self._executor = executor
         self._on_drafted = on_drafted
         self._on_failure = on_failure
@@ -88,7 +88,7 @@ class RecognisedStream:
     def send(self, message: AudioChunk | WindowOpened | Commit) -> None:
         """Send audio, or an event of the target."""
         match message:
-            case AudioChunk() if not self.has_failed:
+            case AudioChunk() if not (self.has_failed or self._is_idle):
                 is_pause = any(mark.event in (VoiceEvent.PAUSE, VoiceEvent.END) for mark in message.marks)
                 piece = Piece(message.start_sample, message.pcm, is_pause, message.is_last)
                 self._pieces.append(piece)
@@ -172,6 +172,9 @@ class RecognisedStream:
             self._close()
             self._first_sample = piece.start_sample
             self._stream = self._open(piece.start_sample / SAMPLE_RATE)
+        if self._stream is None:
+            self._is_idle = True
+            return ()
         self._next_sample = piece.end_sample
         return self._stream.accept(piece.pcm, is_pause=piece.is_pause, is_last=piece.is_last)
 

@@ -29,6 +29,8 @@ WINDOWS = (*FEW, "--modes", "target-only,full", "--encode", "--audio", SEVERAL_W
 HINTS = ("--hints", "off,realigned,given")
 FAR_APART = ("--rtt-ms", "5,40,150", "--slots", "128")
 CROWD = ("--clients", "10000", "--targets", "40", "--duration-s", "30", "--modes", "target-only,full")
+FOURTEEN = ("--clients", "10000", "--targets", "14", "--draft-servers", "160", "--slots", "256")
+AT_8_MS = ("--pass-ms", "8", "--draft-ms", "2", "--draft-session-us", "200", "--max-lag-s", "2.5")
 FAR_GPU = (*FAR_APART, "--search", "--duration-s", "40", "--clients", "512", "--modes", "target-only,full")
 NEAR = ("--search", "--rtt-ms", "5", "--pass-ms", "8", "--draft-ms", "2", "--draft-session-us", "200")
 NEAR_GPU = (*NEAR, "--max-lag-s", "2.5", "--duration-s", "40")
@@ -65,6 +67,10 @@ def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ..
         "clients of a GPU that is near": ("simulate", *NEAR_GPU, *WITH_DRAFT, *seeded, *short),
         "clients of its target alone": ("simulate", *NEAR_GPU, *ALONE, *seeded, *short),
         "clients of a GPU near and far": ("simulate", *FAR_GPU, *seeded, *short),
+        "ten thousand clients on fourteen GPUs": (
+            *("simulate", *FOURTEEN, "--rtt-ms", "5,40,150", *AT_8_MS, "--duration-s", "30"),
+            *("--modes", "target-only,full", *HINTS, *seeded, *short),
+        ),
         "ten thousand clients": ("simulate", *FAR_APART, *CROWD, *HINTS, *seeded, *short),
     }
 

@@ -11,7 +11,7 @@ import pysubs2
 
 SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", ".ttml")
 TIMING = re.compile(r"\d:\d\d[\d.,:]*[ \t]*-->[ \t]*\d")  # of a caption in SRT and WebVTT
-# What the parser takes for text of WebVTT: comments, names of captions, and times of words.
+# The parser takes these for text of WebVTT: comments, names of captions, and times of words.
 NOTE = re.compile(r"(?<=\n\n)NOTE(?:[ \t].*)?(?:\n(?:.+(?:\n|\Z))*|\Z)")
 NAME = re.compile(r"(?m)^(?!.*-->).+\n(?=.*-->)")
 TAG = re.compile(r"<[^>\n]*>")
@@ -19,7 +19,7 @@ MIN_REPEATED_WORDS = 2  # fewer are more likely said again
 
 
 def text_of_captions(content: str, suffix: str) -> str:
-    """Return the text of captions in the order of their times, a line for each of theirs.
+    """Return the text of captions, line by line, in the order of their times.
 
     Parameters
     ----------

@@ -10,13 +10,16 @@ import pytest
 from examples import live_captions
 from experiments.common.models.speech import SPANS, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, UnsupportedOption
-from specwhisper.types import SAMPLE_RATE, Mode
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.types import SAMPLE_RATE, AudioChunk, Mode
 from specwhisper.wire import codec
 from specwhisper_draft_server.config import DraftConfig
+from specwhisper_draft_server.recognisers.drafting import RecogniserDrafting
 from specwhisper_draft_server.recognisers.protocol import Recognised, Recogniser, load_recogniser
 from specwhisper_draft_server.server import SERVICE_NAME as TRANSCRIPTION
 from tests.rpc.health import NOT_SERVING, SERVING, until
-from tests.rpc.services import all_free, draft_server, error_of
+from tests.rpc.services import all_free, draft_server, error_of, eventually
 from tests.rpc.speaking import config, final_results, listen, speaking_target, texts_of
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
@@ -87,6 +90,31 @@ async def test_captions_are_a_recogniser(tmp_path):
     )
     statistics = await talked(live_captions.create(str(path)))
     assert statistics.num_hinted_accepted > 20
+
+
+async def test_a_recogniser_may_not_know_a_language():
+    class Foreign(Scripted):
+        def open(self, language: str | None, start_s: float) -> None:
+            self.starts_s.append(start_s)
+
+    foreign = Foreign()
+    await talked(foreign)
+    assert len(foreign.starts_s) == 1, "it is asked once"
+
+
+async def test_nothing_is_recognised_for_a_translation():
+    recogniser = Scripted()
+    drafting = RecogniserDrafting(recogniser)
+    taken = threading.Event()
+    async with drafting.session(
+        "a", None, DraftLength.of(Mode.FULL, None), DecodingOptions(task="translate"), receive=print
+    ) as stream:
+        stream.send(AudioChunk(0, bytes(32_000), is_last=True))
+        await eventually(lambda: not stream._pieces)
+        drafting._executor.submit(taken.set)
+        await eventually(taken.is_set)
+    await drafting.stop()
+    assert recogniser.starts_s == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a hint from outside may cost at most, whatever it says."""
+"""The cost of a hint from outside has a bound, whatever it says."""
 
 from __future__ import annotations
 
