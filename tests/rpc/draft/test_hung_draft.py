@@ -13,7 +13,7 @@ from experiments.common.models.in_memory import weights_in_memory
 from experiments.common.models.scripted import ScriptedModel
 from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from experiments.common.serve_scripted import scripted_checkpoint
-from specwhisper.engine import local
+from specwhisper.engine import target_engine
 from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import decoding_pb2
@@ -263,7 +263,7 @@ def test_weights_are_kept_until_the_draft_model_is_placed(monkeypatch):
 async def test_a_target_whose_engine_hangs_loses_its_sessions_to_another_one(
     where, monkeypatch, emptiest_first
 ):
-    monkeypatch.setattr(local, "HANGS_AFTER_S", STEP_TIMEOUT_S)
+    monkeypatch.setattr(target_engine, "HANGS_AFTER_S", STEP_TIMEOUT_S)
     model = Gated(where)
     async with (
         target_server(model) as hung,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from specwhisper.engine import local
+from specwhisper.engine import target_engine
 from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc.channels import open_channel
 from specwhisper.wire.status import error_from_rpc
@@ -30,7 +30,7 @@ async def test_health_follows_an_engine_that_hangs_and_continues(fast_health_che
 
 
 async def test_a_hanging_encoder_is_noticed_while_the_engine_answers(fast_health_checks, monkeypatch):
-    monkeypatch.setattr(local, "HANGS_AFTER_S", 0.2)
+    monkeypatch.setattr(target_engine, "HANGS_AFTER_S", 0.2)
     model = Gated("encode")
     async with target_server(model, reports_engine_health=True) as target:
         await until(target.address, SERVING, VERIFICATION)

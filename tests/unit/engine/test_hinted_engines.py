@@ -15,6 +15,7 @@ from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
+from specwhisper.speculation.forward_time import BatchTime
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import AudioChunk, Commit, Finished, Mode, Resume, Window, WindowOpened
 from tests.interference import KINDS, Interference
@@ -22,6 +23,12 @@ from tests.nightly import examples
 
 PCM = recording(75.0, 1)  # several windows
 SEED = 3
+
+
+@pytest.fixture(autouse=True)
+def unknown_times(monkeypatch):
+    """Let hints offer what they hold: times of scripted forward passes mean nothing on a busy machine."""
+    monkeypatch.setattr(BatchTime, "observe", lambda *_: None)
 
 
 def transcribe(mode: Mode, hint: str = "", *, edit_block=lambda block: (), **options) -> Transcription:
@@ -56,9 +63,7 @@ def corrupted(words: list[str], share: float, seed: int = 0) -> str:
 
 
 @pytest.mark.parametrize("timestamps", [True, False])
-@pytest.mark.parametrize(
-    ("share", "most"), [(0.0, 0.4), (0.1, 0.6)]
-)  # threads differ in how much comes in time
+@pytest.mark.parametrize(("share", "most"), [(0.0, 0.3), (0.1, 0.4)])
 def test_a_good_hint_saves_forward_passes_without_a_draft(timestamps, share, most):
     expected = own_text(timestamps=timestamps)
     hint = corrupted(words_of(expected), share)
