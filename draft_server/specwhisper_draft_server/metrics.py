@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import Protocol
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.kept import KeptAudio
+from specwhisper.engine.watchdog import Watchdog
 from specwhisper.errors import SpecWhisperError
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.observe.metrics.tokens import TokenCounters
@@ -18,14 +18,6 @@ ROUND_TRIP_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 
 TEXT_SECONDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
 RESUME_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 30, 60, 300, 900)
 RECORDING, LIVE = "recording", "live"
-
-
-class Engine(Protocol):
-    """An engine that is watched."""
-
-    @property
-    def hangs(self) -> bool:
-        """Whether it does not answer in time."""
 
 
 class DraftMetrics(ServerMetrics):
@@ -92,12 +84,12 @@ class DraftMetrics(ServerMetrics):
         self.kept_audio: set[KeptAudio] = set()
         self.gauge("held_audio_bytes", "Audio that is kept until its text is final.", self._kept_bytes)
 
-    def watch_engine(self, drafting: Engine) -> None:
+    def watch_engine(self, watchdog: Watchdog) -> None:
         """Report whether the draft engine hangs."""
         self.gauge(
             "engine_hangs",
             "1 while the draft engine exceeds --draft-timeout, else 0.",
-            lambda: drafting.hangs,
+            lambda: watchdog.hangs,
         )
 
     def lost(self, error: SpecWhisperError) -> Callable[[], None]:

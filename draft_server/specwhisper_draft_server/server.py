@@ -74,7 +74,7 @@ async def running_service(
             recogniser, timeout_s=config.draft_timeout_s, on_failure=metrics.failed_drafts.inc
         )
     if drafting is not None:
-        metrics.watch_engine(drafting)
+        metrics.watch_engine(drafting.watchdog)
     parity = ParityChecker(config.parity_check_every, transcriber, metrics)
     try:
         link = transcriber if failpoints is None else failpoints.wrap_transcriber(transcriber)

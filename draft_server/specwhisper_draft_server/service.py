@@ -91,7 +91,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     async def check_health(self) -> None:
         """Return once the engines of this process have answered; raise if one hangs."""
         if self._drafting is not None:
-            self._drafting.check_health()
+            self._drafting.watchdog.check()
         await self._transcriber.check_health()
 
     async def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:

@@ -10,7 +10,7 @@ from typing import Any
 
 from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.engine.verifier import Verifier
-from specwhisper.engine.watchdog import HANGS_AFTER_S, TimedExecutor, watch
+from specwhisper.engine.watchdog import HANGS_AFTER_S, TimedExecutor, Watchdog
 from specwhisper.errors import TargetUnavailable
 from specwhisper.model.faults import leave_process
 from specwhisper.model.model import Model
@@ -64,10 +64,8 @@ class TargetEngine:
             max_new_tokens=max_new_tokens,
         )
         self.thread.start(self.verifier)
-        self._hangs = False
-        self._watching = asyncio.create_task(
-            watch(self._busy_s, HANGS_AFTER_S, self._note_hanging, self._note_return)
-        )
+        self._watchdog = Watchdog(self._busy_s, HANGS_AFTER_S, _hanging, on_hang=self._end_sessions)
+        self._watchdog.start()
 
     async def check_health(self) -> None:
         """Return when the engine has run all earlier actions.
@@ -79,7 +77,7 @@ class TargetEngine:
         TargetUnavailable
             if an executor hangs.
         """
-        self._check_hanging()
+        self._watchdog.check()
         await self.thread.call(lambda: None)
 
     async def check_room(self) -> int:
@@ -92,7 +90,7 @@ class TargetEngine:
         TargetUnavailable
             while the engine hangs.
         """
-        self._check_hanging()
+        self._watchdog.check()
         return await self.thread.call(self.verifier.check_room)
 
     @asynccontextmanager
@@ -112,7 +110,7 @@ class TargetEngine:
         TargetUnavailable
             while the engine hangs.
         """
-        self._check_hanging()
+        self._watchdog.check()
         events = asyncio.Queue() if events is None else events
         self.thread.subscribe(session_id, events.put_nowait)
         try:
@@ -125,23 +123,15 @@ class TargetEngine:
     def _busy_s(self) -> float:
         return max(each.busy.seconds for each in (self.thread, self._encoder, self._aligner))
 
-    def _check_hanging(self) -> None:
-        if self._hangs:
-            raise _hanging()
-
-    def _note_hanging(self) -> None:
+    def _end_sessions(self) -> None:
         """End all sessions of an engine that hangs: they resume at another target."""
-        self._hangs = True
         error = _hanging()
         logger.error("engine hangs", extra={"error": str(error)})
         self.thread.fail_sessions(error)
 
-    def _note_return(self) -> None:
-        self._hangs = False
-
     async def stop(self) -> None:
         """End the thread and the executors."""
-        self._watching.cancel()
+        self._watchdog.stop()
         await self.thread.stop()
         self._encoder.shutdown(cancel_futures=True)
         self._aligner.shutdown(cancel_futures=True)

@@ -62,16 +62,58 @@ class TimedExecutor(ThreadPoolExecutor):
             return fn(*args, **kwargs)
 
 
-async def watch(
-    busy_s: Callable[[], float],
-    limit_s: float,
-    on_hang: Callable[[], None],
-    on_return: Callable[[], None] = lambda: None,
-) -> None:
-    """Call ``on_hang`` when work exceeds its limit, ``on_return`` when it ends."""
-    hangs = False
-    while True:
-        await asyncio.sleep(min(MAX_POLL_S, limit_s / 4))
-        if (busy_s() > limit_s) != hangs:
-            hangs = not hangs
-            (on_hang if hangs else on_return)()
+class Watchdog:
+    """Notices when work takes longer than its limit, and when it ends.
+
+    Parameters
+    ----------
+    busy_s : returns how long the current work has taken.
+    error : makes the error of sessions while it hangs.
+    on_hang, on_return : called in the event loop when it hangs, and when it has ended.
+
+    Attributes
+    ----------
+    hangs : whether it takes longer now.
+    """
+
+    def __init__(
+        self,
+        busy_s: Callable[[], float],
+        limit_s: float,
+        error: Callable[[], Exception],
+        *,
+        on_hang: Callable[[], None],
+        on_return: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.hangs = False
+        self.error = error
+        self._busy_s = busy_s
+        self._limit_s = limit_s
+        self._on_hang = on_hang
+        self._on_return = on_return
+        self._watching: asyncio.Task[None] | None = None
+
+    def check(self) -> None:
+        """Raise the error while it hangs."""
+        if self.hangs:
+            raise self.error()
+
+    def start(self) -> None:
+        """Watch from now on; further calls have no effect."""
+        self._watching = self._watching or asyncio.create_task(self._watch())
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        if self._watching is not None:
+            self._watching.cancel()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(min(MAX_POLL_S, self._limit_s / 4))
+            if (self._busy_s() > self._limit_s) != self.hangs:
+                self.note(hangs=not self.hangs)
+
+    def note(self, *, hangs: bool) -> None:
+        """Note that it hangs, or no longer does."""
+        self.hangs = hangs
+        (self._on_hang if hangs else self._on_return)()

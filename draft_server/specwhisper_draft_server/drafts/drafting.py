@@ -11,7 +11,7 @@ from typing import Any
 from specwhisper.engine.draft_state import Drafted
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.engine_thread import EngineThread
-from specwhisper.engine.watchdog import ENDS_WITHIN_S, TimedExecutor, watch
+from specwhisper.engine.watchdog import ENDS_WITHIN_S, TimedExecutor, Watchdog
 from specwhisper.errors import DeviceFault
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.faults import leave_process
@@ -43,7 +43,7 @@ class Drafting:
     ----------
     name, num_mel_bins : of the draft model.
     can_run_draft_only : see :class:`DraftSource`.
-    hangs : whether the engine exceeds ``timeout_s`` at the moment.
+    watchdog : notices that the engine exceeds ``timeout_s``.
     """
 
     def __init__(
@@ -59,7 +59,6 @@ class Drafting:
         self._on_failure = on_failure
         self.name = checkpoint.name
         self.num_mel_bins = checkpoint.num_mel_bins
-        self.hangs = False
         self.can_run_draft_only = True
         self._drafts_next_window = drafts_next_window
         self._timeout_s = timeout_s
@@ -74,18 +73,15 @@ class Drafting:
             on_placed=self._start_engine,
         )
         self._drafter: Drafter | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self.watchdog = Watchdog(
+            self._busy_s, timeout_s, self._timeout, on_hang=self._note_hanging, on_return=self._note_return
+        )
         self._opening: set[asyncio.Timeout] = set()  # sessions that wait for the engine
 
     @property
     def num_free_slots(self) -> int | None:
         """Sessions that can still be opened; ``None`` before the model is placed."""
         return None if self._drafter is None else self._drafter.num_free_slots
-
-    def check_health(self) -> None:
-        """Raise :class:`TimeoutError` while the engine hangs."""
-        if self.hangs:
-            raise self._timeout()
 
     @asynccontextmanager
     async def session(
@@ -134,9 +130,7 @@ class Drafting:
         length: DraftLength,
         options: DecodingOptions,
     ) -> None:
-        self._watching = self._watching or asyncio.create_task(
-            watch(self._busy_s, self._timeout_s, self._note_hanging, self._note_return)
-        )
+        self.watchdog.start()
         session.drafter = drafter = await self._drafter_for(target)
         max_ahead_tokens = target.limits.max_ahead_tokens
         await self._thread.call(
@@ -146,8 +140,7 @@ class Drafting:
     async def stop(self) -> None:
         """End the thread and the encoder."""
         self.placement.cancel()
-        if self._watching is not None:
-            self._watching.cancel()
+        self.watchdog.stop()
         await self._thread.stop()
         try:
             await self._encoder.end()
@@ -176,7 +169,7 @@ class Drafting:
 
     def _why_no_drafts(self) -> Exception | None:
         """Return why a session that opens now would have no drafts; ``None`` if it has."""
-        if self.hangs:
+        if self.watchdog.hangs:
             return self._timeout()
         if self.placement.failure:
             return RuntimeError(f"The draft model could not be placed: {self.placement.failure}")
@@ -196,10 +189,8 @@ class Drafting:
         return max(self._thread.busy.seconds, self._encoder.busy.seconds)
 
     def _note_hanging(self) -> None:
-        self.hangs = True
         logger.error("draft engine hangs", extra={"error": str(self._timeout())})
         self._fail_sessions()
 
     def _note_return(self) -> None:
-        self.hangs = False
         logger.info("draft engine answers again")

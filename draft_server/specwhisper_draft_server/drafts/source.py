@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from specwhisper.engine.draft_state import Drafted
+from specwhisper.engine.watchdog import Watchdog
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
@@ -63,15 +64,12 @@ class DraftSource(Protocol):
         """Whether it drafts tokens, which can be shown while there is no target."""
 
     @property
-    def hangs(self) -> bool:
-        """Whether it exceeds its time limit at the moment."""
+    def watchdog(self) -> Watchdog:
+        """What notices that it exceeds its time limit."""
 
     @property
     def placement(self) -> Pairing:
         """Which targets it drafts for."""
-
-    def check_health(self) -> None:
-        """Raise :class:`TimeoutError` while it hangs."""
 
     def session(
         self,

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from specwhisper.engine.draft_state import Drafted
-from specwhisper.engine.watchdog import ENDS_WITHIN_S, TimedExecutor, watch
+from specwhisper.engine.watchdog import ENDS_WITHIN_S, TimedExecutor, Watchdog
 from specwhisper.errors import DeviceFault
 from specwhisper.model.faults import leave_process
 from specwhisper.options import DecodingOptions, Task
@@ -60,19 +60,19 @@ class RecogniserDrafting:
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = recogniser.name
-        self.hangs = False
         self.placement = AnyTarget()
         self._recogniser = recogniser
         self._timeout_s = timeout_s
         self._on_failure = on_failure
         self._executor = TimedExecutor("recogniser")
         self._sessions: set[RecognisedStream] = set()
-        self._watching: asyncio.Task[None] | None = None
-
-    def check_health(self) -> None:
-        """Raise :class:`TimeoutError` while the recogniser hangs."""
-        if self.hangs:
-            raise self._timeout()
+        self.watchdog = Watchdog(
+            lambda: self._executor.busy.seconds,
+            timeout_s,
+            self._timeout,
+            on_hang=self._note_hanging,
+            on_return=self._note_return,
+        )
 
     @asynccontextmanager
     async def session(
@@ -85,9 +85,7 @@ class RecogniserDrafting:
         receive: Callable[[Drafted], None],
     ) -> AsyncIterator[RecognisedStream]:
         """Open a session; ``receive`` is called with its hints, in the event loop."""
-        self._watching = self._watching or asyncio.create_task(
-            watch(lambda: self._executor.busy.seconds, self._timeout_s, self._note_hanging, self._note_return)
-        )
+        self.watchdog.start()
         open_stream: Callable[[float], RecogniserStream | None]
         open_stream = partial(self._recogniser.open, options.language)
         if options.task is Task.TRANSLATE:  # other words than the audio's
@@ -96,7 +94,7 @@ class RecogniserDrafting:
         self._sessions.add(stream)
         running = asyncio.create_task(stream.run())
         try:
-            if self.hangs:
+            if self.watchdog.hangs:
                 stream.fail(self._timeout())
             yield stream
         finally:
@@ -106,8 +104,7 @@ class RecogniserDrafting:
 
     async def stop(self) -> None:
         """End the thread."""
-        if self._watching is not None:
-            self._watching.cancel()
+        self.watchdog.stop()
         try:
             await self._executor.end()
         except TimeoutError:
@@ -117,13 +114,11 @@ class RecogniserDrafting:
         return TimeoutError(f"The recogniser has not answered within {self._timeout_s:g} s.")
 
     def _note_hanging(self) -> None:
-        self.hangs = True
         logger.error("draft engine hangs", extra={"error": str(self._timeout())})
         for session in self._sessions:
             session.fail(self._timeout())
 
     def _note_return(self) -> None:
-        self.hangs = False
         logger.info("draft engine answers again")
 
 

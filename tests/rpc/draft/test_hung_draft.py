@@ -211,7 +211,7 @@ async def test_no_session_waits_for_an_engine_that_is_known_to_hang(mode, gate):
         drafting = draft.service._drafting
         waiting = asyncio.create_task(stream(draft, recording(1.0), mode=mode))
         await eventually(lambda: bool(drafting._opening))
-        drafting._note_hanging()
+        drafting.watchdog.note(hangs=True)
         for responses in (await waiting, await stream(draft, recording(1.0), mode=mode)):
             assert finals(responses) == expected_finals(target_alone(1.0))
             assert any(map(runs_target_only, responses))
