@@ -12,7 +12,7 @@ import grpc.aio
 
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.next_item import NextItem
-from specwhisper.types import HintText
+from specwhisper.types import TimedHint
 from specwhisper.wire import SILENCE_S, WELCOME_S, codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
@@ -21,7 +21,7 @@ HEARTBEAT = pb.StreamingRecognizeResponse(heartbeat=True)  # a response with not
 
 
 async def exchange(
-    call: Any, config: pb.StreamingRecognitionConfig, audio: AsyncIterator[bytes | HintText]
+    call: Any, config: pb.StreamingRecognitionConfig, audio: AsyncIterator[bytes | TimedHint]
 ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
     """Send audio and hints through a ``StreamingRecognize`` call; yield responses.
 
@@ -69,14 +69,14 @@ async def _next(
     )
 
 
-def _request(piece: bytes | HintText) -> pb.StreamingRecognizeRequest:
-    if isinstance(piece, HintText):
+def _request(piece: bytes | TimedHint) -> pb.StreamingRecognizeRequest:
+    if isinstance(piece, TimedHint):
         return pb.StreamingRecognizeRequest(hint=codec.recognition_hint_to_proto(piece))
     return pb.StreamingRecognizeRequest(audio_content=piece)
 
 
 async def _send(
-    call: Any, config: pb.StreamingRecognitionConfig, audio: AsyncIterator[bytes | HintText]
+    call: Any, config: pb.StreamingRecognitionConfig, audio: AsyncIterator[bytes | TimedHint]
 ) -> None:
     try:
         await call.write(pb.StreamingRecognizeRequest(streaming_config=config))

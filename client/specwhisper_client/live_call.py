@@ -15,7 +15,7 @@ from specwhisper.errors import RETRY_ELSEWHERE, IdleClient, SpecWhisperError
 from specwhisper.live import EndpointingOptions
 from specwhisper.observe import request_id
 from specwhisper.options import DecodingOptions
-from specwhisper.types import HintText, Mode
+from specwhisper.types import Mode, TimedHint
 from specwhisper.wire import codec
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -89,7 +89,7 @@ class LiveCall:
         self.error = SpecWhisperError()
 
     async def responses(
-        self, config: Callable[[], pb.StreamingRecognitionConfig], audio: AsyncIterator[bytes | HintText]
+        self, config: Callable[[], pb.StreamingRecognitionConfig], audio: AsyncIterator[bytes | TimedHint]
     ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
         """Send the audio and yield the responses; ``state`` is how they ended.
 

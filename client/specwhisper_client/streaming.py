@@ -25,7 +25,7 @@ from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.hints.feed import HintFeed, hint_at
 from specwhisper.transcription.transcription import ModelInfo
-from specwhisper.types import SAMPLE_RATE, HintText, Mode
+from specwhisper.types import SAMPLE_RATE, Mode, TimedHint, in_order
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -34,7 +34,6 @@ from specwhisper_client.live_call import CallState, LiveCall, LiveSettings
 from specwhisper_client.received import Received
 from specwhisper_client.servers import DEFAULT_SERVER, Servers
 from specwhisper_client.updates import Update
-from specwhisper_client.utterances import in_order
 
 logger = logging.getLogger(__name__)
 
@@ -258,7 +257,7 @@ class StreamingClient:
                     self._move_to(response.position)
                 yield self._in_order(update)
 
-    async def _with_hints(self, audio: AsyncGenerator[bytes]) -> AsyncGenerator[bytes | HintText]:
+    async def _with_hints(self, audio: AsyncGenerator[bytes]) -> AsyncGenerator[bytes | TimedHint]:
         """Yield audio, and before each piece the hints that have come since the last one."""
         self._hints.restart(self.position.start_sample)
         async with aclosing(audio):

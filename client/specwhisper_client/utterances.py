@@ -37,18 +37,6 @@ class Utterances:
         return [joined(pieces)] if any(piece.text.strip() for piece in pieces) else []
 
 
-def in_order(segments: Iterable[Segment], final_end_s: float) -> tuple[Segment, ...]:
-    """Move segments so that none begins before the end of the one before.
-
-    A server at which a stream resumes knows the final text, but not its times.
-    """
-    ordered: list[Segment] = []
-    for segment in segments:
-        ordered.append(segment.not_before(final_end_s))
-        final_end_s = ordered[-1].end_s
-    return tuple(ordered)
-
-
 def joined(pieces: list[Segment]) -> Segment:
     """Join an utterance's pieces to one segment, with mean scores."""
     spoken = [piece for piece in pieces if piece.text.strip()]

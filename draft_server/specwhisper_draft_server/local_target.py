@@ -20,9 +20,9 @@ from specwhisper.types import (
     Commit,
     Failed,
     Finished,
-    HintText,
     Mode,
     Resume,
+    TimedHint,
     ToTarget,
     WindowOpened,
 )
@@ -53,7 +53,7 @@ class LocalTargetStream:
         self._note(block)
         self._engine.thread.post(partial(self._engine.verifier.submit, self._id, block, perf_counter_ns()))
 
-    def hint(self, hint: HintText) -> None:
+    def hint(self, hint: TimedHint) -> None:
         """Send a text that the audio is believed to say."""
         self._note(hint)
         self._engine.thread.post(partial(self._engine.verifier.submit, self._id, hint))

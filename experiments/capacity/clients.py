@@ -30,9 +30,9 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
-    HintText,
     Limits,
     Mode,
+    TimedHint,
     WindowOpened,
 )
 from specwhisper_draft_server.drafts.drafting import Drafting
@@ -232,7 +232,7 @@ class LoggedStream:
         """Send candidates."""
         self._session.propose(block)
 
-    def hint(self, hint: HintText) -> None:
+    def hint(self, hint: TimedHint) -> None:
         """Send a hint."""
         self._session.hint(hint)
 

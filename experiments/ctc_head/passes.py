@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specwhisper.speculation.given_hint import TextHint
+from specwhisper.speculation.given_hint import ScriptHint
 from specwhisper.speculation.hints import HintTokens
 from specwhisper.speculation.ledger import Ledger, SharedHints
 
@@ -65,7 +65,7 @@ def count_passes(
     texts: HintTokens,
 ) -> None:
     """Count the forward passes in which the target, with a hint, writes these tokens of a window."""
-    script = TextHint(hint, tokenize, texts.word_of)
+    script = ScriptHint(hint, tokenize, texts.word_of)
     script.open_window(0)
     ledger = Ledger(shared=SharedHints(texts, script))
     is_accepted: list[bool] = []

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from experiments.common.audio.samples import BUNDLED
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.options import MAX_HINT_BYTES
-from specwhisper.speculation.given_hint import LOST_AHEAD, MAX_TOKENS, TextHint
+from specwhisper.speculation.given_hint import LOST_AHEAD, MAX_TOKENS, ScriptHint
 from specwhisper.transcription.hints.session import HintBuilder
 
 OTHER_TEXT = "one two three four five six seven eight nine ten"
@@ -56,7 +56,7 @@ def measure_hint(seed: int = 0) -> HintMemory:
     return HintMemory(tokens, searched)
 
 
-def _follow(hint: TextHint, tokens: list[int]) -> None:
+def _follow(hint: ScriptHint, tokens: list[int]) -> None:
     for token in tokens:
         hint.follow(token)
 

@@ -14,7 +14,7 @@ from specwhisper.speculation.controller import Choice, Controller
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.windows import Windows
-from specwhisper.types import UNKNOWN_AGE_NS, Believed, Candidates, Commit, HintText, Mode
+from specwhisper.types import UNKNOWN_AGE_NS, Believed, Candidates, Commit, Mode, TimedHint
 
 NO_REPORT = DraftReport()
 MAX_REDRAFTED = 16  # stale tokens in a draft step
@@ -35,7 +35,7 @@ class Drafted:
     candidates: Candidates | None
     report: DraftReport = NO_REPORT
     belief: Believed | None = None
-    hint: HintText | None = None
+    hint: TimedHint | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -35,10 +35,10 @@ from specwhisper.types import (
     Candidates,
     Failed,
     FromTarget,
-    HintText,
     Limits,
     Mode,
     Resume,
+    TimedHint,
     Timing,
     ToTarget,
 )
@@ -239,7 +239,7 @@ class Verifier:
                     now_ns = self._clock()
                     if (answer := session.offer(message, received_ns or now_ns, now_ns)) is not None:
                         self._reply(session, answer)
-                case HintText():
+                case TimedHint():
                     session.hint(message, self._hints.live, received_ns or self._clock())
                 case Resume():
                     session.resume(message, self._model.vocabulary, self._model.num_mel_bins)

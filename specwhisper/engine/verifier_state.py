@@ -27,10 +27,10 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
-    HintText,
     Limits,
     Mode,
     Resume,
+    TimedHint,
     Timing,
 )
 
@@ -211,7 +211,7 @@ class VerifierState:
             self.ready_ns = received_ns
         return None
 
-    def hint(self, hint: HintText, live_hint: Callable[[], LiveHint], received_ns: int) -> None:
+    def hint(self, hint: TimedHint, live_hint: Callable[[], LiveHint], received_ns: int) -> None:
         """Take a text for the audio from a time on.
 
         Parameters

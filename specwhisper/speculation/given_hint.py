@@ -3,7 +3,7 @@
 =================  =================================================================================
 Hint               Text
 =================  =================================================================================
-:class:`TextHint`  known from the start, without times: captions, a script, an older transcript
+:class:`ScriptHint`  known from the start, without times: captions, a script, an older transcript
 :class:`LiveHint`  piece by piece, each with the time of its first word: another recogniser, captions
                    as they appear
 =================  =================================================================================
@@ -105,7 +105,7 @@ class GivenHint(Hint):
         self._num_right, self._begins_elsewhere = 0, self.position is None
 
 
-class TextHint(GivenHint):
+class ScriptHint(GivenHint):
     """A text of the whole session, tokenized as the windows reach it.
 
     While it is lost, each committed token has one more chunk searched: an hour of speech takes fifty.

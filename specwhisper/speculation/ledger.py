@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from specwhisper.speculation.given_hint import GivenHint, LiveHint, TextHint
+from specwhisper.speculation.given_hint import GivenHint, LiveHint, ScriptHint
 from specwhisper.speculation.hints import MAX_REACH, PLAIN, Hint, HintTokens
 
 NUM_SENT = 3  # hints of what the draft had sent, before each of the last corrections
@@ -88,7 +88,7 @@ class SharedHints:
     """
 
     texts: HintTokens = PLAIN
-    script: TextHint | None = None
+    script: ScriptHint | None = None
     live: LiveHint | None = None
     keeps_sent: bool = False
     rates: DraftRates = field(default_factory=DraftRates)
@@ -107,7 +107,7 @@ class SharedHints:
     def open_later(self, previous: Sequence[int], start_sample: int) -> None:
         """Turn to the first window of a session that continues another one.
 
-        See :meth:`TextHint.open_later`.
+        See :meth:`ScriptHint.open_later`.
         """
         if self.script is not None:
             self.script.open_later(previous)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import AudioChunk, Candidates, Commit, HintText, Limits, Mode, Resume, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Mode, Resume, TimedHint, WindowOpened
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class TargetStream(Protocol):
     def propose(self, block: Candidates) -> None:
         """Send candidates; they overtake audio."""
 
-    def hint(self, hint: HintText) -> None:
+    def hint(self, hint: TimedHint) -> None:
         """Send a hint; a target that takes none is sent none."""
 
     async def send_audio(self, chunk: AudioChunk) -> None:

@@ -26,11 +26,11 @@ from specwhisper.types.messages import (
     Failed,
     Finished,
     FromTarget,
-    HintText,
     Outcome,
     Proposal,
     Resume,
     Step,
+    TimedHint,
     Timing,
     ToTarget,
     Window,
@@ -45,7 +45,7 @@ from specwhisper.types.session import (
     Limits,
     Mode,
 )
-from specwhisper.types.transcript import Segment, Word
+from specwhisper.types.transcript import Segment, Word, in_order
 from specwhisper.types.weights import CROSS_CACHES, DTYPES, DeviceMap
 
 __all__ = [
@@ -72,7 +72,6 @@ __all__ = [
     "Failed",
     "Finished",
     "FromTarget",
-    "HintText",
     "Limits",
     "Mode",
     "Outcome",
@@ -80,6 +79,7 @@ __all__ = [
     "Resume",
     "Segment",
     "Step",
+    "TimedHint",
     "Timing",
     "ToTarget",
     "VoiceEvent",
@@ -88,4 +88,5 @@ __all__ = [
     "WindowOpened",
     "Word",
     "WordAlignment",
+    "in_order",
 ]

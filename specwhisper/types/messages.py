@@ -77,7 +77,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class HintText:
+class TimedHint:
     """A text that the audio is believed to say from a time on.
 
     It replaces all that was sent for that audio before.
@@ -296,5 +296,5 @@ class Failed:
     error: Exception
 
 
-ToTarget = AudioChunk | Candidates | HintText | Resume
+ToTarget = AudioChunk | Candidates | TimedHint | Resume
 FromTarget = WindowOpened | Commit | Finished | Failed

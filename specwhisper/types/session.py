@@ -57,7 +57,7 @@ class Limits:
     max_ahead_samples : most audio beyond the open window's start; at least three windows: the open one, the
         next one with the audio after it that its features need, and room for the chunk that is on its way.
     max_sessions : sessions the target has room for.
-    max_hint_bytes : longest text of a :class:`HintText` in UTF-8; a target of 0 takes none.
+    max_hint_bytes : longest text of a :class:`TimedHint` in UTF-8; a target of 0 takes none.
     """
 
     max_block_tokens: int = 64

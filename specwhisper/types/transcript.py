@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 
@@ -63,3 +64,15 @@ class Segment:
             for word in self.words
         )
         return replace(self, start_s=start_s, end_s=max(self.end_s, start_s), words=words)
+
+
+def in_order(segments: Iterable[Segment], final_end_s: float) -> tuple[Segment, ...]:
+    """Move segments so that none begins before the end of the one before.
+
+    A server or target at which a stream resumes knows the final text, but not its times.
+    """
+    ordered: list[Segment] = []
+    for segment in segments:
+        ordered.append(segment.not_before(final_end_s))
+        final_end_s = ordered[-1].end_s
+    return tuple(ordered)

@@ -15,7 +15,16 @@ import grpc.aio
 
 from specwhisper.errors import GONE, ServerDraining, TargetUnavailable
 from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper.types import NS_PER_S, AudioChunk, Candidates, Commit, HintText, Limits, Resume, WindowOpened
+from specwhisper.types import (
+    NS_PER_S,
+    AudioChunk,
+    Candidates,
+    Commit,
+    Limits,
+    Resume,
+    TimedHint,
+    WindowOpened,
+)
 from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
@@ -124,7 +133,7 @@ class GrpcTargetStream:
         codec.candidates_to_proto(block, request.candidates)
         self._outbox.put(request)
 
-    def hint(self, hint: HintText) -> None:
+    def hint(self, hint: TimedHint) -> None:
         """Queue a hint, unless the target takes none, or none that is so long."""
         if 0 < self.limits.max_hint_bytes and len(hint.text.encode()) <= self.limits.max_hint_bytes:
             self._outbox.put(pb.VerifyRequest(hint=codec.hint_to_proto(hint)))

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
-from specwhisper.types import AudioChunk, Candidates, Commit, HintText, Limits, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, Limits, TimedHint, WindowOpened
 
 
 class DelayedTargetStream:
@@ -24,7 +24,7 @@ class DelayedTargetStream:
         self._stream = stream
         self._one_way_s = added_latency_ms / 2000
         self._added_ns = added_latency_ms * 1_000_000
-        self._up: asyncio.Queue[tuple[float, AudioChunk | Candidates | HintText]] = asyncio.Queue()
+        self._up: asyncio.Queue[tuple[float, AudioChunk | Candidates | TimedHint]] = asyncio.Queue()
         self._down: asyncio.Queue[tuple[float, WindowOpened | Commit | None]] = asyncio.Queue()
 
     @property
@@ -47,7 +47,7 @@ class DelayedTargetStream:
         """Queue candidates to be sent after the delay."""
         self._up.put_nowait((self._due_s(), block))
 
-    def hint(self, hint: HintText) -> None:
+    def hint(self, hint: TimedHint) -> None:
         """Queue a text to be sent after the delay."""
         self._up.put_nowait((self._due_s(), hint))
 
@@ -83,7 +83,7 @@ class DelayedTargetStream:
                         await self._stream.send_audio(message)
                     case Candidates():
                         self._stream.propose(message)
-                    case HintText():
+                    case TimedHint():
                         self._stream.hint(message)
         finally:
             self._down.put_nowait((0.0, None))

@@ -7,7 +7,7 @@ from asyncio import sleep
 from collections.abc import Callable
 
 from specwhisper.transcription.hints.feed import HintFeed
-from specwhisper.types import HintText
+from specwhisper.types import TimedHint
 
 # For each hint, and for each of its bytes: a target takes some 1 ms for a short one and 9 ms for the longest,
 # in which other sessions wait. So one session's hints take at most 4 % of its time.
@@ -22,12 +22,12 @@ class PacedHints(HintFeed):
         super().__init__()
         self._has_new = asyncio.Event()
 
-    def put(self, hint: HintText) -> None:
+    def put(self, hint: TimedHint) -> None:
         """Add a hint, which replaces all text from its time on."""
         super().put(hint)
         self._has_new.set()
 
-    async def send(self, receive: Callable[[HintText], None], start_sample: int = 0) -> None:
+    async def send(self, receive: Callable[[TimedHint], None], start_sample: int = 0) -> None:
         """Send a target the hints for the audio from a time on, until cancelled."""
         self.restart(start_sample)
         while True:

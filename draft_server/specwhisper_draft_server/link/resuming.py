@@ -20,7 +20,7 @@ from specwhisper.observe.tracing import note_event
 from specwhisper.rpc.failover import Failover
 from specwhisper.transcription.resume_point import ResumeTracker
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
-from specwhisper.types import AudioChunk, Candidates, Commit, HintText, Resume, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, Resume, TimedHint, WindowOpened
 from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES
 from specwhisper_draft_server.link.migration import opened_elsewhere
 from specwhisper_draft_server.link.paced_hints import PacedHints
@@ -142,7 +142,7 @@ class ResumingTargetStream:
         if self._current is not None and self._tracker.is_reopened:
             self._current.propose(block)
 
-    def hint(self, hint: HintText) -> None:
+    def hint(self, hint: TimedHint) -> None:
         """Send a text that the audio is believed to say, to the next target too."""
         self._hints.put(hint)
 

@@ -20,7 +20,7 @@ from specwhisper.types import (
     WINDOW_SAMPLES,
     AudioChunk,
     Commit,
-    HintText,
+    TimedHint,
     VoiceEvent,
     WindowOpened,
 )
@@ -150,7 +150,7 @@ class RecognisedStream:
             is_pause = last.is_pause
         return Piece(first.start_sample, bytes(pcm), is_pause, last.is_last)
 
-    def _hints_of(self, piece: Piece) -> list[HintText]:
+    def _hints_of(self, piece: Piece) -> list[TimedHint]:
         """Return what the recogniser makes of audio.
 
         Raises

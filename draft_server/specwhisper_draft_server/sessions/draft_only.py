@@ -22,10 +22,10 @@ from specwhisper.types import (
     Candidates,
     Commit,
     Finished,
-    HintText,
     Limits,
     Mode,
     Resume,
+    TimedHint,
     Window,
     WindowOpened,
 )
@@ -186,7 +186,7 @@ class DraftOnlyStream:
         """Commit candidates."""
         self._put(self._accept_all.propose(block))
 
-    def hint(self, hint: HintText) -> None:
+    def hint(self, hint: TimedHint) -> None:
         """Drop it: there is no target that could verify it."""
 
     async def send_audio(self, chunk: AudioChunk) -> None:

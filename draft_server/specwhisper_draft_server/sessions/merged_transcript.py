@@ -8,7 +8,7 @@ from dataclasses import replace
 from specwhisper.live import LivePosition
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.live_transcript import LiveTranscript
-from specwhisper.types import SAMPLE_RATE, Segment
+from specwhisper.types import SAMPLE_RATE, in_order
 from specwhisper_draft_server.sessions.update import SessionUpdate
 
 
@@ -67,13 +67,9 @@ class MergedTranscript:
             if segment.is_utterance_end:
                 self._final = ()
                 self._unverified = {n: text for n, text in self._unverified.items() if n > segment.utterance}
-        return replace(update, segments=[self._in_order(segment) for segment in update.segments])
-
-    def _in_order(self, segment: Segment) -> Segment:
-        """Move a segment's times after the last one's, which another target estimated."""
-        segment = segment.not_before(self._end_s)
-        self._end_s = segment.end_s
-        return segment
+        segments = in_order(update.segments, self._end_s)
+        self._end_s = segments[-1].end_s if segments else self._end_s
+        return replace(update, segments=segments)
 
     def _add_unverified(self, utterance: int, tokens: Sequence[int]) -> None:
         if self._part.text_after((), tokens).strip():

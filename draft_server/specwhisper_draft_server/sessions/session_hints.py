@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specwhisper.types import HintText
+from specwhisper.types import TimedHint
 from specwhisper_draft_server.link.paced_hints import PacedHints
 
 
@@ -17,12 +17,12 @@ class SessionHints(PacedHints):
         super().__init__()
         self._has_clients = False
 
-    def put(self, hint: HintText) -> None:
+    def put(self, hint: TimedHint) -> None:
         """Add a text of the client."""
         self._has_clients = True
         super().put(hint)
 
-    def put_recognised(self, hint: HintText) -> None:
+    def put_recognised(self, hint: TimedHint) -> None:
         """Add a text of the recogniser, unless the client has sent one."""
         if not self._has_clients:
             super().put(hint)

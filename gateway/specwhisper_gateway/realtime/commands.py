@@ -9,7 +9,7 @@ from typing import Any
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.transcription.hints.feed import MAX_START_S, hint_at
-from specwhisper.types import HintText
+from specwhisper.types import TimedHint
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.transport.messages import SHOWN_CHARS, read_object
 
@@ -45,7 +45,7 @@ class Clear:
     """Discard the audio since the last commit."""
 
 
-Command = Update | Append | Commit | Done | Clear | HintText  # hints are not in OpenAI's API
+Command = Update | Append | Commit | Done | Clear | TimedHint  # hints are not in OpenAI's API
 KNOWN = (
     "session.update",
     "transcription_session.update",
@@ -99,7 +99,7 @@ def command_of(event: dict[str, Any]) -> Command:
     )
 
 
-def _hint(text: Any, audio_start_ms: Any) -> HintText:
+def _hint(text: Any, audio_start_ms: Any) -> TimedHint:
     if not isinstance(text, str):
         raise InvalidEvent("input_audio_buffer.hint needs 'text': what the audio may say.", "text")
     is_number = isinstance(audio_start_ms, int | float) and not isinstance(audio_start_ms, bool)

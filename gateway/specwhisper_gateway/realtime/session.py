@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidRequest
 from specwhisper.transcription.hints.feed import HintFeed
-from specwhisper.types import SAMPLE_RATE, HintText
+from specwhisper.types import SAMPLE_RATE, TimedHint
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.realtime import riva
@@ -151,7 +151,7 @@ class RealtimeConnection:
                 await self._send(
                     InputAudioBufferClearedEvent(type="input_audio_buffer.cleared", event_id=new_id("event"))
                 )
-            case HintText():
+            case TimedHint():
                 self._hints.put(command)
                 self._send_hints()
             case Update(session, is_flat):

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 
 from specwhisper.errors import InvalidRequest, check_between
 from specwhisper.options import MAX_HINT_BYTES
-from specwhisper.types import MAX_HINT_TEXT_BYTES, SAMPLE_RATE, HintText
+from specwhisper.types import MAX_HINT_TEXT_BYTES, SAMPLE_RATE, TimedHint
 
 MAX_START_S = 1e8  # three years
 
@@ -19,11 +19,11 @@ class HintFeed:
     """
 
     def __init__(self) -> None:
-        self._kept: list[HintText] = []  # in order of their times
+        self._kept: list[TimedHint] = []  # in order of their times
         self._num_taken = 0  # of the first ones
         self._num_bytes = 0
 
-    def put(self, hint: HintText) -> None:
+    def put(self, hint: TimedHint) -> None:
         """Add a hint, which replaces all text from its time on."""
         index = bisect_left(self._kept, hint.start_sample, key=lambda kept: kept.start_sample)
         self._num_bytes += _size(hint) - sum(map(_size, self._kept[index:]))
@@ -33,7 +33,7 @@ class HintFeed:
             self._num_bytes -= _size(self._kept.pop(0))
             self._num_taken = max(0, self._num_taken - 1)
 
-    def take(self, most: int | None = None) -> list[HintText]:
+    def take(self, most: int | None = None) -> list[TimedHint]:
         """Return hints that were not taken yet, those of the earliest audio first."""
         new = self._kept[self._num_taken :][:most]
         self._num_taken += len(new)
@@ -45,11 +45,11 @@ class HintFeed:
         self._num_taken = max(0, later - 1)
 
 
-def _size(hint: HintText) -> int:
+def _size(hint: TimedHint) -> int:
     return len(hint.text.encode()) + 16  # of its time
 
 
-def hint_at(start_s: float, text: str) -> HintText:
+def hint_at(start_s: float, text: str) -> TimedHint:
     """Return a hint for the audio from a time on, in seconds.
 
     Raises
@@ -58,7 +58,7 @@ def hint_at(start_s: float, text: str) -> HintText:
     """
     check_hint_text(text)
     check_between("start_s", start_s, 0, MAX_START_S)
-    return HintText(round(start_s * SAMPLE_RATE), text)
+    return TimedHint(round(start_s * SAMPLE_RATE), text)
 
 
 def check_hint_text(text: str, max_bytes: int = MAX_HINT_TEXT_BYTES) -> None:

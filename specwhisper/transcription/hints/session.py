@@ -8,7 +8,7 @@ from typing import Protocol
 
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.given_hint import LiveHint, TextHint, is_unspaced
+from specwhisper.speculation.given_hint import LiveHint, ScriptHint, is_unspaced
 from specwhisper.speculation.ledger import SharedHints
 from specwhisper.transcription.hints.tokens import WhisperTokens
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -40,9 +40,9 @@ class HintBuilder:
             token_share=token_share,
         )
 
-    def script(self, text: str) -> TextHint:
+    def script(self, text: str) -> ScriptHint:
         """Return the hint of a session's options."""
-        return TextHint(text, self._tokens_of, self.vocabulary.word_of)
+        return ScriptHint(text, self._tokens_of, self.vocabulary.word_of)
 
     def live(self) -> LiveHint:
         """Return a hint for texts with times."""

@@ -10,7 +10,7 @@ import pytest
 from experiments.common.models.speech import spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.types import AudioChunk, Candidates, HintText, Limits, Mode, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Limits, Mode, TimedHint, WindowOpened
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.link.latency_injection import DelayedTargetStream
 from specwhisper_draft_server.requests import MAX_ADDED_LATENCY_MS
@@ -84,7 +84,7 @@ class Near:
         self._fails_at = fails_at
         self.received: list[AudioChunk | Candidates] = []
 
-    def hint(self, hint: HintText) -> None:
+    def hint(self, hint: TimedHint) -> None:
         pass
 
     def propose(self, block: Candidates) -> None:

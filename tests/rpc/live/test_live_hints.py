@@ -17,7 +17,7 @@ from experiments.common.models.speech import (
     words_of,
 )
 from specwhisper.errors import InvalidRequest
-from specwhisper.types import SAMPLE_RATE, HintText, Limits, Mode
+from specwhisper.types import SAMPLE_RATE, Limits, Mode, TimedHint
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.services import MAX_SESSIONS, audio_requests, error_of
 from tests.rpc.speaking import Listener, config, live_client, speaking_draft, speaking_pair, speaking_target
@@ -100,7 +100,7 @@ async def test_a_session_that_loses_its_target_sends_its_hints_to_the_next_one()
                 await client.finish()
                 await listener.whole()
                 listener.check({1: words(SPEECH)})
-    assert [hint for hint in hints if isinstance(hint, HintText)] == [HintText(0, said(SPEECH_SAMPLES))] * 2
+    assert [hint for hint in hints if isinstance(hint, TimedHint)] == [TimedHint(0, said(SPEECH_SAMPLES))] * 2
 
 
 async def test_a_target_that_takes_no_hints_is_sent_none():

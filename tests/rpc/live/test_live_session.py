@@ -27,10 +27,10 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
-    HintText,
     Limits,
     Mode,
     Segment,
+    TimedHint,
     Window,
     WindowOpened,
     Word,
@@ -95,7 +95,7 @@ class Unsteady:
         self._refusals, self._afterwards = self._afterwards, []
         yield self
 
-    def hint(self, hint: HintText) -> None:
+    def hint(self, hint: TimedHint) -> None:
         pass
 
     def propose(self, block: Candidates) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from specwhisper.engine.draft_state import Drafted
-from specwhisper.types import SAMPLE_RATE, AudioChunk, HintText, VoiceEvent, VoiceMark, Window, WindowOpened
+from specwhisper.types import SAMPLE_RATE, AudioChunk, TimedHint, VoiceEvent, VoiceMark, Window, WindowOpened
 from specwhisper_draft_server.recognisers.protocol import Recognised
 from specwhisper_draft_server.recognisers.stream import RecognisedStream
 
@@ -68,7 +68,7 @@ async def test_audio_that_has_arrived_is_one_call_of_about_a_second():
     async with opened(recogniser, *(chunk(i / 10, 0.1) for i in range(15))) as (_, drafted):
         hints = [(await drafted.get()).hint for _ in range(2)]
     assert recogniser.calls == [("open", "en", 0.0), (1.0, False, False), (0.5, False, False)]
-    assert hints == [HintText(8_000, "2"), HintText(8_000, "3")]
+    assert hints == [TimedHint(8_000, "2"), TimedHint(8_000, "3")]
 
 
 async def test_the_recogniser_knows_of_a_pause_and_of_the_end():
@@ -88,11 +88,11 @@ async def test_the_recogniser_knows_of_a_pause_and_of_the_end():
 async def test_audio_before_the_targets_window_is_skipped():
     recogniser = Recording()
     async with opened(recogniser, chunk(0, 1.0)) as (stream, drafted):
-        assert (await drafted.get()).hint == HintText(8_000, "2")
+        assert (await drafted.get()).hint == TimedHint(8_000, "2")
         stream.send(window_at(5.0))
         for start_s in range(1, 8):
             stream.send(chunk(start_s, 1.0))
-        assert (await drafted.get()).hint == HintText(5 * SAMPLE_RATE + 8_000, "4")
+        assert (await drafted.get()).hint == TimedHint(5 * SAMPLE_RATE + 8_000, "4")
     assert ("open", "en", 5.0) in recogniser.calls
     assert recogniser.num_closed == 2
 
@@ -131,13 +131,13 @@ async def test_an_iterator_a_numpy_number_and_a_negative_time_are_taken():
     recogniser.accept = lambda pcm, **_: iter([(np.float32(-1.0), "a"), (1, "b")])
     async with opened(recogniser, chunk(2.0, 1.0)) as (_, drafted):
         hints = [(await drafted.get()).hint for _ in range(2)]
-    assert hints == [HintText(2 * SAMPLE_RATE, "a"), HintText(3 * SAMPLE_RATE, "b")]
+    assert hints == [TimedHint(2 * SAMPLE_RATE, "a"), TimedHint(3 * SAMPLE_RATE, "b")]
 
 
 async def test_audio_of_a_long_silence_does_not_pile_up_for_a_slow_recogniser():
     recogniser = Recording()
     async with opened(recogniser, *(chunk(start_s, 1.0) for start_s in range(300))) as (_, drafted):
-        assert (await drafted.get()).hint == HintText(180 * SAMPLE_RATE + 8_000, "2")
+        assert (await drafted.get()).hint == TimedHint(180 * SAMPLE_RATE + 8_000, "2")
 
 
 async def test_a_failure_is_reported_once_and_nothing_follows():

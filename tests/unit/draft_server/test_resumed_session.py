@@ -11,7 +11,7 @@ import pytest
 from experiments.common.models.speech import SPOKEN
 from specwhisper.errors import TargetUnavailable
 from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper.types import AudioChunk, Candidates, Commit, HintText, Limits, Resume, Window, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Resume, TimedHint, Window, WindowOpened
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.link.resuming import ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
@@ -56,7 +56,7 @@ class Flapping:
     def leave(self) -> None:
         pass
 
-    def hint(self, hint: HintText) -> None:
+    def hint(self, hint: TimedHint) -> None:
         pass
 
     def propose(self, block: Candidates) -> None:

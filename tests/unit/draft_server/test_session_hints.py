@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from specwhisper.types import HintText
+from specwhisper.types import TimedHint
 from specwhisper_draft_server.link import paced_hints
 from specwhisper_draft_server.link.paced_hints import BURST_S, INTERVAL_S, INTERVAL_S_PER_BYTE
 from specwhisper_draft_server.sessions.session_hints import SessionHints
@@ -30,23 +30,23 @@ async def test_a_flood_of_hints_waits_and_only_its_newest_texts_are_sent(waits):
     hints, received = SessionHints(), []
     sending = asyncio.create_task(hints.send(received.append))
     for start_sample in range(1_000):
-        hints.put(HintText(start_sample, "flood"))
+        hints.put(TimedHint(start_sample, "flood"))
     for _ in range(5):
         await asyncio.sleep(0)
-    assert received == [HintText(start_sample, "flood") for start_sample in range(most)]
+    assert received == [TimedHint(start_sample, "flood") for start_sample in range(most)]
     sending.cancel()
-    hints.put(HintText(1, "end"))
+    hints.put(TimedHint(1, "end"))
     sending = asyncio.create_task(hints.send(received.append))  # another target
     for _ in range(5):
         await asyncio.sleep(0)
-    assert received[most:] == [HintText(0, "flood"), HintText(1, "end")]
+    assert received[most:] == [TimedHint(0, "flood"), TimedHint(1, "end")]
     sending.cancel()
 
 
 async def test_long_hints_wait_longer(waits):
     hints, received = SessionHints(), []
     for start_sample in range(10):
-        hints.put(HintText(start_sample, "x" * 4_000))
+        hints.put(TimedHint(start_sample, "x" * 4_000))
     sending = asyncio.create_task(hints.send(received.append))
     for _ in range(5):
         await asyncio.sleep(0)
@@ -57,18 +57,18 @@ async def test_long_hints_wait_longer(waits):
 
 async def test_a_hint_is_sent_as_soon_as_it_comes():
     hints: SessionHints = SessionHints()
-    received: asyncio.Queue[HintText] = asyncio.Queue()
+    received: asyncio.Queue[TimedHint] = asyncio.Queue()
     sending = asyncio.create_task(hints.send(received.put_nowait))
     for text in ("a", "b"):
-        hints.put(HintText(0, text))
-        assert await received.get() == HintText(0, text)
+        hints.put(TimedHint(0, text))
+        assert await received.get() == TimedHint(0, text)
     sending.cancel()
 
 
 def test_a_recogniser_does_not_replace_what_the_client_has_sent():
     hints = SessionHints()
-    hints.put_recognised(HintText(0, "recognised"))
-    assert hints.take() == [HintText(0, "recognised")]
-    hints.put(HintText(1, "caption"))
-    hints.put_recognised(HintText(0, "recognised again"))
-    assert hints.take() == [HintText(1, "caption")]
+    hints.put_recognised(TimedHint(0, "recognised"))
+    assert hints.take() == [TimedHint(0, "recognised")]
+    hints.put(TimedHint(1, "caption"))
+    hints.put_recognised(TimedHint(0, "recognised again"))
+    assert hints.take() == [TimedHint(1, "caption")]

@@ -13,7 +13,7 @@ from specwhisper.speculation.given_hint import (
     MIN_AHEAD,
     GivenHint,
     LiveHint,
-    TextHint,
+    ScriptHint,
 )
 
 SECOND = 16_000
@@ -24,8 +24,8 @@ def numbers(text: str) -> list[int]:
     return [int(word) for word in text.split()]
 
 
-def hint_of(text: str) -> TextHint:
-    return TextHint(text, numbers, str)
+def hint_of(text: str) -> ScriptHint:
+    return ScriptHint(text, numbers, str)
 
 
 def live_hint() -> LiveHint:
@@ -112,7 +112,7 @@ def tokenized(*texts: str) -> list[str]:
         return []
 
     for text in texts:
-        TextHint(text, tokenize, str)
+        ScriptHint(text, tokenize, str)
     return pieces
 
 

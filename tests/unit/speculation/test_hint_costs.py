@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specwhisper.speculation.given_hint import TextHint
+from specwhisper.speculation.given_hint import ScriptHint
 from specwhisper.speculation.ledger import Ledger, SharedHints
 
 TEXT = list(range(1, 601))  # committed tokens, one word each
@@ -26,7 +26,7 @@ def cost_over_target_only(hint: str, token_share: float) -> float:
 
     A forward pass takes 1 without tokens, and ``token_share`` for each.
     """
-    script = TextHint(hint, lambda text: [int(word) for word in text.split()], str)
+    script = ScriptHint(hint, lambda text: [int(word) for word in text.split()], str)
     ledger = Ledger(shared=SharedHints(script=script, token_share=lambda: token_share))
     time = 0.0
     while (num_committed := len(ledger.committed)) < len(TEXT):

@@ -21,13 +21,13 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
-    HintText,
     Limits,
     Mode,
     Outcome,
     Proposal,
     Resume,
     Step,
+    TimedHint,
     Timing,
     VoiceEvent,
     VoiceMark,
@@ -210,7 +210,7 @@ def statistics(draw):
     return SpeculationStatistics(**counts, acceptance_histogram=histogram, choice=choice, estimates=known)
 
 
-hints = st.builds(HintText, st.integers(0, 2**40), st.text(max_size=100))
+hints = st.builds(TimedHint, st.integers(0, 2**40), st.text(max_size=100))
 ROUND_TRIPS = {
     "decoding_options": options,
     "live_options": live_options,

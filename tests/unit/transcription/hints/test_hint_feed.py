@@ -8,27 +8,27 @@ from hypothesis import strategies as st
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.transcription.hints.feed import HintFeed, check_hint_text, hint_at
-from specwhisper.types import HintText
+from specwhisper.types import TimedHint
 
 
 def test_the_next_server_gets_what_was_not_replaced():
     feed = HintFeed()
     first = []
     for start_sample, text in ((0, "a"), (20, "c"), (10, "b"), (30, "d")):
-        feed.put(HintText(start_sample, text))
+        feed.put(TimedHint(start_sample, text))
         first += feed.take()
-    assert first == [HintText(0, "a"), HintText(20, "c"), HintText(10, "b"), HintText(30, "d")]
+    assert first == [TimedHint(0, "a"), TimedHint(20, "c"), TimedHint(10, "b"), TimedHint(30, "d")]
     feed.restart()
-    assert feed.take(2) == [HintText(0, "a"), HintText(10, "b")]
-    feed.put(HintText(40, "e"))
-    assert feed.take() == [HintText(30, "d"), HintText(40, "e")]
+    assert feed.take(2) == [TimedHint(0, "a"), TimedHint(10, "b")]
+    feed.put(TimedHint(40, "e"))
+    assert feed.take() == [TimedHint(30, "d"), TimedHint(40, "e")]
 
 
 def test_what_was_replaced_before_it_was_taken_is_never_sent():
     feed = HintFeed()
     for length in range(1, 1_000):
-        feed.put(HintText(5, "a" * length))
-    assert feed.take() == [HintText(5, "a" * 999)]
+        feed.put(TimedHint(5, "a" * length))
+    assert feed.take() == [TimedHint(5, "a" * 999)]
     assert feed.take() == []
 
 
@@ -36,7 +36,7 @@ def test_what_was_replaced_before_it_was_taken_is_never_sent():
 def test_taken_at_any_time_a_server_has_the_same_text(puts):
     feed, server = HintFeed(), []
     for number, (start_sample, most) in enumerate(puts):
-        feed.put(HintText(start_sample, str(number)))
+        feed.put(TimedHint(start_sample, str(number)))
         for hint in feed.take(most):
             server = [kept for kept in server if kept.start_sample < hint.start_sample] + [hint]
     for hint in feed.take():
@@ -48,7 +48,7 @@ def test_taken_at_any_time_a_server_has_the_same_text(puts):
 def test_the_oldest_are_forgotten_beyond_the_limit():
     feed = HintFeed()
     for sample in range(1_000):
-        feed.put(HintText(sample, "x" * 4_000))
+        feed.put(TimedHint(sample, "x" * 4_000))
         if sample == 980:
             assert len(feed.take(10)) == 10
     kept = [hint.start_sample for hint in feed.take()]
@@ -59,7 +59,7 @@ def test_the_oldest_are_forgotten_beyond_the_limit():
 
 
 def test_text_that_is_no_unicode_and_times_before_the_audio_are_refused():
-    assert hint_at(0.5, "a") == HintText(8_000, "a")
+    assert hint_at(0.5, "a") == TimedHint(8_000, "a")
     for start_s, text in ((0, "\ud800"), (-1, "a"), (float("nan"), "a"), (float("inf"), "a"), (1e9, "a")):
         with pytest.raises(InvalidRequest, match=r"Unicode|start_s"):
             hint_at(start_s, text)
@@ -74,7 +74,7 @@ def test_a_long_text_is_refused_by_its_bytes():
 def test_another_server_gets_what_may_be_said_from_its_window_on():
     feed = HintFeed()
     for sample in (0, 10, 20, 30):
-        feed.put(HintText(sample, str(sample)))
+        feed.put(TimedHint(sample, str(sample)))
     assert len(feed.take()) == 4
     feed.restart(25)
     assert [hint.start_sample for hint in feed.take()] == [20, 30], "the one before may not be over yet"
