@@ -8,7 +8,6 @@ from functools import partial
 from typing import Annotated, Any
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
-from specwhisper.observe.failpoints import load_failpoints
 from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
@@ -18,6 +17,7 @@ from specwhisper.settings.setting import DRAFTING, MODEL, OBSERVABILITY, SECURIT
 from specwhisper.settings.shared import Cores, Device, Port, Revision, Threads
 from specwhisper.settings.speakers import Speakers, speaker_models
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
+from specwhisper.testing.loading import load_failpoints
 from specwhisper.types import DTYPES, Mode
 
 DEFAULT_PORT = 50_051

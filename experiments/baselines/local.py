@@ -14,11 +14,11 @@ from transformers.utils import logging
 
 from experiments.baselines.measurement import Measurement, keep_text
 from experiments.common.audio.samples import Sample
-from specwhisper.api.pairing import draft_ids
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.pairing import draft_ids
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, Mode
 

@@ -15,9 +15,9 @@ from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.engine.process import prepare_process
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
-from specwhisper.observe.failpoints import VARIABLE, load_failpoints
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.serving import serve
+from specwhisper.testing.loading import VARIABLE, load_failpoints
 from specwhisper.types import Limits, Segment
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig

@@ -21,9 +21,9 @@ from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model
-from specwhisper.observe.failpoints import VARIABLE, load_failpoints
 from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.rpc.serving import serve
+from specwhisper.testing.loading import VARIABLE, load_failpoints
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import verification_pb2_grpc

@@ -24,12 +24,12 @@ from experiments.common.models.published import PUBLISHED
 from experiments.exactness.cases import Case
 from experiments.exactness.oracle import OracleText, transcribe
 from experiments.exactness.steering import Steered
-from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backends import has_same_encoder, load_encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.pairing import draft_ids
 from specwhisper.model.sharing import share
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES

@@ -14,12 +14,12 @@ from experiments.common.models.checkpoints import checkpoint_from_model
 from experiments.exactness.matrix import SPLITS
 from experiments.exactness.prepared import Prepared
 from experiments.exactness.wrapping import Wrapping
-from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backends import load_encoder
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model, WhisperModel
+from specwhisper.model.pairing import draft_ids
 from specwhisper.transcription.transcription import Transcription
 
 Place = tuple[int, int, tuple[int, ...]]  # samples of the recording, first frame of the window, prefix

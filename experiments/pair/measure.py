@@ -13,12 +13,12 @@ from experiments.common.replay.divergences import TargetText, find_divergences
 from experiments.common.replay.record import NUM_SLOTS, WrittenWindow, transcribe
 from experiments.pair.realignment import Agreement, agreement
 from experiments.pair.recordings import Spoken
-from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.evaluation.scoring import error_rates
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.model import Model, WhisperModel
+from specwhisper.model.pairing import draft_ids
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk
 

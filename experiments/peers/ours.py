@@ -13,12 +13,12 @@ from experiments.common.audio.samples import Sample
 from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.trace import Trace
 from experiments.peers.arms import Run, System
-from specwhisper.api.pairing import draft_ids
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backend import Encoder
 from specwhisper.model.backends import load_encoders
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
+from specwhisper.model.pairing import draft_ids
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode

@@ -13,10 +13,10 @@ from torch import nn
 from experiments.common.models.checkpoints import build_model, checkpoint_from_model
 from experiments.common.models.published import PUBLISHED
 from experiments.common.servers.usage import resident_mb
-from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.model.backends import load_encoders
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.pairing import draft_ids
 from specwhisper.types import AudioChunk
 
 WAYS = ("target alone", "pair, two encoders", "pair, one encoder")

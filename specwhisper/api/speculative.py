@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from specwhisper.api.chunked_recordings import ChunkedRecordings
-from specwhisper.api.pairing import draft_ids
 from specwhisper.api.progress import ProgressBar
 from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.api.speech_filter import SpeechFilter
@@ -33,6 +32,7 @@ from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.chunked import load_tokenizer
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.pairing import draft_ids
 from specwhisper.model.sharing import SharedEncoder
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcript import TranscriptBuilder

@@ -107,7 +107,7 @@ class WhisperModel:
         device : of the whole model, unless there is a device map.
         encoder : the checkpoint's, loaded before; by default it is loaded onto ``device``.
         vocabulary, ids : the target's vocabulary and this model's id of each of its tokens
-            (:func:`specwhisper.api.pairing.draft_ids`). The embedding is reordered once, so no id is
+            (:func:`specwhisper.model.pairing.draft_ids`). The embedding is reordered once, so no id is
             translated later.
         device_map : accelerate's map from module to device, "cpu" or "disk", or "auto"
             (:func:`specwhisper.model.backends.open_backend`).

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
-from specwhisper.observe.failpoints import VARIABLE
 from specwhisper.rpc.addresses import check_bind, is_loopback
 from specwhisper.rpc.tls import ServerTls, server_tls
 from specwhisper.rpc.tokens import Tokens, read_tokens
 from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Made, Setting, Settings
 from specwhisper.settings.shared import DrainTimeout, IdleTimeoutFlag, Port
+from specwhisper.testing.loading import VARIABLE
 from specwhisper.types import Limits
 
 SHORT_CALLS = 100  # unary calls that one connection may have open beside its sessions

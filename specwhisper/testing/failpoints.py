@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Any
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.observe.failpoints import VARIABLE
 from specwhisper.testing import faults
+from specwhisper.testing.loading import VARIABLE
 
 
 def _around(*steps: str) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.observe.failpoints import load_failpoints
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
 from specwhisper.settings.setting import MODEL, SERVING, Made, Setting
 from specwhisper.settings.shared import Cores, Device, IdleTimeoutFlag, Port, Revision, Threads
+from specwhisper.testing.loading import load_failpoints
 from specwhisper.types import CROSS_CACHES, DEFAULT_MAX_NUM_BATCHED_TOKENS, DTYPES, DeviceMap, Limits
 
 DEFAULT_PORT = 50_052

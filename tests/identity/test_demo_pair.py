@@ -16,7 +16,6 @@ from experiments.exactness import oracle
 from experiments.exactness.comparison import assert_equal
 from experiments.exactness.prepared import is_long
 from experiments.exactness.steering import Steered
-from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.engine.inline_pair import InlinePair
@@ -24,6 +23,7 @@ from specwhisper.model.backends import load_encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.pairing import draft_ids
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 

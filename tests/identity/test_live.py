@@ -7,11 +7,11 @@ from functools import cache
 import pytest
 
 from experiments.exactness import oracle
-from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.decode import decode_file
 from specwhisper.live import LiveOptions, StabilityPolicy
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.pairing import draft_ids
 from specwhisper.options import DecodingOptions
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Mode
 from tests.identity.test_demo_pair import checkpoint, transformers_target

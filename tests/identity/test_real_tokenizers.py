@@ -17,8 +17,8 @@ from experiments.common.models.openai_tokenizer import asset
 from experiments.exactness.cases import WHISPERS
 from experiments.exactness.matrix import run_row
 from experiments.exactness.prepared import prepared
-from specwhisper.api.pairing import draft_ids
 from specwhisper.errors import PairMismatch
+from specwhisper.model.pairing import draft_ids
 
 # Ids as the generation configs on the hub have them.
 PUBLISHED = {

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from specwhisper.api.pairing import draft_ids
 from specwhisper.errors import DeviceFault, PairMismatch
 from specwhisper.model.backend import Encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.faults import is_device_fault, leave_process
 from specwhisper.model.model import Model, WhisperModel
+from specwhisper.model.pairing import draft_ids
 from specwhisper.tasks import retrieve_error
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper_draft_server.link.requirements import Requirements

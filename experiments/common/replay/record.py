@@ -10,13 +10,13 @@ from pathlib import Path
 from experiments.common.audio.samples import Sample
 from experiments.common.replay.divergences import TargetText, find_divergences
 from experiments.common.replay.trace import Decoding, Trace, window_digest
-from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
+from specwhisper.model.pairing import draft_ids
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode, Window, WindowOpened
 

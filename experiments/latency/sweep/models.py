@@ -10,10 +10,10 @@ from experiments.common.replay.error_process import ErrorProcess
 from experiments.common.replay.model import EncodeOnceModel, ReplayDraft, ReplayTarget
 from experiments.common.replay.shapes import random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
-from specwhisper.api.pairing import draft_ids
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
+from specwhisper.model.pairing import draft_ids
 from specwhisper.types import DTYPES
 
 DEMO, REPLAY = "demo", "replay-"

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from specwhisper.api.pairing import draft_ids
 from specwhisper.errors import PairMismatch
+from specwhisper.model.pairing import draft_ids
 from specwhisper.transcription.vocabulary import Vocabulary
 
 OLD = build_checkpoint(Shape(d_model=16, heads=1))[1].vocabulary

@@ -13,7 +13,6 @@ from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.record import record_models, source_digest
 from experiments.common.replay.trace import Decoding, Trace
-from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.engine.inline_pair import InlinePair
@@ -21,6 +20,7 @@ from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.pairing import draft_ids
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Mode
 from tests.e2e.processes import Server

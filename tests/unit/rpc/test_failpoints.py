@@ -10,7 +10,6 @@ import threading
 import pytest
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
-from specwhisper.observe.failpoints import VARIABLE, load_failpoints
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.testing.failpoints import (
     DRAFT_POINTS,
@@ -21,6 +20,7 @@ from specwhisper.testing.failpoints import (
     Fault,
     read_failpoints,
 )
+from specwhisper.testing.loading import VARIABLE, load_failpoints
 
 
 def read(text: str) -> Failpoints | None:
@@ -37,7 +37,7 @@ def test_servers_load_no_code_for_tests_without_the_variable():
     """Neither failpoints nor latency injection."""
     script = (
         "import os, sys\n"
-        "from specwhisper.observe.failpoints import load_failpoints\n"
+        "from specwhisper.testing.loading import load_failpoints\n"
         "import specwhisper_draft_server.server, specwhisper_target_server.server\n"
         "assert load_failpoints(os.environ, 'target') is None\n"
         "assert 'specwhisper_draft_server.link.grpc_target_stream' in sys.modules\n"

@@ -25,7 +25,13 @@ CORE = {
 }
 PURE = {f"specwhisper.{name}" for name in "audio speakers speculation transcription".split()}
 MODELS = {"specwhisper.model", "specwhisper.engine", "specwhisper.api"}
-SERVICE = {"specwhisper.wire", "specwhisper.rpc", "specwhisper.observe", "specwhisper.settings"}
+SERVICE = {
+    "specwhisper.wire",
+    "specwhisper.rpc",
+    "specwhisper.observe",
+    "specwhisper.settings",
+    "specwhisper.testing",
+}
 PROGRAMS = {
     "specwhisper_client",
     "specwhisper_draft_server",
@@ -61,15 +67,14 @@ LAYERS = {
     "specwhisper.evaluation": (CORE | PURE | MODELS | SERVICE | {"specwhisper_client"}, TORCH | GRPC | RAY),
     "specwhisper.text": (CORE | PURE | MODELS, GRPC | RAY),
     "specwhisper.wire": (CORE | PURE, TORCH | RAY),
-    # Loads the failpoints of specwhisper.testing if a variable names some.
-    "specwhisper.observe": (CORE | PURE | {"specwhisper.wire", "specwhisper.testing"}, TORCH | RAY),
-    "specwhisper.testing": (CORE | {"specwhisper.observe"}, TORCH | GRPC | RAY),
+    "specwhisper.observe": (CORE | PURE | {"specwhisper.wire"}, TORCH | RAY),
+    "specwhisper.testing": (CORE, TORCH | GRPC | RAY),
     "specwhisper.settings": (
         CORE | {"specwhisper.audio", "specwhisper.observe", "specwhisper.speakers"},
         TORCH | GRPC | RAY,
     ),
     "specwhisper.rpc": (
-        CORE | {"specwhisper.wire", "specwhisper.observe", "specwhisper.settings"},
+        CORE | {"specwhisper.wire", "specwhisper.observe", "specwhisper.settings", "specwhisper.testing"},
         TORCH | RAY,
     ),
     "specwhisper": (CORE | PURE | MODELS | {"specwhisper.text"}, RAY),  # the package: may re-export, lazily

@@ -13,12 +13,12 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.in_memory import weights_in_memory
-from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.checkpoints.weights import PROJECTION
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.pairing import draft_ids
 from specwhisper.model.pytorch.checkpoint import DecoderWeights
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.types import AudioChunk
