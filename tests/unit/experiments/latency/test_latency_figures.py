@@ -33,7 +33,7 @@ from experiments.latency.sweep.store import Run, Sweep
 from specwhisper.speculation.comparison import Ratio
 from specwhisper.types import Mode
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 STEPS = (0.0, 1.25, 5.0)
 TARGET_ONLY, SYNC, FULL = Arm(Mode.TARGET_ONLY), Arm(Mode.SYNC), Arm(Mode.FULL)
 TIMES_S = {  # of the first round trip

@@ -1,4 +1,4 @@
-"""The laboratory's hints: their texts, their cells, and their closed forms."""
+"""Hints of the latency experiments: their texts, their cells, and their closed forms."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.e2e.processes import run
 SAMPLE = str(BUNDLED / "01_phone_call.flac")
 
 
-def laboratory(*arguments: str, figures) -> dict:
+def run_latency(*arguments: str, figures) -> dict:
     """Run a command and return its figures."""
     status, out, err = run("experiments.latency", *arguments, "--json", str(figures))
     assert status == 0, err + out
@@ -21,7 +21,7 @@ def laboratory(*arguments: str, figures) -> dict:
 
 @pytest.mark.nightly
 def test_the_proxy_adds_the_requested_delay(tmp_path):
-    found = laboratory(
+    found = run_latency(
         "calibrate", "--network", "proxy", "--rtt-ms", "0,20", "--messages", "3", figures=tmp_path / "json"
     )
     near, far = (min(one["echo_ms"]) for one in found["calibrated"])
@@ -30,7 +30,7 @@ def test_the_proxy_adds_the_requested_delay(tmp_path):
 
 @pytest.mark.nightly
 def test_one_session_is_simulated_by_round_trip(tmp_path):
-    found = laboratory("expect", "--rtt", "0,5", "--audio", SAMPLE, figures=tmp_path / "json")
+    found = run_latency("expect", "--rtt", "0,5", "--audio", SAMPLE, figures=tmp_path / "json")
     near, far = found["expected"][0]["rows"]
     assert near["chosen"]["full"] < far["chosen"]["full"] < 1
     assert far["chosen"]["sync"] > 2 * far["chosen"]["full"]
@@ -41,7 +41,7 @@ def test_one_session_is_simulated_by_round_trip(tmp_path):
 
 @pytest.mark.nightly
 def test_side_branches_save_little_and_nothing_on_slow_links(tmp_path):
-    found = laboratory(
+    found = run_latency(
         "branches", "--rtt", "0,5", "--tokens", "0", "--audio", SAMPLE, figures=tmp_path / "json"
     )
     ratios = {one["mode"]: one["ratios"] for one in found["branches"]}
@@ -51,7 +51,7 @@ def test_side_branches_save_little_and_nothing_on_slow_links(tmp_path):
 @pytest.mark.nightly
 def test_distant_clients_wait_longer(tmp_path):
     arguments = ("--clients", "8", "--rtt-ms", "5,400", "--duration-s", "60", "--audio", SAMPLE)
-    found = laboratory("simulate", *arguments, figures=tmp_path / "json")
+    found = run_latency("simulate", *arguments, figures=tmp_path / "json")
     for one in found["tables"][0]["simulated"]:
         near_s, far_s = one["outcome"]["p95_by_round_trip_s"]
         assert near_s < far_s <= 60
@@ -60,7 +60,7 @@ def test_distant_clients_wait_longer(tmp_path):
 @pytest.mark.nightly
 def test_a_population_is_simulated(tmp_path):
     arguments = ("--clients", "4,16", "--duration-s", "60", "--audio", SAMPLE)
-    found = laboratory("simulate", *arguments, figures=tmp_path / "json")
+    found = run_latency("simulate", *arguments, figures=tmp_path / "json")
     (table,) = found["tables"]
     lags = {(one["mode"], one["num_clients"]): one["outcome"]["lag_s"][1] for one in table["simulated"]}
     assert set(lags) == {("target-only", 4), ("target-only", 16), ("full", 4), ("full", 16)}

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from experiments.latency.__main__ import app
 from experiments.latency.commands.reproduce import commands
 
-PAGE = Path(__file__).parents[3] / "docs" / "latency.md"
+PAGE = Path(__file__).parents[4] / "docs" / "latency.md"
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
-from tests.unit.laboratory.test_latency_simulation import decoding
+from tests.unit.experiments.latency.test_latency_simulation import decoding
 
 COSTS = Costs(target=Cost(0.048, 0.002), draft=Cost(0.01), message_s=0.001)
 STEPS = (0.0, 1.25, 5.0)
