@@ -89,7 +89,7 @@ class VerifierState:
     ready_ns: int = 0
     num_missed: int = 0
     is_finished: bool = False
-    _derived: Derived | None = None
+    _derived: Derived | None = None  # of the fields above; every method that changes one sets it to None
 
     @property
     def derived(self) -> Derived:

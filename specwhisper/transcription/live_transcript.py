@@ -25,7 +25,7 @@ State of the step      The verified text is made of
 none opened            nothing
 open                   the tokens that are committed, then the last step's
 to be decoded again    the failed try's tokens; then those are the last step's
-settled                its tokens, of which some are final by now; nothing if it was silence
+closed                 its tokens, of which some are final by now; nothing if it was silence
 =====================  ===============================================================================
 """
 
@@ -77,7 +77,7 @@ class LiveTranscript:
     def __init__(self, vocabulary: Vocabulary, position: LivePosition = LivePosition()) -> None:  # noqa: B008 (it is frozen)
         self._vocabulary = vocabulary
         self._window: Window | None = None  # the last one that was opened
-        self._step: OpenWindow | None = None  # the commits of that window; None once the step is settled
+        self._step: OpenWindow | None = None  # the commits of that window; None once the step is closed
         self._last_step: tuple[int, ...] = ()  # the last step's tokens, until a commit contradicts them
         self._belief: Believed | None = None
         self._final = position.final_tokens  # text of the open window
@@ -224,26 +224,26 @@ class LiveTranscript:
         self.steps.append(DecodedStep(window.start_sample, window.end_sample, num_forwards))
         if commit.step is None:  # the window is decoded again: its text stays until then
             return []
-        return self._settle(commit, commit.step, step)
+        return self._close_step(commit, commit.step, step)
 
-    def _settle(self, commit: Commit, settled: Step, step: OpenWindow) -> list[Segment]:
+    def _close_step(self, commit: Commit, closed: Step, step: OpenWindow) -> list[Segment]:
         """Move a step's final text from the verified text to the final text."""
-        segment = self._final_segment(commit, settled, step)
+        segment = self._final_segment(commit, closed, step)
         self._final = (*self._final, *self._vocabulary.text_tokens(segment.tokens))
         self._last_step = tuple(step.tokens) if commit.outcome is Outcome.KEPT else ()
         self._step = None
-        is_sentence = not settled.is_last and ends_sentence(self._vocabulary.decode(self._last_step))
+        is_sentence = not closed.is_last and ends_sentence(self._vocabulary.decode(self._last_step))
         self.sentence_end_sample = step.window.end_sample if is_sentence else None
-        if settled.is_last:
-            self._num_utterances = settled.utterance
+        if closed.is_last:
+            self._num_utterances = closed.utterance
             self._final, self._last_step = (), ()
             self._start_sample = step.window.end_sample
             self._final_end_s = max(self._final_end_s, step.window.end_sample / SAMPLE_RATE)
             self._drop_belief_of_final_audio()
-        return [segment] if segment.text or settled.is_last else []
+        return [segment] if segment.text or closed.is_last else []
 
-    def _final_segment(self, commit: Commit, settled: Step, step: OpenWindow) -> Segment:
-        start, end = settled.final_start, settled.final_end
+    def _final_segment(self, commit: Commit, closed: Step, step: OpenWindow) -> Segment:
+        start, end = closed.final_start, closed.final_end
         tokens = tuple(step.tokens[start:end])
         start_s, end_s = self._final_end_s, self._final_end_s
         if commit.words:
@@ -259,8 +259,8 @@ class LiveTranscript:
             tokens=tokens,
             text=self._vocabulary.decode(tokens),
             seek=step.window.start_frame,
-            utterance=settled.utterance,
-            is_utterance_end=settled.is_last,
+            utterance=closed.utterance,
+            is_utterance_end=closed.is_last,
             language=self.language,
         )
         return step.with_scores(segment, start, end, commit.words, self._vocabulary)

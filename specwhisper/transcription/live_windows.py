@@ -175,14 +175,14 @@ class LiveWindows(WhisperWindows):
             raise RuntimeError(f"Window {window.id} was closed without an utterance.")
         decoded_to = self._progress.decoded_to = window.start_frame + window.num_frames
         is_last = utterance.end_sample is not None and decoded_to >= utterance.end_sample // HOP_SAMPLES
-        settles_all = is_last or window.num_frames == WINDOW_FRAMES  # this audio is not decoded again
+        ends_audio = is_last or window.num_frames == WINDOW_FRAMES  # this audio is not decoded again
         outcome = judge(tokens, log_probs, no_speech_prob, self._options, self._vocabulary)
-        outcome = self._decide(outcome, window, settles_all=settles_all)
+        outcome = self._decide(outcome, window, ends_audio=ends_audio)
         if outcome is Outcome.RETRIED:
             self._retry = window
             return ClosedWindow(outcome, (), tuple(tokens) if self._live.reuses_candidates else ())
         kept = tokens if outcome is Outcome.KEPT else ()
-        final_start, final_end = self._settle(kept, attended_ms, window, settles_all=settles_all)
+        final_start, final_end = self._make_final(kept, attended_ms, window, ends_audio=ends_audio)
         step = Step(utterance.number, final_start, final_end, is_last)
         opening: tuple[int, ...] = ()
         if is_last:
@@ -240,7 +240,7 @@ class LiveWindows(WhisperWindows):
         end_frame = utterance.step_end(audio.received_samples, self._step_samples) // HOP_SAMPLES
         return min(end_frame - self.next_frame, WINDOW_FRAMES), end_frame
 
-    def _decide(self, outcome: Outcome, window: Window, *, settles_all: bool) -> Outcome:
+    def _decide(self, outcome: Outcome, window: Window, *, ends_audio: bool) -> Outcome:
         """Return a step's outcome by the second table of this module.
 
         Parameters
@@ -251,13 +251,13 @@ class LiveWindows(WhisperWindows):
             return Outcome.SKIPPED
         if outcome is not Outcome.RETRIED:
             return outcome
-        if not settles_all:
+        if not ends_audio:
             return Outcome.SKIPPED  # the next step decodes this audio again
         has_temperature_left = window.attempt + 1 < len(self._options.temperatures)
         return Outcome.RETRIED if has_temperature_left else Outcome.KEPT
 
-    def _settle(
-        self, tokens: Sequence[int], attended_ms: Sequence[float], window: Window, *, settles_all: bool
+    def _make_final(
+        self, tokens: Sequence[int], attended_ms: Sequence[float], window: Window, *, ends_audio: bool
     ) -> tuple[int, int]:
         """Make stable text final; return the positions between which tokens became final."""
         progress = self._progress
@@ -265,7 +265,7 @@ class LiveWindows(WhisperWindows):
         positions = [i for i, token in enumerate(tokens) if token < self._vocabulary.end_of_text]
         start = min(continuation(progress.final, text, self._may_begin), len(text))
         new = text[start:]
-        count = len(new) if settles_all else self._num_stable(new, attended_ms[start:], window)
+        count = len(new) if ends_audio else self._num_stable(new, attended_ms[start:], window)
         progress.final += new[:count]
         if progress.final and progress.language is None:
             progress.language = self.language
