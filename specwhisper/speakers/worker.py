@@ -34,7 +34,7 @@ def main() -> None:
     if not settings["is_live"]:
         json.dump(in_recording(find, settings, list(map(int, sys.argv[2:]))), sys.stdout)
         return
-    voices = Voices(settings)
+    voices = VoiceEmbedder(settings)
     while header := sys.stdin.buffer.read(4):
         pcm = sys.stdin.buffer.read(int.from_bytes(header, "little"))
         turns = find(pcm)
@@ -48,7 +48,7 @@ def in_recording(find: Any, settings: dict[str, Any], sample_sizes: Sequence[int
     turns = find(pcm)
     if not pieces:  # the model of voices need not be loaded a second time
         return {"turns": turns, "voices": {}, "samples": []}
-    voices = Voices(settings)
+    voices = VoiceEmbedder(settings)
     return {
         "turns": turns,
         "voices": voices.of(turns, samples(pcm)),
@@ -83,7 +83,7 @@ def load(settings: dict[str, Any]) -> Any:
     return find
 
 
-class Voices:
+class VoiceEmbedder:
     """Computes the embeddings of voices."""
 
     def __init__(self, settings: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from specwhisper_gateway.transport.messages import SHOWN_CHARS, read_object
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class UpdateSession:
     """Change the session's settings; ``is_flat`` for the format of the beta."""
 
     session: dict[str, Any]
@@ -31,7 +31,7 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitAudio:
     """Complete the open utterance."""
 
 
@@ -45,7 +45,7 @@ class Clear:
     """Discard the audio since the last commit."""
 
 
-Command = Update | Append | Commit | Done | Clear | TimedHint  # hints are not in OpenAI's API
+Command = UpdateSession | Append | CommitAudio | Done | Clear | TimedHint  # hints are not in OpenAI's API
 KNOWN = (
     "session.update",
     "transcription_session.update",
@@ -81,13 +81,13 @@ def command_of(event: dict[str, Any]) -> Command:
             session = event.get("session")
             if not isinstance(session, dict):
                 raise InvalidEvent(f"{kind} needs an object 'session'.", "session")
-            return Update(session, is_flat=kind == "transcription_session.update")
+            return UpdateSession(session, is_flat=kind == "transcription_session.update")
         case "input_audio_buffer.append":
             riva = event.get("runtime_config")  # of its client
             ends_utterance = isinstance(riva, dict) and riva.get("force_eou") == "true"
             return Append(_bytes(event.get("audio")), ends_utterance)
         case "input_audio_buffer.commit":
-            return Commit()
+            return CommitAudio()
         case "input_audio_buffer.done":
             return Done()
         case "input_audio_buffer.clear":

@@ -22,9 +22,9 @@ from specwhisper_gateway.realtime.commands import (
     Append,
     Clear,
     Command,
-    Commit,
+    CommitAudio,
     Done,
-    Update,
+    UpdateSession,
     command_of,
     event_id_of,
     read_event,
@@ -132,14 +132,14 @@ class RealtimeConnection:
                 await self._append(self._settings.audio_format.decode(audio))
                 if ends_utterance:
                     await self._end_turn()
-            case Commit() if self._is_riva:
+            case CommitAudio() if self._is_riva:
                 pass  # the client commits every piece
             case Done():
                 if not self._is_riva:
                     raise InvalidEvent("input_audio_buffer.done is an event of Riva's client.", "type")
                 await self._end_turn()
                 await self._waiting.put(None)
-            case Commit():
+            case CommitAudio():
                 if self._open is None:
                     raise InvalidEvent(
                         "Error committing input audio buffer: it is empty.",
@@ -154,7 +154,7 @@ class RealtimeConnection:
             case TimedHint():
                 self._hints.put(command)
                 self._send_hints()
-            case Update(session, is_flat):
+            case UpdateSession(session, is_flat):
                 await self._update(session, is_flat=is_flat)
 
     async def _append(self, pcm: bytes) -> None:
