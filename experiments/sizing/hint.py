@@ -10,9 +10,10 @@ from typing import NamedTuple
 from experiments.common.audio.samples import BUNDLED
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.options import MAX_HINT_BYTES
-from specwhisper.speculation.given_hint import LOST_AHEAD, MAX_TOKENS, ScriptHint
+from specwhisper.speculation.given_hint import MAX_TOKENS, ScriptHint
 from specwhisper.transcription.hints.session import HintBuilder
 
+WINDOW_TOKENS = 200
 OTHER_TEXT = "one two three four five six seven eight nine ten"
 
 
@@ -40,15 +41,18 @@ def measure_hint(seed: int = 0) -> HintMemory:
 
     hints = HintBuilder(checkpoint.vocabulary, tokenize)
     text = _text(seed)
-    other = tokenize(OTHER_TEXT)
-    for token in set(tokenize(text)) | set(other):  # words are cached by the vocabulary
+    spoken, other = tokenize(text)[:MAX_TOKENS], tokenize(OTHER_TEXT)
+    for token in set(spoken) | set(other):  # words are cached by the vocabulary
         checkpoint.vocabulary.word_of(token)
     tracemalloc.start()
     try:
         hint = hints.script(text)
-        for _ in range(MAX_TOKENS // LOST_AHEAD + 1):
-            hint.open_later(())
+        for start in range(0, len(spoken), WINDOW_TOKENS):
+            window = spoken[start : start + WINDOW_TOKENS]
+            _follow(hint, window)
+            hint.open_window(len(window))
         tokens, _ = tracemalloc.get_traced_memory()
+        hint.open_later(())
         _follow(hint, other)
         searched, _ = tracemalloc.get_traced_memory()
     finally:

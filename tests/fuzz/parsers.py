@@ -31,7 +31,7 @@ from specwhisper_draft_server.riva.requests import endpointing, recognition_conf
 from specwhisper_gateway.audio.fields import TranslationFields
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 from specwhisper_gateway.live.messages import Start, read_message
-from specwhisper_gateway.realtime.commands import Append, Update, command_of, event_id_of, read_event
+from specwhisper_gateway.realtime.commands import Append, UpdateSession, command_of, event_id_of, read_event
 from specwhisper_gateway.realtime.formats import AudioFormat
 from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
 
@@ -138,7 +138,7 @@ def realtime_event(data: bytes) -> None:
         case Append(audio):
             with suppress(InvalidRequest):  # an incomplete sample
                 AudioFormat().decode(audio)
-        case Update(session, is_flat):
+        case UpdateSession(session, is_flat):
             settings = RealtimeSettings().updated(nested(session) if is_flat else session)
             codec.decoding_options_to_proto(settings.options())  # sent on to the target
             json.dumps([settings.describe(), settings.describe_flat()]).encode()  # can be sent
