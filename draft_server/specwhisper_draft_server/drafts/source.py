@@ -65,7 +65,7 @@ class DraftSource(Protocol):
 
     @property
     def watchdog(self) -> Watchdog:
-        """What notices that it exceeds its time limit."""
+        """The watchdog of its time limit."""
 
     @property
     def placement(self) -> Pairing:
