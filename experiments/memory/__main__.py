@@ -177,7 +177,7 @@ def in_one_process(target: str, draft: str, path: Path, note: Callable[[float], 
     pair = SpeculativeWhisper(draft, target, device="cpu", batch_size=1)
     last_s = 0.0
 
-    def watch(place: int, builder: TranscriptBuilder) -> None:
+    def watch(index: int, builder: TranscriptBuilder) -> None:
         nonlocal last_s
         if builder.segments and builder.segments[-1].end_s > last_s:
             last_s = builder.segments[-1].end_s

@@ -88,7 +88,7 @@ class InlinePair:
         recordings: Sequence[bytes | Iterable[bytes]],
         options: DecodingOptions | Sequence[DecodingOptions] | None = None,
         *,
-        watch: Callable[[int, TranscriptBuilder], None] = lambda place, builder: None,
+        watch: Callable[[int, TranscriptBuilder], None] = lambda index, builder: None,
     ) -> list[Transcription]:
         """Transcribe recordings concurrently; the next begins when one has ended.
 
@@ -116,14 +116,14 @@ class InlinePair:
             edit_block=self._edit_block,
         )
         sessions = [
-            PairTranscription(str(place), place, Feed(recording), self._target.vocabulary)
-            for place, recording in enumerate(recordings)
+            PairTranscription(str(index), index, Feed(recording), self._target.vocabulary)
+            for index, recording in enumerate(recordings)
         ]
         waiting = deque(sessions)
         while waiting or engine.num_sessions:
             while waiting and engine.num_sessions < self._max_sessions:
                 session = waiting.popleft()
-                engine.open(session.id, session.feed, self._length, options[session.place])
+                engine.open(session.id, session.feed, self._length, options[session.index])
             if not engine.has_work:
                 raise RuntimeError("Draft and target wait for each other.")
             for session_id, event in engine.step():
@@ -131,5 +131,5 @@ class InlinePair:
                 session.observe(event)
                 if session.error is not None:
                     raise session.error
-                watch(session.place, session.builder)
+                watch(session.index, session.builder)
         return [session.transcript for session in sessions]

@@ -16,16 +16,16 @@ class PairTranscription:
     Attributes
     ----------
     id : the session's id in the engine.
-    place : index of the recording in its call.
+    index : index of the recording in its call.
     builder : the transcript so far.
     error : the error that ended the session, if there is one.
     is_refused : whether the options were refused, not the recording.
     has_ended : whether no event follows.
     """
 
-    def __init__(self, session_id: str, place: int, feed: Feed, vocabulary: Vocabulary) -> None:
+    def __init__(self, session_id: str, index: int, feed: Feed, vocabulary: Vocabulary) -> None:
         self.id = session_id
-        self.place = place
+        self.index = index
         self.feed = feed
         self.builder = TranscriptBuilder(vocabulary)
         self.error: Exception | None = None

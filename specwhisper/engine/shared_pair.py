@@ -91,7 +91,7 @@ class SharedPair:
         length: DraftLength,
         *,
         max_sessions: int,
-        watch: Callable[[int, TranscriptBuilder], None] = lambda place, builder: None,
+        watch: Callable[[int, TranscriptBuilder], None] = lambda index, builder: None,
     ) -> Iterator[tuple[int, Transcription | Exception]]:
         """Transcribe recordings concurrently; yield each with its index when it ends.
 
@@ -132,8 +132,8 @@ class SharedPair:
         numbered = enumerate(recordings)
         ahead: tuple[int, Prepared | Exception] | None = None
 
-        def begin(place: int, recording: Prepared) -> None:
-            session = PairTranscription(running.new_id(), place, Feed(recording.pcm), self._target.vocabulary)
+        def begin(index: int, recording: Prepared) -> None:
+            session = PairTranscription(running.new_id(), index, Feed(recording.pcm), self._target.vocabulary)
             sessions[session.id] = session  # first: an interrupt from here on closes it
             running.open(session, length, recording.options, events)
 
@@ -144,7 +144,7 @@ class SharedPair:
                 if session is None:  # a fault of the engine is also sent to sessions that have just ended
                     continue
                 session.observe(event)
-                watch(session.place, session.builder)
+                watch(session.index, session.builder)
                 if session.has_ended:
                     del sessions[session_id]
                     running.close(session_id)
@@ -153,21 +153,21 @@ class SharedPair:
         try:
             while True:
                 ahead = ahead or next(numbered, None)
-                place, recording = ahead or (0, None)
+                index, recording = ahead or (0, None)
                 if isinstance(recording, Exception):
                     ahead = None
-                    yield place, recording
+                    yield index, recording
                 elif recording is not None and len(sessions) < max_sessions:
                     ahead = None
-                    begin(place, recording)
+                    begin(index, recording)
                 elif sessions:
                     session = next_ended()
                     if session.is_refused and session.error is not None:
                         raise session.error
                     if recording is not None:  # before the caller continues
                         ahead = None
-                        begin(place, recording)
-                    yield session.place, session.error or session.transcript
+                        begin(index, recording)
+                    yield session.index, session.error or session.transcript
                 else:
                     return
         finally:

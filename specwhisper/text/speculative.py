@@ -206,10 +206,10 @@ class SpeculativeLM:
         length = self.config.draft_length(Mode.TARGET_ONLY if self._draft is None else Mode.ONE_PROCESS)
         prepared = (Prepared(SILENCE, options) for options in asked)
         written = dict(self._pair.transcribe(prepared, length, max_sessions=self._target.num_slots))
-        errors = {place: result for place, result in written.items() if isinstance(result, Exception)}
+        errors = {index: result for index, result in written.items() if isinstance(result, Exception)}
         if errors and is_one:
             raise errors[0]
-        in_order = [self._completion(written[place]) for place in range(len(written))]
+        in_order = [self._completion(written[index]) for index in range(len(written))]
         if errors:
             raise RecordingsFailed.of(errors, len(written), in_order, kind="prompts")
         return in_order[0] if is_one else in_order
@@ -221,15 +221,15 @@ class SpeculativeLM:
         options = {field.name: getattr(wanted, field.name) for field in fields(wanted)}
         asked: list[TextOptions] = []
         errors: dict[int, InvalidRequest] = {}
-        for place, prompt in enumerate(prompts):
+        for index, prompt in enumerate(prompts):
             try:
                 asked.append(TextOptions(**options, prompt=self._tokens(prompt), stops=stops))
                 _plan(self._target, asked[-1])
             except InvalidRequest as error:
-                errors[place] = error
+                errors[index] = error
         if errors and is_one:
             raise errors[0]
-        named = [f"Prompt number {place + 1}: {error}" for place, error in errors.items()]
+        named = [f"Prompt number {index + 1}: {error}" for index, error in errors.items()]
         if len(named) == 1:
             raise InvalidRequest(named[0])
         if named:

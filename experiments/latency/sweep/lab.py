@@ -42,7 +42,7 @@ class OneProcessWorker:
         options = DecodingOptions(language="en", log_mel_max=sample.log_mel_max)
         timer = TokenTimer()
 
-        def watch(place: int, builder: TranscriptBuilder) -> None:
+        def watch(index: int, builder: TranscriptBuilder) -> None:
             timer.observe(builder.statistics.num_committed)
 
         started_s = time.perf_counter()
