@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from time import perf_counter_ns
@@ -13,7 +13,7 @@ from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.errors import PairMismatch
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription
 from specwhisper.types import (
     AudioChunk,
     Candidates,
@@ -91,17 +91,13 @@ class LocalTranscriber:
         self._engine = engine
         self._note = note
 
-    def known(
-        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
-    ) -> TargetDescription | None:
+    def known(self, requirements: Requirements = ANY) -> TargetDescription | None:
         """Return ``None``: :meth:`describe` needs no round trip."""
         return None
 
-    async def describe(
-        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
-    ) -> TargetDescription:
+    async def describe(self, requirements: Requirements = ANY) -> TargetDescription:
         """Return the target's description, which never changes."""
-        if (reason := unusable.get(self._checkpoint.vocabulary.digest)) is not None:
+        if (reason := requirements.unusable.get(self._checkpoint.vocabulary.digest)) is not None:
             raise PairMismatch(reason)
         return TargetDescription(
             model=self._checkpoint.name,

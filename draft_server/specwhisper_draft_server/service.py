@@ -16,7 +16,7 @@ from specwhisper.rpc.access import caller
 from specwhisper.rpc.calls import admitted_by
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.transcriber import TargetDescription, Transcriber
+from specwhisper.transcription.transcriber import Requirements, TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire import codec
 from specwhisper.wire.codec import statistics_to_proto
@@ -28,7 +28,6 @@ from specwhisper_draft_server.drafts.source import DraftSource
 from specwhisper_draft_server.heartbeats import with_heartbeats
 from specwhisper_draft_server.idle_timeout import WithIdleTimeout
 from specwhisper_draft_server.link.descriptions import Descriptions
-from specwhisper_draft_server.link.requirements import Requirements
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
 from specwhisper_draft_server.replies import duration, final_result, spoken_language

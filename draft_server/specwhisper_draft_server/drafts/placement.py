@@ -14,8 +14,7 @@ from specwhisper.model.faults import is_device_fault, leave_process
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.model.pairing import draft_ids
 from specwhisper.tasks import retrieve_error
-from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper_draft_server.link.requirements import Requirements
+from specwhisper.transcription.transcriber import Requirements, TargetDescription
 
 logger = logging.getLogger(__name__)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from specwhisper.errors import GONE, ServerDraining, TargetUnavailable
 from specwhisper.rpc.failover import Failover
-from specwhisper.transcription.transcriber import TargetDescription, Transcriber
+from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription, Transcriber
 from specwhisper.wire.status import was_there
-from specwhisper_draft_server.link.requirements import ANY, Requirements
 
 
 class Descriptions:
@@ -24,11 +23,7 @@ class Descriptions:
 
     async def ask(self, requirements: Requirements = ANY) -> TargetDescription:
         """Ask a target now."""
-        self._last = await self._transcriber.describe(
-            vocabulary_digest=requirements.vocabulary_digest,
-            weights_digest=requirements.weights_digest,
-            unusable=requirements.unusable,
-        )
+        self._last = await self._transcriber.describe(requirements)
         return self._last
 
     async def for_session(self, requirements: Requirements) -> TargetDescription:
@@ -65,8 +60,4 @@ class Descriptions:
             return last, error
 
     def _known(self, requirements: Requirements) -> TargetDescription | None:
-        return self._transcriber.known(
-            vocabulary_digest=requirements.vocabulary_digest,
-            weights_digest=requirements.weights_digest,
-            unusable=requirements.unusable,
-        )
+        return self._transcriber.known(requirements)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from copy import copy
 from functools import partial
@@ -14,7 +14,7 @@ from specwhisper import __version__
 from specwhisper.errors import GONE, PairMismatch, TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials, with_true_status
-from specwhisper.transcription.transcriber import TargetDescription, TargetStream
+from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription, TargetStream
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode, Resume
 from specwhisper.wire import WELCOME_S, codec
@@ -29,7 +29,6 @@ from specwhisper_draft_server.link.connecting import ANSWER_S, wait_connected
 from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream, Outbox, errors_translated
 from specwhisper_draft_server.link.known_targets import KnownTargets
 from specwhisper_draft_server.link.opening import opened_at_one
-from specwhisper_draft_server.link.requirements import ANY, Requirements
 from specwhisper_draft_server.link.resuming import ResumingTargetStream
 from specwhisper_draft_server.link.targets import Targets
 from specwhisper_draft_server.metrics import DraftMetrics
@@ -71,7 +70,7 @@ class TargetLink:
         self._resume_timeout_s = resume_timeout_s
         self._known = KnownTargets(addresses)
         self._vocabulary: Vocabulary | None = None
-        self._descriptions: dict[str, TargetDescription] = {}  # by weights digest, the newest last
+        self._by_weights: dict[str, TargetDescription] = {}  # described, the newest last
         self._offer: TargetOffer | None = None  # of the one session that this link opens
 
     async def check_health(self) -> None:
@@ -81,11 +80,8 @@ class TargetLink:
         """Close the connections."""
         await self._channels.close()
 
-    def known(
-        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
-    ) -> TargetDescription | None:
+    def known(self, requirements: Requirements = ANY) -> TargetDescription | None:
         """Return the description of a target whose connection is still up, if any."""
-        requirements = Requirements(vocabulary_digest, weights_digest, unusable)
         for address in self._targets.configured:
             target = self._known.at(address).description
             if (
@@ -96,15 +92,12 @@ class TargetLink:
                 return target
         return None
 
-    async def describe(
-        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
-    ) -> TargetDescription:
+    async def describe(self, requirements: Requirements = ANY) -> TargetDescription:
         """Return the description of a target.
 
         Its vocabulary is sent only if it has changed.
         """
-        requirements = Requirements(vocabulary_digest, weights_digest, unusable)
-        known = self._descriptions.get(weights_digest)
+        known = self._by_weights.get(requirements.weights_digest)
         if known is not None and requirements.are_met_by(known):
             return known
         mismatched: list[str] = []
@@ -155,10 +148,10 @@ class TargetLink:
         return target
 
     def _note_description(self, target: TargetDescription) -> None:
-        self._descriptions.pop(target.weights_digest, None)
-        self._descriptions[target.weights_digest] = target
-        while len(self._descriptions) > MAX_DESCRIPTIONS:
-            del self._descriptions[next(iter(self._descriptions))]
+        self._by_weights.pop(target.weights_digest, None)
+        self._by_weights[target.weights_digest] = target
+        while len(self._by_weights) > MAX_DESCRIPTIONS:
+            del self._by_weights[next(iter(self._by_weights))]
 
     async def _handshake_failure(
         self, stub: verification_pb2_grpc.VerificationStub, address: str
@@ -329,7 +322,7 @@ class TargetLink:
     ) -> TargetDescription:
         """Return the description of the target that accepted, usually the expected one."""
         is_expected = weights == expected.weights_digest
-        described = expected if is_expected else self._descriptions.get(weights)
+        described = expected if is_expected else self._by_weights.get(weights)
         if described is None:
             described = await self._describe(address, Requirements(expected.vocabulary.digest, weights))
         # A target computes features itself, but cannot know the maximum of a recording that is arriving.

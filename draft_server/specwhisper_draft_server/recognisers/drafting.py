@@ -14,8 +14,7 @@ from specwhisper.errors import DeviceFault
 from specwhisper.model.faults import leave_process
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper_draft_server.link.requirements import Requirements
+from specwhisper.transcription.transcriber import Requirements, TargetDescription
 from specwhisper_draft_server.recognisers.protocol import Recogniser, RecogniserStream
 from specwhisper_draft_server.recognisers.stream import RecognisedStream
 

@@ -16,6 +16,7 @@ from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
+from specwhisper.transcription.transcriber import Requirements
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.link.link import TargetLink
@@ -135,6 +136,6 @@ async def test_a_locator_leads_to_a_matching_target_while_a_named_one_is_lost(un
         locator.described = new
         link = TargetLink(address, f"127.0.0.1:{unused_tcp_port}", connect_timeout_s=0.05)
         try:
-            assert (await link.describe(weights_digest="old")).weights_digest == "old"
+            assert (await link.describe(Requirements(weights_digest="old"))).weights_digest == "old"
         finally:
             await link.close()

@@ -21,13 +21,12 @@ from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription
 from specwhisper.types import SAMPLE_RATE, Limits
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import decoding_pb2, verification_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_draft_server.link.requirements import ANY
 from tests.rpc.network import cut_clients
 from tests.rpc.services import (
     Draft,
@@ -258,15 +257,15 @@ async def test_sessions_before_the_draft_is_placed_use_targets_of_one_vocabulary
         link, turns = draft.service._transcriber, cycle([one.address, other.address])
         known, describe = link.known, link.describe
 
-        def known_unless_any(vocabulary_digest: str = "", **_: str) -> TargetDescription | None:
-            begun.append(vocabulary_digest)
+        def known_unless_any(requirements: Requirements = ANY) -> TargetDescription | None:
+            begun.append(requirements.vocabulary_digest)
             if len(begun) == num_sessions:
                 have_begun.set()
-            return known(vocabulary_digest=vocabulary_digest) if vocabulary_digest else None
+            return known(requirements) if requirements.vocabulary_digest else None
 
-        async def describe_in_turn(vocabulary_digest: str = "", **_: str) -> TargetDescription:
-            if vocabulary_digest:
-                return await describe(vocabulary_digest=vocabulary_digest)
+        async def describe_in_turn(requirements: Requirements = ANY) -> TargetDescription:
+            if requirements.vocabulary_digest:
+                return await describe(requirements)
             return await link._describe(next(turns), ANY)
 
         monkeypatch.setattr(link, "known", known_unless_any)

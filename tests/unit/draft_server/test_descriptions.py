@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import grpc
 import grpc.aio
 import pytest
 
 from experiments.common.models.speech import SPOKEN
 from specwhisper.errors import PairMismatch, TargetUnavailable
-from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription
 from specwhisper.types import Limits
 from specwhisper.wire.status import error_from_rpc
 from specwhisper_draft_server.link.descriptions import Descriptions
-from specwhisper_draft_server.link.requirements import ANY, Requirements
 
 pytestmark = pytest.mark.usefixtures("short_delays")
 
@@ -42,16 +39,11 @@ class Targets:
         self._known = known
         self.calls: list[Requirements] = []
 
-    def known(
-        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
-    ) -> TargetDescription | None:
-        requirements = Requirements(vocabulary_digest, weights_digest, unusable)
+    def known(self, requirements: Requirements = ANY) -> TargetDescription | None:
         return self._known if self._known is not None and requirements.are_met_by(self._known) else None
 
-    async def describe(
-        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
-    ) -> TargetDescription:
-        self.calls.append(Requirements(vocabulary_digest, weights_digest, unusable))
+    async def describe(self, requirements: Requirements = ANY) -> TargetDescription:
+        self.calls.append(requirements)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
