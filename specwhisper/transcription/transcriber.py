@@ -111,10 +111,10 @@ class Transcriber(Protocol):
     address: str
 
     def known(self, requirements: Requirements = ANY) -> TargetDescription | None:
-        """Return the cached description of such a target; ``None`` if one has to be asked."""
+        """Return a cached description; ``None`` if a target has to be asked."""
 
     async def describe(self, requirements: Requirements = ANY) -> TargetDescription:
-        """Return the description of such a target; of several, one that a session can use."""
+        """Return the description of a target that meets the requirements."""
 
     def open(
         self,

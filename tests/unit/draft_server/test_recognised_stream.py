@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from math import inf, nan
 
 import numpy as np
@@ -54,7 +55,9 @@ async def opened(recogniser: Recording, *messages) -> AsyncIterator[tuple[Recogn
     """Send messages before it runs, so that they arrive together."""
     drafted: asyncio.Queue[Drafted] = asyncio.Queue()
     with ThreadPoolExecutor(1) as executor:
-        stream = RecognisedStream("session", recogniser, "en", executor, drafted.put_nowait, lambda: None)
+        stream = RecognisedStream(
+            "session", partial(recogniser.open, "en"), executor, drafted.put_nowait, lambda: None
+        )
         for message in messages:
             stream.send(message)
         running = asyncio.create_task(stream.run())
