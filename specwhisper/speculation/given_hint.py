@@ -135,9 +135,12 @@ class ScriptHint(GivenHint):
 
     def follow(self, token: int) -> None:
         """Take the next committed token of the window."""
+        num_found = self._num_found
         super().follow(token)
         if self.position is None:
             self._extend_to(len(self) + 1)
+        elif self._num_found > num_found:
+            self._extend_to(self.position + MIN_AHEAD)
 
     def _begin(self, start: int | None) -> None:
         super()._begin(start)

@@ -76,6 +76,7 @@ def test_a_lost_text_is_searched_in_all_of_it_token_by_token():
         if hint.position == token + 1 and hint.is_following:
             break
     assert token - 15_000 <= len(text) / CHUNK_CHARACTERS
+    assert len(hint) >= token + MIN_AHEAD, "the rest of the window is there as well"
     hint.open_window(token + 1 - 15_000)
     assert hint.continuation(max_tokens=2) == [token + 1, token + 2]
 
