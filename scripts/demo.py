@@ -74,7 +74,7 @@ def transcribe(recording: Path, address: str, folder: Path, *options: str) -> An
     output = ["--output-format", "json", "--output-dir", str(folder)]
     run = subprocess.run([*command, *output])
     if run.returncode:
-        sys.exit(run.returncode)  # the client has said why
+        sys.exit(run.returncode)  # the client has printed the reason
     return json.loads((folder / f"{recording.stem}.json").read_text())
 
 

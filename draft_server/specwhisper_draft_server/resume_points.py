@@ -1,6 +1,6 @@
 """Resume points in the contract with clients.
 
-They say where another stream would continue a recording.
+They hold the place where another stream would continue a recording.
 """
 
 from __future__ import annotations

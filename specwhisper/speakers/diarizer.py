@@ -190,7 +190,7 @@ def failure(status: int, err: bytes) -> DiarizationFailed:
 async def _feed(stdin: asyncio.StreamWriter, decode: Decode) -> None:
     """Write a recording to a process as fast as it reads."""
     pieces = decode()
-    with suppress(BrokenPipeError, ConnectionResetError):  # the process has ended: its status says why
+    with suppress(BrokenPipeError, ConnectionResetError):  # the process has ended: its status has the reason
         while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
             stdin.write(piece)
             await stdin.drain()

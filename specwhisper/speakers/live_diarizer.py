@@ -89,7 +89,7 @@ class LiveDiarizer:
             line = b""
             try:
                 async with asyncio.timeout(self._timeout_s):
-                    with suppress(BrokenPipeError, ConnectionResetError):  # it has ended: its status says why
+                    with suppress(BrokenPipeError, ConnectionResetError):  # it has ended, with a status
                         line = await _ask(process, pcm)
             except TimeoutError:
                 await self._kill()

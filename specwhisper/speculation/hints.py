@@ -199,7 +199,7 @@ class Hint:
     def rate(self) -> float:
         """How often the token that it expected was committed, lately or for longer.
 
-        A single error says little about the words after it; several in a row say that the text is another.
+        A single error means little for the words after it; several in a row mean another text.
         """
         return self._lately if self._num_missed > 1 else max(self._lately, self._for_longer)
 

@@ -34,7 +34,7 @@ export class Rival {
     this.connection.close();
   }
 
-  // A rival without a connection delays nothing: its lane says why.
+  // A rival without a connection delays nothing: its lane has the reason.
   get isBusy() {
     return this.isOpen && this.connection.isBusy;
   }

@@ -1,4 +1,4 @@
-"""Find a model's files in a folder or on the hub; say why one cannot be read."""
+"""Find a model's files in a folder or on the hub, or the reason against one."""
 
 from __future__ import annotations
 
