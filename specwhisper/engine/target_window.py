@@ -76,13 +76,13 @@ class TargetWindow:
             self.proposals.update(enumerate(block.proposals, start=block.base))
         return offer is Offer.FRESH
 
-    def request(self, num_held: int, max_width: int, num_missed: int) -> Request:
-        """Return the tokens to append; the slot has ``num_held`` of them."""
+    def request(self, slot_length: int, max_width: int, num_missed: int) -> Request:
+        """Return the tokens to append; the slot has ``slot_length`` of them."""
         room = self.window.max_new_tokens - self.num_committed - 1  # one is the target's own
         if self.candidates is None:
             self.candidates = self.ledger.candidates(max_width)[:room]
         return Request(
-            num_needed=len(self.window.prompt) + self.num_committed - num_held,
+            num_needed=len(self.window.prompt) + self.num_committed - slot_length,
             num_candidates=len(self.candidates),
             num_missed=num_missed,
         )
@@ -93,7 +93,12 @@ class TargetWindow:
         return self.ledger.expected_tokens(self.candidates or ())
 
     def row(
-        self, slot: int, num_held: int, num_candidates: int, vocabulary: Vocabulary, options: DecodingOptions
+        self,
+        slot: int,
+        slot_length: int,
+        num_candidates: int,
+        vocabulary: Vocabulary,
+        options: DecodingOptions,
     ) -> Row:
         """Return the next forward pass's row, with the first ``num_candidates``."""
         window, ledger = self.window, self.ledger
@@ -104,10 +109,10 @@ class TargetWindow:
             positions = {self.num_committed + index for index in drafted}
             proposals = {i: drawn for i, drawn in self.proposals.items() if i in positions}
         start = vocabulary.start_of_transcript
-        has_probe = num_held == 0 and start in window.prompt
+        has_probe = slot_length == 0 and start in window.prompt
         return Row(
             slot=slot,
-            tokens=self._missing(num_held) + [token for token, _ in candidates],
+            tokens=self._missing(slot_length) + [token for token, _ in candidates],
             num_candidates=len(candidates),
             generated=ledger.committed,
             timestamps=options.timestamps,
@@ -119,12 +124,12 @@ class TargetWindow:
             probe=window.prompt.index(start) if has_probe else None,
         )
 
-    def _missing(self, num_held: int) -> list[int]:
+    def _missing(self, slot_length: int) -> list[int]:
         """Return the tokens of prompt and committed text that the slot lacks."""
         prompt, committed = self.window.prompt, self.ledger.committed
-        if num_held >= len(prompt):
-            return committed[num_held - len(prompt) :]
-        return [*prompt[num_held:], *committed]
+        if slot_length >= len(prompt):
+            return committed[slot_length - len(prompt) :]
+        return [*prompt[slot_length:], *committed]
 
     def append(
         self, verdict: Verdict, scores: Scores, timing: Timing, *, num_verified: int, now_ns: int

@@ -338,17 +338,17 @@ class VerifierState:
         self.recording.discard_before(window.start_sample)
         return self.open_window
 
-    def request(self, num_held: int, max_width: int) -> Request:
-        """Return the tokens to append; the slot has ``num_held`` of them."""
+    def request(self, slot_length: int, max_width: int) -> Request:
+        """Return the tokens to append; the slot has ``slot_length`` of them."""
         if self.open_window is None:
             return Request(1, 0, self.num_missed)
-        return self.open_window.request(num_held, max_width, self.num_missed)
+        return self.open_window.request(slot_length, max_width, self.num_missed)
 
-    def row(self, num_held: int, num_candidates: int, vocabulary: Vocabulary) -> Row:
+    def row(self, slot_length: int, num_candidates: int, vocabulary: Vocabulary) -> Row:
         """Return the next forward pass's row, with the first ``num_candidates``."""
         if self.open_window is None:  # for the language
             return Row(self.slot, [vocabulary.start_of_transcript], 0, (), timestamps=False, probe=0)
-        return self.open_window.row(self.slot, num_held, num_candidates, vocabulary, self.options)
+        return self.open_window.row(self.slot, slot_length, num_candidates, vocabulary, self.options)
 
     def detect_language(self, probe_result: ProbeResult, forward_ns: int = 0) -> None:
         """Take the likeliest language; ``forward_ns`` is the time of the forward pass."""
