@@ -1,12 +1,12 @@
 """Hints from outside, which run through all windows of a session.
 
-=================  =================================================================================
-Hint               Text
-=================  =================================================================================
+===================  ===============================================================================
+Hint                 Text
+===================  ===============================================================================
 :class:`ScriptHint`  known from the start, without times: captions, a script, an older transcript
-:class:`LiveHint`  piece by piece, each with the time of its first word: another recogniser, captions
-                   as they appear
-=================  =================================================================================
+:class:`LiveHint`    piece by piece, each with the time of its first word: another recogniser,
+                     captions as they appear
+===================  ===============================================================================
 """
 
 from __future__ import annotations
@@ -135,12 +135,13 @@ class ScriptHint(GivenHint):
 
     def follow(self, token: int) -> None:
         """Take the next committed token of the window."""
-        num_found = self._num_found
         super().follow(token)
         if self.position is None:
             self._extend_to(len(self) + 1)
-        elif self._num_found > num_found:
-            self._extend_to(self.position + MIN_AHEAD)
+
+    def _place(self) -> None:
+        super()._place()
+        self._extend_to(self._position + MIN_AHEAD)
 
     def _begin(self, start: int | None) -> None:
         super()._begin(start)
@@ -238,7 +239,7 @@ def _plain(text: str) -> str:
 
     It has the spaces that its script has between words.
     """
-    text = small(text)
+    text = _small(text)
     words = text.replace("<|", "< |").split()
     plain = words[:1]
     for before, word in pairwise(words):
@@ -247,7 +248,7 @@ def _plain(text: str) -> str:
     return "".join(plain)
 
 
-def small(text: str) -> str:
+def _small(text: str) -> str:
     """Return a text in capitals as Whisper writes: only sentences begin with one."""
     num_upper, num_lower = sum(map(str.isupper, text)), sum(map(str.islower, text))
     if (

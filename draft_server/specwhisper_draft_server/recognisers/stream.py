@@ -121,7 +121,7 @@ class RecognisedStream:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        while not self.has_failed:
+        while not (self.has_failed or self._is_idle):
             await self._has_pieces.wait()
             piece = self._next_piece()
             if piece is None:
