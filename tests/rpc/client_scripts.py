@@ -143,10 +143,10 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
 
 
 @asynccontextmanager
-async def serving(servicer: ScriptedTranscription) -> AsyncIterator[str]:
-    """Serve on a free port; yield the address."""
+async def serving(servicer: ScriptedTranscription, port: int = 0) -> AsyncIterator[str]:
+    """Serve on a port, or a free one; yield the address."""
     add_servicer = partial(rpc.add_TranscriptionServicer_to_server, servicer)
-    server = await start_server({SERVICE: add_servicer}, ServingOptions())
+    server = await start_server({SERVICE: add_servicer}, ServingOptions(port=port))
     try:
         yield server.address
     finally:

@@ -12,13 +12,22 @@ from rich.console import Console
 from rich.text import Text
 
 from specwhisper.audio.decode import stated_duration_s
-from specwhisper.errors import InvalidAudio, InvalidRequest, ServerFull, SpecWhisperError
+from specwhisper.errors import (
+    InvalidAudio,
+    InvalidRequest,
+    ServerFull,
+    SpecWhisperError,
+    TargetUnavailable,
+    Unauthenticated,
+)
+from specwhisper.rpc.failover import Failover
 from specwhisper.transcription.transcription import Transcription
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.display import BatchBar, clock, speed
 from specwhisper_client.cli.jobs import Job, report, transcribe_one, transcribe_with_display
 from specwhisper_client.cli.output import OutputFormat, prepare_outputs, write
 from specwhisper_client.cli.recordings import RecordingFile, find_recordings
+from specwhisper_client.file_transcription import RESUME_TIMEOUT_S
 from specwhisper_client.updates import Update
 
 Outputs = Mapping[OutputFormat, Path]
@@ -28,7 +37,7 @@ async def transcribe_files(arguments: Sequence[Path], job: Job, console: Console
     """Transcribe all recordings that arguments name; return whether none failed.
 
     Arguments that name no recording are reported first, all at once. A recording that fails later is reported
-    in its turn, and the others continue.
+    in its turn, and the others continue, unless the error is the server's: none of them would succeed.
     """
     recordings, without = find_recordings(arguments)
     for error in _errors_about(without):
@@ -64,6 +73,19 @@ async def transcribe_files(arguments: Sequence[Path], job: Job, console: Console
     return not failed
 
 
+def _is_of_server(error: SpecWhisperError) -> bool:
+    """Return whether any other recording would fail by the same error."""
+    return type(error) in (TargetUnavailable, Unauthenticated)  # not by OutOfMemory: others are shorter
+
+
+def _report_not_begun(num_recordings: int, job: Job, errors: Console) -> None:
+    if num_recordings and not job.quiet:
+        remedy = (
+            "" if job.output_dir is None else "; the same command with --skip-existing transcribes the rest"
+        )
+        errors.print(f"{num_recordings} more not begun{remedy}.", highlight=False, soft_wrap=True)
+
+
 def _errors_about(arguments: Sequence[Path]) -> list[InvalidAudio]:
     """Return the errors for arguments that name no recording."""
     errors = [InvalidAudio(f"The folder '{each}' has no recordings.") for each in arguments if each.is_dir()]
@@ -86,7 +108,7 @@ async def _one_by_one(
 ) -> list[Path]:
     """Transcribe one after the other and show the text meanwhile; return those that failed."""
     failed = []
-    for recording, outputs in work:
+    for number, (recording, outputs) in enumerate(work, start=1):
         if has_others and not job.quiet:
             errors.print(Text(str(recording.path), "bold"))
         try:
@@ -94,6 +116,9 @@ async def _one_by_one(
         except SpecWhisperError as error:
             report(error, errors, recording.path if has_others else None)
             failed.append(recording.path)
+            if _is_of_server(error):
+                _report_not_begun(len(work) - number, job, errors)
+                break
     return failed
 
 
@@ -102,6 +127,9 @@ class _Batch:
 
     With an output folder, a transcript is written as soon as it is there. Without one, they are printed in
     the order of the recordings.
+
+    If a server that has transcribed one is lost, the others wait for it for :data:`RESUME_TIMEOUT_S`. If it
+    stays away, no other recording is begun.
     """
 
     def __init__(
@@ -119,6 +147,9 @@ class _Batch:
         self._errors = errors
         self._bar = BatchBar(errors, is_shown=errors.is_terminal and not job.quiet)
         self._failed: list[Path] = []
+        self._num_begun = self._num_done = 0
+        self._failover = Failover(RESUME_TIMEOUT_S)
+        self._ended_by: SpecWhisperError | None = None
         self._num_running = 0
         self._one_ended = asyncio.Event()  # replaced by another one whenever it is set
         self._texts: dict[int, str] = {}  # complete, in the order of the recordings from _num_printed on
@@ -130,7 +161,8 @@ class _Batch:
         numbers = iter(range(len(self._work)))
 
         async def transcribe_some() -> None:
-            for number in numbers:
+            while self._ended_by is None and (number := next(numbers, None)) is not None:
+                self._num_begun += 1
                 await self._transcribe(number)
 
         if self._bar.is_shown:
@@ -139,10 +171,10 @@ class _Batch:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(self._job.batch_size, len(self._work))):
                     group.create_task(transcribe_some())
-        num_done = len(self._work) - len(self._failed)
-        if num_done and not self._job.quiet:
+        _report_not_begun(len(self._work) - self._num_begun, self._job, self._errors)
+        if self._num_done and not self._job.quiet:
             elapsed_s = time.perf_counter() - started_s
-            recordings = "1 recording" if num_done == 1 else f"{num_done} recordings"
+            recordings = "1 recording" if self._num_done == 1 else f"{self._num_done} recordings"
             self._errors.print(
                 f"{recordings}, {clock(self._bar.finished_s)} in {clock(elapsed_s)}: "
                 f"{speed(self._bar.finished_s, elapsed_s):.1f} times as fast as speech",
@@ -161,8 +193,13 @@ class _Batch:
                 if self._job.output_dir is not None:
                     write(outputs[form], text)
             self._bar.finish(number, transcript.duration_s)
+            self._num_done += 1
+            self._failover.progressed()
         except SpecWhisperError as error:
-            report(error, self._errors, recording.path)
+            if str(error) != str(self._ended_by):  # of those under way, one is enough
+                report(error, self._errors, recording.path)
+            if _is_of_server(error):
+                self._ended_by = error
             self._failed.append(recording.path)
             self._bar.finish(number)
         if self._job.output_dir is None:
@@ -170,7 +207,10 @@ class _Batch:
             self._print_complete()
 
     async def _transcript(self, number: int, recording: RecordingFile) -> Transcription:
-        """Transcribe a recording; where the server is full, once another of them has ended."""
+        """Transcribe a recording; where the server is full, once another of them has ended.
+
+        Where it was there and is lost, transcribe it once it is back.
+        """
 
         def show(update: Update) -> None:
             self._bar.advance(number, update)
@@ -184,6 +224,11 @@ class _Batch:
                 must_wait = self._num_running > 1
                 if not must_wait:
                     raise  # other clients have all its sessions
+            except TargetUnavailable as error:
+                if not self._num_done:
+                    raise
+                await self._failover.wait(error)
+                continue
             finally:
                 self._num_running -= 1
                 if not must_wait:
@@ -196,8 +241,11 @@ class _Batch:
         for number in count(self._num_printed):
             if number not in self._texts:
                 return
+            text = self._texts.pop(number)
             with self._bar.hidden():
-                self._console.file.write(self._texts.pop(number))
+                if text and not self._job.quiet:
+                    self._errors.print(Text(str(self._work[number][0].path), "bold"), soft_wrap=True)
+                self._console.file.write(text)
                 self._console.file.flush()
             self._num_printed += 1
 

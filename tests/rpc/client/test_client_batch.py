@@ -12,6 +12,7 @@ import soundfile
 from rich.console import Console
 
 from specwhisper.errors import ServerFull
+from specwhisper.rpc.failover import Failover
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.cli.output import OutputFormat
 from tests.rpc.client_scripts import MODEL, STATISTICS, ScriptedTranscription, duration, final, serving
@@ -121,6 +122,15 @@ async def test_texts_on_standard_output_are_in_the_order_of_the_recordings(folde
     assert (streams.out, streams.err) == ("".join(TEXTS.values()), "")
 
 
+async def test_texts_on_standard_output_have_their_recordings_as_titles_on_standard_error(folder):
+    streams = Streams()
+    async with serving(Counting(at_once=4)) as address:
+        assert await streams.run([folder], address, batch_size=4)
+    assert streams.out == "".join(TEXTS.values())
+    titles = [str(folder / name) for name in ("c.ogg", "a/one.wav", "a/two.wav", "b/one.flac")]
+    assert streams.err.splitlines()[:-1] == titles
+
+
 async def test_a_bad_recording_does_not_stop_the_others(folder, tmp_path):
     (folder / "a" / "bad.wav").write_bytes(b"RIFF, or so")
     (tmp_path / "empty").mkdir()
@@ -180,6 +190,44 @@ async def test_a_server_that_is_full_without_us_refuses_every_recording(folder, 
     assert streams.err.count("All places are taken.") == 4
     assert "4 of 4 files failed" in streams.err
     assert written(tmp_path / "out") == {}
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+async def test_without_a_server_no_other_recording_is_begun(folder, tmp_path, unused_tcp_port, batch_size):
+    streams, address = Streams(), f"127.0.0.1:{unused_tcp_port}"
+    job = {"output_dir": tmp_path / "out", "batch_size": batch_size}
+    assert not await streams.run([folder], address, **job)
+    first, not_begun, summary = streams.err.splitlines()
+    assert first.endswith(f"No server answers at {address}; is it running?")
+    assert not_begun == (
+        f"{4 - batch_size} more not begun; the same command with --skip-existing transcribes the rest."
+    )
+    assert summary.startswith(f"{batch_size} of 4 files failed: ")
+    assert written(tmp_path / "out") == {}
+
+
+async def test_without_a_server_texts_end_with_the_first(folder, unused_tcp_port):
+    streams, address = Streams(), f"127.0.0.1:{unused_tcp_port}"
+    assert not await streams.run([folder], address)
+    assert streams.err.count("No server answers") == 1
+    assert "3 more not begun.\n" in streams.err
+
+
+async def test_a_server_that_was_there_is_waited_for(folder, tmp_path, unused_tcp_port, monkeypatch):
+    streams, server, waits, wait = Streams(), Counting(), asyncio.Event(), Failover.wait
+
+    async def noted(self, error, **options):  # in the batch, or in a call that broke off
+        waits.set()
+        await wait(self, error, **options)
+
+    monkeypatch.setattr(Failover, "wait", noted)
+    async with serving(server, unused_tcp_port) as address:
+        run = asyncio.create_task(streams.run([folder], address, output_dir=tmp_path / "out"))
+        await server.ended.get()
+    await waits.wait()
+    async with serving(server, unused_tcp_port):
+        assert await run
+    assert written(tmp_path / "out") == TEXTS
 
 
 async def test_a_terminal_shows_how_far_a_batch_is(folder, tmp_path):
