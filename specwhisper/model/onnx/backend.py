@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from specwhisper.model.backend import Encoder, Features
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.onnx.decoder import SlotDecoder
+from specwhisper.model.onnx.support import log_untried
 from specwhisper.model.rules import DecodingRules
 from specwhisper.model.scoring import LogitsScorer, Probing, Scorer
 from specwhisper.model.threads import num_threads
@@ -28,6 +29,7 @@ class OnnxBackend:
     device = None
 
     def __init__(self, checkpoint: Checkpoint, num_slots: int, *, encoder: Encoder) -> None:
+        log_untried()
         self.num_slots = num_slots
         self._encoder = encoder
         self._decoder = SlotDecoder(

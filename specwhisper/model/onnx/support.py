@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
+
+logger = logging.getLogger(__name__)
 
 DTYPES = ("float32", "int8")
 ONNXRUNTIME, ONNX = "1.32", "1.23"  # the last releases that were tried
@@ -31,6 +35,17 @@ def unsupported(checkpoint: Checkpoint) -> str | None:
     if checkpoint.dtype == "int8" and not _sums_bytes_exactly():
         return "this processor has no VNNI, so sums of bytes overflow"
     return None
+
+
+@cache
+def log_untried() -> None:
+    """Log once if this release of ONNX Runtime was not tried.
+
+    That a session's text does not depend on its company is shown by tests of a release, not promised by it.
+    """
+    found = version("onnxruntime")
+    if found.rpartition(".")[0] != ONNXRUNTIME:
+        logger.warning("onnxruntime was not tried", extra={"release": found, "tried": ONNXRUNTIME})
 
 
 def _sums_bytes_exactly() -> bool:

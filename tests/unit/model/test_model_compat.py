@@ -35,6 +35,18 @@ def test_libraries_have_the_tested_releases(library, release):
     assert library.__version__.rpartition(".")[0] == release
 
 
+def test_another_release_is_logged_once(monkeypatch, caplog):
+    support.log_untried.cache_clear()
+    support.log_untried()
+    assert not caplog.records
+    support.log_untried.cache_clear()
+    monkeypatch.setattr(support, "version", lambda package: "1.33.1")
+    support.log_untried()
+    support.log_untried()
+    (record,) = caplog.records
+    assert (record.message, record.release, record.tried) == ("onnxruntime was not tried", "1.33.1", "1.32")
+
+
 def test_chunks_are_joined():
     chunks = [
         (TOKENIZER(text, add_special_tokens=False).input_ids, (2.0, 0.0, 0.0)) for text in (" one", " two")
