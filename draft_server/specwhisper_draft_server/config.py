@@ -73,7 +73,8 @@ class DraftConfig(ServingOptions):
         Setting(
             MODEL,
             "Windows encoded only as far as they hold audio, in steps of 2 s, not to 30 s; on CPUs. "
-            "Short and live audio is encoded many times faster; the draft may be right less often.",
+            "Short and live audio is encoded many times faster; the draft may be right less often. Without "
+            "effect where draft and target share an encoder.",
         ),
     ] = False
     speakers: Annotated[

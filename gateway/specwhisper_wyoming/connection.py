@@ -156,6 +156,8 @@ class Connection:
         """Send a chunk on; the first one begins an utterance and has its format."""
         pcm_format = read_format(event.data)
         await self._answered()
+        if self._utterance is None and not event.payload:
+            return  # an utterance has audio
         if self._utterance is None:
             request_id.set(received_request_id(()))
             self._utterance = WyomingUtterance(self._client.servers, self._options, pcm_format)

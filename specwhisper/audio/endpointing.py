@@ -41,6 +41,7 @@ class Endpointer:
         self._silence_start: int | None = None
         self._is_speech = False
         self._has_paused = False
+        self._begins_from = 0  # after the end of the last utterance
         self.sentence_end_sample: int | None = None
 
     def on_vad_probability(self, speech_prob: float) -> list[VoiceMark]:
@@ -65,7 +66,7 @@ class Endpointer:
             return []
         self._is_speech = True
         padding = self._options.prefix_padding_ms * SAMPLES_PER_MS
-        return [VoiceMark(VoiceEvent.BEGIN, max(0, self._speech_start - padding))]
+        return [VoiceMark(VoiceEvent.BEGIN, max(self._begins_from, self._speech_start - padding))]
 
     def _on_silence(self, frame_start: int) -> list[VoiceMark]:
         if not self._is_speech:
@@ -83,6 +84,7 @@ class Endpointer:
         if silence >= self._ending_silence_ms(self._silence_start) * SAMPLES_PER_MS:
             self._is_speech = self._has_paused = False
             self._speech_start = self._silence_start = None
+            self._begins_from = end_sample + 1
             marks.append(VoiceMark(VoiceEvent.END, end_sample))
         return marks
 

@@ -29,7 +29,7 @@ from specwhisper.types import DTYPES, SERVER_MODES, Mode
 from specwhisper_client.cli.arguments import parse_mode
 
 IN_ONE_PROCESS_ONLY = (
-    *("final_model", "draft_model", "device", "dtype", "adaptive_gamma"),
+    *("final_model", "draft_model", "device", "dtype", "cut_windows", "adaptive_gamma"),
     *("chunk_length_s", "stride_length_s"),
 )
 OVER_SERVERS_ONLY = ("mode",)
@@ -97,6 +97,10 @@ def evaluate(
     dtype: Annotated[
         str, typer.Option(metavar="TYPE", help=f"Precision of both models: {', '.join(DTYPES)}.")
     ] = "float32",
+    cut_windows: Annotated[
+        bool,
+        typer.Option("--cut-windows", help="Draft that encodes only the audio that a window has, on CPUs."),
+    ] = False,
     gamma: Annotated[
         int | None,
         typer.Option(
@@ -233,6 +237,7 @@ def _ways(context: typer.Context, server: str | None, decoding: dict[str, Any]) 
         speculation,
         dtype=asked["dtype"],
         batch_size=asked["batch_size"],
+        cut_windows=asked["cut_windows"],
     )
     chunks = {name: asked[name] for name in ("chunk_length_s", "stride_length_s")}
     yield in_one_process(pair, **decoding, **chunks)

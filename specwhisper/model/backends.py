@@ -21,7 +21,9 @@ from specwhisper.model.sharing import share
 from specwhisper.types import CROSS_CACHES, DeviceMap
 
 Library = Literal["onnx", "pytorch"]
-INT8_MAPPED = "int8 weights are for a CPU without device map or static shapes: choose another dtype."
+INT8_MAPPED = (
+    "int8 weights are for a CPU without device map or static shapes: choose device cpu, or another dtype."
+)
 
 ENCODER_SIZES = (
     *("d_model", "encoder_layers", "encoder_attention_heads", "encoder_ffn_dim"),

@@ -36,7 +36,14 @@ class MicroBatcher(Generic[T]):
         with self._turn:
             while not done.done():
                 num_items = min(len(self._waiting), self._max_items)
-                self._process([self._waiting.popleft() for _ in range(num_items)])
+                batch = [self._waiting.popleft() for _ in range(num_items)]
+                try:
+                    self._process(batch)
+                except BaseException as error:  # Ctrl-C: no other thread may wait for ever
+                    for _, other in batch:
+                        if not other.done():
+                            other.set_exception(error)
+                    raise
         done.result()
 
     def _process(self, batch: Sequence[tuple[T, Future[None]]]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Annotated
 
-from specwhisper.errors import InvalidRequest, ModelNotFound
+from specwhisper.errors import InvalidRequest, ModelNotFound, TargetUnavailable
 from specwhisper.settings.setting import SERVING, Setting
 
 logger = logging.getLogger(__name__)
@@ -67,12 +68,24 @@ class ModelNames:
 
     async def check(self, name: str) -> None:
         """Raise :class:`ModelNotFound` for a name that is not served."""
-        if name in (self._served or (WHISPER_1,)):
-            return  # without the target, which may not answer at present
+        if self._is_known(name):
+            return
         served = await self.served()
         if name not in served:
             choice = " or ".join(f"'{each}'" for each in served)
             raise ModelNotFound(f"The model '{name[:SHOWN_CHARS]}' does not exist here: request {choice}.")
+
+    async def tolerate(self, name: str) -> None:
+        """Log an unknown name; if names are strict, raise :class:`ModelNotFound`.
+
+        A session finds its target by itself, so it neither fails nor waits for this: the target is asked once
+        about a name, and one that does not answer is no reason to refuse the session.
+        """
+        if self._is_strict:
+            await self.check(name)
+        elif name[:SHOWN_CHARS] not in self._logged:
+            with suppress(TargetUnavailable):
+                await self.resolve(name)
 
     async def resolve(self, name: str) -> str:
         """Return the served name that a request gets.
@@ -80,17 +93,21 @@ class ModelNames:
         It is the first one if the request names none, or an unknown one. If names are strict, raise
         :class:`ModelNotFound` for an unknown one.
         """
+        if self._is_strict and name:
+            await self.check(name)
+            return name
+        if self._is_known(name):
+            return name
+        served = await self.served()
+        if name in served:
+            return name
         if name:
-            try:
-                await self.check(name)
-                return name
-            except ModelNotFound:
-                if self._is_strict:
-                    raise
-        default = (await self.served())[0]
-        if name:
-            self._log(name[:SHOWN_CHARS], default)
-        return default
+            self._log(name[:SHOWN_CHARS], served[0])
+        return served[0]
+
+    def _is_known(self, name: str) -> bool:
+        """Return whether a name is served, without the target, which may not answer at present."""
+        return name in (self._served or (WHISPER_1,))
 
     def _log(self, name: str, default: str) -> None:
         """Log an unknown name the first time."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Annotated
 
 from specwhisper.audio.inputs import Audio, Decode
 from specwhisper.settings.setting import MODEL, Setting
+from specwhisper.speakers.beside import beside
 from specwhisper.speakers.diarizer import Diarizer
 from specwhisper.speakers.live_diarizer import LiveDiarizer
 from specwhisper.speakers.turns import Turn
@@ -60,15 +62,12 @@ class Speakers:
         self._diarizer = diarizer
         self._jobs = asyncio.Semaphore(num_jobs)
 
-    @asynccontextmanager
-    async def beside(self, decode: Decode) -> AsyncIterator[Turns]:
-        """Look for speakers during the block; leaving it early ends the search."""
-        turns = asyncio.create_task(self._turns(decode))
-        try:
-            yield turns
-        finally:
-            turns.cancel()
-            await asyncio.gather(turns, return_exceptions=True)
+    def beside(self, decode: Decode) -> AbstractAsyncContextManager[Turns]:
+        """Look for speakers during a block.
+
+        An error ends the block; leaving it ends the search.
+        """
+        return beside(partial(self._turns, decode))
 
     async def knowing(self, samples: Mapping[str, Audio]) -> Speakers:
         """Return one that names speakers as :meth:`Diarizer.knowing` does.

@@ -200,8 +200,13 @@ async def _feed(stdin: asyncio.StreamWriter, decode: Decode) -> None:
 def _models_in(folder: Path) -> tuple[str, str]:
     """Find the models for segmentation and for embeddings, preferably those that are not quantized."""
     found: dict[str, str] = {}
-    for path in sorted(folder.rglob("*.onnx"), key=lambda path: (".int8" in path.name, path)):
-        metadata = metadata_of(path)
+    unreadable = ""
+    for path in sorted(folder.rglob("[!.]*.onnx"), key=lambda path: (".int8" in path.name, path)):
+        try:
+            metadata = metadata_of(path)
+        except InvalidRequest as error:
+            unreadable = unreadable or f" {error}"
+            continue
         for kind in (SEGMENTATION, EMBEDDING):
             if kind in metadata:
                 found.setdefault(kind, str(path))
@@ -209,6 +214,6 @@ def _models_in(folder: Path) -> tuple[str, str]:
         if kind not in found:
             raise InvalidRequest(
                 f"{folder} holds no model for {name}: it needs two of sherpa-onnx, one for speaker "
-                "segmentation and one for speaker embeddings."
+                f"segmentation and one for speaker embeddings.{unreadable}"
             )
     return found[SEGMENTATION], found[EMBEDDING]

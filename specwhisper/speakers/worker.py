@@ -5,7 +5,8 @@ cannot use a model. The process reads 16-bit PCM at 16 kHz on standard input.
 
 Of a recording it reads all of it, after the samples of speakers, whose numbers of bytes are its arguments. It
 writes one JSON object: ``turns`` (start and end in seconds, number of the speaker), and if there are samples,
-``voices`` (embedding by number) and ``samples`` (embedding of each; null of one with too little speech).
+``voices`` (embedding by number) and ``samples`` (embedding of each; null of one with too little speech, and
+then no recording is read).
 
 Of live audio it reads one piece after the other, each after its number of bytes (4 bytes, little-endian), and
 writes a line of JSON for each: ``turns`` and ``voices`` of the piece.
@@ -43,17 +44,15 @@ def main() -> None:
 
 def in_recording(find: Any, settings: dict[str, Any], sample_sizes: Sequence[int]) -> dict[str, Any]:
     """Read samples and the recording; return what is written of them."""
-    pieces = [sys.stdin.buffer.read(size) for size in sample_sizes]
+    if not sample_sizes:  # the model of voices need not be loaded a second time
+        return {"turns": find(sys.stdin.buffer.read()), "voices": {}, "samples": []}
+    voices = VoiceEmbedder(settings)
+    known = [voices.of_all(samples(sys.stdin.buffer.read(size))) for size in sample_sizes]
+    if None in known:
+        return {"turns": [], "voices": {}, "samples": known}
     pcm = sys.stdin.buffer.read()
     turns = find(pcm)
-    if not pieces:  # the model of voices need not be loaded a second time
-        return {"turns": turns, "voices": {}, "samples": []}
-    voices = VoiceEmbedder(settings)
-    return {
-        "turns": turns,
-        "voices": voices.of(turns, samples(pcm)),
-        "samples": [voices.of_all(samples(piece)) for piece in pieces],
-    }
+    return {"turns": turns, "voices": voices.of(turns, samples(pcm)), "samples": known}
 
 
 def load(settings: dict[str, Any]) -> Any:

@@ -14,6 +14,7 @@ from specwhisper import SpeculativeConfig, SpeculativeWhisper
 from specwhisper.engine.pair_engine import Feed
 from specwhisper.errors import InvalidAudio, SpecWhisperError
 from specwhisper.types import SAMPLE_RATE, AudioChunk
+from tests.forks import in_fork
 from tests.nightly import examples, mostly_nightly
 
 NUM_THREADS = examples(4, 8)
@@ -146,6 +147,13 @@ def test_a_call_that_fails_affects_no_other(pair, recordings, texts):
     for future, kind in zip(futures, kinds, strict=False):
         assert isinstance(future.exception(), kind)
     assert [future.result() for future in futures[len(bad) :]] == texts
+
+
+def test_a_process_that_was_forked_later_writes_the_same_text(recordings, texts, monkeypatch):
+    monkeypatch.setattr("specwhisper.model.threads._limit", 2)  # the other process has none of them
+    pair = load_pair(1)
+    assert pair.transcribe(recordings[0], **OPTIONS).text == texts[0]
+    assert in_fork(lambda: pair.transcribe(recordings[1], **OPTIONS).text) == texts[1]
 
 
 @pytest.mark.timeout(120)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from specwhisper.audio.decode import stated_duration_s
 from specwhisper.errors import (
+    DiarizationFailed,
     InvalidAudio,
     InvalidRequest,
     ServerFull,
@@ -167,10 +168,14 @@ class _Batch:
 
         if self._bar.is_shown:
             self._bar.begin(await asyncio.to_thread(_durations, self._work))
-        with self._bar:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(self._job.batch_size, len(self._work))):
-                    group.create_task(transcribe_some())
+        try:
+            with self._bar:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(min(self._job.batch_size, len(self._work))):
+                        group.create_task(transcribe_some())
+        finally:  # after Ctrl-C, some of them miss the one before
+            for number in sorted(self._texts):
+                self._print(number)
         _report_not_begun(len(self._work) - self._num_begun, self._job, self._errors)
         if self._num_done and not self._job.quiet:
             elapsed_s = time.perf_counter() - started_s
@@ -187,11 +192,13 @@ class _Batch:
         recording, outputs = self._work[number]
         text = ""
         try:
-            transcript = await self._transcript(number, recording)
+            transcript, no_speakers = await self._transcript(number, recording)
             for form in self._job.formats:
                 text = self._job.rendered(transcript, recording, form)
                 if self._job.output_dir is not None:
                     write(outputs[form], text)
+            if no_speakers is not None:
+                raise no_speakers
             self._bar.finish(number, transcript.duration_s)
             self._num_done += 1
             self._failover.progressed()
@@ -206,7 +213,9 @@ class _Batch:
             self._texts[number] = text
             self._print_complete()
 
-    async def _transcript(self, number: int, recording: RecordingFile) -> Transcription:
+    async def _transcript(
+        self, number: int, recording: RecordingFile
+    ) -> tuple[Transcription, DiarizationFailed | None]:
         """Transcribe a recording; where the server is full, once another of them has ended.
 
         Where it was there and is lost, transcribe it once it is back.
@@ -241,13 +250,17 @@ class _Batch:
         for number in count(self._num_printed):
             if number not in self._texts:
                 return
-            text = self._texts.pop(number)
             with self._bar.hidden():
-                if text and not self._job.quiet:
-                    self._errors.print(Text(str(self._work[number][0].path), "bold"), soft_wrap=True)
-                self._console.file.write(text)
-                self._console.file.flush()
+                self._print(number)
             self._num_printed += 1
+
+    def _print(self, number: int) -> None:
+        """Print a text, and its recording's name to standard error."""
+        text = self._texts.pop(number)
+        if text and not self._job.quiet:
+            self._errors.print(Text(str(self._work[number][0].path), "bold"), soft_wrap=True)
+        self._console.file.write(text)
+        self._console.file.flush()
 
 
 def _durations(work: Sequence[tuple[RecordingFile, Outputs]]) -> list[float | None]:

@@ -199,7 +199,7 @@ class BatchBar:
         parts = (
             f"{clock(at_s)} of {clock(total_s)}",
             f"{self._num_done} of {len(self._durations)} recordings",
-            f"{speed(at_s, self._progress.tasks[0].elapsed):.1f}x real time",
+            f"{speed(at_s, self._progress.tasks[0].elapsed):.1f} times as fast as speech",
         )
         self._progress.update(
             self._task,

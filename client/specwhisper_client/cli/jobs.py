@@ -12,11 +12,13 @@ from rich.console import Console
 from rich.text import Text
 
 from specwhisper.audio.decode import decode_file
-from specwhisper.errors import MissingExtra, SpecWhisperError
+from specwhisper.errors import DiarizationFailed, MissingExtra, SpecWhisperError
 from specwhisper.extras import MISSING_EXTRA_STATUS
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials
+from specwhisper.speakers.beside import beside
 from specwhisper.speakers.diarizer import Diarizer
+from specwhisper.speakers.turns import Turn
 from specwhisper.transcription.hints.file import find_hint
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW, Transcription
@@ -58,6 +60,8 @@ class Job:
     batch_size : recordings that are transcribed at a time.
     skips_existing : whether recordings are left out of which all transcripts are there.
     diarizer : finds the speakers; ``None`` for a transcript without them.
+    diarization : held by the recording whose speakers are looked for: each takes a core and the memory of its
+        samples.
     """
 
     server: str
@@ -76,6 +80,7 @@ class Job:
     skips_existing: bool = False
     credentials: Credentials = OPEN
     diarizer: Diarizer | None = None
+    diarization: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, 1))
 
     def rendered(self, transcript: Transcription, recording: RecordingFile, form: OutputFormat) -> str:
         """Return a transcript in a format."""
@@ -108,22 +113,35 @@ async def transcribe_one(
     show: Callable[[Update], None],
     *,
     interim_results: bool = False,
-) -> Transcription:
+) -> tuple[Transcription, DiarizationFailed | None]:
     """Transcribe a recording, and find its speakers meanwhile.
 
     Parameters
     ----------
     show : called with each update.
+
+    Returns
+    -------
+    The transcription, and why it has no speakers if they could not be found.
     """
     if job.diarizer is None:
-        return await _transcribe(client, recording, job, show, interim_results=interim_results)
-    turns = asyncio.create_task(job.diarizer.turns_of(partial(decode_file, recording.path)))
-    try:
+        return await _transcribe(client, recording, job, show, interim_results=interim_results), None
+    async with beside(partial(_turns, job, job.diarizer, recording)) as turns:
         transcript = await _transcribe(client, recording, job, show, interim_results=interim_results)
-        return transcript.with_speakers(await turns)
-    finally:
-        turns.cancel()
-        await asyncio.gather(turns, return_exceptions=True)
+        found = await turns
+    if isinstance(found, DiarizationFailed):
+        return transcript, found
+    return transcript.with_speakers(found), None
+
+
+async def _turns(
+    job: Job, diarizer: Diarizer, recording: RecordingFile
+) -> Sequence[Turn] | DiarizationFailed:
+    async with job.diarization:
+        try:
+            return await diarizer.turns_of(partial(decode_file, recording.path))
+        except DiarizationFailed as error:  # the text is not lost
+            return DiarizationFailed(f"{error} The transcript has no speakers.")
 
 
 async def _transcribe(
@@ -164,11 +182,18 @@ async def transcribe_with_display(
     console: Console,
     errors: Console,
 ) -> None:
-    """Transcribe a recording, show its text meanwhile, and write it."""
+    """Transcribe a recording, show its text meanwhile, and write it.
+
+    Raises
+    ------
+    DiarizationFailed : after the text was written, without speakers.
+    """
     display = _choose_display(job, console, errors)
     with display:
         is_live = isinstance(display, LiveDisplay)
-        transcript = await transcribe_one(client, recording, job, display.show, interim_results=is_live)
+        transcript, no_speakers = await transcribe_one(
+            client, recording, job, display.show, interim_results=is_live
+        )
     for form in job.formats:
         if job.output_dir is not None:
             write(outputs[form], job.rendered(transcript, recording, form))
@@ -178,6 +203,8 @@ async def transcribe_with_display(
             console.file.write(job.rendered(transcript, recording, form))
     if not job.quiet:
         errors.print(transcript_table(transcript))
+    if no_speakers is not None:
+        raise no_speakers
 
 
 def _choose_display(job: Job, console: Console, errors: Console) -> Display:

@@ -99,7 +99,7 @@ class SpeakersOfUtterances:
 
 
 def _refuse_unused(options: Mapping[str, object]) -> None:
-    for name in (name for name, value in options.items() if value):
+    for name in (name for name, value in options.items() if value is not None and value != []):
         raise InvalidRequest(f"{name} has no effect without --diarize: set both.")
 
 

@@ -19,8 +19,9 @@ def transcript_table(transcript: Transcription) -> Table:
     round_trips = f"{counts.num_blocks} blocks"
     if counts.min_round_trip_ns:
         round_trips += f", the fastest took {counts.min_round_trip_ns / 1e6:.2f} ms"
+    wrote = {"model": _pair(transcript.model)} if transcript.model.target else {}  # none without speech
     rows = {
-        "model": _pair(transcript.model),
+        **wrote,
         "audio": f"{transcript.duration_s:.2f} s in {transcript.elapsed_s:.2f} s, "
         f"real-time factor {transcript.real_time_factor:.3f}",
         **counts.described(),

@@ -315,6 +315,12 @@ class TranscribeOptions:
         for name in (name for name, is_wanted in needs_words.items() if is_wanted):
             if not options.word_timestamps or self.streaming:
                 raise InvalidRequest(f"{name} needs words of a whole recording: add --word-timestamps.")
+        is_text = self.output_dir is not None or formats[0] is OutputFormat.TXT
+        if self.print_colors and (diarizer is not None or self.batch_size > 1 or not is_text):
+            raise InvalidRequest(
+                "--print-colors is for the text of one recording after the other: leave --diarize, "
+                "--batch-size and other formats out."
+            )
         if options.vad_filter and self.streaming:
             raise InvalidRequest("--vad-filter is for whole recordings: leave it or --streaming out.")
         if options.vad_filter:

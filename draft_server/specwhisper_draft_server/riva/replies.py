@@ -37,6 +37,7 @@ def alternative(results: Sequence[pb.SpeechRecognitionResult]) -> riva_asr_pb2.S
             )
             for piece in pieces
             for word in piece.words
+            if word.word.strip()
         ],
         language_code=sorted({result.language_code for result in results if result.language_code}),
     )

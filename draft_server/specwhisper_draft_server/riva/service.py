@@ -83,7 +83,7 @@ class RivaService:
         async with self._beside(request, config, audio) as turns:
             response = recognize_response(await self._service.recognize(config, audio))
             if turns is not None:
-                set_speakers(response, await turns)
+                await asyncio.to_thread(set_speakers, response, await turns)
         if request.HasField("id"):
             response.id.CopyFrom(request.id)
         return response
@@ -146,9 +146,9 @@ class RivaService:
         return (await self._service.GetModel(pb.GetModelRequest(), None)).model.target_model
 
     async def _check_model(self, name: str) -> None:
-        """Raise :class:`ModelNotFound` for an unknown name, if names are strict."""
+        """See :meth:`ModelNames.tolerate`; no name is the target's."""
         if name:
-            await self._names.resolve(name)
+            await self._names.tolerate(name)
 
 
 async def _first(

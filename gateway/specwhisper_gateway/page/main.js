@@ -124,9 +124,9 @@ function finish() {
   setStatus("Finishing …");
 }
 
-// Finish the session; without one, or if it is finishing already, stop at once.
+// Finish the session; without one, without audio, or if it is finishing already, stop at once.
 function stop() {
-  if (session && !session.connection.isFinished) return finish();
+  if (session?.connection.sentS && !session.connection.isFinished) return finish();
   abandon();
   setRunning(false);
   setStatus(session ? "Stopped before the transcript was complete." : "");
@@ -310,7 +310,7 @@ async function showModels() {
   find("latency-row").hidden = !server.allows_latency_injection;
   if (!server.allows_latency_injection) form.elements.latency.value = 0;
   find("limits").hidden = !server.target_model.startsWith("demo-");
-  find("race").disabled = !server.draft_model;
+  find("race").disabled = isRunning() || !server.draft_model;
   find("pair").textContent = server.draft_model ? `${server.target_model}, drafted by ${server.draft_model}` : server.target_model;
 }
 

@@ -96,11 +96,17 @@ def without_header(audio: bytes) -> bytes:
     raise InvalidEvent("A WAV file must have 16-bit samples in one channel.", "audio")
 
 
-def _phrases(boosting: Mapping[str, Any]) -> list[Any]:
+def _phrases(boosting: Mapping[str, Any]) -> list[str]:
     lists = boosting.get("word_boosting_list") or []
     if not isinstance(lists, list) or not all(isinstance(words, dict) for words in lists):
         raise InvalidEvent("word_boosting_list must be a list of objects.", "session.word_boosting")
-    return [phrase for words in lists for phrase in words.get("phrases") or []]
+    phrases: list[str] = []
+    for words in lists:
+        added = words.get("phrases") or []
+        if not isinstance(added, list) or not all(isinstance(phrase, str) for phrase in added):
+            raise InvalidEvent("phrases must be a list of texts.", "session.word_boosting")
+        phrases += added
+    return phrases
 
 
 def _silence_ms(endpointing: Mapping[str, Any]) -> int | None:

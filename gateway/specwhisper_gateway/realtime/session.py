@@ -29,7 +29,7 @@ from specwhisper_gateway.realtime.commands import (
     event_id_of,
     read_event,
 )
-from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
+from specwhisper_gateway.realtime.settings import RealtimeSettings, check_language, nested
 from specwhisper_gateway.realtime.turn import Items, RealtimeTurn
 from specwhisper_gateway.state import Gateway
 from specwhisper_gateway.transport.messages import error_event, new_id
@@ -238,19 +238,11 @@ class RealtimeConnection:
             name = await self._gateway.model_names.resolve(settings.model)
             settings = replace(settings, model=name)
         if settings.language not in (None, self._settings.language):
-            await self._check_language(str(settings.language))
+            await check_language(self._gateway.client, str(settings.language))
         if settings != self._settings:
             await self._end_turn()  # a running transcription keeps its settings
         self._settings = settings
         await self._send_session("updated", is_flat=is_flat)
-
-    async def _check_language(self, language: str) -> None:
-        known = (await self._gateway.client.get_model()).languages
-        if language not in known:
-            raise InvalidEvent(
-                f"The language {language!r} is not supported. Supported languages: {', '.join(known)}.",
-                "session.audio.input.transcription.language",
-            )
 
     async def _transcribe(self) -> None:
         """Run the turns one by one.

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 from specwhisper.languages import language_code
 from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions
+from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.streaming import LIVE_DECODING
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.realtime.formats import BETA_NAMES, G711_RATE, PCM_RATE, AudioFormat, FormatName
@@ -273,3 +274,13 @@ def _refused(error: ValidationError) -> InvalidEvent:
             return _unsupported(name, reasons[part])
     shown = f"{str(problem.value)[:SHOWN_CHARS]!r}"
     return InvalidEvent(f"session.{name} is {shown}: {problem.reason}.", f"session.{name}")
+
+
+async def check_language(client: TranscriptionClient, language: str) -> None:
+    """Raise :class:`InvalidEvent` for a language that the target does not know."""
+    known = (await client.get_model()).languages
+    if language not in known:
+        raise InvalidEvent(
+            f"The language {language!r} is not supported. Supported languages: {', '.join(known)}.",
+            "session.audio.input.transcription.language",
+        )

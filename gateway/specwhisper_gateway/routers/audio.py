@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
@@ -128,7 +129,10 @@ async def _complete(
         async for _ in transcription:
             pass
         transcript = transcription.result
-        return transcript if turns is None else transcript.with_speakers(await turns)
+        if turns is None:
+            return transcript
+        found = await turns  # thousands of turns and words take a second
+        return await asyncio.to_thread(transcript.with_speakers, found)
 
 
 async def _speakers(

@@ -12,7 +12,7 @@ from specwhisper.errors import MessageTooLarge
 from specwhisper_gateway.access_log import caller_of
 from specwhisper_gateway.audio.uploads import IDLE_TIMEOUT_S
 from specwhisper_gateway.errors import IdleTimeout, InvalidEvent
-from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
+from specwhisper_gateway.realtime.settings import RealtimeSettings, check_language, nested
 from specwhisper_gateway.state import gateway_of
 from specwhisper_gateway.transport.messages import (
     MAX_CONTROL_BYTES,
@@ -47,7 +47,7 @@ async def client_secret(request: Request) -> dict[str, Any]:
     except ValidationError as error:
         problem = first_problem(error)
         raise InvalidEvent(f"{problem.name}: {problem.reason}.", problem.name) from None
-    settings = await _with_model(request, RealtimeSettings().updated(asked.session))
+    settings = await _checked(request, RealtimeSettings().updated(asked.session))
     value, expires_s = _create(request, settings, asked.expires_after.seconds)
     session = {"id": new_id("sess"), "object": "realtime.transcription_session", "expires_at": expires_s}
     return {"value": value, "expires_at": expires_s, "session": session | settings.describe()}
@@ -57,7 +57,7 @@ async def client_secret(request: Request) -> dict[str, Any]:
 async def transcription_session(request: Request) -> dict[str, Any]:
     """Return a session, and a secret that opens it, in the beta's format."""
     settings = RealtimeSettings().updated(nested(await _body(request)))
-    settings = await _with_model(request, settings)
+    settings = await _checked(request, settings)
     value, expires_s = _create(request, settings, SESSION_LIFETIME_S)
     return {
         "id": new_id("sess"),
@@ -68,7 +68,9 @@ async def transcription_session(request: Request) -> dict[str, Any]:
     }
 
 
-async def _with_model(request: Request, settings: RealtimeSettings) -> RealtimeSettings:
+async def _checked(request: Request, settings: RealtimeSettings) -> RealtimeSettings:
+    if settings.language is not None:
+        await check_language(gateway_of(request).client, settings.language)
     return settings.with_model(await gateway_of(request).model_names.resolve(settings.model))
 
 

@@ -88,13 +88,14 @@ def load_checkpoint(
                 f"Model '{name}' is of type '{config.get('model_type')}': choose a Whisper checkpoint."
             )
         sizes = read_sizes(name, config)
+        # Small files first: the download of the weights may be ended, and the next start may be offline.
+        generation = read_generation(files.read(FILE), config)
+        check_generation(name, generation, is_draft=is_draft)
+        tokenizer = read_tokenizer(files)
         paths = files.weights()
         is_onnx = paths[0].suffix == ".onnx"
         found = weights_in_onnx(paths[0], paths[1]) if is_onnx else weights_in_files(paths)
         weights = complete_weights(name, found, sizes)
-        generation = read_generation(files.read(FILE), config)
-        check_generation(name, generation, is_draft=is_draft)
-        tokenizer = read_tokenizer(files)
         tokens = [] if tokenizer is None else tokenizer.tokens()
         vocabulary = build_vocabulary(name, tokens, sizes, generation)
         if len(tokens) < vocabulary.end_of_text:

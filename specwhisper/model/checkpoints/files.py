@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from specwhisper.errors import CheckpointError
+from specwhisper.errors import CheckpointError, MissingExtra
 from specwhisper.model.checkpoints.compat import is_known_to_lack
 from specwhisper.model.checkpoints.names import resolve
 
@@ -39,6 +39,7 @@ class ModelFiles:
         self._source = resolve(name)
         self._is_folder = Path(self._source).is_dir()
         self._revision = revision or "main"
+        self._may_lack = False  # a file that the hub has, since it could not be asked
         if self._is_folder:
             self._check_folder(Path(self._source))
 
@@ -47,7 +48,8 @@ class ModelFiles:
         if self._is_folder:
             path = Path(self._source, file)
             return path if path.is_file() else None
-        cached = _fetch(self._source, file, self._revision)
+        cached, may_exist = _fetch(self._source, file, self._revision)
+        self._may_lack |= may_exist
         if cached is not None and COMMIT.fullmatch(cached.parent.name):
             self._revision = cached.parent.name
         return cached
@@ -97,10 +99,13 @@ class ModelFiles:
 
     @contextmanager
     def errors_reported(self) -> Iterator[None]:
-        """Turn any error into a :class:`CheckpointError` of one sentence."""
+        """Turn any error into a :class:`CheckpointError` of one sentence.
+
+        :class:`MissingExtra` stays.
+        """
         try:
             yield
-        except CheckpointError:
+        except (CheckpointError, MissingExtra):
             raise
         except Exception as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
@@ -127,6 +132,16 @@ class ModelFiles:
         raise self._no_weights()
 
     def _no_weights(self) -> CheckpointError:
+        if self._may_lack:
+            return CheckpointError(
+                f"The weights of model '{self.name}' are not in the cache, and the hub cannot be reached: "
+                "check the connection, or name a folder."
+            )
+        if self._is_folder and any(Path(self._source).glob("**/encoder_model*.onnx")):
+            return CheckpointError(
+                f"Model '{self.name}' has no ONNX files of encoder and decoder in float32, or of both in "
+                "float16: fetch those that are not quantised."
+            )
         return CheckpointError(f"Model '{self.name}' has no weights: fetch or save it again as safetensors.")
 
 
@@ -140,8 +155,11 @@ def digest_of(paths: list[Path]) -> str:
     return digest.hexdigest()
 
 
-def _fetch(repository: str, file: str, revision: str) -> Path | None:
-    """Return a file of the hub from the cache, or download it."""
+def _fetch(repository: str, file: str, revision: str) -> tuple[Path | None, bool]:
+    """Return a file of the hub from the cache, or download it.
+
+    The second value is whether the hub may have a file that is not returned, since it could not be asked.
+    """
     # Models in folders do not need it.
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import (
@@ -155,17 +173,17 @@ def _fetch(repository: str, file: str, revision: str) -> Path | None:
     if COMMIT.fullmatch(revision):  # never changes, so the hub need not be asked
         cached = try_to_load_from_cache(repository, file, revision=revision)
         if is_known_to_lack(cached):
-            return None
+            return None, False
         if cached is not None:
-            return Path(cached)
+            return Path(cached), False
     try:
-        return Path(hf_hub_download(repository, file, revision=revision))
+        return Path(hf_hub_download(repository, file, revision=revision)), False
     except LocalEntryNotFoundError as error:
         if file == CONFIG:
             raise OSError("the hub cannot be reached, and the model is not in the cache") from error
-        return None
+        return None, True
     except EntryNotFoundError:
-        return None
+        return None, False
     except GatedRepoError as error:
         raise OSError("only accounts that the hub has granted access may download it") from error
     except RepositoryNotFoundError as error:

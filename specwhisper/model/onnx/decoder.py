@@ -231,7 +231,7 @@ class SlotDecoder:
             "last": last,
             "total": total,
             "num_queries": indices.num_queries,
-            "num_rows": np.array([len(shape.slots)]),
+            "num_rows": np.array([len(shape.slots)], np.int64),
             "gathered": indices.gathered,
             "wanted": indices.wanted,
         }

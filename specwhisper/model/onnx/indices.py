@@ -63,10 +63,10 @@ class Indices:
             padded[index, :width] = np.arange(start, start + width)
             padded[index, width:] = start + width - 1
             queries_of[index] = without_lone_row(width)
-            unpadded.append(index * num_queries + np.arange(width))
+            unpadded.append(index * num_queries + np.arange(width, dtype=np.int64))
             pieces = _pieces(width)
             rows.append(start + np.minimum(pieces, width - 1))
-            gathered.append(num_gathered + np.arange(width))
+            gathered.append(num_gathered + np.arange(width, dtype=np.int64))
             num_gathered += pieces.size
         wanted = np.array([starts[row] + index for row, index in shape.wanted], np.int64)
         return cls(

@@ -16,6 +16,7 @@ from specwhisper.rpc.failover import Failover
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.cli.output import OutputFormat
 from tests.rpc.client_scripts import MODEL, STATISTICS, ScriptedTranscription, duration, final, serving
+from tests.rpc.services import eventually
 from tests.rpc.terminals import Streams, end_of_cli, run_cli, start_cli
 
 SECOND = 16_000
@@ -129,6 +130,22 @@ async def test_texts_on_standard_output_have_their_recordings_as_titles_on_stand
     assert streams.out == "".join(TEXTS.values())
     titles = [str(folder / name) for name in ("c.ogg", "a/one.wav", "a/two.wav", "b/one.flac")]
     assert streams.err.splitlines()[:-1] == titles
+
+
+async def test_an_interrupted_batch_prints_the_texts_that_are_complete(folder):
+    streams, server = Streams(), Counting(at_once=4)
+    server.ends[4] = asyncio.Event()  # the first one never ends
+    async with serving(server) as address:
+        run = asyncio.create_task(streams.run([folder], address, batch_size=4, quiet=True))
+        for _ in range(3):
+            await server.ended.get()
+        await eventually(lambda: server.num_open == 1)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+    complete = list(TEXTS.values())[1:]
+    assert [text for text in complete if text in streams.out] == complete[: streams.out.count("\n")]
+    assert "4 seconds" not in streams.out
 
 
 async def test_a_bad_recording_does_not_stop_the_others(folder, tmp_path):

@@ -5,6 +5,7 @@ import json
 import pytest
 import soundfile
 
+from specwhisper.errors import DiarizationFailed
 from specwhisper.speakers.diarizer import Diarizer
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.terminals import Streams, run_cli
@@ -54,6 +55,22 @@ async def test_a_terminal_has_a_colour_for_each_speaker(recording, folder, is_te
     assert "\x1b[1;35mB: \x1b[0m\x1b[35mBye." in streams.out
 
 
+@pytest.mark.parametrize("batch_size", [1, 2])
+async def test_a_text_whose_speakers_are_not_found_is_written_without_them(
+    recording, folder, tmp_path, monkeypatch, batch_size
+):
+    async def fail(self, decode):
+        raise DiarizationFailed("The process that finds speakers has ended: exit status -9.")
+
+    monkeypatch.setattr(Diarizer, "turns_of", fail)
+    streams, out = Streams(), tmp_path / "out"
+    async with serving(ScriptedTranscription()) as address:
+        job = {"diarizer": Diarizer(folder), "batch_size": batch_size, "output_dir": out}
+        assert not await streams.run([recording], address, **job)
+    assert (out / "talk.txt").read_text() == "Hello there.\nBye.\n"
+    assert "exit status -9. The transcript has no speakers." in streams.err
+
+
 async def test_options_that_need_times_of_words_have_them(recording, folder):
     service = ScriptedTranscription()
     async with serving(service) as address:
@@ -97,6 +114,8 @@ async def test_several_recordings_have_their_speakers(recording, folder, tmp_pat
             ("--diarize", "{models}", *("--speaker-sample", "A=a.wav", "--speaker-sample", "A=b.wav")),
             "names 'A' twice",
         ),
+        (("--speaker-threshold", "0"), "speaker-threshold has no effect without --diarize"),
+        (("--diarize", "{models}", "--print-colors"), "--print-colors is for the text of one recording"),
         (("--speaker-threshold", "0.4"), "speaker-threshold has no effect without --diarize"),
         (("--num-speakers", "2"), "num-speakers has no effect without --diarize"),
     ],

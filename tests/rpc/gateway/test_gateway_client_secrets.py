@@ -47,6 +47,10 @@ async def test_a_secret_opens_a_session_with_its_settings():
         ({"expires_after": {"anchor": "now"}}, "expires_after.anchor"),
         ({"session": {"type": "realtime"}}, "session.type"),
         ({"model": "whisper-1"}, "model"),
+        (
+            {"session": {"audio": {"input": {"transcription": {"language": "klingon"}}}}},
+            "session.audio.input.transcription.language",
+        ),
     ],
 )
 async def test_what_is_not_supported_is_refused(body, param):

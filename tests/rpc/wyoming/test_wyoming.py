@@ -126,6 +126,12 @@ async def test_an_utterance_without_audio_is_empty(server):
         assert transcript_of(events) == ""
 
 
+async def test_an_utterance_of_an_empty_chunk_is_empty(server):
+    async with client_of(server) as client:
+        await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, b""), AudioStop())
+        assert transcript_of(await answer(client)) == ""
+
+
 async def test_audio_that_starts_again_drops_what_came_before(pair, server):
     async with client_of(server) as client:
         await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, speech(3.0, seed=5)))

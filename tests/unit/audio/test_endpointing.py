@@ -51,6 +51,11 @@ def test_speech_begins_once_after_a_pause():
     ]
 
 
+def test_an_utterance_begins_after_the_end_of_the_one_before():
+    at_once = 5 + 1 / FRAME_SAMPLES  # its padding would reach back to frame 4
+    assert marks_of("+++----++") == ["1: begin 0", "4: pause 5", "6: end 5", f"8: begin {at_once:g}"]
+
+
 def test_a_short_noise_is_no_speech():
     assert marks_of("+-+-+-----+--") == []
     assert marks_of("-+-++") == ["4: begin 0"]
@@ -129,7 +134,7 @@ levels = st.lists(st.tuples(st.sampled_from([0.0, 0.2, 0.45, 0.6, 1.0]), st.inte
 def test_marks_are_in_order_and_within_the_audio(options, levels, start_frame):
     start = start_frame * FRAME_SAMPLES
     endpointer = Endpointer(options, start, settling_ms=0)
-    end_sample, is_speech, has_paused, last_end = start, False, False, 0
+    end_sample, is_speech, has_paused, last_end = start, False, False, -1
     num_loud = num_silent = 0
     for prob, length in levels:
         for _ in range(length):
@@ -144,7 +149,9 @@ def test_marks_are_in_order_and_within_the_audio(options, levels, start_frame):
                         has_paused = False
                     case VoiceEvent.BEGIN:
                         assert prob >= options.threshold
-                        assert end_sample - mark.sample >= min(end_sample, options.min_speech_ms * MS)
+                        assert mark.sample > last_end
+                        shortest = options.min_speech_ms * MS - (mark.sample == last_end + 1)
+                        assert end_sample - mark.sample >= min(end_sample, shortest)
                         is_speech, has_paused = True, False
                     case VoiceEvent.PAUSE:
                         assert is_speech and not has_paused

@@ -71,3 +71,27 @@ def test_only_the_failing_item_raises():
     with pytest.raises(MemoryError, match="-1"):
         bad.result(0)
     assert work.batches == [[0], [1, -1], [1], [-1], [2]]
+
+
+def test_an_interrupt_ends_all_calls_of_its_batch():
+    work = Work()
+
+    def interrupted(batch) -> None:
+        work(batch)
+        if len(batch) > 1:
+            raise KeyboardInterrupt
+
+    batcher = MicroBatcher[int](interrupted, 2)
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(batcher.run, 0)
+        assert work.begun.wait(WAIT_S)
+        others = []
+        for number in (1, 2):
+            others.append(threads.submit(batcher.run, number))
+            while len(batcher._waiting) < number:
+                threading.Event().wait(0.001)
+        work.may_continue.set()
+        first.result(WAIT_S)
+        for other in others:
+            with pytest.raises(KeyboardInterrupt):
+                other.result(WAIT_S)

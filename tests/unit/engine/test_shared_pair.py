@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -23,6 +21,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import AudioChunk, Mode
+from tests.forks import in_fork
 
 WAIT_S = 30
 PCMS = [recording(1.0 + 0.25 * seed, seed) for seed in range(6)]
@@ -263,21 +262,6 @@ class Encoding(ScriptedModel):
             assert self.may_end.wait(2 * WAIT_S)
         for window in windows:
             super().encode(*window)
-
-
-def in_fork(call: Callable[[], object]) -> object:
-    """Return the result of a call in a forked process, which must end."""
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    child = context.Process(target=lambda: queue.put(call()))
-    child.start()
-    try:
-        return queue.get(timeout=WAIT_S)
-    finally:
-        child.join(WAIT_S)
-        child.kill()
-        child.join()
-        assert child.exitcode == 0
 
 
 def refusal(pair: SharedPair) -> str:

@@ -40,3 +40,14 @@ def test_the_part_of_a_window_that_must_be_silent_ends_an_utterance(endpointing,
 def test_numbers_that_no_window_has_are_refused(endpointing):
     with pytest.raises(InvalidEvent):
         updated(RealtimeSettings(), {"endpointing_config": endpointing})
+
+
+def test_boosted_phrases_are_keywords():
+    boosting = {"word_boosting_list": [{"phrases": ["Clara", "Vienna"]}, {"phrases": None}, {}]}
+    assert updated(RealtimeSettings(), {"word_boosting": boosting}).keywords == ("Clara", "Vienna")
+
+
+@pytest.mark.parametrize("phrases", [5, "Bees", [["Clara"]], {"Clara": 20}])
+def test_phrases_that_are_no_texts_are_refused(phrases):
+    with pytest.raises(InvalidEvent, match="phrases must be a list of texts"):
+        updated(RealtimeSettings(), {"word_boosting": {"word_boosting_list": [{"phrases": phrases}]}})

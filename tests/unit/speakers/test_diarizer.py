@@ -186,8 +186,17 @@ def test_a_model_that_cannot_be_used_is_refused(folder, tmp_path):
     with pytest.raises(InvalidRequest, match="sherpa-onnx cannot use the models"):
         Diarizer(tmp_path / "models")
     path.write_bytes(b"no model")
-    with pytest.raises(InvalidRequest, match="not a model that onnxruntime can read"):
+    with pytest.raises(
+        InvalidRequest, match=r"speaker segmentation: .*not a model that onnxruntime can read"
+    ):
         Diarizer(tmp_path / "models")
+
+
+def test_other_files_of_the_folder_do_not_matter(folder, tmp_path):
+    save_models(tmp_path / "models")
+    for name in ("another.onnx", "._model.onnx"):
+        (tmp_path / "models" / name).write_bytes(b"no model")
+    Diarizer(tmp_path / "models")
 
 
 @pytest.mark.parametrize("settings", [{"num_speakers": 0}, {"threshold": 0.0}, {"threshold": float("nan")}])

@@ -83,6 +83,12 @@ def test_what_is_not_in_the_cache_cannot_be_loaded_offline(name: str, cache: Pat
         load_checkpoint(name)
 
 
+def test_weights_that_are_not_in_the_cache_are_not_said_to_be_missing(cache: Path):
+    (cache / "models--someone--whisper" / "snapshots" / COMMIT / WEIGHTS).unlink()
+    with pytest.raises(CheckpointError, match="are not in the cache, and the hub cannot be reached"):
+        load_checkpoint("someone/whisper")
+
+
 @pytest.mark.parametrize("names", [["missing.safetensors"], ["../model.safetensors"]])
 def test_an_index_names_files_of_its_own_folder(names: list[str], saved: Path, tmp_path: Path):
     folder = Path(shutil.copytree(saved, tmp_path / "model"))

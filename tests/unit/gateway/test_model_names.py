@@ -1,0 +1,62 @@
+"""Names that are not served are logged, or refused."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from specwhisper.errors import ModelNotFound, TargetUnavailable
+from specwhisper.settings.model_names import ModelNames
+
+
+class TargetName:
+    """Returns the target's name; ``None`` if it does not answer. Counts."""
+
+    def __init__(self, name: str | None = "large-v3") -> None:
+        self.name, self.num_asked = name, 0
+
+    async def __call__(self) -> str:
+        self.num_asked += 1
+        if self.name is None:
+            raise TargetUnavailable("No server answers.")
+        return self.name
+
+
+async def test_the_target_is_asked_about_an_unknown_name_once(caplog):
+    target = TargetName()
+    names = ModelNames((), is_strict=False, target=target)
+    for _ in range(3):
+        await names.tolerate("parakeet")
+    assert target.num_asked == 1
+    assert [(record.model, record.used) for record in caplog.records] == [("parakeet", "large-v3")]
+
+
+async def test_a_target_that_does_not_answer_refuses_no_name(caplog):
+    caplog.set_level(logging.WARNING)
+    target = TargetName(None)
+    names = ModelNames((), is_strict=False, target=target)
+    await names.tolerate("parakeet")
+    assert not caplog.records
+    target.name = "large-v3"
+    await names.tolerate("parakeet")
+    assert len(caplog.records) == 1
+
+
+async def test_strict_names_are_refused():
+    names = ModelNames(("large",), is_strict=True, target=TargetName(None))
+    with pytest.raises(ModelNotFound, match="request 'large'"):
+        await names.tolerate("parakeet")
+    with pytest.raises(ModelNotFound, match="request 'large'"):
+        await names.resolve("parakeet")
+    await names.tolerate("large")
+    assert await names.resolve("") == await names.resolve("large") == "large"
+
+
+async def test_an_unknown_name_is_the_first_one():
+    target = TargetName()
+    names = ModelNames((), is_strict=False, target=target)
+    assert await names.resolve("whisper-1") == "whisper-1"
+    assert target.num_asked == 0
+    assert [await names.resolve(name) for name in ("", "large-v3", "parakeet")] == ["large-v3"] * 3
+    assert target.num_asked == 3
