@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import wave
 from collections.abc import Mapping
 from dataclasses import replace
 from io import BytesIO
@@ -9,7 +10,7 @@ from typing import Any
 
 import soundfile
 
-from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE, MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
 from specwhisper.options import MAX_MS
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.realtime.formats import AudioFormat
@@ -20,6 +21,8 @@ SAMPLE_RATE = 16_000  # Riva's default
 ANY_LANGUAGE = "multi"  # Riva's code for language detection
 FILE = "none"  # the format that Riva's client names for a file, which it sends with its header
 WAV_HEAD = b"RIFF"
+DATA = b"data" + bytes(4)  # the head of samples whose size is 0
+OPEN_ENDED_BYTES = 0x7FFF_0000
 # The client returns what the gateway sent it; and settings without effect on Whisper, as over gRPC.
 WITHOUT_EFFECT = frozenset(
     {"id", "object", "modalities", "client_secret", "input_audio_noise_reduction", "include"}
@@ -80,20 +83,49 @@ def updated(settings: RealtimeSettings, session: Mapping[str, Any]) -> RealtimeS
     return replace(changed, audio_format=AudioFormat(changed.audio_format.name, rate))
 
 
-def without_header(audio: bytes) -> bytes:
-    """Return a piece of a file without the WAV header.
+class WavPieces:
+    """The samples of audio that may be WAV files, cut anywhere after the header.
 
-    Raises :class:`InvalidEvent` for a file that has no 16-bit samples in one channel.
+    A file may hold other data after its samples.
     """
-    if not audio.startswith(WAV_HEAD):
-        return audio
+
+    def __init__(self) -> None:
+        self._num_left: int | None = None  # bytes of samples of the file; None for other audio
+
+    def samples_of(self, piece: bytes) -> bytes:
+        """Return the samples of the next piece.
+
+        Raises :class:`InvalidEvent` for a file that has no 16-bit samples in one channel.
+        """
+        if piece.startswith(WAV_HEAD):
+            samples, self._num_left = _first_samples(piece)
+            return samples
+        if self._num_left is None:
+            return piece
+        samples = piece[: self._num_left]
+        self._num_left -= len(samples)
+        return samples
+
+    def finish(self) -> None:
+        """End the audio; other audio may follow."""
+        self._num_left = None
+
+
+def _first_samples(piece: bytes) -> tuple[bytes, int | None]:
+    """Return the samples after a file's header, and the bytes that follow, if the header has their number."""
     try:
-        with soundfile.SoundFile(BytesIO(audio)) as file:
-            if (file.subtype, file.channels) == ("PCM_16", 1):
-                return bytes(file.buffer_read(dtype="int16"))
-    except soundfile.LibsndfileError:
-        pass
-    raise InvalidEvent("A WAV file must have 16-bit samples in one channel.", "audio")
+        with soundfile.SoundFile(BytesIO(piece)) as file:
+            if (file.subtype, file.channels) != ("PCM_16", 1):
+                raise InvalidEvent("A WAV file must have 16-bit samples in one channel.", "audio")
+            samples = bytes(file.buffer_read(dtype="int16"))
+        with wave.open(BytesIO(piece)) as header:
+            num_bytes = header.getnframes() * BYTES_PER_SAMPLE
+    except (soundfile.LibsndfileError, wave.Error, EOFError) as error:
+        raise InvalidEvent("A WAV file must have 16-bit samples in one channel.", "audio") from error
+    # Recorders that cannot seek back leave the size at its maximum, or at 0.
+    if not num_bytes:
+        return piece[piece.index(DATA) + len(DATA) :], None
+    return samples, num_bytes - len(samples) if len(samples) <= num_bytes < OPEN_ENDED_BYTES else None
 
 
 def _phrases(boosting: Mapping[str, Any]) -> list[str]:

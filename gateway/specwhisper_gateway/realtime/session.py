@@ -90,6 +90,7 @@ class RealtimeConnection:
         self._id = new_id("sess")
         self._items = Items(is_beta, keeps_transcript=is_riva)
         self._is_riva = is_riva
+        self._pieces = riva.WavPieces()
         self._previous_s = 0.0  # audio of the turns before the open one
         self._hints = HintFeed()
         self._open: _Running | None = None  # the turn that receives audio
@@ -128,9 +129,10 @@ class RealtimeConnection:
         match command:
             case Append(audio, ends_utterance):
                 if self._is_riva:
-                    audio = riva.without_header(audio)
+                    audio = self._pieces.samples_of(audio)
                 await self._append(self._settings.audio_format.decode(audio))
                 if ends_utterance:
+                    self._pieces.finish()
                     await self._end_turn()
             case CommitAudio() if self._is_riva:
                 pass  # the client commits every piece

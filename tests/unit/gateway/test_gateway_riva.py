@@ -1,12 +1,14 @@
 """Settings of Riva's realtime client."""
 
+import io
+import wave
 from math import inf, nan
 
 import pytest
 
 from specwhisper.live import EndpointingOptions
 from specwhisper_gateway.errors import InvalidEvent
-from specwhisper_gateway.realtime.riva import updated
+from specwhisper_gateway.realtime.riva import WavPieces, updated
 from specwhisper_gateway.realtime.settings import RealtimeSettings
 
 DEFAULT_MS = EndpointingOptions().silence_duration_ms
@@ -51,3 +53,39 @@ def test_boosted_phrases_are_keywords():
 def test_phrases_that_are_no_texts_are_refused(phrases):
     with pytest.raises(InvalidEvent, match="phrases must be a list of texts"):
         updated(RealtimeSettings(), {"word_boosting": {"word_boosting_list": [{"phrases": phrases}]}})
+
+
+def wav(pcm: bytes, width: int = 2, size: int | None = None) -> bytes:
+    """Return a WAV file with a chunk after its samples, and another size of these in the header."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as written:
+        written.setparams((1, width, 16_000, 0, "NONE", ""))
+        written.writeframes(pcm)
+    data = bytearray(file.getvalue())
+    if size is not None:
+        data[40:44] = size.to_bytes(4, "little")
+    return bytes(data) + b"LIST\x06\x00\x00\x00noise!"
+
+
+@pytest.mark.parametrize("piece_bytes", [44, 46, 144, 10_000])
+def test_what_follows_the_samples_of_a_file_is_no_audio(piece_bytes):
+    pcm, pieces = bytes(range(256)) * 2, WavPieces()
+    file = wav(pcm)
+    for _ in range(2):  # files may follow each other
+        cut = [file[start : start + piece_bytes] for start in range(0, len(file), piece_bytes)]
+        assert b"".join(map(pieces.samples_of, cut)) == pcm
+    pieces.finish()
+    assert pieces.samples_of(b"raw!") == b"raw!"
+
+
+@pytest.mark.parametrize("size", [0, 0xFFFF_FFFF, 0x7FFF_FFFF])
+def test_a_file_without_a_size_has_samples_to_its_end(size):
+    pcm, pieces = bytes(range(256)) * 2, WavPieces()
+    file = wav(pcm, size=size)[: 44 + len(pcm)]
+    assert b"".join(map(pieces.samples_of, (file[:144], file[144:]))) == pcm
+
+
+@pytest.mark.parametrize("file", [b"RIFF", wav(bytes(6), width=3), b"RIFF" + bytes(100)])
+def test_a_file_without_16_bit_samples_is_refused(file):
+    with pytest.raises(InvalidEvent, match="16-bit samples in one channel"):
+        WavPieces().samples_of(file)
