@@ -15,12 +15,6 @@ OPENAI_MODELS = (
 )
 # Names of openai/whisper and faster-whisper; on the hub "whisper-large" is the first version.
 OTHER_NAMES = {"large": "large-v3", "turbo": "large-v3-turbo"}
-_ADVICE = (
-    "name a folder, a hub id such as openai/whisper-small or onnx-community/whisper-tiny, distil-..., or "
-    "one of"
-)
-ADVICE = f"{_ADVICE} {', '.join((*DEMO_MODELS, *OPENAI_MODELS, *OTHER_NAMES))}."
-ADVICE_INSTALLED = f"{_ADVICE} {', '.join((*OPENAI_MODELS, *OTHER_NAMES))}."
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
@@ -30,8 +24,7 @@ def resolve(name: str) -> str:
         folder = DEMO_FOLDER / name.removeprefix("demo-")
         if not folder.is_dir():
             raise CheckpointError(
-                f"Model '{name}' comes with the source tree, not with the installed package: "
-                + ADVICE_INSTALLED
+                f"Model '{name}' comes with the source tree, not with the installed package: {_advice()}"
             )
         return str(folder)
     if Path(name).is_dir() or HUB_ID.fullmatch(name):
@@ -41,4 +34,12 @@ def resolve(name: str) -> str:
         return f"openai/whisper-{full_name.removesuffix('-v1')}"
     if name.startswith("distil-"):
         return f"distil-whisper/{name}"
-    raise CheckpointError(f"There is no model '{name}': {ADVICE}")
+    raise CheckpointError(f"There is no model '{name}': {_advice()}")
+
+
+def _advice() -> str:
+    bundled = (name for name in DEMO_MODELS if (DEMO_FOLDER / name.removeprefix("demo-")).is_dir())
+    return (
+        "name a folder, a hub id such as openai/whisper-small or onnx-community/whisper-tiny, distil-..., or "
+        f"one of {', '.join((*bundled, *OPENAI_MODELS, *OTHER_NAMES))}."
+    )
