@@ -360,7 +360,7 @@ class SpeculativeWhisper:
             draft=self._models.draft if drafts else "",
             mode=length.mode,
             gamma=length.gamma if drafts and not length.is_adaptive else 0,
-            is_lossy=call.decoding.is_lossy and drafts,
+            is_lossy=call.decoding.is_lossy and (drafts or bool(call.decoding.hint)),
         )
         return replace(
             transcribed,

@@ -296,7 +296,8 @@ class Drafter:
             audio, start_frame = session.recording.clip(*span), 0
         draft.encoded = span
         encode = partial(self._model.encode, draft.slot, audio, start_frame)
-        draft.encoding = self._encodings.submit(draft.slot, encode)
+        is_live = session.options.live is not None
+        draft.encoding = self._encodings.submit(draft.slot, encode, is_live=is_live)
 
     def _on_commit(self, session: DraftState, commit: Commit) -> None:
         """Apply a commit: keep what agrees with it, roll back the rest."""

@@ -65,13 +65,13 @@ class WindowOpener:
     def can_advance(self, session: VerifierState) -> bool:
         """Return whether a session can leave its phase without a forward pass.
 
-        A live window is opened only when it can be encoded at once: later it reaches further.
+        A live window is opened only when it is the next to be encoded: later it reaches further.
         """
         if not session.can_advance:
             return False
         if not session.derived.can_open or not session.windows.is_live:
             return True
-        return self._encodings.num_unfinished < self._model.max_windows
+        return self._encodings.num_live < self._model.max_windows
 
     def advance(self, session: VerifierState) -> None:
         """Take the result of an encoding, open the next window, or finish."""
@@ -121,4 +121,5 @@ class WindowOpener:
                 self._model.encode(session.slot, session.recording, span.start_frame)
             return self._clock() - started_ns
 
-        session.begin_encoding(span, self._encodings.submit(session.slot, encode))
+        is_live = session.windows.is_live
+        session.begin_encoding(span, self._encodings.submit(session.slot, encode, is_live=is_live))

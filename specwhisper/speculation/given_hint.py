@@ -218,11 +218,12 @@ class LiveHint(GivenHint):
 
     def _follow_again(self) -> None:
         """Find the position of the window's committed tokens in a text that has changed."""
-        committed = self._committed
+        committed, balance = self._committed, self._balance
         self.rates = self._window_rates
         self._begin(self._starts[0])
         for token in committed:
             self.follow(token)
+        self._balance = balance  # they were counted when they were committed
 
     def _drop_old(self) -> None:
         """Drop the pieces before the window once they are many tokens."""

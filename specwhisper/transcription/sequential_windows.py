@@ -60,7 +60,8 @@ class SequentialWindows(WhisperWindows):
         if result.discarded:  # the next window will likely begin with them
             begin = self._vocabulary.timestamp_begin
             discarded = (begin, *shift_timestamps(result.discarded, result.advance_frames, self._vocabulary))
-        num_kept = len(tokens) - len(result.discarded)
+        has_end = bool(tokens) and tokens[-1] in self._vocabulary.ends  # which is not among those discarded
+        num_kept = len(tokens) - has_end - len(result.discarded)
         return ClosedWindow(outcome, result.segments, discarded, num_kept=num_kept)
 
     def review(

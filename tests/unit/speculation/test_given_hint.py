@@ -201,6 +201,17 @@ def test_a_window_begins_at_the_piece_of_its_time():
     assert hint.continuation()[0] == 20
 
 
+def test_a_text_that_is_replaced_earns_nothing():
+    hint = live_hint()
+    hint.replace(0, " ".join(map(str, range(100, 140))))
+    follow(hint, range(100, 130))
+    hint.reach(0.5)
+    hint.pay(100, 0)
+    for number in range(50):
+        hint.replace(0, " ".join(map(str, range(200 + number, 240 + number))))
+    assert hint._balance == 0
+
+
 def test_text_from_a_time_on_replaces_what_was_there():
     hint = live_hint()
     hint.open_window(0, 0)

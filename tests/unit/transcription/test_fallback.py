@@ -98,8 +98,10 @@ def test_a_window_of_silence_is_skipped_as_a_whole():
     assert windows.next_frame == 2000
 
 
-def test_discarded_tokens_are_reused_with_the_next_windows_timestamps():
+@pytest.mark.parametrize("end", [[], [END]])
+def test_discarded_tokens_are_reused_with_the_next_windows_timestamps(end):
     windows = SequentialWindows(VOCABULARY, DecodingOptions())
-    tokens = [TIME, 1, TIME + 100, TIME + 100, 2, 3, TIME + 150, 4]
+    tokens = [TIME, 1, TIME + 100, TIME + 100, 2, 3, TIME + 150, 4, *end]
     closed = windows.close(windows.open(3000), tokens, [-math.log(2)] * len(tokens))
     assert closed.opening == (TIME, 2, 3, TIME + 50, 4)
+    assert closed.num_kept == 4  # a hint continues after the first two times
