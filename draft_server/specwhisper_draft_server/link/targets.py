@@ -15,6 +15,7 @@ from specwhisper_draft_server.link.choosing import TargetOffer, choose
 
 MAX_DISCOVERED = 64  # targets that locators have named
 GRACE_S = 0.25  # for slower servers, after the first answer
+STANDBY_GRACE_S = 2.0  # for targets in a long forward pass, before a standby takes a session in their place
 HEDGE_S = 0.5  # for configured servers; then discovered targets are asked as well
 
 Answer = TypeVar("Answer")
@@ -33,6 +34,7 @@ class Targets:
         self._opening: Counter[str] = Counter()
         self._discovered: dict[str, None] = {}  # addresses that locators have named, the newest last
         self._gone: set[str] = set()  # discovered targets that did not answer, or lost a session
+        self._lost: set[str] = set()  # configured targets that hang, or lost a session; until they answer
 
     async def find(
         self, locate: Callable[[str], Coroutine[Any, Any, TargetOffer]], avoid: Collection[str] = ()
@@ -54,6 +56,10 @@ class Targets:
             if all servers answer, and no target matches the session.
         """
         answers = await self._ask(locate, GRACE_S)
+        if _has_only_standbys(answers) and self._silent(answers) - self._lost - {*avoid}:
+            answers = await self._ask(locate, STANDBY_GRACE_S)
+            self._lost |= self._silent(answers)
+        self._lost -= {address for address, answer in answers.items() if not isinstance(answer, GONE)}
         offers = self._takeable(answers, avoid)
         if not offers:
             raise _most_promising(answers.values())
@@ -70,11 +76,15 @@ class Targets:
         offers = [answer for answer in answers.values() if isinstance(answer, TargetOffer)]
         if len(offers) == len(answers) and all(offer.is_standby for offer in offers):
             return offers
-        silent = {*avoid, *self.configured} - answers.keys()
         is_lost = any(isinstance(answer, GONE) for answer in answers.values())
-        # A target that hangs does not answer, and has just lost the session that avoids it.
-        is_lost = is_lost or not silent.isdisjoint(avoid)
+        # A target that hangs does not answer, and has lost a session: the one that avoids it, or another.
+        silent = {*avoid, *self._silent(answers)} - answers.keys()
+        is_lost = is_lost or not silent.isdisjoint({*avoid, *self._lost})
         return [offer for offer in offers if is_lost or not offer.is_standby]
+
+    def _silent(self, answers: Collection[str]) -> set[str]:
+        """Return the configured addresses that did not answer in time."""
+        return {*self.configured} - {*answers}
 
     @contextmanager
     def opening(self, address: str) -> Iterator[None]:
@@ -107,6 +117,8 @@ class Targets:
 
         It is forgotten unless a locator names it.
         """
+        if address in self.configured:
+            self._lost.add(address)
         if address in self._discovered:
             self._gone.add(address)
 
@@ -166,6 +178,12 @@ class Targets:
     def _forget(self, address: str) -> None:
         self._discovered.pop(address, None)
         self._gone.discard(address)
+
+
+def _has_only_standbys(answers: Mapping[str, object]) -> bool:
+    """Return whether all offers are those of standbys, and there is one."""
+    offers = [answer for answer in answers.values() if isinstance(answer, TargetOffer)]
+    return bool(offers) and all(offer.is_standby for offer in offers)
 
 
 def _answers_of(asked: dict[str, asyncio.Future[Answer]]) -> dict[str, Answer | SpecWhisperError]:

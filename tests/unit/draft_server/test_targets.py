@@ -203,10 +203,13 @@ async def test_known_targets_are_limited(monkeypatch):
         ({"b": ServerFull("No."), "c": GONE}, (), True),
         ({"b": TargetOffer("b", is_standby=True)}, (), True),  # there are only standbys
         ({"b": None, "c": ServerFull("No.")}, ("b",), True),  # it hangs, and lost the session
-        ({"b": None, "c": ServerFull("No.")}, (), None),  # it may only be slow
+        ({"b": None, "c": ServerFull("No.")}, (), True),  # it hangs
+        ({"b": None, "c": TargetOffer("c", free_slots=1)}, (), False),  # there is another
     ],
 )
-async def test_a_standby_is_taken_once_a_target_is_lost(others, avoid, is_taken):
+async def test_a_standby_is_taken_once_a_target_is_lost(others, avoid, is_taken, monkeypatch):
+    monkeypatch.setattr(targets, "GRACE_S", 0.01)
+    monkeypatch.setattr(targets, "STANDBY_GRACE_S", 0.02)
     answers = Answers(a=TargetOffer("a", free_slots=9, is_standby=True), **others)
     known = Targets([*answers.answers])
     if is_taken is None:
@@ -215,3 +218,29 @@ async def test_a_standby_is_taken_once_a_target_is_lost(others, avoid, is_taken)
         return
     found = {(await known.find(answers.locate, avoid)).address for _ in range(30)}
     assert ("a" in found) == is_taken
+
+
+async def test_a_target_in_a_long_forward_pass_is_waited_for_rather_than_a_standby(monkeypatch):
+    monkeypatch.setattr(targets, "GRACE_S", 0.01)
+    answers = Answers(a=TargetOffer("a", free_slots=9, is_standby=True), b=None)
+
+    async def locate(address: str) -> TargetOffer:
+        if address == "b" and answers.asked.count("b"):  # the second time
+            answers.answers["b"] = TargetOffer("b", free_slots=1)
+        return await answers.locate(address)
+
+    assert (await Targets("ab").find(locate)).address == "b"
+
+
+async def test_a_target_that_lost_a_session_is_lost_for_others_too_until_it_answers(monkeypatch):
+    monkeypatch.setattr(targets, "GRACE_S", 0.01)
+    monkeypatch.setattr(targets, "STANDBY_GRACE_S", 60.0)
+    standby = TargetOffer("a", free_slots=9, is_standby=True)
+    answers = Answers(a=standby, b=None, c=ServerFull("No."))
+    known = Targets("abc")
+    known.note_gone("b")
+    async with asyncio.timeout(60):
+        assert (await known.find(answers.locate)).address == "a"
+    answers.answers["b"] = ServerFull("No.")
+    with pytest.raises(ServerFull):
+        await known.find(answers.locate)
