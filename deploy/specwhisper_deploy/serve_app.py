@@ -117,6 +117,11 @@ def targets(args: dict[str, Any]) -> Application:
     Use one application for each checkpoint.
     """
     arguments = TargetsArguments.model_validate(args)
+    if arguments.target.get("standby"):
+        raise InvalidRequest(
+            "Under Ray a spare target shares the load: write num_standby among the autoscaling policy's "
+            "arguments, and leave standby out."
+        )
     flags = FREE_PORT | arguments.target
     replicas = Target.options(**_options(flags, _first_config(TargetConfig, flags)))
     locator_flags = _locator_flags(arguments.target, arguments.locator, "target")

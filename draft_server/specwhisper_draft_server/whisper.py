@@ -20,7 +20,7 @@ from specwhisper.model.model import WhisperModel
 from specwhisper.observe.metrics.engine import EngineMetrics
 from specwhisper.observe.metrics.registry import Registry
 from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper.types import Limits
+from specwhisper.types import Limits, default_num_batched_tokens
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.drafting import Drafting
 from specwhisper_draft_server.drafts.placement import PlaceDraft, pair_ids, place_draft
@@ -114,6 +114,12 @@ def local_transcriber(
     registry = Registry("specwhisper_target", metrics.collected)
     registry.export_build(target.name, target.dtype, config.target_device)
     figures = EngineMetrics(registry)
-    engine = TargetEngine(model, limits=limits, max_new_tokens=target.max_new_tokens, observe=figures.observe)
+    engine = TargetEngine(
+        model,
+        limits=limits,
+        max_num_batched_tokens=default_num_batched_tokens(config.target_device),
+        max_new_tokens=target.max_new_tokens,
+        observe=figures.observe,
+    )
     figures.watch(engine.verifier)
     return LocalTranscriber(target, engine, figures.on_message)

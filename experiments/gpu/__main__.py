@@ -87,7 +87,6 @@ def gpu(
     """
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    torch.backends.cudnn.allow_tf32 = False  # float32 means float32
     console, figures = open_console(), Figures()
     names = shape or ([JUDGED] if quick else [JUDGED, "turbo"])
     if MISSING:

@@ -75,8 +75,10 @@ def lose_one(fleet: Fleet, num_sessions: int, *, seed: int) -> Outcome:
         if now_s == LOST_AT_S + NOTICED_S + LOAD_S:
             slots += (1 - min(fleet.num_standby, 1)) * fleet.sessions_per_target
         active -= random.binomial(active, 1 / SESSION_S) if active else 0
-        num_resumed = min(len(waiting), max(0, slots - active))
-        others = max(1, slots // fleet.sessions_per_target)
+        num_free = max(0, slots - active)
+        num_resumed = min(len(waiting), num_free)
+        # Those with most free slots take them: about so many have any.
+        others = max(1, num_free // fleet.sessions_per_target)
         for rank in range(num_resumed):
             outcome.waits_s.append(now_s - waiting[rank] + fleet.encode_s * (1 + rank // others))
         waiting, active = waiting[num_resumed:], active + num_resumed

@@ -37,7 +37,7 @@ from specwhisper.model.sharing import SharedEncoder
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.transcription import ModelInfo, Transcription
-from specwhisper.types import SAMPLE_RATE, DeviceMap, Mode
+from specwhisper.types import SAMPLE_RATE, DeviceMap, Mode, default_num_batched_tokens
 
 if TYPE_CHECKING:
     import torch
@@ -124,7 +124,8 @@ class SpeculativeWhisper:
             device_map=device_map,
             offload_folder=None if offload_folder is None else Path(offload_folder),
         )
-        self._pair = SharedPair(self.final_model, self.draft_model, max_new_tokens=target.max_new_tokens)
+        num_tokens = default_num_batched_tokens(device, device_map)
+        self._pair = SharedPair(self.final_model, self.draft_model, target.max_new_tokens, num_tokens)
 
     def without_draft(self) -> SpeculativeWhisper:
         """Return the final model alone, without loading it again."""

@@ -27,7 +27,7 @@ from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.windows import TokenLimit, Windows
-from specwhisper.types import Failed
+from specwhisper.types import DEFAULT_MAX_NUM_BATCHED_TOKENS, Failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +52,20 @@ class SharedPair:
 
     Parameters
     ----------
-    max_new_tokens, plan : see :class:`specwhisper.engine.verifier.Verifier`.
+    max_new_tokens, max_num_batched_tokens, plan : see :class:`specwhisper.engine.verifier.Verifier`.
     """
 
     def __init__(
         self,
         target: Model,
         draft: Model | None = None,
-        *,
         max_new_tokens: TokenLimit | None = None,
+        max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
+        *,
         plan: Callable[[DecodingOptions], Windows] | None = None,
     ) -> None:
         self._target = target
-        self._start = partial(_RunningEngine, target, draft, max_new_tokens, plan)
+        self._start = partial(_RunningEngine, target, draft, max_num_batched_tokens, max_new_tokens, plan)
         self._lock = Lock()
         self._calls: set[object] = set()  # in progress
         self._running: _RunningEngine | None = None
@@ -196,6 +197,7 @@ class _RunningEngine:
         self,
         target: Model,
         draft: Model | None,
+        max_num_batched_tokens: int,
         max_new_tokens: TokenLimit | None,
         plan: Callable[[DecodingOptions], Windows] | None,
     ) -> None:
@@ -221,6 +223,7 @@ class _RunningEngine:
             reader=reader,
             wake=self._thread.wake,
             max_width=MAX_GAMMA,  # no session's block is longer
+            max_num_batched_tokens=max_num_batched_tokens,
             max_new_tokens=max_new_tokens,
             plan=plan,
         )

@@ -40,10 +40,12 @@ from specwhisper.types.messages import (
 from specwhisper.types.session import (
     DEFAULT_MAX_NUM_BATCHED_TOKENS,
     DEFAULT_MAX_WIDTH,
+    GPU_MAX_NUM_BATCHED_TOKENS,
     MAX_HINT_TEXT_BYTES,
     SERVER_MODES,
     Limits,
     Mode,
+    default_num_batched_tokens,
 )
 from specwhisper.types.transcript import Segment, Word, in_order
 from specwhisper.types.weights import CROSS_CACHES, DTYPES, DeviceMap
@@ -54,6 +56,7 @@ __all__ = [
     "DEFAULT_MAX_WIDTH",
     "DTYPES",
     "FRAMES_PER_TIMESTAMP",
+    "GPU_MAX_NUM_BATCHED_TOKENS",
     "HOP_SAMPLES",
     "MAX_HINT_TEXT_BYTES",
     "NS_PER_S",
@@ -88,5 +91,6 @@ __all__ = [
     "WindowOpened",
     "Word",
     "WordAlignment",
+    "default_num_batched_tokens",
     "in_order",
 ]

@@ -7,11 +7,22 @@ from enum import StrEnum
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.types.audio import WINDOW_SAMPLES
+from specwhisper.types.weights import DeviceMap
 
 # Most candidates of one session in one forward pass: on a server, one session must not slow down the others.
 DEFAULT_MAX_WIDTH = 16
-DEFAULT_MAX_NUM_BATCHED_TOKENS = 256  # of all sessions in a forward pass
+# Of all sessions in a forward pass. A GPU multiplies some hundred tokens while it reads the weights.
+DEFAULT_MAX_NUM_BATCHED_TOKENS, GPU_MAX_NUM_BATCHED_TOKENS = 256, 1_024
 MAX_HINT_TEXT_BYTES = 4_000  # of a hint with a time: several minutes of speech
+
+
+def default_num_batched_tokens(device: object, device_map: DeviceMap | None = None) -> int:
+    """Return the most tokens of a forward pass on a device, as torch names it.
+
+    A map is for models that one GPU does not hold.
+    """
+    is_gpu = str(device).startswith("cuda") or device_map is not None
+    return GPU_MAX_NUM_BATCHED_TOKENS if is_gpu else DEFAULT_MAX_NUM_BATCHED_TOKENS
 
 
 class Mode(StrEnum):

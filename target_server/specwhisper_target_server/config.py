@@ -13,11 +13,18 @@ from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
 from specwhisper.settings.setting import MODEL, SERVING, Made, Setting
 from specwhisper.settings.shared import Cores, Device, IdleTimeoutFlag, Port, Revision, Threads
 from specwhisper.testing.loading import load_failpoints
-from specwhisper.types import CROSS_CACHES, DEFAULT_MAX_NUM_BATCHED_TOKENS, DTYPES, DeviceMap, Limits
+from specwhisper.types import (
+    CROSS_CACHES,
+    DEFAULT_MAX_NUM_BATCHED_TOKENS,
+    DTYPES,
+    GPU_MAX_NUM_BATCHED_TOKENS,
+    DeviceMap,
+    Limits,
+    default_num_batched_tokens,
+)
 
 DEFAULT_PORT = 50_052
 DEFAULT_IDLE_S = 30.0  # draft servers send heartbeats
-GPU_MAX_NUM_BATCHED_TOKENS = 1_024  # a GPU multiplies some hundred tokens while it reads the weights
 
 
 def session_limits(
@@ -161,9 +168,7 @@ class TargetConfig(ServingOptions):
     @property
     def num_batched_tokens(self) -> int:
         """Most tokens of all sessions in one forward pass."""
-        is_gpu = self.device.startswith("cuda")
-        by_default = GPU_MAX_NUM_BATCHED_TOKENS if is_gpu else DEFAULT_MAX_NUM_BATCHED_TOKENS
-        return self.max_num_batched_tokens or by_default
+        return self.max_num_batched_tokens or default_num_batched_tokens(self.device, self.device_map)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -20,10 +20,15 @@ from specwhisper.model.pytorch.placement import place
 from specwhisper.model.pytorch.transfer import logits_device
 from specwhisper.model.rules import DecodingRules
 from specwhisper.model.scoring import LogitsScorer, Probing, Scorer
+from specwhisper.model.sharing import SharedEncoder
 
 
 def add_in_float32() -> None:
-    """Let no product of a GPU add in 16 bits: its sum would depend on splits."""
+    """Let no product of a GPU add in 16 bits: its sum would depend on splits.
+
+    Nor is float32 rounded to TF32, which by default the encoder's convolutions are.
+    """
+    torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
@@ -53,6 +58,7 @@ class TorchBackend:
         cross_cache_dtype: str | None = None,
         has_static_shapes: bool,
     ) -> None:
+        add_in_float32()
         self.num_slots = num_slots
         own = torch.empty(0, device=device).device  # with its number
         self.device = logits_device(own)
@@ -80,7 +86,6 @@ class TorchBackend:
         self._decoder.allocate(has_static_shapes=has_static_shapes, cross_cache_dtype=cross_cache_dtype)
         self._has_static_shapes = has_static_shapes
         if self._passes is not None:
-            add_in_float32()
             self._passes.wait_stream(torch.cuda.current_stream(own))  # weights are being copied
 
     @property
@@ -92,8 +97,9 @@ class TorchBackend:
         """Capture every number of windows and every bucket of tokens, on a GPU."""
         with self.inference():
             self._decoder.warm_up()
-        if isinstance(self._encoder, TorchEncoder):
-            self._encoder.warm_up()
+        encoder = self._encoder.encoder if isinstance(self._encoder, SharedEncoder) else self._encoder
+        if isinstance(encoder, TorchEncoder):
+            encoder.warm_up()
 
     @contextmanager
     def inference(self) -> Iterator[None]:

@@ -1,20 +1,25 @@
-"""Read a hint from a file: captions or plain text."""
+"""Read a hint from a file: captions, a transcript, or plain text."""
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import MAX_HINT_BYTES
 from specwhisper.transcription.hints.captions import SUFFIXES, TIMING, text_of_captions
 
+# As openai/whisper prints segments.
+PRINTED_TIME = re.compile(r"^\[[\d:.]+ --> [\d:.]+\] *", re.MULTILINE)
 MAX_FILE_BYTES = 20 * MAX_HINT_BYTES  # times and styles of captions are many times their text
 
 
 def read_hint(path: Path | str) -> str:
     """Return the text of a file of captions, or of plain text in UTF-8.
 
-    Captions are SRT, WebVTT, ASS or TTML, by the name of the file.
+    Captions are SRT, WebVTT, ASS or TTML, transcripts JSON (the member ``text``) or TSV (its last column), by
+    the name of the file. Times that openai/whisper prints before each line are left out.
 
     Raises
     ------
@@ -49,7 +54,12 @@ def _text_of(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"The hint {path} cannot be read as text ({error}).") from error
     suffix = path.suffix.lower()
+    if suffix == ".json":
+        return _text_of_json(path, content)
+    if suffix == ".tsv":
+        return "\n".join(line.rpartition("\t")[2] for line in content.splitlines()[1:])
     if suffix not in SUFFIXES:
+        content = PRINTED_TIME.sub("", content)
         if TIMING.search(content):
             raise InvalidRequest(f"The hint {path} holds captions: name it .srt or .vtt.")
         return content
@@ -59,3 +69,13 @@ def _text_of(path: Path) -> str:
         raise InvalidRequest(
             f"The hint {path} does not hold captions ({error}): call a file of plain text .txt."
         ) from error
+
+
+def _text_of_json(path: Path, content: str) -> str:
+    try:
+        text = json.loads(content)["text"]
+    except (ValueError, KeyError, TypeError, IndexError):
+        text = None
+    if not isinstance(text, str):
+        raise InvalidRequest(f"The hint {path} is no transcript in JSON: it has no member text.")
+    return text

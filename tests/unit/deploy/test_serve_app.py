@@ -19,6 +19,7 @@ from specwhisper_target_server.config import TargetConfig
         ({"target": {"max-sessions": 0}}, InvalidRequest, "--max-sessions is 0: it must be at least 1"),
         ({"target": {"max-sessions": "many"}}, InvalidRequest, "max-sessions"),
         ({"targets": {}}, ValidationError, "targets"),
+        ({"target": {"standby": True}}, InvalidRequest, "write num_standby"),
         ({"locator": {"model": "large-v3"}}, InvalidRequest, "A locator has no flag model"),
         ({"target": {"host": "0.0.0.0"}}, UnsafeBind, "encryption"),
         ({"locator": {"host": "0.0.0.0"}}, UnsafeBind, "encryption"),

@@ -60,6 +60,13 @@ TTML = (
         ("a.txt", "from A --> B", "from A --> B"),
         ("a.txt", "\ufeffGood morning,\nall.\n", "Good morning,\nall."),
         ("script", "1 < 2", "1 < 2"),
+        (
+            "a.txt",
+            "[00:00.000 --> 00:04.000]  Good day,\n[01:00:04.000 --> 01:00:05.000]  all.",
+            "Good day,\nall.",
+        ),
+        ("a.json", '{"text": " Good day, all.", "segments": []}', "Good day, all."),
+        ("a.tsv", "start\tend\ttext\n0\t2000\tGood day,\n2000\t3000\tall.\n", "Good day,\nall."),
     ],
 )
 def test_a_file_has_the_text_of_its_captions(tmp_path, name, content, text):
@@ -109,3 +116,10 @@ def test_a_broken_caption_file_is_named(tmp_path):
     (tmp_path / "a.srt").write_text("A script, and no captions.", "utf-8")
     with pytest.raises(InvalidRequest, match=r"a\.srt does not hold captions \(there are none\)"):
         read_hint(tmp_path / "a.srt")
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"text": 5}', '"text"'])
+def test_json_without_a_text_is_named(tmp_path, content):
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(InvalidRequest, match=r"a\.json is no transcript in JSON"):
+        read_hint(tmp_path / "a.json")
