@@ -35,7 +35,7 @@ from experiments.gpu import (
 )
 from experiments.gpu.floor import DTYPES, measure_machine
 from experiments.gpu.identity import check_identity
-from experiments.gpu.service import measure_service
+from experiments.gpu.service import Throughput, measure_service
 from experiments.gpu.summary import JUDGED, Figures, find_bars, print_figures
 from experiments.gpu.texts import Texts
 from experiments.gpu.weights import SHAPES, Place, Weights
@@ -119,9 +119,21 @@ def gpu(
         texts = Texts(4, 20, acceptance, seed) if quick else Texts(64, num_tokens, acceptance, seed)
         settings: dict[str, Any] = {"dtype": dtype, "num_processes": processes, "modes": modes}
         period_s = 2.0 if place.is_narrow else period
-        figures.carried.extend(
-            asyncio.run(measure_service(weights, texts, levels, period_s=period_s, **settings))
-        )
+
+        def record(point: Throughput) -> None:
+            figures.carried.append(point)
+            save()
+
+        asyncio.run(measure_service(weights, texts, levels, record, period_s=period_s, **settings))
+
+    left_out: list[str] = []
+
+    def save() -> None:
+        """Write what there is: the machine may be taken away."""
+        if json is not None:
+            bars = list(map(str, find_bars(figures)))
+            written = facts | {"bars": bars, "left_out": left_out, **asdict(figures)}
+            write_json(json, models=models, figures=written)
 
     for one in stage or list(Stage):
         ends_s, left_out = time.monotonic() + 60 * minutes, []
@@ -143,10 +155,7 @@ def gpu(
                     figures.failures[f"{name}: {title}"] = traceback.format_exc()
                     console.print_exception()
                 place.tidy()
-                if json is not None:
-                    bars = list(map(str, find_bars(figures)))
-                    written = facts | {"bars": bars, "left_out": left_out, **asdict(figures)}
-                    write_json(json, models=models, figures=written)
+                save()
             del weights, items
             place.tidy()
         if left_out:
@@ -228,7 +237,7 @@ def profile(
     if weights.name == JUDGED:
         for cache in CROSS_CACHES:
             yield f"passes, {cache} cache", lambda cache=cache: add(few, cross_cache=cache)
-        yield "tuning", lambda: figures.tuned.extend(tuning.measure_tuning(weights, tuned, dtype=dtype))
+        yield "tuning", lambda: tuning.measure_tuning(weights, tuned, figures.tuned.append, dtype=dtype)
         for kind in ("bfloat16", "float32"):
             yield f"passes, {kind}", lambda kind=kind: add(few, dtype=kind)
         fallback = passes.QUICK if quick else passes.FALLBACK

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from asyncio import gather, get_running_loop
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -158,19 +158,18 @@ async def measure_service(
     weights: Weights,
     texts: Texts,
     levels: Sequence[int],
+    record: Callable[[Throughput], None],
     *,
     dtype: str = "float16",
     period_s: float,
     num_processes: int,
     modes: Sequence[Mode] = MODES,
-) -> list[Throughput]:
-    """Measure every number of sessions in every mode."""
-    found = []
+) -> None:
+    """Measure every number of sessions in every mode, and record each."""
     async with _serving(weights, texts, max(levels), dtype, num_processes) as service:
         for num_sessions in levels:
             for mode in modes:
-                found.append(await service.measure(mode, num_sessions, period_s))
-    return found
+                record(await service.measure(mode, num_sessions, period_s))
 
 
 @asynccontextmanager

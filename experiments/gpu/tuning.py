@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -39,9 +39,11 @@ class Tuned:
     busy_ms: float
 
 
-def measure_tuning(weights: Weights, sizes: Sequence[tuple[int, int]], *, dtype: str) -> list[Tuned]:
-    """Time passes with each value; a decoder is captured again for each."""
-    place, found = weights.place, []
+def measure_tuning(
+    weights: Weights, sizes: Sequence[tuple[int, int]], record: Callable[[Tuned], None], *, dtype: str
+) -> None:
+    """Time passes with each value, and record each; a decoder is captured again for each."""
+    place = weights.place
     for module, name, values in CONSTANTS:
         for value in values:
             is_ours = value == getattr(module, name)
@@ -49,9 +51,6 @@ def measure_tuning(weights: Weights, sizes: Sequence[tuple[int, int]], *, dtype:
                 made = filled(weights, max(rows for rows, _ in sizes), dtype=dtype)
                 for rows, width in sizes:
                     times = busy_s(step(made, rows, width), place, 2 if place.is_narrow else 50)
-                    found.append(
-                        Tuned(weights.name, dtype, name, value, is_ours, rows, width, median(times) * 1e3)
-                    )
+                    record(Tuned(weights.name, dtype, name, value, is_ours, rows, width, median(times) * 1e3))
             del made
             place.tidy()
-    return found
