@@ -19,10 +19,16 @@ class AudioSpan(NamedTuple):
     num_frames: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Encoding:
+class _Unfinished(NamedTuple):
     slot: int
     is_live: bool
+    result: Future[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Encoding:
+    """An encoding in its queue; ``encode`` keeps its session alive."""
+
     earlier: Sequence[Future[Any]]
     encode: Callable[[], Any]
     result: Future[Any]
@@ -51,7 +57,7 @@ class Encodings:
     def __init__(self, executor: Executor, wake: Callable[[], None]) -> None:
         self._executor = executor
         self._wake = wake
-        self._unfinished: list[_Encoding] = []
+        self._unfinished: list[_Unfinished] = []
         self._queues: dict[bool, deque[_Encoding]] = {
             True: deque(),
             False: deque(),
@@ -79,10 +85,9 @@ class Encodings:
         if earlier:
             is_live = earlier[-1].is_live  # it cannot overtake them
         result = Future[T]()
-        encoding = _Encoding(slot, is_live, [each.result for each in earlier], encode, result)
-        unfinished.append(encoding)
+        unfinished.append(_Unfinished(slot, is_live, result))
         with self._lock:
-            self._queues[is_live].append(encoding)
+            self._queues[is_live].append(_Encoding([each.result for each in earlier], encode, result))
         result.add_done_callback(lambda _: self._wake())
         self._executor.submit(self._run_next)
         return result
@@ -102,6 +107,6 @@ class Encodings:
                         return encoding
         return None
 
-    def _remaining(self) -> list[_Encoding]:
+    def _remaining(self) -> list[_Unfinished]:
         self._unfinished = [each for each in self._unfinished if not each.result.done()]
         return self._unfinished

@@ -57,11 +57,11 @@ class SequentialWindows(WhisperWindows):
         if not self.reviews:
             self._previous.append([segment.tokens for segment in result.segments], window.temperature)
         discarded: tuple[int, ...] = ()
+        num_kept = len(tokens)
         if result.discarded:  # the next window will likely begin with them
             begin = self._vocabulary.timestamp_begin
             discarded = (begin, *shift_timestamps(result.discarded, result.advance_frames, self._vocabulary))
-        has_end = bool(tokens) and tokens[-1] in self._vocabulary.ends  # which is not among those discarded
-        num_kept = len(tokens) - has_end - len(result.discarded)
+            num_kept -= len(result.discarded) + (tokens[-1] in self._vocabulary.ends)
         return ClosedWindow(outcome, result.segments, discarded, num_kept=num_kept)
 
     def review(

@@ -63,7 +63,8 @@ def corrupted(words: list[str], share: float, seed: int = 0) -> str:
 
 
 @pytest.mark.parametrize("timestamps", [True, False])
-@pytest.mark.parametrize(("share", "most"), [(0.0, 0.3), (0.1, 0.4)])
+# Not less: a scripted window does not begin with the tokens that the one before discards, as real ones do.
+@pytest.mark.parametrize(("share", "most"), [(0.0, 0.33), (0.1, 0.4)])
 def test_a_good_hint_saves_forward_passes_without_a_draft(timestamps, share, most):
     expected = own_text(timestamps=timestamps)
     hint = corrupted(words_of(expected), share)
