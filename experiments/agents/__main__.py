@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -32,7 +33,16 @@ SETTINGS = {
 BARRED = [pair for pair, settings in SETTINGS.items() if settings]
 
 
-def benchmark(seed: Seed = 0, quick: Quick = False, json: JsonFile = None, check: Check = False) -> None:
+def benchmark(
+    cut_windows: Annotated[
+        bool,
+        typer.Option("--cut-windows", help="Target and draft encode only the audio that a window has."),
+    ] = False,
+    seed: Seed = 0,
+    quick: Quick = False,
+    json: JsonFile = None,
+    check: Check = False,
+) -> None:
     """Time final text after the end of speech with the bundled pair at 200 ms of silence."""
     console = open_console()
     for module in MODULES.values():
@@ -46,9 +56,11 @@ def benchmark(seed: Seed = 0, quick: Quick = False, json: JsonFile = None, check
     with TemporaryDirectory() as temporary, ExitStack() as stack:
         folder = Path(temporary)
         take.write(folder / "take.wav")
-        target = stack.enter_context(server("specwhisper_target_server", folder / "target.log"))
+        how = ["--cut-live-windows"] if cut_windows else []
+        target = stack.enter_context(server("specwhisper_target_server", folder / "target.log", *how))
+        how = ["--cut-windows"] if cut_windows else []
         draft = stack.enter_context(
-            server("specwhisper_draft_server", folder / "draft.log", "--target", target)
+            server("specwhisper_draft_server", folder / "draft.log", "--target", target, *how)
         )
         gateway = stack.enter_context(
             server("specwhisper_gateway", folder / "gateway.log", "--server", draft)
