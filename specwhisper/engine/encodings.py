@@ -58,10 +58,8 @@ class Encodings:
         self._executor = executor
         self._wake = wake
         self._unfinished: list[_Unfinished] = []
-        self._queues: dict[bool, deque[_Encoding]] = {
-            True: deque(),
-            False: deque(),
-        }  # by whether they are live
+        # By whether they are live.
+        self._queues: dict[bool, deque[_Encoding]] = {True: deque(), False: deque()}
         self._is_live_next = True
         self._lock = Lock()  # of the queues, which the executor's threads read
 

@@ -65,7 +65,7 @@ class SharedPair:
         plan: Callable[[DecodingOptions], Windows] | None = None,
     ) -> None:
         self._target = target
-        self._start = partial(_RunningEngine, target, draft, max_num_batched_tokens, max_new_tokens, plan)
+        self._start = partial(_RunningEngine, target, draft, max_new_tokens, max_num_batched_tokens, plan)
         self._lock = Lock()
         self._calls: set[object] = set()  # in progress
         self._running: _RunningEngine | None = None
@@ -197,8 +197,8 @@ class _RunningEngine:
         self,
         target: Model,
         draft: Model | None,
-        max_num_batched_tokens: int,
         max_new_tokens: TokenLimit | None,
+        max_num_batched_tokens: int,
         plan: Callable[[DecodingOptions], Windows] | None,
     ) -> None:
         self._ids = count()

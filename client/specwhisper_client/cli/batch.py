@@ -234,7 +234,7 @@ class _Batch:
                 if not must_wait:
                     raise  # other clients have all its sessions
             except TargetUnavailable as error:
-                if not self._num_done:
+                if not (self._num_done and _is_of_server(error)):
                     raise
                 await self._failover.wait(error)
                 continue
