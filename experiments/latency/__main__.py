@@ -15,7 +15,7 @@ from experiments.common.bench.report import open_console
 from experiments.latency.cells import Hints, parse_gammas, parse_hints, parse_modes, parse_stall, parse_times
 from experiments.latency.commands.branches import branches
 from experiments.latency.commands.calibrate import calibrate
-from experiments.latency.commands.errors import Acceptance, Realigns, RunLength, processes
+from experiments.latency.commands.errors import Acceptance, Realigns, RunLength, named_processes
 from experiments.latency.commands.expect import STEPS, expect
 from experiments.latency.commands.opening import opening
 from experiments.latency.commands.reproduce import reproduce
@@ -32,7 +32,7 @@ from experiments.latency.sweep.grid import sweep as measure
 from experiments.latency.sweep.models import Models
 from experiments.latency.sweep.request import SweepRequest, SweepSetup
 from experiments.latency.sweep.store import Store
-from specwhisper.errors import InvalidRequest, SpecWhisperError
+from specwhisper.errors import SpecWhisperError
 
 QUICK_STEPS, QUICK_GAMMAS, QUICK_MODES = "0,2.5", "3,chosen", "target-only,sync,full"
 MODES = "target-only,sync,pipelined,full,one-process"
@@ -107,13 +107,14 @@ def sweep(
     """Measure time per token over a network, by round trip, draft length and mode.
 
     The target server has one core; draft server, client and network share the other. Cells are interleaved;
-    every text is compared with the target's own. The sweep fails if one differs.
+    every text is compared with the target's own. The sweep fails if one differs. Several ``--acceptance`` or
+    ``--realigns`` are measured one after the other, each in a file of its own.
     """
     console = open_console()
     try:
         if quick:
             rtt, gamma, modes, repeats = QUICK_STEPS, QUICK_GAMMAS, QUICK_MODES, 1
-            models = "demo"
+            models = "demo" if acceptance is None else "replay-base"
         in_seconds = rtt_ms is not None
         round_trips = parse_times(rtt, "--rtt")
         if rtt_ms is not None:
@@ -130,17 +131,21 @@ def sweep(
             parse_hints(hints),
             set_repeats,
         )
-        errors = processes(acceptance, realigns, run_length)
-        if len(errors) > 1:
-            raise InvalidRequest("A sweep has one draft: pass one --acceptance and one --realigns.")
-        pair = Models(models, target, draft, dtype, encode, next_window, *errors)
+        errors_by_name = named_processes(acceptance, realigns, run_length)
+        drafts = {
+            name: Models(models, target, draft, dtype, encode, next_window, errors)
+            for name, errors in list(errors_by_name.items())[: 1 if quick else None]
+        }
         conditions = Conditions(
             0.0, jitter_ms / 1e3, loss, reordering, mbit * 125_000, stall_every_s, stall_s
         )
-        setup = SweepSetup(pair, load_samples(audio or SHORTEST[: 1 if quick else None]), network, conditions)
+        samples = load_samples(audio or SHORTEST[: 1 if quick else None])
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and networks are stopped
-        measure(request, setup, Store(out), console)
-        all_hold = report(out, console, seed=seed, json=json, check=check)
+        all_hold = True
+        for name, pair in drafts.items():
+            file, figures = out.with_stem(out.stem + name), json and json.with_stem(json.stem + name)
+            measure(request, SweepSetup(pair, samples, network, conditions), Store(file), console)
+            all_hold &= report(file, console, seed=seed, json=figures, check=check)
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
     sys.exit(0 if all_hold else 1)

@@ -45,6 +45,19 @@ def with_errors(
         yield str(process), replace(trace, decodings=process.applied(trace.decodings, seed))
 
 
+def named_processes(
+    acceptance: str | None, realigns: str, run_length: float
+) -> dict[str, ErrorProcess | None]:
+    """Return each combination of the rates by what its files are called; without rates, the pair's errors.
+
+    The names are empty unless there are several.
+    """
+    found = processes(acceptance, realigns, run_length)
+    if len(found) < 2:
+        return {"": found[0] if found else None}
+    return {f"-{one.acceptance:g}-{one.realigns:g}": one for one in found}
+
+
 def processes(acceptance: str | None, realigns: str, run_length: float) -> list[ErrorProcess]:
     """Return each combination of the rates; none without any."""
     if acceptance is None:

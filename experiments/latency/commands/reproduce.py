@@ -20,6 +20,10 @@ FEW = ("--rtt", "0,1.25,5", "--gamma", "chosen", "--repeats", "2")
 BAD_NETWORK = ("--jitter-ms", "20", "--loss", "0.01", "--reordering", "0.05", "--stall", "0.5,5")
 GRID = ("--gamma", "2,4,8,16,chosen", "--set-repeats", "1")
 CHOSEN_ERRORS = ("--acceptance", "0.7,0.85,0.92", "--realigns", "0,0.8")
+HINTED = (
+    *("--modes", "target-only,full", "--hints", "off,realigned,given"),
+    *("--rtt", "0,1.25,5,10", "--gamma", "chosen", "--repeats", "2"),
+)
 SEVERAL_RECORDINGS = ("--modes", "target-only,sync,full,one-process", "--max-cores", "1", "--check")
 AT_BARS = ("--rtt", "0.25,1.25,5", "--gamma", "4,chosen", "--repeats", "1")
 DEMO = ("--models", "demo", "--rtt", "0,1.25,5,10", "--gamma", "chosen", *REALIGNED, "--repeats", "7")
@@ -56,6 +60,7 @@ def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ..
         "longer recordings": sweep("longer_recordings", *SEVERAL_RECORDINGS, *AT_BARS, *longer),
         "bad network": sweep("bad_network", *NETWORKED, *FEW, *REALIGNED, *BAD_NETWORK),
         "demo pair": sweep("demo", *WITH_ONE_PROCESS, *DEMO),
+        "chosen errors": sweep("chosen_errors", *HINTED, *CHOSEN_ERRORS),
         "next window": sweep("next_window", *WINDOWS),
         "one window at a time": sweep("one_window", "--no-next-window", *WINDOWS),
         "expected": ("expect", *short),

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from experiments.common.replay.error_process import ErrorProcess
 from experiments.latency.__main__ import app
+from experiments.latency.commands.errors import named_processes
 from experiments.latency.commands.reproduce import commands
 
 PAGE = Path(__file__).parents[4] / "docs" / "latency.md"
@@ -88,3 +90,11 @@ def test_reproduce_runs_existing_commands(tmp_path):
     names = {command.name or command.callback.__name__ for command in app.registered_commands}
     assert {arguments[0] for arguments in parts.values()} <= names
     assert parts["plots"][1:3] == ("--sweep", parts["sweep"][2])
+
+
+def test_several_rates_of_errors_have_names_of_their_own():
+    found = named_processes("0.7,0.85", "0,0.8", 0.0)
+    assert list(found) == ["-0.7-0", "-0.7-0.8", "-0.85-0", "-0.85-0.8"]
+    assert found["-0.85-0.8"] == ErrorProcess(0.85, 0.8)
+    assert named_processes("0.7", "0.8", 0.0) == {"": ErrorProcess(0.7, 0.8)}
+    assert named_processes(None, "0.8", 0.0) == {"": None}
