@@ -23,7 +23,7 @@ from specwhisper.speculation.hints import NUM_MATCHED, Hint
 
 CHUNK_CHARACTERS = 1_000  # tokenized at once, in a millisecond
 GIVEN_RATE = 0.9
-FIRST_BALANCE, MOST_BALANCE = 2.0, 12.0  # forward passes that wrong tokens may cost
+FIRST_BALANCE, MOST_BALANCE = 0.4, 12.0  # forward passes that wrong tokens may cost
 INCOME = 0.01  # of a forward pass, with each committed token
 MIN_AHEAD = 512  # tokens after the position: more than a window has
 MAX_TOKENS = 65_536  # of a hint; further ones are dropped

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from specwhisper.speculation.given_hint import ScriptHint
@@ -11,17 +13,17 @@ TEXT = list(range(1, 601))  # committed tokens, one word each
 MAX_COST = 1.02  # over target-only
 
 
-def misleading(num_right: int, num_wrong: int) -> str:
+def misleading(num_right: int, num_wrong: int, text: Sequence[int] = TEXT) -> str:
     """Return a hint of the text's words, with other words between them."""
     words, other = [], 10_000
-    for start in range(0, len(TEXT), num_right):
-        words += TEXT[start : start + num_right]
+    for start in range(0, len(text), num_right):
+        words += text[start : start + num_right]
         words += range(other, other + num_wrong)
         other += num_wrong
     return " ".join(map(str, words))
 
 
-def cost_over_target_only(hint: str, token_share: float) -> float:
+def cost_over_target_only(hint: str, token_share: float, text: Sequence[int] = TEXT) -> float:
     """Decode the text with a hint; return the time over that without one.
 
     A forward pass takes 1 without tokens, and ``token_share`` for each.
@@ -29,9 +31,9 @@ def cost_over_target_only(hint: str, token_share: float) -> float:
     script = ScriptHint(hint, lambda text: [int(word) for word in text.split()], str)
     ledger = Ledger(shared=SharedHints(script=script, token_share=lambda: token_share))
     time = 0.0
-    while (num_committed := len(ledger.committed)) < len(TEXT):
+    while (num_committed := len(ledger.committed)) < len(text):
         candidates = ledger.candidates()
-        rest = TEXT[num_committed:]
+        rest = text[num_committed:]
         num_accepted = 0
         while (
             num_accepted < min(len(candidates), len(rest))
@@ -40,13 +42,17 @@ def cost_over_target_only(hint: str, token_share: float) -> float:
             num_accepted += 1
         ledger.append(rest[: num_accepted + 1], candidates)
         time += 1 + token_share * (1 + len(candidates))
-    return time / (len(TEXT) * (1 + token_share))
+    return time / (len(text) * (1 + token_share))
 
 
-@pytest.mark.parametrize("token_share", [0.01, 0.1, 0.15, 0.3, 0.5])
-def test_no_mixture_of_right_and_wrong_words_costs_more_than_a_little(token_share):
+@pytest.mark.parametrize("num_tokens", [20, 40, 100, 600])
+@pytest.mark.parametrize("token_share", [0.01, 0.07, 0.1, 0.15, 0.3, 0.5])
+def test_no_mixture_of_right_and_wrong_words_costs_more_than_a_little(token_share, num_tokens):
+    text = TEXT[:num_tokens]
     costs = {
-        (num_right, num_wrong): cost_over_target_only(misleading(num_right, num_wrong), token_share)
+        (num_right, num_wrong): cost_over_target_only(
+            misleading(num_right, num_wrong, text), token_share, text
+        )
         for num_right in range(1, 10)
         for num_wrong in range(1, 16, 2)
     }
