@@ -22,7 +22,7 @@ from experiments.capacity.ladder import Ladder, memory_of_a_session
 from experiments.capacity.load import Arm, Clients, Load, Outcome
 from experiments.capacity.models import DEMO, DRAFT_SHAPE, Measured
 from experiments.capacity.neighbours import measure_neighbours
-from experiments.capacity.summary import facts, plot, print_files, print_streams
+from experiments.capacity.summary import facts, print_files, print_streams
 from experiments.common.audio.samples import load_samples
 from experiments.common.bench.options import (
     Audio,
@@ -176,7 +176,8 @@ def capacity(
                 )
     except SpecWhisperError as error:
         sys.exit(f"experiments.capacity: {error}")
-    title = f"{measured}, gamma {gamma or 'chosen'}, {target_cores} core(s) for the target"
+    cores = "one core" if target_cores == 1 else f"{target_cores} cores"
+    title = f"{measured}, gamma {gamma or 'chosen'}, {cores} for the target"
     console.print(title, style="bold")
     if rounds_taken:
         print_files(rounds_taken, console)
@@ -214,6 +215,8 @@ def capacity(
         models = {"target": str(measured), "draft": drafts, "text of": [target, draft]}
         write_json(json, models=models, figures=figures)
     if plot_file is not None:
+        from experiments.capacity.figure import plot  # matplotlib takes a second to load
+
         plot(rounds_taken, ladders, title, plot_file)
     all_hold = print_bars(checked_bars, console) if check else True
     for line in differences[:SHOWN_LINES]:

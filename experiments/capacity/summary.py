@@ -1,11 +1,9 @@
-"""Tables and figure of the outcomes."""
+"""Tables of the outcomes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -94,63 +92,3 @@ def facts(outcome: Outcome) -> dict[str, Any]:
     """Return an outcome as JSON values."""
     derived = ("tokens_per_s", "tokens_per_pass", "tokens_per_forward", "generator_share", "target_share")
     return asdict(outcome) | {name: getattr(outcome, name) for name in derived}
-
-
-def plot(rounds: Rounds, ladders: Sequence[Ladder], title: str, path: Path) -> None:
-    """Draw lag and throughput over the number of sessions."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    climbed = [ladder for ladder in ladders if ladder.outcomes]
-    drawn: list[Callable[[Any], set[int]]] = [partial(_draw_lags, climbed)] if climbed else []
-    drawn += [partial(_draw_speeds, rounds)] if rounds else []
-    figure, all_axes = pyplot.subplots(
-        1, len(drawn), figsize=(6 * len(drawn), 4.5), layout="constrained", squeeze=False
-    )
-    for axes, draw in zip(all_axes[0], drawn, strict=True):
-        tried = sorted(draw(axes))
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(tried, [str(number) for number in tried])
-        axes.set_xlabel("sessions")
-        axes.grid(alpha=0.3)
-        axes.legend()
-    figure.suptitle(title)
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
-
-
-def _draw_lags(ladders: Sequence[Ladder], axes: Any) -> set[int]:
-    """Draw the lag of streams; return the measured numbers of sessions."""
-    for ladder in ladders:
-        due = [outcome for outcome in ladder.outcomes if outcome.lags_s]
-        numbers = [outcome.load.num_sessions for outcome in due]
-        p95 = [outcome.lag_s(HELD_QUANTILE) for outcome in due]
-        axes.plot(numbers, p95, "o-", color=_colour(ladder.arm), label=ladder.arm)
-        axes.axhline(ladder.max_lag_s, color="grey", linestyle="--", linewidth=1)
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter("{x:g}")
-    axes.set_ylabel("streams: p95 lag after the end of a window's audio, s")
-    return {outcome.load.num_sessions for ladder in ladders for outcome in ladder.outcomes}
-
-
-def _draw_speeds(rounds: Rounds, axes: Any) -> set[int]:
-    """Draw the throughput of files; return the measured numbers of sessions."""
-    for arm in dict.fromkeys(arm for arm, _ in rounds):
-        numbers = [number for each, number in rounds if each is arm]
-        spreads = [spread([outcome.tokens_per_s for outcome in rounds[arm, number]]) for number in numbers]
-        middle = [each.median for each in spreads]
-        around = [
-            [each.median - each.lower for each in spreads],
-            [each.upper - each.median for each in spreads],
-        ]
-        axes.errorbar(numbers, middle, around, fmt="o-", color=_colour(arm), capsize=3, label=arm)
-    axes.set_ylim(bottom=0)
-    axes.set_ylabel("files: committed tokens per second")
-    return {number for _, number in rounds}
-
-
-def _colour(arm: Arm) -> str:
-    return f"C{list(Arm).index(arm)}"

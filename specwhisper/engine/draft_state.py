@@ -168,7 +168,7 @@ class DraftState:
             round_trip_ns = max(0, now_ns - sent_ns - timing.block_age_ns)
             self.report += DraftReport(network_ns=round_trip_ns, num_answers=1)
             self.controller.observe_answer(round_trip_ns)
-        if commit.tokens and not commit.num_hinted:
+        if commit.tokens:
             self.controller.observe_forward(
                 1 + commit.num_verified, timing.forward_ns, timing.batch_size, timing.token_ns
             )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import NamedTuple
 
+from experiments.common.bench.figure_style import COLOURS
 from experiments.latency.cells import Arm, Hints
 from experiments.latency.report.bars import CLOSED_FORM_BOUND, SIMULATION_BOUND
 from specwhisper.types import Mode
@@ -21,15 +22,15 @@ class Style(NamedTuple):
 
 
 TARGET_ONLY = Arm(Mode.TARGET_ONLY)
-STYLES = {  # colour-blind safe (Okabe and Ito); arms of one mode also differ in dashes and markers
-    TARGET_ONLY: Style("#000000"),
-    Arm(Mode.SYNC): Style("#D55E00", marker="square"),
-    Arm(Mode.PIPELINED): Style("#E69F00", marker="triangle-up"),
-    Arm(Mode.FULL): Style("#0072B2"),
+STYLES = {  # arms of one mode also differ in dashes and markers
+    TARGET_ONLY: Style(COLOURS[Mode.TARGET_ONLY]),
+    Arm(Mode.SYNC): Style(COLOURS[Mode.SYNC], marker="square"),
+    Arm(Mode.PIPELINED): Style(COLOURS[Mode.PIPELINED], marker="triangle-up"),
+    Arm(Mode.FULL): Style(COLOURS[Mode.FULL]),
     Arm(Mode.FULL, hints=Hints.OFF): Style("#56B4E9", "dash", "square"),
     Arm(Mode.FULL, hints=Hints.GIVEN): Style("#8A7A00", "dashdot", "triangle-up"),
     Arm(Mode.FULL, hints=Hints.ADVERSARIAL): Style("#777777", "dot", "diamond"),
-    Arm(Mode.ONE_PROCESS): Style("#009E73", marker="diamond"),
+    Arm(Mode.ONE_PROCESS): Style(COLOURS[Mode.ONE_PROCESS], marker="diamond"),
     Arm(Mode.ONE_PROCESS, 2): Style("#CC79A7", "dash", "triangle-down"),
 }
 PREDICTED = "#666666"  # best draft lengths

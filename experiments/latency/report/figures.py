@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 
+from experiments.common.bench.figure_style import DPI, STYLE, UNDATED
 from experiments.latency.report.captions import captions_of
 from experiments.latency.report.drawing import (
     GAMMA,
@@ -33,27 +34,7 @@ from experiments.latency.report.drawing import (
 )
 
 WIDTH = 7.0  # inches, both columns of a paper
-DPI = 200
 LEGIBLE = 1.5  # distance from 1 in powers of two up to which black numbers are legible
-STYLE = {
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "legend.frameon": False,
-    "legend.fontsize": 7,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 4,
-    "pdf.fonttype": 42,  # TrueType, which publishers ask for
-    "svg.hashsalt": "specwhisper",  # equal names in equal files
-}
-UNDATED: dict[str, dict[str, None]] = {  # two runs write equal bytes
-    "png": {"Software": None},
-    "svg": {"Date": None, "Creator": None},
-    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-}
 DASHES = {"solid": "-", "dash": "--", "dashdot": "-.", "dot": ":"}
 MARKERS = {"circle": "o", "square": "s", "triangle-up": "^", "triangle-down": "v", "diamond": "D"}
 
