@@ -2,8 +2,8 @@
 
 Needs servers (`make demo-web` starts them, and prints the draft server's address) and Pipecat:
 
-    pip install "pipecat-ai[nvidia]"
-    python examples/pipecat_captions.py speech.wav --server 127.0.0.1:50051
+    pip install "pipecat-ai[nvidia]" soundfile
+    python examples/pipecat_captions.py speech.flac --server 127.0.0.1:50051
 
 With the extra `local`, which needs PortAudio, it listens to the microphone: leave the recording out.
 """
@@ -13,10 +13,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-import wave
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import soundfile
 from loguru import logger
 from pipecat.frames.frames import EndFrame, InputAudioRawFrame, InterimTranscriptionFrame, TranscriptionFrame
 from pipecat.pipeline.pipeline import Pipeline
@@ -49,24 +49,22 @@ def microphone() -> Any:
     return LocalAudioTransport(LocalAudioTransportParams(audio_in_enabled=True)).input()
 
 
-async def play(path: str, queue_frame: Callable[[Any], Awaitable[None]]) -> None:
-    """Send a WAV file of 16-bit samples in one channel at the speed of speech."""
-    with wave.open(path) as file:
-        rate, num_samples = file.getframerate(), round(file.getframerate() * PIECE_S)
-        while pcm := file.readframes(num_samples):
-            await queue_frame(InputAudioRawFrame(audio=pcm, sample_rate=rate, num_channels=1))
-            await asyncio.sleep(PIECE_S)
+async def play(recording: soundfile.SoundFile, queue_frame: Callable[[Any], Awaitable[None]]) -> None:
+    """Send the first channel of a recording at the speed of speech."""
+    rate = recording.samplerate
+    for piece in recording.blocks(round(rate * PIECE_S), dtype="int16", always_2d=True):
+        pcm = piece[:, 0].tobytes()
+        await queue_frame(InputAudioRawFrame(audio=pcm, sample_rate=rate, num_channels=1))
+        await asyncio.sleep(PIECE_S)
     await queue_frame(EndFrame())
 
 
-async def main(recording: str | None, server: str) -> None:
+async def main(path: str | None, server: str) -> None:
     """Caption a recording, or the microphone until Ctrl-C."""
+    recording = soundfile.SoundFile(path) if path else None
     stt = NvidiaSTTService(server=server, use_ssl=False)
     pipeline = Pipeline([*([] if recording else [microphone()]), stt, Captions()])
-    rate = SAMPLE_RATE
-    if recording:
-        with wave.open(recording) as file:
-            rate = file.getframerate()
+    rate = recording.samplerate if recording else SAMPLE_RATE
     worker = PipelineWorker(pipeline, params=PipelineParams(audio_in_sample_rate=rate))
     is_started = asyncio.Event()
 
@@ -85,7 +83,7 @@ async def main(recording: str | None, server: str) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Show live captions with Pipecat.")
-    parser.add_argument("recording", nargs="?", help="WAV file. Default: the microphone.")
+    parser.add_argument("recording", nargs="?", help="A recording. Default: the microphone.")
     parser.add_argument("--server", default="127.0.0.1:50051", help="Address of the draft server.")
     arguments = parser.parse_args()
     logger.remove()

@@ -1,6 +1,7 @@
 """Show live transcription in a browser: target server, draft server and gateway with the bundled pair.
 
-``make demo-web`` runs this until Ctrl-C; ``scripts/demo-web PORT`` chooses the gateway's port.
+``make demo-web`` runs this until Ctrl-C; ``scripts/demo-web PORT`` chooses the gateway's port. The draft
+server also has Riva's service, for voice agents.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from threading import Event
 
 from demo import DEMO, server
 
-DEFAULT_PORT = 8000
+DEFAULT_PORT, DRAFT_PORT = 8000, 50051
 
 
 def main() -> None:
     """Run all three until a signal."""
     if not (DEMO / "target" / "model.safetensors").exists():
         sys.exit("No demo pair is bundled yet; train it: `python -m experiments.demo_pair all --work FOLDER`")
-    port = sys.argv[1] if len(sys.argv) > 1 else str(free_port())
+    port = sys.argv[1] if len(sys.argv) > 1 else str(free_port(DEFAULT_PORT))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(0))  # unwinds the stack below, which stops the servers
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
@@ -38,6 +39,8 @@ def main() -> None:
                 "--target",
                 target,
                 "--allow-latency-injection",
+                "--riva",
+                *("--port", str(free_port(DRAFT_PORT))),
             )
         )
         options = ("--server", draft, "--port", port)
@@ -58,10 +61,10 @@ def last_words(logs: Path) -> str:
     return "\n".join(f"{log.name}: {log.read_text().strip()[-500:]}" for log in sorted(logs.glob("*.log")))
 
 
-def free_port() -> int:
-    """Return the gateway's usual port, or 0 for any where that one is taken."""
+def free_port(usual: int) -> int:
+    """Return the usual port, or 0 for any where that one is taken."""
     with socket.socket() as probe:
-        return 0 if probe.connect_ex(("127.0.0.1", DEFAULT_PORT)) == 0 else DEFAULT_PORT
+        return 0 if probe.connect_ex(("127.0.0.1", usual)) == 0 else usual
 
 
 def has_display() -> bool:

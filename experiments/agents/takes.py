@@ -58,11 +58,11 @@ def take_of(chosen: Sequence[NDArray[np.int16]]) -> Take:
 def latencies(take: Take, texts: Sequence[Text]) -> list[float]:
     """Return the seconds from the end of each utterance's speech to its last final text.
 
-    An utterance without a final text before the next one begins counts as ``GAP_S``.
+    An utterance that gets no final text after its end counts as ``GAP_S``: it was lost, late or cut off.
     """
     finals = [text.s for text in texts if text.kind == "final"]
     found = []
-    for begin_s, end_s in take.spans_s:
-        own = [at_s for at_s in finals if begin_s < at_s < end_s + GAP_S]
-        found.append(max(0.0, max(own) - end_s) if own else GAP_S)
+    for _, end_s in take.spans_s:
+        own = [at_s for at_s in finals if end_s < at_s < end_s + GAP_S]
+        found.append(max(own) - end_s if own else GAP_S)
     return found

@@ -131,6 +131,8 @@ class Connection:
                     await self._describe()
                 case "transcribe":
                     await self._answered()
+                    if self._has_failed:
+                        await self._cancel()  # audio may follow without an audio-start
                     self._has_failed = False
                     self._options = options_of(event)
                 case "audio-start":

@@ -52,6 +52,11 @@ async def transcribe_files(arguments: Sequence[Path], job: Job, console: Console
                 "--hint FILE is the text of one recording: for several, pass a folder that holds NAME.srt, "
                 "NAME.vtt or NAME.txt for each."
             )
+        if job.prints_colors and job.output_dir is not None and num_all > 1:
+            raise InvalidRequest(
+                "--print-colors is for text on the terminal, where --output-dir shows a bar for several "
+                "recordings: leave one of them out."
+            )
         if job.output_dir is not None:
             outputs = list(prepare_outputs(recordings, job.output_dir, job.formats))
         work = list(zip(recordings, outputs, strict=True))

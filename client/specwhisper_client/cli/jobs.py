@@ -141,7 +141,8 @@ async def _turns(
         try:
             return await diarizer.turns_of(partial(decode_file, recording.path))
         except DiarizationFailed as error:  # the text is not lost
-            return DiarizationFailed(f"{error} The transcript has no speakers.")
+            remedy = "" if job.output_dir is None else ": delete it before you repeat with --skip-existing"
+            return DiarizationFailed(f"{error} The transcript has no speakers{remedy}.")
 
 
 async def _transcribe(

@@ -71,6 +71,12 @@ class Endpointing:
         ),
     ] = None
 
+    def options(self) -> EndpointingOptions:
+        """Return the options; a pause is no longer than the silence that ends an utterance."""
+        longer_ms = filter(None, (self.silence_duration_ms, self.sentence_silence_ms))
+        pause_ms = min(EndpointingOptions().pause_ms, *longer_ms)
+        return EndpointingOptions(**asdict(self), pause_ms=pause_ms)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DraftOptions:
@@ -126,7 +132,7 @@ class ListenOptions:
             self.server,
             options_from(LIVE_DECODING, asdict(self.decoding) | {"hint": hint_of(self.decoding.hint)}),
             live=LiveOptions(**asdict(self.steps)),
-            endpointing=EndpointingOptions(**asdict(self.endpointing)),
+            endpointing=self.endpointing.options(),
             **asdict(self.drafting),
             with_statistics=True,  # so that the table at the end also counts calls that were lost
             credentials=credentials,

@@ -112,7 +112,9 @@ async def transcript_events(
                     shown = interim
             transcript = transcription.result
             if turns is not None:
-                for segment in diarized(transcript.with_speakers(await turns)).segments:
+                found = await turns  # thousands of turns and words take a second
+                transcript = await asyncio.to_thread(transcript.with_speakers, found)
+                for segment in (await asyncio.to_thread(diarized, transcript)).segments:
                     yield TranscriptionTextSegmentEvent.model_validate(segment.model_dump())
     metrics.count_transcript(transcript)
     yield done(transcript)

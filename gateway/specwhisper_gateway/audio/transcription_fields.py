@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from specwhisper.options import MAX_MS, DecodingOptions, Task, VadOptions
 from specwhisper_gateway.audio.fields import AudioFields
@@ -32,6 +33,16 @@ class ServerVad(StrictModel):
             min_silence_duration_ms=self.silence_duration_ms,
             speech_pad_ms=self.prefix_padding_ms,
         )
+
+
+def _parse_object(value: Any) -> Any:
+    """Read an object that a form has as JSON instead of fields such as ``chunking_strategy[type]``."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            pass
+    return value
 
 
 class TranscriptionFields(AudioFields):
@@ -81,10 +92,12 @@ class TranscriptionFields(AudioFields):
         Field(default_factory=list, description="`logprobs` is refused: `verbose_json` has them by segment."),
     ]
     chunking_strategy: Annotated[
-        str | dict[str, str] | None,
+        str | dict[str, Any] | None,
+        BeforeValidator(_parse_object),
         Field(
             description="`auto`: only speech is transcribed, as with `vad_filter`. An object of type "
-            "`server_vad` may have `threshold`, `prefix_padding_ms` and `silence_duration_ms`."
+            "`server_vad`, as JSON or in fields such as `chunking_strategy[type]`, may have `threshold`, "
+            "`prefix_padding_ms` and `silence_duration_ms`."
         ),
     ] = None
     keywords: Annotated[

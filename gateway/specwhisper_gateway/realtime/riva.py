@@ -22,6 +22,7 @@ ANY_LANGUAGE = "multi"  # Riva's code for language detection
 FILE = "none"  # the format that Riva's client names for a file, which it sends with its header
 WAV_HEAD = b"RIFF"
 DATA = b"data" + bytes(4)  # the head of samples whose size is 0
+STOP_HISTORY_MS, MIN_SILENCE_MS = 800, 32  # as over gRPC
 OPEN_ENDED_BYTES = 0x7FFF_0000
 # The client returns what the gateway sent it; and settings without effect on Whisper, as over gRPC.
 WITHOUT_EFFECT = frozenset(
@@ -153,9 +154,10 @@ def _silence_ms(endpointing: Mapping[str, Any]) -> int | None:
         )
     if not (isinstance(threshold, int | float) and threshold <= 1):
         raise InvalidEvent("stop_threshold must be at most 1.", "session.endpointing_config")
-    if history <= 0:
+    if history <= 0 and threshold <= 0:
         return None
-    return round(history * threshold) if threshold > 0 else history
+    silence_ms = (history if history > 0 else STOP_HISTORY_MS) * (threshold if threshold > 0 else 1)
+    return max(MIN_SILENCE_MS, round(silence_ms))
 
 
 def _object(session: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -198,6 +198,15 @@ async def test_a_session_that_is_refused_is_an_error_then_the_connection_ends():
         assert await client.read_event() is None
 
 
+async def test_a_request_after_a_failed_utterance_needs_no_audio_start():
+    scripted = ScriptedTranscription(responses=(), error=RuntimeError("a bug"))
+    async with serving(scripted) as draft, wyoming_server(draft) as server, client_of(server) as client:
+        for _ in range(2):
+            await send(client, Transcribe(), AudioChunk(RATE, 2, 1, PCM))
+            while not Error.is_type((await client.read_event()).type):
+                pass
+
+
 async def test_a_wrong_request_is_an_error_and_another_one_is_answered(server):
     async with client_of(server) as client:
         await client.write_event(Event("transcribe", {"language": 1}))

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.agents.takes import GAP_S, take_of
+from experiments.agents.clients import Text
+from experiments.agents.takes import GAP_S, latencies, take_of
 from experiments.endpointing.measures import HESITATION_S, Ended, hesitating, make_take, outcome_of
 from specwhisper.types import SAMPLE_RATE
 
@@ -27,6 +28,18 @@ def test_every_second_utterance_of_a_take_hesitates():
     take = make_take([SECOND] * 4, 4, np.random.default_rng(0))
     lengths = [end_s - begin_s for begin_s, end_s in take.spans_s]
     assert lengths == pytest.approx([1, 1 + HESITATION_S] * 2)
+
+
+def test_an_utterance_without_a_text_after_its_end_counts_as_late():
+    take = take_of([SECOND] * 3)
+    (_, first), (begin_s, second), _ = take.spans_s
+    texts = [
+        Text(first + 0.2, "final", "one,"),
+        Text(first + 0.4, "final", "two"),
+        Text(begin_s + 0.5, "final", "cut off at a pause"),
+        Text(second + 0.5, "interim", "not final"),
+    ]
+    assert latencies(take, texts) == pytest.approx([0.4, GAP_S, GAP_S])
 
 
 def test_outcomes_of_utterances():

@@ -21,6 +21,8 @@ DEFAULT_MS = EndpointingOptions().silence_duration_ms
         ({"stop_history": -1, "stop_threshold": -1.0}, DEFAULT_MS),
         ({"stop_history": 300, "stop_threshold": -1.0}, 300),
         ({"stop_history": 800, "stop_threshold": 0.5}, 400),
+        ({"stop_threshold": 0.5}, 400),
+        ({"stop_history": 100, "stop_threshold": 0.2}, 32),
     ],
 )
 def test_the_part_of_a_window_that_must_be_silent_ends_an_utterance(endpointing, silence_ms):

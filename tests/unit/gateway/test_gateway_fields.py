@@ -1,0 +1,38 @@
+"""Fields of /v1/audio/transcriptions become decoding options."""
+
+from __future__ import annotations
+
+import pytest
+
+from specwhisper.options import VadOptions
+from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
+from specwhisper_gateway.errors import InvalidField
+
+
+def read(*fields: tuple[str, str]) -> TranscriptionFields:
+    return TranscriptionFields.read([("model", "whisper-1"), *fields])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [("chunking_strategy", '{"type": "server_vad", "threshold": 0.7, "silence_duration_ms": 400}')],
+        [
+            ("chunking_strategy[type]", "server_vad"),
+            ("chunking_strategy[threshold]", "0.7"),
+            ("chunking_strategy[silence_duration_ms]", "400"),
+        ],
+    ],
+)
+def test_a_chunking_strategy_is_json_or_fields(fields):
+    options = read(*fields).options()
+    assert options.vad_filter
+    assert options.vad_parameters == VadOptions(threshold=0.7, min_silence_duration_ms=400, speech_pad_ms=300)
+
+
+@pytest.mark.parametrize(
+    "value", ["{", '{"type": "semantic_vad"}', '{"type": "server_vad", "threshold": NaN}', '{"a":' * 10_000]
+)
+def test_another_chunking_strategy_is_refused(value):
+    with pytest.raises(InvalidField, match="chunking_strategy is not supported"):
+        read(("chunking_strategy", value))
