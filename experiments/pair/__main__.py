@@ -69,10 +69,11 @@ def pair(
     sizes = {name: bytes_on_disk(name) for name in (target, *drafts)}
     print_costs(target, step_ms, sizes, console)
     print_published(load_published(), console)
+    is_bundled = target == BUNDLED_TARGET and set(drafts) <= set(BUNDLED_DRAFTS)
     windows = window_figures(results, is_bundled=(target, drafts) == (BUNDLED_TARGET, BUNDLED_DRAFTS))
     steps = {name: step_ms[name] / step_ms[target] for name in drafts}
     titles = {name: Path(name).name for name in drafts}
-    bars, absent = find_bars(windows, steps, sum(sizes.values()), titles)
+    bars, absent = find_bars(windows, steps, sum(sizes.values()), titles) if is_bundled else ([], [])
     if json is not None:
         figures = {
             "errors": {name: result.facts() for name, result in results.items()},

@@ -65,6 +65,9 @@ async def transcribe_files(arguments: Sequence[Path], job: Job, console: Console
             if not job.quiet:
                 num_done = len(recordings) - len(work)
                 errors.print(f"{num_done} of {num_all} recordings have their transcripts already.")
+        if job.hints is not None and not job.quiet:
+            num_hints = sum(job.hint_of(recording) is not None for recording, _ in work)
+            errors.print(f"{num_hints} of {len(work)} recordings have a hint.", highlight=False)
         async with TranscriptionClient(job.server, job.credentials) as client:
             if job.batch_size == 1 and (num_all == 1 or job.output_dir is None):
                 failed += await _one_by_one(client, work, job, console, errors, has_others=num_all > 1)

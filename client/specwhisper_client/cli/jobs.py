@@ -19,7 +19,7 @@ from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.speakers.beside import beside
 from specwhisper.speakers.diarizer import Diarizer
 from specwhisper.speakers.turns import Turn
-from specwhisper.transcription.hints.file import find_hint
+from specwhisper.transcription.hints.file import find_hint, read_hint
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW, Transcription
 from specwhisper.types import Mode
@@ -88,9 +88,12 @@ class Job:
 
     def options_of(self, recording: RecordingFile) -> DecodingOptions:
         """Return the options of a recording, with its hint."""
-        if self.hints is None:
-            return self.options
-        return replace(self.options, hint=find_hint(self.hints / recording.folder, recording.path))
+        path = self.hint_of(recording)
+        return self.options if path is None else replace(self.options, hint=read_hint(path))
+
+    def hint_of(self, recording: RecordingFile) -> Path | None:
+        """Return the file of a recording's own hint, if there is one."""
+        return None if self.hints is None else find_hint(self.hints / recording.folder, recording.path)
 
 
 async def show_server(

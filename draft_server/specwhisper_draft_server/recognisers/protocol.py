@@ -22,7 +22,8 @@ class Recognised(NamedTuple):
     Attributes
     ----------
     start_s : when its first word begins, about, in seconds from the first sample that the stream took.
-    text : all of it until now, not only what is new; at most 4,000 bytes in UTF-8.
+    text : all of it until now, not only what is new. Its first 4,000 bytes in UTF-8 are used: before they are
+        full, begin another one, with the time of its first word.
     """
 
     start_s: float

@@ -16,6 +16,7 @@ from specwhisper.speculation.controller import Choice
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.hints.feed import hint_at
 from specwhisper.types import (
+    MAX_HINT_TEXT_BYTES,
     SAMPLE_RATE,
     WINDOW_SAMPLES,
     AudioChunk,
@@ -159,7 +160,7 @@ class RecognisedStream:
         """
         try:
             return [
-                hint_at(max(start_s, 0.0) + self._first_sample / SAMPLE_RATE, text)
+                hint_at(max(start_s, 0.0) + self._first_sample / SAMPLE_RATE, _start_of(text))
                 for start_s, text in self._recognise(piece)
             ]
         # A future would never be done with StopIteration, and SystemExit would end the server.
@@ -185,3 +186,8 @@ class RecognisedStream:
             getattr(stream, "close", lambda: None)()
         except Exception as error:
             logger.warning("recogniser stream not closed", extra={"session": self._id, "error": str(error)})
+
+
+def _start_of(text: str) -> str:
+    """Return as much of a text as a hint may have; the recogniser should have begun another one."""
+    return text.encode()[:MAX_HINT_TEXT_BYTES].decode(errors="ignore")

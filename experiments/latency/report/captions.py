@@ -93,9 +93,9 @@ def _predictions(drawing: Drawing) -> Caption:
     return Caption(
         "latency-predictions",
         "Predictions against measurements",
-        f"{RELATIVE} Each symbol is a measured combination of mode, hints, round trip and draft length "
-        "(gamma), set or chosen by the session. On the line a prediction is exact. Shaded are errors of at "
-        f"most {percent(SIMULATION_BOUND)} for the simulation and {percent(CLOSED_FORM_BOUND)} for the "
+        f"{RELATIVE} Each symbol is a measured combination of drafting mode, hints, round trip and draft "
+        "length (gamma), set or chosen by the session. On the line a prediction is exact. Shaded are errors "
+        f"of at most {percent(SIMULATION_BOUND)} for the simulation and {percent(CLOSED_FORM_BOUND)} for the "
         "closed forms, which do not exist for sync, pipelined and one-process where sessions choose the "
         f"length, and for hints from outside; {drawing.repeats}.",
     )

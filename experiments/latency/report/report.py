@@ -10,7 +10,9 @@ from typing import Any
 from rich.console import Console
 
 from experiments.common.bench.report import Bar, print_bars, write_json
+from experiments.common.replay.trace import Trace
 from experiments.latency.cells import Cell
+from experiments.latency.prediction.fit import acceptance_of, realigned_of
 from experiments.latency.prediction.predict import CostModel, Predicted, costs_facts, describe_costs, predict
 from experiments.latency.report.bars import find_bars, find_notes
 from experiments.latency.report.summary import Summary
@@ -50,7 +52,12 @@ class SweepReport:
         """Describe in a line each: texts, fitted costs, excluded runs and origin."""
         num_same, num_runs = len(self.sweep.runs) - len(self.sweep.different), len(self.sweep.runs)
         num_discarded = num_runs - len(self.summary.sweep.runs)
-        lines = [f"Texts equal to the target's: {num_same} of {num_runs}."]
+        decodings = Trace.parse(self.sweep.header["trace"], "The sweep").decodings
+        lines = [
+            f"Texts equal to the target's: {num_same} of {num_runs}.",
+            f"In these texts the draft is right in {acceptance_of(decodings):.0%} of the tokens, and what it "
+            f"drafts after a wrong one is the target's next token in {realigned_of(decodings):.0%}.",
+        ]
         if self.costs.draft.pass_s:  # without drafts constant and per-token part cannot be separated
             lines.append(f"Fitted: {describe_costs(self.costs, self.sweep.step_s)}.")
         if num_discarded:

@@ -18,6 +18,7 @@ from specwhisper.types import DTYPES
 
 DEMO, REPLAY = "demo", "replay-"
 DRAFT_SHAPE = "tiny"
+CHOSEN_ERRORS = ", errors: "  # in the displayed name of a draft
 REPLAY_SERVERS = "experiments.common.replay"
 
 
@@ -84,7 +85,7 @@ class Pair:
                 for role, name in named.items()
             }
         if models.errors is not None:
-            named["draft"] += f", errors: {models.errors}"
+            named["draft"] += f"{CHOSEN_ERRORS}{models.errors}"
         if not models.drafts_next_window:
             named["draft"] += ", one window at a time"
         return named

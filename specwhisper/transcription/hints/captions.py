@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 
 import pysubs2
 
-SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", ".ttml")
+XML_SUFFIXES = (".ttml", ".dfxp", ".xml")  # of TTML
+SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", *XML_SUFFIXES)
 TIMING = re.compile(r"\d:\d\d[\d.,:]*[ \t]*-->[ \t]*\d")  # of a caption in SRT and WebVTT
 # The parser takes these for text of WebVTT: comments, names of captions, and times of words.
 NOTE = re.compile(r"(?<=\n\n)NOTE(?:[ \t].*)?(?:\n(?:.+(?:\n|\Z))*|\Z)")
@@ -19,7 +20,7 @@ MIN_REPEATED_WORDS = 2  # fewer are more likely said again
 
 
 def text_of_captions(content: str, suffix: str) -> str:
-    """Return the text of captions, line by line, in the order of their times.
+    """Return the text of captions, line by line, in the order of their times; of TTML, of the file.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ def text_of_captions(content: str, suffix: str) -> str:
     ------
     ValueError : if the content is no such file; empty content is.
     """
-    if suffix == ".ttml":
+    if suffix in XML_SUFFIXES:
         captions: Iterable[str] = _ttml(content)
     else:
         captions = _timed(content, suffix)

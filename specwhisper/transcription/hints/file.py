@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 import re
+from glob import escape
 from pathlib import Path
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import MAX_HINT_BYTES
 from specwhisper.transcription.hints.captions import SUFFIXES, TIMING, text_of_captions
 
-# As openai/whisper prints segments.
-PRINTED_TIME = re.compile(r"^\[[\d:.]+ --> [\d:.]+\] *", re.MULTILINE)
+# As openai/whisper prints segments, and lines of SBV, which YouTube writes.
+PRINTED_TIME = re.compile(
+    r"^(?:\[[\d:.]+ --> [\d:.]+\] *|\d+:\d\d:\d\d\.\d{3},\d+:\d\d:\d\d\.\d{3}$)", re.MULTILINE
+)
+LANGUAGE = re.compile(r"\.[A-Za-z]{2,3}(?:[-_]\w+)*")  # in names of captions, as in talk.en.vtt
 MAX_FILE_BYTES = 20 * MAX_HINT_BYTES  # times and styles of captions are many times their text
 
 
 def read_hint(path: Path | str) -> str:
     """Return the text of a file of captions, or of plain text in UTF-8.
 
-    Captions are SRT, WebVTT, ASS or TTML, transcripts JSON (the member ``text``) or TSV (its last column), by
-    the name of the file. Times that openai/whisper prints before each line are left out.
+    Captions are SRT, WebVTT, ASS or TTML, transcripts JSON (a member ``text``, or those of ``segments`` or
+    ``transcription``) or TSV (its last column), by the name of the file. Of plain text, the times that
+    openai/whisper prints before each line are left out, and those of SBV.
 
     Raises
     ------
@@ -32,16 +37,21 @@ def read_hint(path: Path | str) -> str:
     return text
 
 
-def find_hint(folder: Path, recording: Path) -> str:
-    """Return the hint in a folder that is named like a recording; empty without one.
+def find_hint(folder: Path, recording: Path) -> Path | None:
+    """Return the file in a folder that is named like a recording; ``None`` without one.
 
-    Raises
-    ------
-    InvalidRequest : as :func:`read_hint`.
+    Its name may have a language, as in ``NAME.en.vtt``, if there is only one such file.
     """
-    suffixes = (each for suffix in (*SUFFIXES, ".txt") for each in (suffix, suffix.upper()))
+    suffixes = [each for suffix in (*SUFFIXES, ".txt") for each in (suffix, suffix.upper())]
     paths = (folder / f"{recording.stem}{suffix}" for suffix in suffixes)
-    return next((read_hint(path) for path in paths if path.is_file()), "")
+    if (found := next((path for path in paths if path.is_file()), None)) is not None:
+        return found
+    named = [
+        path
+        for path in folder.glob(f"{escape(recording.stem)}.*")
+        if path.suffix in suffixes and LANGUAGE.fullmatch(path.stem.removeprefix(recording.stem))
+    ]
+    return named[0] if len(named) == 1 else None
 
 
 def _text_of(path: Path) -> str:
@@ -60,8 +70,8 @@ def _text_of(path: Path) -> str:
         return "\n".join(line.rpartition("\t")[2] for line in content.splitlines()[1:])
     if suffix not in SUFFIXES:
         content = PRINTED_TIME.sub("", content)
-        if TIMING.search(content):
-            raise InvalidRequest(f"The hint {path} holds captions: name it .srt or .vtt.")
+        if TIMING.search(content) or content.lstrip().startswith("<?xml"):
+            raise InvalidRequest(f"The hint {path} holds captions: name it .srt, .vtt or .ttml.")
         return content
     try:
         return text_of_captions(content, suffix)
@@ -73,9 +83,13 @@ def _text_of(path: Path) -> str:
 
 def _text_of_json(path: Path, content: str) -> str:
     try:
-        text = json.loads(content)["text"]
-    except (ValueError, KeyError, TypeError, IndexError):
+        transcript = json.loads(content)
+        if "text" not in transcript:  # whisperX's, and whisper.cpp's
+            segments = transcript.get("segments") or transcript["transcription"]
+            return "\n".join([segment["text"].strip() for segment in segments])
+        text = transcript["text"]
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
         text = None
     if not isinstance(text, str):
-        raise InvalidRequest(f"The hint {path} is no transcript in JSON: it has no member text.")
+        raise InvalidRequest(f"The hint {path} is no transcript in JSON: it has no text.")
     return text

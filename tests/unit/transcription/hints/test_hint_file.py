@@ -66,6 +66,14 @@ TTML = (
             "Good day,\nall.",
         ),
         ("a.json", '{"text": " Good day, all.", "segments": []}', "Good day, all."),
+        ("a.json", '{"segments": [{"text": " Good day,"}, {"text": " all."}]}', "Good day,\nall."),
+        ("a.json", '{"transcription": [{"text": " Good day."}]}', "Good day."),
+        ("a.dfxp", TTML, "We met\nat noon.\nBye & bye."),
+        (
+            "a.sbv",
+            "0:00:00.000,0:00:02.000\nGood day,\n\n0:00:02.000,0:00:03.000\nall.",
+            "Good day,\n\n\nall.",
+        ),
         ("a.tsv", "start\tend\ttext\n0\t2000\tGood day,\n2000\t3000\tall.\n", "Good day,\nall."),
     ],
 )
@@ -94,6 +102,9 @@ def test_a_file_of_another_kind_is_named(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text(SRT, "utf-8")
     with pytest.raises(InvalidRequest, match=r"a\.txt holds captions: name it \.srt"):
         read_hint(tmp_path / "a.txt")
+    (tmp_path / "b.txt").write_text(TTML, "utf-8")
+    with pytest.raises(InvalidRequest, match=r"b\.txt holds captions: name it .*\.ttml"):
+        read_hint(tmp_path / "b.txt")
     monkeypatch.setattr(file, "MAX_FILE_BYTES", 9)
     with pytest.raises(InvalidRequest, match=r"a\.txt has \d+ bytes"):
         read_hint(tmp_path / "a.txt")
@@ -102,11 +113,19 @@ def test_a_file_of_another_kind_is_named(tmp_path, monkeypatch):
 def test_a_folder_has_hints_by_the_names_of_recordings(tmp_path):
     (tmp_path / "talk.1.srt").write_text(SRT, "utf-8")
     (tmp_path / "talk.2.txt").write_text("a script", "utf-8")
-    assert find_hint(tmp_path, Path("other/talk.1.flac")) == "Good morning,\nall.\nBye."
-    assert find_hint(tmp_path, Path("talk.2.mp3")) == "a script"
-    assert find_hint(tmp_path, Path("talk.3.mp3")) == ""
+    assert read_hint(find_hint(tmp_path, Path("other/talk.1.flac"))) == "Good morning,\nall.\nBye."
+    assert read_hint(find_hint(tmp_path, Path("talk.2.mp3"))) == "a script"
+    assert find_hint(tmp_path, Path("talk.3.mp3")) is None
     (tmp_path / "TALK.SRT").write_text(SRT, "utf-8")
-    assert find_hint(tmp_path, Path("TALK.WAV")) == "Good morning,\nall.\nBye."
+    assert read_hint(find_hint(tmp_path, Path("TALK.WAV"))) == "Good morning,\nall.\nBye."
+
+
+def test_a_hint_may_be_named_after_its_language(tmp_path):
+    (tmp_path / "talk.en-US.vtt").write_text(VTT, "utf-8")
+    (tmp_path / "talk.info.txt").write_text("no language", "utf-8")
+    assert find_hint(tmp_path, Path("talk.mp3")) == tmp_path / "talk.en-US.vtt"
+    (tmp_path / "talk.de.vtt").write_text(VTT, "utf-8")
+    assert find_hint(tmp_path, Path("talk.mp3")) is None, "which one is not known"
 
 
 def test_a_broken_caption_file_is_named(tmp_path):
@@ -118,7 +137,7 @@ def test_a_broken_caption_file_is_named(tmp_path):
         read_hint(tmp_path / "a.srt")
 
 
-@pytest.mark.parametrize("content", ["[]", "{", '{"text": 5}', '"text"'])
+@pytest.mark.parametrize("content", ["[]", "{", '{"text": 5}', '"text"', '{"segments": [5]}'])
 def test_json_without_a_text_is_named(tmp_path, content):
     (tmp_path / "a.json").write_text(content)
     with pytest.raises(InvalidRequest, match=r"a\.json is no transcript in JSON"):
