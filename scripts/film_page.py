@@ -1,7 +1,8 @@
-"""Film docs/figures/page.gif: the gateway's page while it transcribes a bundled sample.
+"""Film docs/figures/page.gif, or take its pictures: the gateway's page while it transcribes a bundled sample.
 
 make demo-web                                     # in another terminal
 python scripts/film_page.py http://localhost:8000/ docs/figures/page.gif
+python scripts/film_page.py http://localhost:8000/ docs/figures/page.gif --pictures
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import asyncio
 import io
 import itertools
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any
 
 import typer
 from PIL import Image
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page, ViewportSize, async_playwright
 
 SAMPLE = "01_phone_call"
 LATENCY_MS = 250  # so that one sees the way to the target and back
@@ -25,18 +28,42 @@ FROM_S, TO_S = 3.0, 13.0  # of the session
 FRAMES_PER_S = 8
 LAST_S = 2.5  # that the last frame stays
 NUM_COLORS = 128
+PICTURES = {  # size of the window, and whether the target races alone, by the file's suffix
+    "race": ({"width": 1000, "height": 760}, True),
+    "phone": ({"width": 390, "height": 760}, False),
+}
+PICTURE_S = 10.0  # of the session
+
+
+@asynccontextmanager
+async def transcribing(url: str, size: ViewportSize, *, races: bool = False) -> AsyncIterator[Page]:
+    """Open the page and begin with the sample."""
+    installed = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
+    async with async_playwright() as api:
+        browser = await api.chromium.launch(executable_path=installed, args=["--no-sandbox"])
+        page = await browser.new_page(viewport=size, color_scheme="light", device_scale_factor=1)
+        await page.goto(url)
+        await page.select_option("#sample", SAMPLE)
+        await page.locator("#latency").fill(str(LATENCY_MS))
+        if races:
+            await page.locator("#race").check()
+        await page.locator("#try-sample").click()
+        yield page
+        await browser.close()
+
+
+async def take_pictures(url: str, output: Path) -> None:
+    """Write pictures of the race, and of the page on a phone."""
+    for name, (size, races) in PICTURES.items():
+        async with transcribing(url, size, races=races) as page:
+            await page.wait_for_timeout(1000 * PICTURE_S)
+            await page.evaluate("scrollTo(0, 0)")
+            await page.screenshot(path=output.with_name(f"{output.stem}-{name}.png"))
 
 
 async def film(url: str) -> list[tuple[float, Image.Image]]:
     """Return frames of the page and their times in seconds."""
-    installed = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
-    async with async_playwright() as api:
-        browser = await api.chromium.launch(executable_path=installed, args=["--no-sandbox"])
-        page = await browser.new_page(viewport=SIZE, color_scheme="light")
-        await page.goto(url)
-        await page.select_option("#sample", SAMPLE)
-        await page.locator("#latency").fill(str(LATENCY_MS))
-        await page.locator("#try-sample").click()
+    async with transcribing(url, SIZE) as page:
         started_s, frames = monotonic(), []
         while (at_s := monotonic() - started_s) < TO_S:
             if at_s < FROM_S:
@@ -45,7 +72,6 @@ async def film(url: str) -> list[tuple[float, Image.Image]]:
             frames.append((at_s, await picture(page)))
             next_s = started_s + FROM_S + len(frames) / FRAMES_PER_S
             await page.wait_for_timeout(max(1, 1000 * (next_s - monotonic())))
-        await browser.close()
     return frames
 
 
@@ -70,10 +96,17 @@ def save(frames: list[tuple[float, Image.Image]], output: Path) -> None:
 
 
 def main(
-    url: Annotated[str, typer.Argument()], output: Annotated[Path, typer.Argument(dir_okay=False)]
+    url: Annotated[str, typer.Argument()],
+    output: Annotated[Path, typer.Argument(dir_okay=False)],
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="Write OUTPUT-race.png and OUTPUT-phone.png instead.")
+    ] = False,
 ) -> None:
     """Film the page."""
-    save(asyncio.run(film(url)), output)
+    if pictures:
+        asyncio.run(take_pictures(url, output))
+    else:
+        save(asyncio.run(film(url)), output)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from specwhisper.errors import InvalidRequest, check_between
 from specwhisper.validated import choice, flag, number, validate, whole
 
 FRAME_SAMPLES = 160  # a mel frame
+MIN_SILENCE_MS = 32  # a frame of the voice activity detector
 
 
 class StabilityPolicy(StrEnum):
@@ -88,9 +89,9 @@ class EndpointingOptions:
 
     threshold: float = number(0.5, 0.05, 0.95)
     prefix_padding_ms: int = whole(300, 0, 2_000)
-    pause_ms: int = whole(200, 32, 10_000)
-    silence_duration_ms: int = whole(500, 32, 10_000)
-    sentence_silence_ms: int | None = whole(None, 32, 10_000)
+    pause_ms: int = whole(200, MIN_SILENCE_MS, 10_000)
+    silence_duration_ms: int = whole(500, MIN_SILENCE_MS, 10_000)
+    sentence_silence_ms: int | None = whole(None, MIN_SILENCE_MS, 10_000)
     min_speech_ms: int = whole(160, 0, 2_000)
 
     def __post_init__(self) -> None:

@@ -45,13 +45,15 @@ class GivenHint(Hint):
     Windows are decoded again, whole or from a time on: the hint goes back to where the next window begins.
 
     A hint must not cost more than it saves, whatever its text: it has a balance in forward passes. Accepted
-    tokens add to it, verified ones cost their time, and it offers no more than it can pay.
+    tokens add to it, verified ones cost their time, and it offers no more than it can pay; its first token it
+    may always offer.
     """
 
     def __init__(self, word_of: Callable[[int], str]) -> None:
         super().__init__((), word_of, rate=GIVEN_RATE)
         self._window_rates = self.rates  # at its start
         self._balance, self._token_share = FIRST_BALANCE, 0.0
+        self._is_tried = False
         self._committed: list[int] = []  # of the open window
         self._starts: list[int | None] = [0]  # position after so many of them
         self._num_right = 0  # words of the window that followed another one
@@ -72,10 +74,13 @@ class GivenHint(Hint):
         """Return how many tokens are worth their time; see :meth:`Hint.reach`."""
         self._token_share = token_share
         reach = super().reach(token_share)
-        return min(reach, max(0, floor(self._balance / token_share))) if token_share else reach
+        if not token_share:
+            return reach
+        return min(reach, max(floor(self._balance / token_share), int(not self._is_tried)))
 
     def pay(self, num_verified: int, num_accepted: int) -> None:
         """Add a forward pass that verified tokens of the hint."""
+        self._is_tried = True
         cost = num_verified * self._token_share  # as it was known when they were offered
         self._balance = min(max(0.0, self._balance - cost) + num_accepted, MOST_BALANCE)
 

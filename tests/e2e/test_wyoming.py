@@ -29,7 +29,7 @@ from tests.rpc.wyomings import RATE, answer, chunks_of, say, send, transcript_of
 SAMPLES = DEMO_FOLDER / "samples"
 RECORDING = SAMPLES / "01_phone_call.flac"
 SPOKEN_TEXT = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])["text"]
-PYTHON = os.environ.get("SPECWHISPER_INTEGRATIONS_PYTHON", "")  # has the packages of others
+PYTHON = os.environ.get("SPECWHISPER_WYOMING_OPENAI_PYTHON", "")  # has that package
 WYOMING_OPENAI = "0.8.0"
 START_S = 60.0
 
@@ -148,7 +148,7 @@ def installed(package: str) -> str:
 
 @pytest.mark.skipif(
     installed("wyoming-openai") != WYOMING_OPENAI,
-    reason=f"SPECWHISPER_INTEGRATIONS_PYTHON names no Python with wyoming-openai {WYOMING_OPENAI}",
+    reason=f"SPECWHISPER_WYOMING_OPENAI_PYTHON names no Python with wyoming-openai {WYOMING_OPENAI}",
 )
 @pytest.mark.parametrize("kind", ["--stt-models", "--stt-streaming-models", "--stt-realtime-models"])
 async def test_wyoming_openai_transcribes_with_a_gateway(demo_gateway, unused_tcp_port, pcm, kind):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from specwhisper.live import EndpointingOptions, LiveOptions, StabilityPolicy
+from specwhisper.live import MIN_SILENCE_MS, EndpointingOptions, LiveOptions, StabilityPolicy
 from specwhisper.options import Task, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.speakers.live_speakers import LiveSpeakers
@@ -72,9 +72,9 @@ class Endpointing:
     ] = None
 
     def options(self) -> EndpointingOptions:
-        """Return the options; a pause is no longer than the silence that ends an utterance."""
+        """Return the options; a pause is no longer than an utterance's end."""
         longer_ms = filter(None, (self.silence_duration_ms, self.sentence_silence_ms))
-        pause_ms = min(EndpointingOptions().pause_ms, *longer_ms)
+        pause_ms = max(MIN_SILENCE_MS, min(EndpointingOptions().pause_ms, *longer_ms))
         return EndpointingOptions(**asdict(self), pause_ms=pause_ms)
 
 

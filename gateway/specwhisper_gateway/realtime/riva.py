@@ -11,6 +11,7 @@ from typing import Any
 import soundfile
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
+from specwhisper.live import MIN_SILENCE_MS
 from specwhisper.options import MAX_MS
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.realtime.formats import AudioFormat
@@ -22,7 +23,7 @@ ANY_LANGUAGE = "multi"  # Riva's code for language detection
 FILE = "none"  # the format that Riva's client names for a file, which it sends with its header
 WAV_HEAD = b"RIFF"
 DATA = b"data" + bytes(4)  # the head of samples whose size is 0
-STOP_HISTORY_MS, MIN_SILENCE_MS = 800, 32  # as over gRPC
+STOP_HISTORY_MS = 800  # Riva's default, as over gRPC
 OPEN_ENDED_BYTES = 0x7FFF_0000
 # The client returns what the gateway sent it; and settings without effect on Whisper, as over gRPC.
 WITHOUT_EFFECT = frozenset(

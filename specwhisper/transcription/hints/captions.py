@@ -20,7 +20,9 @@ MIN_REPEATED_WORDS = 2  # fewer are more likely said again
 
 
 def text_of_captions(content: str, suffix: str) -> str:
-    """Return the text of captions, line by line, in the order of their times; of TTML, of the file.
+    """Return the text of captions, line by line.
+
+    It is in the order of their times; that of TTML in the order of the file.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def read_hint(path: Path | str) -> str:
 
 
 def find_hint(folder: Path, recording: Path) -> Path | None:
-    """Return the file in a folder that is named like a recording; ``None`` without one.
+    """Return a recording's file in a folder, by its name; ``None`` without one.
 
     Its name may have a language, as in ``NAME.en.vtt``, if there is only one such file.
     """

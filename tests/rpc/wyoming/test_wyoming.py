@@ -199,7 +199,7 @@ async def test_a_session_that_is_refused_is_an_error_then_the_connection_ends():
 
 
 async def test_a_request_after_a_failed_utterance_needs_no_audio_start():
-    scripted = ScriptedTranscription(responses=(), error=RuntimeError("a bug"))
+    scripted = ScriptedTranscription((), error=RuntimeError("a bug"), reads_everything=False)
     async with serving(scripted) as draft, wyoming_server(draft) as server, client_of(server) as client:
         for _ in range(2):
             await send(client, Transcribe(), AudioChunk(RATE, 2, 1, PCM))

@@ -118,7 +118,6 @@ def stop() -> list[Recognised]:
         lambda: [(inf, "a")],
         lambda: [(1e300, "a")],
         lambda: [(0.0, "\ud800")],
-        lambda: [(0.0, "a" * 4_001)],
     ],
 )
 async def test_anything_but_texts_with_times_is_a_failure(result):
@@ -127,6 +126,13 @@ async def test_anything_but_texts_with_times_is_a_failure(result):
     async with opened(recogniser, chunk(0, 1.0)) as (stream, drafted):
         assert (await drafted.get()).report.choice.reason == "the recogniser has failed"
         assert stream.has_failed
+
+
+async def test_the_start_of_a_text_that_is_too_long_is_taken():
+    recogniser = Recording()
+    recogniser.accept = lambda pcm, **_: [(0.0, "ä" * 2_001)]
+    async with opened(recogniser, chunk(0, 1.0)) as (_, drafted):
+        assert (await drafted.get()).hint == TimedHint(0, "ä" * 2_000)
 
 
 async def test_an_iterator_a_numpy_number_and_a_negative_time_are_taken():

@@ -13,9 +13,9 @@ TEXT = list(range(1, 601))  # committed tokens, one word each
 MAX_COST = 1.02  # over target-only
 
 
-def misleading(num_right: int, num_wrong: int, text: Sequence[int] = TEXT) -> str:
-    """Return a hint of the text's words, with other words between them."""
-    words, other = [], 10_000
+def misleading(num_right: int, num_wrong: int, text: Sequence[int] = TEXT, num_first: int = 0) -> str:
+    """Return a hint of the text's words, with other words between them, and so many before them."""
+    words, other = [*range(20_000, 20_000 + num_first)], 10_000
     for start in range(0, len(text), num_right):
         words += text[start : start + num_right]
         words += range(other, other + num_wrong)
@@ -45,14 +45,15 @@ def cost_over_target_only(hint: str, token_share: float, text: Sequence[int] = T
     return time / (len(text) * (1 + token_share))
 
 
-@pytest.mark.parametrize("num_tokens", [20, 40, 100, 600])
-@pytest.mark.parametrize("token_share", [0.01, 0.07, 0.1, 0.15, 0.3, 0.5])
+@pytest.mark.parametrize("num_tokens", [30, 100, 600])
+@pytest.mark.parametrize("token_share", [0.01, 0.07, 0.1, 0.15, 0.3, 0.5, 1.0])
 def test_no_mixture_of_right_and_wrong_words_costs_more_than_a_little(token_share, num_tokens):
     text = TEXT[:num_tokens]
     costs = {
-        (num_right, num_wrong): cost_over_target_only(
-            misleading(num_right, num_wrong, text), token_share, text
+        (num_first, num_right, num_wrong): cost_over_target_only(
+            misleading(num_right, num_wrong, text, num_first), token_share, text
         )
+        for num_first in (0, 1)
         for num_right in range(1, 10)
         for num_wrong in range(1, 16, 2)
     }

@@ -237,7 +237,7 @@ class TestHints:
             hints = SharedHints(script=script(text, rate=0.9), token_share=partial(float, share))
             counts.append(len(Ledger(shared=hints).candidates()))
         assert counts == sorted(counts, reverse=True)
-        assert counts[0] > 20 and counts[-1] == 2  # as it can pay
+        assert counts[0] > 20 and counts[-1] == 1  # as it can pay
 
     def test_a_hint_that_is_seldom_right_adds_nothing_where_tokens_are_all_that_takes_time(self):
         hints = SharedHints(script=script(range(9), rate=0.4), token_share=partial(float, 1.0))
