@@ -2,12 +2,13 @@
 
 A hint is never trusted: the target verifies its tokens as candidates. So it saves forward passes and round
 trips, and cannot change the text. After each committed token, :class:`Hint` finds where the hint continues.
-It is in one of three states:
+It is in one of four states:
 
 =============  =============================================  ==============================================
 State          Entered                                        Position
 =============  =============================================  ==============================================
 following      at the start, and when words match again       known; the next token is expected there
+waiting        at a committed token after the hint's end      its end; the hint may still be extended
 realigning     at a committed token that differs              the end of the cheapest alignment of the
                                                               committed tokens since then
 lost           if no two words in a row match in time         unknown, until three words of the committed
@@ -20,19 +21,19 @@ between any two decodings. A word in other tokens is a substitution and an inser
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from specwhisper.speculation.run_index import MAX_COMPARED, NUM_SEARCHED, RunIndex
+from specwhisper.speculation.theory import num_worthwhile
 
-MAX_REACH = 64  # tokens of a hint in a forward pass
-MIN_CHANCE = 0.1  # that the last of them is right
 MIN_RATE = 0.1  # below it none is worth it, until words match again
 FIRST_RATE = 0.75
 LATELY, FOR_LONGER = 0.25, 0.07  # weight of the last word in the rates
 MAX_DELETED = 12  # tokens of the hint that the committed text may leave out
 MAX_REALIGNING = 16  # committed tokens after a difference; then the hint is lost
+MAX_WAITING = 64  # committed tokens after the hint's end; then it is lost
 NUM_MATCHED = 2  # words in a row that end a realignment
 MATCH = -1.0  # cost of a word that both texts have; 1 is that of a word that only one has
 SAME_WORD = 0.1  # more for another case of a word, of other punctuation, or of another time
@@ -84,25 +85,6 @@ class Rates(NamedTuple):
     num_missed: int = 0
 
 
-@lru_cache(maxsize=4096)
-def num_worthwhile(first: float, later: float, token_share: float) -> int:
-    """Return how many candidates make the time of a token shortest.
-
-    Parameters
-    ----------
-    first, later : how often the first one is right, and how often each later one is if those before it are.
-    token_share : time of a token, over the time of a forward pass without tokens.
-    """
-    chance, num_expected = first, 1.0
-    for num in range(MAX_REACH):
-        time_so_far = 1 + token_share * (1 + num)  # one token is the session's own
-        if chance < MIN_CHANCE or chance * time_so_far < token_share * num_expected:
-            return num
-        num_expected += chance
-        chance *= later
-    return MAX_REACH
-
-
 class Hint:
     """A hint and the position at which it continues the committed text.
 
@@ -138,6 +120,9 @@ class Hint:
         self._is_lost = False
         self._num_found = 0  # how often a lost place was found
         self._unaligned: list[tuple[int, str]] = []  # tokens since the difference, while a word was replaced
+        self._since: list[tuple[int, str]] = []  # tokens since the difference
+        self._needs_more = False  # the alignment of these reached the hint's end
+        self._waiting: deque[int] = deque()  # committed tokens after the hint's end, while it waits
         self._recent: list[str] = []  # the last committed words
         self._index: RunIndex | None = None  # of its words, once it is lost
         self.extend(tokens)
@@ -152,8 +137,8 @@ class Hint:
 
     @property
     def is_following(self) -> bool:
-        """Whether the position is known."""
-        return self._costs is None and not self._is_lost
+        """Whether the position is known, and the committed text has not passed the hint's end."""
+        return self._costs is None and not self._is_lost and not self._waiting
 
     @property
     def has_ended(self) -> bool:
@@ -170,6 +155,10 @@ class Hint:
         for token in tokens:
             self._tokens.append(token)
             self._words.append(self._word_of(token))
+        if self._waiting:
+            self._follow_waiting()
+        elif self._costs is not None and self._needs_more:
+            self._realign_again()
 
     def truncate(self, num_tokens: int) -> None:
         """Drop all tokens but the first ones.
@@ -177,6 +166,9 @@ class Hint:
         If the position is not among them, :meth:`seek` one that is.
         """
         del self._tokens[num_tokens:], self._words[num_tokens:]
+        if self._costs is not None:
+            self._origin = min(self._origin, len(self._tokens))
+            self._realign_again()
         if self._index is not None:
             self._index.truncate(self._words)
 
@@ -230,15 +222,22 @@ class Hint:
     def seek(self, position: int | None) -> None:
         """Continue at a position, or search for it if it is ``None``."""
         self._costs = None
+        self._waiting.clear()
         self._is_lost = position is None
         self._position = self._position if position is None else min(position, len(self._tokens))
         self._recent = []
 
     def follow(self, token: int) -> None:
         """Take the next committed token."""
+        self._follow(token)
+
+    def _follow(self, token: int) -> None:
         position = self._position
         is_following = self.is_following
-        if is_following and position < len(self._tokens):
+        if self._waiting or (is_following and position >= len(self._tokens)):
+            self._wait(token)
+            return
+        if is_following:
             is_expected = self._tokens[position] == token
             self._survival += (is_expected - self._survival) * FOR_LONGER
             if is_expected:  # nearly always
@@ -262,6 +261,20 @@ class Hint:
         else:
             self._realign(token, word)
 
+    def _wait(self, token: int) -> None:
+        """Keep a token that the hint may have once it is extended."""
+        self._waiting.append(token)
+        if len(self._waiting) > MAX_WAITING:
+            self._waiting.clear()
+            self._is_lost, self._recent = True, []
+
+    def _follow_waiting(self) -> None:
+        """Follow the tokens that the hint has by now, or all that are left after a difference."""
+        waiting, self._waiting = self._waiting, deque()
+        while waiting and not (self.is_following and self._position >= len(self._tokens)):
+            self._follow(waiting.popleft())
+        self._waiting = waiting
+
     def _after(self, word: str) -> int | None:
         """Return the position after the expected word; ``None`` after another word."""
         position = self._position
@@ -274,11 +287,24 @@ class Hint:
         return None
 
     def _begin_to_realign(self) -> None:
-        self._origin = self._position
-        self._num_realigning = self._num_matched = 0
         self._recent = []
-        self._unaligned = []
+        self._restart_alignment(self._position)
+
+    def _restart_alignment(self, origin: int) -> None:
+        self._origin = self._position = origin
+        self._num_realigning = self._num_matched = 0
+        self._unaligned, self._since, self._needs_more = [], [], False
         self._costs = [0.0]
+
+    def _realign_again(self) -> None:
+        """Align the tokens since the difference with a hint that is longer than it was."""
+        since = self._since
+        self._restart_alignment(self._origin)
+        for token, word in since:
+            if self._costs is None:
+                self._follow(token)
+            else:
+                self._realign(token, word)
 
     def _realign(self, token: int, word: str) -> None:
         """Follow a token after a difference.
@@ -288,6 +314,7 @@ class Hint:
         """
         num = len(self._unaligned)
         place = self._origin + num
+        self._since.append((token, word))
         if num == self._num_realigning and self._replaces(place, token, word):
             self._unaligned.append((token, word))
             self._num_realigning += 1
@@ -302,7 +329,7 @@ class Hint:
             self._position = self._origin
         for each in unaligned:
             if self._costs is None:  # the hint has grown, and matches by now
-                self.follow(each[0])
+                self._follow(each[0])
             else:
                 self._align(*each)
 
@@ -320,7 +347,8 @@ class Hint:
     def _align(self, token: int, word: str) -> None:
         """Extend the alignment of the committed tokens since the difference by one."""
         old, tokens, words = self._costs or [0.0], self._tokens, self._words
-        last = min(MAX_DELETED + self._num_realigning + 1, len(tokens) - self._origin)
+        num_left, num_needed = len(tokens) - self._origin, MAX_DELETED + self._num_realigning + 1
+        last, self._needs_more = min(num_needed, num_left), num_left < num_needed
         for position in range(self._origin + len(old) - 1, self._origin + last):
             old.append(old[-1] + (1.0 if words[position] else LIGHT))
         added = 1.0 if word else LIGHT

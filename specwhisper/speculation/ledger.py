@@ -21,7 +21,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from specwhisper.speculation.given_hint import GivenHint, LiveHint, ScriptHint
-from specwhisper.speculation.hints import MAX_REACH, PLAIN, Hint, HintTokens
+from specwhisper.speculation.hints import PLAIN, Hint, HintTokens
+from specwhisper.speculation.theory import MAX_REACH
 
 NUM_SENT = 3  # hints of what the draft had sent, before each of the last corrections
 OWN_RATE = 0.95  # how often the target's earlier text is right

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from specwhisper.speculation.hints import (
     MAX_DELETED,
-    MAX_REACH,
     MAX_REALIGNING,
-    MIN_CHANCE,
+    MAX_WAITING,
     NUM_SEARCHED,
     PLAIN,
     Hint,
-    num_worthwhile,
 )
+from specwhisper.speculation.theory import MAX_REACH, MIN_CHANCE, num_worthwhile
 from tests.nightly import examples
 
 TIME = "<"
@@ -229,6 +228,37 @@ def test_no_text_of_few_words_makes_following_slow(text, committed, changes):
         lines += num_lines(partial(hint.follow, token))
     # Each token of the hint is indexed once, when it is first searched.
     assert lines <= 10 * num_tokens + 700 * 8 * len(committed)
+
+
+@pytest.mark.parametrize("num_wrong", [0, 1])
+def test_a_hint_that_grows_after_its_end_continues_where_the_text_is(num_wrong):
+    """What a draft had sent before a correction arrives piece by piece, often later than the target's own."""
+    text = list(range(40))
+    hint = Hint(text[:10], PLAIN.word_of)
+    for token in [*range(100, 100 + num_wrong), *text[num_wrong:20]]:
+        hint.follow(token)
+    assert list(hint.continuation()) == []
+    for end in range(11, 41):
+        hint.extend(text[end - 1 : end])
+    assert list(hint.continuation()) == text[20:]
+    assert hint.rate > 0.9
+
+
+def test_a_hint_that_grows_after_its_end_with_another_text_is_aligned():
+    hint = Hint(range(10), PLAIN.word_of)
+    for token in range(16):
+        hint.follow(token)
+    hint.extend([10, 99, 12, 13, 14, 15, 16, 17])
+    assert list(hint.continuation()) == [16, 17]
+
+
+def test_a_hint_waits_a_while_for_what_comes_after_its_end():
+    hint = Hint(range(4), PLAIN.word_of)
+    for token in range(4 + MAX_WAITING):
+        hint.follow(token)
+    assert hint.position == 4 and not hint.is_following
+    hint.follow(4 + MAX_WAITING)
+    assert hint.position is None
 
 
 @given(tokens, st.lists(st.tuples(st.integers(0, 60), tokens), max_size=4), tokens)
