@@ -137,7 +137,7 @@ class Hint:
 
     @property
     def is_following(self) -> bool:
-        """Whether the position is known, and the committed text has not passed the hint's end."""
+        """Whether the position is known, and not waiting at the end."""
         return self._costs is None and not self._is_lost and not self._waiting
 
     @property

@@ -94,7 +94,7 @@ def _predictions(drawing: Drawing) -> Caption:
         "latency-predictions",
         "Predictions against measurements",
         f"{RELATIVE} Each symbol is a measured combination of drafting mode, hints, round trip and draft "
-        "length (gamma), set or chosen by the session. On the line a prediction is exact. Shaded are errors "
+        "length (gamma). On the line a prediction is exact. Shaded are errors "
         f"of at most {percent(SIMULATION_BOUND)} for the simulation and {percent(CLOSED_FORM_BOUND)} for the "
         "closed forms, which do not exist for sync, pipelined and one-process where sessions choose the "
         f"length, and for hints from outside; {drawing.repeats}.",

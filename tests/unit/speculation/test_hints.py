@@ -232,7 +232,7 @@ def test_no_text_of_few_words_makes_following_slow(text, committed, changes):
 
 @pytest.mark.parametrize("num_wrong", [0, 1])
 def test_a_hint_that_grows_after_its_end_continues_where_the_text_is(num_wrong):
-    """What a draft had sent before a correction arrives piece by piece, often later than the target's own."""
+    """The blocks that were on their way at a correction often arrive later than the tokens of the target."""
     text = list(range(40))
     hint = Hint(text[:10], PLAIN.word_of)
     for token in [*range(100, 100 + num_wrong), *text[num_wrong:20]]:
