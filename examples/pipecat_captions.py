@@ -16,6 +16,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import numpy as np
 import soundfile
 from loguru import logger
 from pipecat.frames.frames import EndFrame, InputAudioRawFrame, InterimTranscriptionFrame, TranscriptionFrame
@@ -26,7 +27,7 @@ from pipecat.services.nvidia.stt import NvidiaSTTService
 from pipecat.workers.runner import WorkerRunner
 
 SAMPLE_RATE = 16_000
-PIECE_S = 0.02
+PIECE_S, SILENCE_S = 0.02, 3.0
 
 
 class Captions(FrameProcessor):
@@ -50,10 +51,13 @@ def microphone() -> Any:
 
 
 async def play(recording: soundfile.SoundFile, queue_frame: Callable[[Any], Awaitable[None]]) -> None:
-    """Send the first channel of a recording at the speed of speech."""
+    """Send the first channel of a recording at the speed of speech, then silence for the last text."""
     rate = recording.samplerate
-    for piece in recording.blocks(round(rate * PIECE_S), dtype="int16", always_2d=True):
-        pcm = piece[:, 0].tobytes()
+    silence = np.zeros((round(rate * SILENCE_S), 1), np.int16)
+    samples = np.concatenate([recording.read(dtype="int16", always_2d=True)[:, :1], silence])
+    num_samples = round(rate * PIECE_S)
+    for start in range(0, len(samples), num_samples):
+        pcm = samples[start : start + num_samples].tobytes()
         await queue_frame(InputAudioRawFrame(audio=pcm, sample_rate=rate, num_channels=1))
         await asyncio.sleep(PIECE_S)
     await queue_frame(EndFrame())

@@ -28,8 +28,8 @@ FROM_S, TO_S = 3.0, 13.0  # of the session
 FRAMES_PER_S = 8
 LAST_S = 2.5  # that the last frame stays
 NUM_COLORS = 128
-PICTURES = {  # size of the window, and whether the target races alone, by the file's suffix
-    "race": ({"width": 1000, "height": 760}, True),
+PICTURES: dict[str, tuple[ViewportSize, bool]] = {  # size, and whether the target races alone, by suffix
+    "race": ({"width": 1000, "height": 720}, True),
     "phone": ({"width": 390, "height": 760}, False),
 }
 PICTURE_S = 10.0  # of the session

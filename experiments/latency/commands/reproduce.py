@@ -22,7 +22,7 @@ GRID = ("--gamma", "2,4,8,16,chosen", "--set-repeats", "1")
 CHOSEN_ERRORS = ("--acceptance", "0.7,0.85,0.92", "--realigns", "0,0.8")
 HINTED = (
     *("--modes", "target-only,full", "--hints", "off,realigned,given"),
-    *("--rtt", "0,1.25,5,10", "--gamma", "chosen", "--repeats", "2"),
+    *("--rtt", "0,1.25,5,10", "--gamma", "chosen", "--repeats", "1"),
 )
 SEVERAL_RECORDINGS = ("--modes", "target-only,sync,full,one-process", "--max-cores", "1", "--check")
 AT_BARS = ("--rtt", "0.25,1.25,5", "--gamma", "4,chosen", "--repeats", "1")
