@@ -152,13 +152,16 @@ class Hint:
 
     def extend(self, tokens: Iterable[int]) -> None:
         """Append tokens to the hint."""
+        start = len(self._tokens)
         for token in tokens:
             self._tokens.append(token)
             self._words.append(self._word_of(token))
         if self._waiting:
             self._follow_waiting()
         elif self._costs is not None and self._needs_more:
-            self._realign_again()
+            since = {word for _, word in self._since if word}
+            if not since.isdisjoint(self._words[start:]):  # else nothing new matches
+                self._realign_again()
 
     def truncate(self, num_tokens: int) -> None:
         """Drop all tokens but the first ones.
