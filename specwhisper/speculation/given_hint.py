@@ -141,7 +141,7 @@ class ScriptHint(GivenHint):
     def follow(self, token: int) -> None:
         """Take the next committed token of the window."""
         super().follow(token)
-        if self.position is None:
+        if self.has_ended:
             self._extend_to(len(self) + 1)
 
     def _place(self) -> None:
