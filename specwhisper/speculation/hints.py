@@ -276,7 +276,7 @@ class Hint:
         waiting, self._waiting = self._waiting, deque()
         while waiting and not (self.is_following and self._position >= len(self._tokens)):
             self._follow(waiting.popleft())
-        self._waiting = waiting
+        self._waiting += waiting
 
     def _after(self, word: str) -> int | None:
         """Return the position after the expected word; ``None`` after another word."""
