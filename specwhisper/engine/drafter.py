@@ -67,10 +67,9 @@ class Drafter:
 
     @property
     def num_free_slots(self) -> int:
-        """Sessions that can still be opened, also in slots of predicted windows."""
-        return self._slots.num_free + sum(
-            session.predicted is not None for session in self._sessions.values()
-        )
+        """Sessions that can still be opened, also in slots of predicted windows; thread-safe."""
+        sessions = list(self._sessions.values())  # at once, while the engine's thread may change them
+        return self._slots.num_free + sum(session.predicted is not None for session in sessions)
 
     @property
     def has_work(self) -> bool:
