@@ -67,7 +67,7 @@ class Drafter:
 
     @property
     def num_free_slots(self) -> int:
-        """Sessions that can still be opened, also in slots of predicted windows; thread-safe."""
+        """Sessions that can still be opened, also in predicted slots; thread-safe."""
         sessions = list(self._sessions.values())  # at once, while the engine's thread may change them
         return self._slots.num_free + sum(session.predicted is not None for session in sessions)
 
