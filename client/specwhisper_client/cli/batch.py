@@ -65,7 +65,7 @@ async def transcribe_files(arguments: Sequence[Path], job: Job, console: Console
             if not job.quiet:
                 num_done = len(recordings) - len(work)
                 errors.print(f"{num_done} of {num_all} recordings have their transcripts already.")
-        if job.hints is not None and not job.quiet:
+        if job.hints is not None and work and not job.quiet:
             num_hints = sum(job.hint_of(recording) is not None for recording, _ in work)
             errors.print(f"{num_hints} of {len(work)} recordings have a hint.", highlight=False)
         async with TranscriptionClient(job.server, job.credentials) as client:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pysubs2
 
-XML_SUFFIXES = (".ttml", ".dfxp", ".xml")  # of TTML
+XML_SUFFIXES = (".ttml", ".dfxp")  # of TTML; files that end in .xml are mostly something else
 SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", *XML_SUFFIXES)
 TIMING = re.compile(r"\d:\d\d[\d.,:]*[ \t]*-->[ \t]*\d")  # of a caption in SRT and WebVTT
 # The parser takes these for text of WebVTT: comments, names of captions, and times of words.

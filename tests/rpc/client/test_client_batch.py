@@ -283,6 +283,10 @@ async def test_what_needs_a_folder_of_transcripts_or_one_recording_is_refused(fo
     address = f"127.0.0.1:{unused_tcp_port}"
     status, _, err = await run_cli("transcribe", folder, "--server", address, "--skip-existing")
     assert (status, err) == (1, "error: Without a folder no transcript exists: add --output-dir FOLDER.\n")
+    colors = ("--word-timestamps", "--print-colors", "-o", folder / "out")
+    status, _, err = await run_cli("transcribe", folder, "--server", address, *colors)
+    assert status == 1
+    assert err.startswith("error: --print-colors is for text on the terminal")
     (folder / "script.txt").write_text("a script")
     hint = ("--hint", folder / "script.txt")
     status, _, err = await run_cli("transcribe", folder / "a" / "*.wav", "--server", address, *hint)

@@ -218,6 +218,8 @@ async def test_each_file_has_the_hint_of_its_name(files, tmp_path):
             )
             assert (status, err) == (0, "")
             assert decoding_options_from_proto(server.config.config.decoding).hint == hint
+        _, _, err = await run_cli("transcribe", *files, "--server", address, "--hint", hints)
+        assert f"1 of {len(files)} recordings have a hint." in err
         status, _, err = await run_cli(
             "transcribe", *files, "--server", address, "--hint", hints / "second.txt"
         )
