@@ -24,6 +24,7 @@ from specwhisper.errors import SpecWhisperError
 
 WARM_UP_S = 1.0
 NS_PER_US, NS_PER_MS = 1e3, 1e6
+NUM_SHARED = {"own streams": 0, "one draft server": 1, "four draft servers": 4}  # streams that are shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +69,19 @@ def crowd(
     levels, passes = parse_levels(sessions), [float(word) for word in pass_ms.split(",")]
     if quick:
         levels, passes, period, rounds = (8, 64), [1.0], 2.0, 2
-    arms = [(where, n, ms) for where in ("engine", "server") for n in levels for ms in passes]
+    arms = [(where, n, ms) for where in ("engine", *NUM_SHARED) for n in levels for ms in passes]
     random = np.random.default_rng(seed)
     runs: list[Figures] = []
     try:
         for _ in track(range(rounds), console=console, transient=True):
             for index in random.permutation(len(arms)):
                 where, n, ms = arms[int(index)]
-                run = measure_engine if where == "engine" else measure_server
-                runs.append(asyncio.run(run(n, ms, period)))
+                measured = (
+                    measure_engine(n, ms, period)
+                    if where == "engine"
+                    else measure_server(where, n, ms, period)
+                )
+                runs.append(asyncio.run(measured))
     except SpecWhisperError as error:
         sys.exit(f"experiments.crowd: {error}")
     table = Table(
@@ -102,7 +107,7 @@ def crowd(
         )
         name = f"{where}, {n} sessions, {ms:g} ms"
         bars.append(Bar(f"µs a session and pass, {name}", session_us.median, 15, f"{session_us:.1f}"))
-        if where == "server":
+        if where != "engine":
             bars.append(Bar(f"µs a message, {name}", message_us.median, 40, f"{message_us:.1f}"))
         if n == 64:
             bars.append(Bar(f"p95 of a pass's Python in ms, {name}", p95_ms.median, 1.0, f"{p95_ms:.2f}"))
@@ -129,13 +134,14 @@ async def measure_engine(num_sessions: int, pass_ms: float, period_s: float) -> 
     )
 
 
-async def measure_server(num_sessions: int, pass_ms: float, period_s: float) -> Figures:
+async def measure_server(where: str, num_sessions: int, pass_ms: float, period_s: float) -> Figures:
     """Run a server on a core of its own, and clients on another."""
     target_core, client_core = first_two_cores()
     server = ForkedServer(serve_recited, ServerSettings(num_sessions, pass_ms, (target_core,)))
     try:
         with on_cores([client_core]):
-            generator = Generator(await server.ready(), num_sessions)
+            generator = Generator(await server.ready(), num_sessions, NUM_SHARED[where])
+            await generator.begin()
             await generator.run(WARM_UP_S)
             await server.probe("restart")
             before = generator.num_messages
@@ -146,7 +152,7 @@ async def measure_server(num_sessions: int, pass_ms: float, period_s: float) -> 
     finally:
         await server.kill()
     return Figures(
-        "server",
+        where,
         num_sessions,
         pass_ms,
         found["num_passes"],

@@ -1,10 +1,10 @@
-"""Clients without a draft server around them: each recites over one gRPC stream."""
+"""Clients without a draft server around them: each recites over gRPC, on streams of its own or shared ones."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import grpc.aio
 
@@ -15,22 +15,39 @@ from specwhisper.wire import codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper.wire.versions import LINK
+from specwhisper_draft_server.link.sharing import SharedSession, SharedStream
 from specwhisper_target_server.event_queue import event_of
 
 
 class Generator:
     """Sessions on one server, as many as it has slots.
 
+    Parameters
+    ----------
+    num_shared : streams that the sessions share, as many as there would be draft servers; 0 for none.
+
     Attributes
     ----------
     num_messages : sent and received so far.
     """
 
-    def __init__(self, address: str, num_sessions: int) -> None:
+    def __init__(self, address: str, num_sessions: int, num_shared: int = 0) -> None:
         self.num_messages = 0
+        self._num_sessions = num_sessions
+        self._num_shared = num_shared
         self._channel = grpc.aio.insecure_channel(address, [("grpc.enable_http_proxy", 0)])
-        stub = verification_pb2_grpc.VerificationStub(self._channel)
-        self._tasks = [asyncio.create_task(self._run(stub, number)) for number in range(num_sessions)]
+        self._stub = verification_pb2_grpc.VerificationStub(self._channel)
+        self._address = address
+        self._shared: list[SharedStream] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def begin(self) -> None:
+        """Open all sessions."""
+        for _ in range(self._num_shared):
+            self._shared.append(SharedStream(self._address, self._stub))
+        for stream in self._shared:
+            await stream.wait_begun()
+        self._tasks = [asyncio.create_task(self._run(number)) for number in range(self._num_sessions)]
 
     async def run(self, duration_s: float) -> None:
         """Wait; raise the error of a session that has ended."""
@@ -43,9 +60,18 @@ class Generator:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for stream in self._shared:
+            stream.close()
         await self._channel.close()
 
-    async def _run(self, stub: verification_pb2_grpc.VerificationStub, number: int) -> None:
+    async def _run(self, number: int) -> None:
+        with ExitStack() as joined:
+            shared = None
+            if self._shared:
+                shared = joined.enter_context(self._shared[number % len(self._shared)].joined())
+            await self._recite(number, shared)
+
+    async def _recite(self, number: int, shared: SharedSession | None) -> None:
         draft, outbox = RecitedDraft(number), asyncio.Queue[pb.VerifyRequest]()
         hello = pb.Hello(
             protocol_version=LINK.version,
@@ -53,6 +79,8 @@ class Generator:
             vocabulary_digest=RECITED.digest,
             mode=codec.mode_to_proto(MODE),
             options=codec.decoding_options_to_proto(OPTIONS),
+            shared_key=shared.key if shared is not None else "",
+            shared_number=shared.number if shared is not None else 0,
         )
         outbox.put_nowait(pb.VerifyRequest(hello=hello))
 
@@ -64,10 +92,15 @@ class Generator:
 
         def send(messages: list[ToTarget]) -> None:
             for message in messages:
-                outbox.put_nowait(_request(message))
+                if isinstance(message, Candidates) and shared is not None:
+                    shared.propose(message)
+                    self.num_messages += 1
+                else:
+                    outbox.put_nowait(_request(message))
 
         send(draft.begin())
-        async for response in stub.Verify(requests()):
+        own = aiter(self._stub.Verify(requests()))
+        async for response in own if shared is None else shared.read(own):
             self.num_messages += 1
             if (event := event_of(response)) is not None:
                 send(draft.answer(event))

@@ -99,9 +99,9 @@ class TargetEngine:
         session_id: str,
         mode: Mode,
         options: DecodingOptions,
-        events: asyncio.Queue[Any] | None = None,
+        receive: Callable[[Any], None] | None = None,
     ) -> AsyncIterator[asyncio.Queue[Any]]:
-        """Open a session, whose events are put into the queue.
+        """Open a session, whose events are put into the queue, or given to ``receive`` instead.
 
         Raises
         ------
@@ -111,8 +111,8 @@ class TargetEngine:
             while the engine hangs.
         """
         self._watchdog.check()
-        events = asyncio.Queue() if events is None else events
-        self.thread.subscribe(session_id, events.put_nowait)
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        self.thread.subscribe(session_id, receive or events.put_nowait)
         try:
             await self.thread.call(lambda: self.verifier.open(session_id, mode, options))
             yield events

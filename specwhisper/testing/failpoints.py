@@ -105,6 +105,7 @@ class Failpoints:
         """Let a target's service hit ``send``, and its engine's thread ``commit``."""
         faults.fail_commits(thread, self.hit, FailpointReached)
         faults.fail_responses(service, "Verify", self.hit, "send", faults.is_window_or_commit)
+        faults.fail_responses(service, "Share", self.hit, "send", faults.has_events)
 
     def install_in_draft(self, service: Any) -> None:
         """Let a draft server's service hit ``reply``."""

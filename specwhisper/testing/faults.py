@@ -109,6 +109,11 @@ def fail_responses(
     setattr(service, method, failing)
 
 
+def has_events(response: Any) -> bool:
+    """Return whether a response of a shared stream carries events of the target's engine."""
+    return bool(response.events)
+
+
 def is_window_or_commit(response: Any) -> bool:
     """Return whether a target's response carries an event of its engine."""
     return response.WhichOneof("message") in ("window_opened", "commit")

@@ -82,7 +82,7 @@ def _to_response(event: FromTarget | pb.VerifyResponse) -> Response:
             return event
 
 
-def event_of(response: pb.VerifyResponse) -> WindowOpened | Commit | None:
+def event_of(response: pb.VerifyResponse | pb.SharedEvent) -> WindowOpened | Commit | None:
     """Return the engine's event in a response; ``None`` if it holds none."""
     match response.WhichOneof("message"):
         case "window_opened":

@@ -1,6 +1,6 @@
 """The gRPC service of the target.
 
-It has one stream per session, served by the engine's thread.
+It has one stream per session, and streams that sessions share, served by the engine's thread.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from time import monotonic_ns, perf_counter_ns
@@ -27,13 +27,14 @@ from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.rpc.time_limit import TimeLimit
-from specwhisper.types import AudioChunk, Failed, Finished, Mode, ToTarget
+from specwhisper.types import AudioChunk, Candidates, Failed, Finished, FromTarget, Mode, ToTarget
 from specwhisper.wire import HEARTBEAT_S, codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper.wire.versions import LINK, Protocols, check_protocol
 from specwhisper_target_server.event_queue import EventQueue, event_of
 from specwhisper_target_server.metrics import TargetMetrics
+from specwhisper_target_server.sharing import SessionCandidates, SharedStream, SharedStreams, Submit
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ MAX_POSTED_BYTES = 1024 * 1024  # of samples, of which a compressed message may 
 
 
 class VerificationService(verification_pb2_grpc.VerificationServicer):
-    """Answers ``Locate``, ``Describe`` and ``Verify`` for one checkpoint."""
+    """Answers ``Locate``, ``Describe``, ``Verify`` and ``Share`` for one checkpoint."""
 
     def __init__(
         self,
@@ -65,6 +66,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         self._leases = leases
         limits = engine.verifier.limits
         self._limiter = SessionLimiter("The target", limits.max_sessions, serving.max_sessions_per_token)
+        self._shared = SharedStreams(limits.max_sessions)
         self._drains = asyncio.Event()
 
     @property
@@ -170,10 +172,15 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         evictor = Evictor(context, count_error=self.metrics.count_error)
         events = EventQueue(on_overflow=evictor.evict)
         windows = WindowSpans()
+        shared = self._shared.find(hello.shared_key, name)
         async with AsyncExitStack() as held:
             held.enter_context(self.metrics.session(mode))
             held.enter_context(self._limiter.admit(name))
-            await held.enter_async_context(self._engine.session(session_id, mode, options, events))
+            receive: Callable[[FromTarget], None] = events.put_nowait
+            if shared is not None:
+                joined = shared.joined(hello.shared_number, session_id, events, windows)
+                receive = held.enter_context(joined).put_nowait
+            await held.enter_async_context(self._engine.session(session_id, mode, options, receive))
             note_event("session opened", **log, mode=mode.value)
             logger.info("session opened", extra=log | {"mode": mode.value, "draft": hello.draft_model[:64]})
             tasks = [
@@ -182,7 +189,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                 asyncio.create_task(_send_heartbeats(events)),
             ]
             try:
-                yield self._welcome()
+                yield self._welcome(is_shared=shared is not None)
                 while not isinstance(answer := await events.get(), Finished):
                     if isinstance(answer, Failed):
                         raise answer.error
@@ -196,9 +203,24 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                     task.cancel()
                 logger.info("session closed", extra=log)
 
+    async def Share(
+        self, requests: AsyncIterator[pb.ShareRequest], context: Any
+    ) -> AsyncIterator[pb.ShareResponse]:
+        """Carry candidates, windows and commits of the sessions that join."""
+        evictor = Evictor(context, count_error=self.metrics.count_error)
+        stream = SharedStream(
+            caller.get(), self._candidates, self._submitter(), evictor, self._serving.idle_timeout_s
+        )
+        with self._shared.opened(stream):
+            if self._drains.is_set():
+                stream.drain()
+            async for response in stream.serve(aiter(requests)):
+                yield response
+
     async def announce_drain(self) -> None:
         """Send every open session that this server stops, so that it migrates."""
         self._drains.set()
+        self._shared.drain()
 
     def _agree(self, hello: pb.Hello) -> tuple[Mode, DecodingOptions]:
         """Check what a session needs, and its lease; return its mode and options."""
@@ -231,7 +253,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                 "keep a target with those until their sessions have ended."
             )
 
-    def _welcome(self) -> pb.VerifyResponse:
+    def _welcome(self, *, is_shared: bool) -> pb.VerifyResponse:
         limits = self._verifier.limits
         welcome = pb.Welcome(
             protocol_version=LINK.version,
@@ -239,6 +261,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             weights_digest=self._checkpoint.weights_digest,
             limits=codec.limits_to_proto(limits),
             credit=limits.max_ahead_tokens,
+            is_shared=is_shared,
         )
         return pb.VerifyResponse(welcome=welcome)
 
@@ -280,6 +303,36 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         finally:
             silence.close()
 
+    def _submitter(self) -> Submit:
+        """Return how a shared stream passes candidates to the engine."""
+        num_posted = 0
+
+        async def submit(blocks: Sequence[SessionCandidates]) -> None:
+            nonlocal num_posted
+            received_ns = perf_counter_ns()
+            for _, block in blocks:
+                self.metrics.engine.on_message(block)
+
+            def submit_all() -> None:
+                for session_id, block in blocks:
+                    self._verifier.submit(session_id, block, received_ns)
+
+            num_posted += 1
+            if num_posted < MAX_POSTED_MESSAGES:
+                self._thread.post(submit_all)
+            else:
+                await self._thread.call(submit_all)
+                num_posted = 0
+
+        return submit
+
+    def _candidates(self, message: pb.Candidates) -> Candidates:
+        return codec.candidates_from_proto(
+            message,
+            vocabulary_size=len(self._checkpoint.vocabulary),
+            max_tokens=self._verifier.limits.max_block_tokens,
+        )
+
     def _expired(self) -> SessionExpired:
         return SessionExpired(f"The draft server has sent nothing for {self._serving.idle_timeout_s:g} s.")
 
@@ -300,11 +353,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             case "audio":
                 return codec.audio_chunk_from_proto(request.audio, max_samples=limits.max_ahead_samples)
             case "candidates":
-                return codec.candidates_from_proto(
-                    request.candidates,
-                    vocabulary_size=len(self._checkpoint.vocabulary),
-                    max_tokens=limits.max_block_tokens,
-                )
+                return self._candidates(request.candidates)
             case "hint":
                 return codec.hint_from_proto(request.hint, max_bytes=limits.max_hint_bytes)
             case "resume":

@@ -28,6 +28,7 @@ from specwhisper.types import (
 from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper_draft_server.link.sharing import Response, SharedSession
 from specwhisper_draft_server.metrics import DraftMetrics
 
 logger = logging.getLogger(__name__)
@@ -85,6 +86,7 @@ class GrpcTargetStream:
     address : of the target, as HOST:PORT.
     outbox : requests of the call.
     call, responses : the call, and an iterator over its responses.
+    shared : the session's part of a stream that sessions share; ``None`` if it has its own only.
     target : the target's description.
     note_gone : called when the target is lost or stops.
 
@@ -102,6 +104,7 @@ class GrpcTargetStream:
         target: TargetDescription,
         limits: Limits,
         *,
+        shared: SharedSession | None,
         compress_audio: bool,
         note_gone: Callable[[], None],
         metrics: DraftMetrics,
@@ -113,7 +116,8 @@ class GrpcTargetStream:
         self.min_round_trip_ns = 0
         self._outbox = outbox
         self._call = call
-        self._responses = responses
+        self._responses = responses if shared is None else shared.read(responses)
+        self._shared = shared
         self._compress_audio = compress_audio
         self._vocabulary_size = len(target.vocabulary)
         self._note_gone = note_gone
@@ -129,6 +133,9 @@ class GrpcTargetStream:
         most = self.limits.max_block_tokens
         if len(block.tokens) > most:
             block = replace(block, tokens=block.tokens[:most], proposals=block.proposals[:most])
+        if self._shared is not None and self._shared.has_received:
+            self._shared.propose(block)
+            return
         request = pb.VerifyRequest()
         codec.candidates_to_proto(block, request.candidates)
         self._outbox.put(request)
@@ -157,14 +164,14 @@ class GrpcTargetStream:
                     )
                 case "commit":
                     yield codec.commit_from_proto(response.commit, vocabulary_size=self._vocabulary_size)
-                case "heartbeat":
+                case "heartbeat" if isinstance(response, pb.VerifyResponse):
                     self._measure(response.heartbeat)
-                case "going_away":
+                case "going_away" if isinstance(response, pb.VerifyResponse):
                     grace_s = response.going_away.grace_s
                     logger.info("target is stopping", extra={"target": self.address, "grace_s": grace_s})
                     self.going_away.set()
 
-    async def _next(self) -> pb.VerifyResponse | None:
+    async def _next(self) -> Response | None:
         """Return the next response; ``None`` after the last."""
         try:
             return await self._next_in_time()
@@ -172,7 +179,7 @@ class GrpcTargetStream:
             self._note_gone()
             raise
 
-    async def _next_in_time(self) -> pb.VerifyResponse | None:
+    async def _next_in_time(self) -> Response | None:
         try:
             with errors_translated(self.address):
                 async with asyncio.timeout(SILENCE_S):

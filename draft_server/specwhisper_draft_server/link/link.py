@@ -30,6 +30,7 @@ from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream, O
 from specwhisper_draft_server.link.known_targets import KnownTargets
 from specwhisper_draft_server.link.opening import opened_at_one
 from specwhisper_draft_server.link.resuming import ResumingTargetStream
+from specwhisper_draft_server.link.sharing import SharedStreams
 from specwhisper_draft_server.link.targets import Targets
 from specwhisper_draft_server.metrics import DraftMetrics
 
@@ -65,6 +66,7 @@ class TargetLink:
         self.address = ", ".join(addresses)
         self._targets = Targets(addresses)
         self._channels = Channels(credentials, self._targets.knows)
+        self._shared = SharedStreams()
         self._compress_audio = compress_audio
         self._connect_timeout_s = connect_timeout_s
         self._resume_timeout_s = resume_timeout_s
@@ -285,33 +287,38 @@ class TargetLink:
         outbox = Outbox()
         own_hello = pb.Hello(lease=offer.lease, weights_digest=requirements.weights_digest)
         own_hello.MergeFrom(hello)
-        outbox.put(pb.VerifyRequest(hello=own_hello))
         async with self._asking(offer.address) as stub:
-            call = with_true_status(stub.Verify(outbox))
-            try:
-                responses = aiter(call)
-                with self._targets.opening(offer.address):
-                    welcome = await _read_welcome(offer.address, responses)
-                session = GrpcTargetStream(
-                    offer.address,
-                    outbox,
-                    call,
-                    responses,
-                    await self._description(offer.address, welcome.weights_digest, target, hello.options),
-                    codec.limits_from_proto(welcome.limits),
-                    compress_audio=self._compress_audio,
-                    note_gone=partial(self._targets.note_gone, offer.address),
-                    metrics=self._metrics,
-                )
-                beating = asyncio.create_task(session.beat())
+            with self._shared.session(offer.address, stub) as shared:
+                if shared is not None:
+                    own_hello.shared_key, own_hello.shared_number = shared.key, shared.number
+                outbox.put(pb.VerifyRequest(hello=own_hello))
+                call = with_true_status(stub.Verify(outbox))
                 try:
-                    yield session
+                    responses = aiter(call)
+                    with self._targets.opening(offer.address):
+                        welcome = await _read_welcome(offer.address, responses)
+                    weights = welcome.weights_digest
+                    session = GrpcTargetStream(
+                        offer.address,
+                        outbox,
+                        call,
+                        responses,
+                        await self._description(offer.address, weights, target, hello.options),
+                        codec.limits_from_proto(welcome.limits),
+                        shared=shared if welcome.is_shared else None,
+                        compress_audio=self._compress_audio,
+                        note_gone=partial(self._targets.note_gone, offer.address),
+                        metrics=self._metrics,
+                    )
+                    beating = asyncio.create_task(session.beat())
+                    try:
+                        yield session
+                    finally:
+                        beating.cancel()
+                        session.close()
                 finally:
-                    beating.cancel()
-                    session.close()
-            finally:
-                outbox.close()
-                call.cancel()
+                    outbox.close()
+                    call.cancel()
 
     async def _description(
         self,

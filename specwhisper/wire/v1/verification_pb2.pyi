@@ -178,7 +178,7 @@ class VerifyRequest(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., candidates: _Optional[_Union[Candidates, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., hint: _Optional[_Union[Hint, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol_version", "software_version", "draft_model", "vocabulary_digest", "weights_digest", "mode", "max_ahead_tokens", "options", "lease", "session", "oldest_protocol_version")
+    __slots__ = ("protocol_version", "software_version", "draft_model", "vocabulary_digest", "weights_digest", "mode", "max_ahead_tokens", "options", "lease", "session", "oldest_protocol_version", "shared_key", "shared_number")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     DRAFT_MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -190,6 +190,8 @@ class Hello(_message.Message):
     LEASE_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SHARED_KEY_FIELD_NUMBER: _ClassVar[int]
+    SHARED_NUMBER_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     software_version: str
     draft_model: str
@@ -201,7 +203,9 @@ class Hello(_message.Message):
     lease: str
     session: str
     oldest_protocol_version: int
-    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., draft_model: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., max_ahead_tokens: _Optional[int] = ..., options: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., lease: _Optional[str] = ..., session: _Optional[str] = ..., oldest_protocol_version: _Optional[int] = ...) -> None: ...
+    shared_key: str
+    shared_number: int
+    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., draft_model: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., max_ahead_tokens: _Optional[int] = ..., options: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., lease: _Optional[str] = ..., session: _Optional[str] = ..., oldest_protocol_version: _Optional[int] = ..., shared_key: _Optional[str] = ..., shared_number: _Optional[int] = ...) -> None: ...
 
 class Audio(_message.Message):
     __slots__ = ("start_sample", "codec", "data", "is_last", "marks")
@@ -296,18 +300,54 @@ class VerifyResponse(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., window_opened: _Optional[_Union[WindowOpened, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., going_away: _Optional[_Union[GoingAway, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("protocol_version", "software_version", "weights_digest", "limits", "credit")
+    __slots__ = ("protocol_version", "software_version", "weights_digest", "limits", "credit", "is_shared")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
+    IS_SHARED_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     software_version: str
     weights_digest: str
     limits: Limits
     credit: int
-    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., weights_digest: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., credit: _Optional[int] = ...) -> None: ...
+    is_shared: bool
+    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., weights_digest: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., credit: _Optional[int] = ..., is_shared: bool = ...) -> None: ...
+
+class ShareRequest(_message.Message):
+    __slots__ = ("candidates",)
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    candidates: _containers.RepeatedCompositeFieldContainer[SharedCandidates]
+    def __init__(self, candidates: _Optional[_Iterable[_Union[SharedCandidates, _Mapping]]] = ...) -> None: ...
+
+class SharedCandidates(_message.Message):
+    __slots__ = ("number", "candidates")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    candidates: Candidates
+    def __init__(self, number: _Optional[int] = ..., candidates: _Optional[_Union[Candidates, _Mapping]] = ...) -> None: ...
+
+class ShareResponse(_message.Message):
+    __slots__ = ("key", "events")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    events: _containers.RepeatedCompositeFieldContainer[SharedEvent]
+    def __init__(self, key: _Optional[str] = ..., events: _Optional[_Iterable[_Union[SharedEvent, _Mapping]]] = ...) -> None: ...
+
+class SharedEvent(_message.Message):
+    __slots__ = ("number", "window_opened", "commit", "is_finished")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_OPENED_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    IS_FINISHED_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    window_opened: WindowOpened
+    commit: Commit
+    is_finished: bool
+    def __init__(self, number: _Optional[int] = ..., window_opened: _Optional[_Union[WindowOpened, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., is_finished: bool = ...) -> None: ...
 
 class Window(_message.Message):
     __slots__ = ("id", "start_frame", "num_frames", "prompt", "max_new_tokens", "temperature", "attempt")

@@ -49,6 +49,11 @@ class VerificationStub(object):
                 request_serializer=specwhisper_dot_wire_dot_v1_dot_verification__pb2.VerifyRequest.SerializeToString,
                 response_deserializer=specwhisper_dot_wire_dot_v1_dot_verification__pb2.VerifyResponse.FromString,
                 _registered_method=True)
+        self.Share = channel.stream_stream(
+                '/specwhisper.wire.v1.Verification/Share',
+                request_serializer=specwhisper_dot_wire_dot_v1_dot_verification__pb2.ShareRequest.SerializeToString,
+                response_deserializer=specwhisper_dot_wire_dot_v1_dot_verification__pb2.ShareResponse.FromString,
+                _registered_method=True)
 
 
 class VerificationServicer(object):
@@ -76,6 +81,15 @@ class VerificationServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Share(self, request_iterator, context):
+        """Carries candidates, windows and commits of many sessions of one caller, so that each of them costs less. A session
+        joins with `Hello.shared_key` and has its other messages in `Verify`. It ends with an error there if this stream
+        ends. Optional: a target that does not offer it answers UNIMPLEMENTED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_VerificationServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -93,6 +107,11 @@ def add_VerificationServicer_to_server(servicer, server):
                     servicer.Verify,
                     request_deserializer=specwhisper_dot_wire_dot_v1_dot_verification__pb2.VerifyRequest.FromString,
                     response_serializer=specwhisper_dot_wire_dot_v1_dot_verification__pb2.VerifyResponse.SerializeToString,
+            ),
+            'Share': grpc.stream_stream_rpc_method_handler(
+                    servicer.Share,
+                    request_deserializer=specwhisper_dot_wire_dot_v1_dot_verification__pb2.ShareRequest.FromString,
+                    response_serializer=specwhisper_dot_wire_dot_v1_dot_verification__pb2.ShareResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -176,6 +195,33 @@ class Verification(object):
             '/specwhisper.wire.v1.Verification/Verify',
             specwhisper_dot_wire_dot_v1_dot_verification__pb2.VerifyRequest.SerializeToString,
             specwhisper_dot_wire_dot_v1_dot_verification__pb2.VerifyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Share(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/specwhisper.wire.v1.Verification/Share',
+            specwhisper_dot_wire_dot_v1_dot_verification__pb2.ShareRequest.SerializeToString,
+            specwhisper_dot_wire_dot_v1_dot_verification__pb2.ShareResponse.FromString,
             options,
             channel_credentials,
             insecure,
