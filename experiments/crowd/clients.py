@@ -1,4 +1,4 @@
-"""Clients without a draft server around them: each recites over gRPC, on streams of its own or shared ones."""
+"""Clients without a draft server around them: each recites over gRPC, alone or on shared streams."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ RECITED = Vocabulary(
     timestamp_begin=END + 3,
 )
 NUM_TOKENS = 400  # of a window's text
-TEXT = (*(Random(0).randrange(NUM_WORDS) for _ in range(NUM_TOKENS)), END)
+TEXT = (*Random(0).choices(range(NUM_WORDS), k=NUM_TOKENS), END)
 ERRORS_PERCENT = 8  # of the draft's tokens
 AHEAD = 12  # tokens by which the draft is ahead of what is committed
 PIECE_SAMPLES = 8_000  # as a draft server sends them

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specwhisper.speculation.given_hint import ScriptHint
-from specwhisper.speculation.hints import HintTokens
+from specwhisper.speculation.hints.given import ScriptHint
+from specwhisper.speculation.hints.hint import HintTokens
 from specwhisper.speculation.ledger import Ledger, SharedHints
 
 REALIGNED_WITHIN = 3  # tokens after a correction

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from experiments.common.audio.samples import BUNDLED
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.options import MAX_HINT_BYTES
-from specwhisper.speculation.given_hint import MAX_TOKENS, ScriptHint
+from specwhisper.speculation.hints.given import MAX_TOKENS, ScriptHint
 from specwhisper.transcription.hints.session import HintBuilder
 
 WINDOW_TOKENS = 200

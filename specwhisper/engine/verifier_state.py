@@ -16,7 +16,7 @@ from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.arrivals import Arrival, Arrivals
-from specwhisper.speculation.given_hint import LiveHint
+from specwhisper.speculation.hints.given import LiveHint
 from specwhisper.speculation.ledger import Ledger, SharedHints
 from specwhisper.speculation.scheduling import Request
 from specwhisper.transcription.resume_point import check_resume

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from specwhisper.engine.encodings import AudioSpan
 from specwhisper.speculation.belief import Belief
-from specwhisper.speculation.hints import Hint
+from specwhisper.speculation.hints.hint import Hint
 from specwhisper.types import Believed, Candidates, Commit, Proposal, Window
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from specwhisper.speculation.given_hint import GivenHint, LiveHint, ScriptHint
-from specwhisper.speculation.hints import PLAIN, Hint, HintTokens
+from specwhisper.speculation.hints.given import GivenHint, LiveHint, ScriptHint
+from specwhisper.speculation.hints.hint import PLAIN, Hint, HintTokens
 from specwhisper.speculation.theory import MAX_REACH
 
 NUM_SENT = 3  # hints of what the draft had sent, before each of the last corrections

@@ -13,7 +13,7 @@ from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs
 from experiments.latency.sweep.store import Run, Sweep
 from specwhisper.speculation import theory
-from specwhisper.speculation.hints import PLAIN, Hint
+from specwhisper.speculation.hints.hint import PLAIN, Hint
 from specwhisper.types import Mode
 
 OVERLAPPING = (Mode.PIPELINED, Mode.FULL)  # modes in which the draft drafts beside forward passes

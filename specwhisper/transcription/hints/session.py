@@ -8,7 +8,7 @@ from typing import Protocol
 
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.given_hint import LiveHint, ScriptHint, is_unspaced
+from specwhisper.speculation.hints.given import LiveHint, ScriptHint, is_unspaced
 from specwhisper.speculation.ledger import SharedHints
 from specwhisper.transcription.hints.tokens import WhisperTokens
 from specwhisper.transcription.vocabulary import Vocabulary

@@ -10,7 +10,7 @@ from specwhisper.transcription.vocabulary import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class WhisperTokens:
-    """See :class:`specwhisper.speculation.hints.HintTokens`.
+    """See :class:`specwhisper.speculation.hints.hint.HintTokens`.
 
     Attributes
     ----------

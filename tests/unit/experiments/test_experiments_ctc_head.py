@@ -22,7 +22,7 @@ from experiments.ctc_head.store import Example
 from experiments.ctc_head.summary import Result, bars
 from experiments.ctc_head.timing import Arm, Times, ratio
 from experiments.ctc_head.training import ctc_loss, train
-from specwhisper.speculation.hints import PLAIN
+from specwhisper.speculation.hints.hint import PLAIN
 from specwhisper.types import SAMPLE_RATE
 
 BLANK = 9

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specwhisper.speculation.hints import (
-    MAX_DELETED,
+from specwhisper.speculation.hints.alignment import MAX_DELETED
+from specwhisper.speculation.hints.hint import (
     MAX_REALIGNING,
     MAX_WAITING,
     NUM_SEARCHED,

@@ -25,20 +25,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from specwhisper.speculation.run_index import MAX_COMPARED, NUM_SEARCHED, RunIndex
+from specwhisper.speculation.hints.alignment import Alignment
+from specwhisper.speculation.hints.run_index import MAX_COMPARED, NUM_SEARCHED, RunIndex
 from specwhisper.speculation.theory import num_worthwhile
 
 MIN_RATE = 0.1  # below it none is worth it, until words match again
 FIRST_RATE = 0.75
 LATELY, FOR_LONGER = 0.25, 0.07  # weight of the last word in the rates
-MAX_DELETED = 12  # tokens of the hint that the committed text may leave out
 MAX_REALIGNING = 16  # committed tokens after a difference; then the hint is lost
 MAX_WAITING = 64  # committed tokens after the hint's end; then it is lost
-NUM_MATCHED = 2  # words in a row that end a realignment
-MATCH = -1.0  # cost of a word that both texts have; 1 is that of a word that only one has
-SAME_WORD = 0.1  # more for another case of a word, of other punctuation, or of another time
 MAX_LIGHT = 4  # punctuation and times in a row that the committed text may leave out
-LIGHT = 0.2  # cost of punctuation or a time that only one text has
 
 
 class HintTokens(Protocol):
@@ -114,14 +110,9 @@ class Hint:
         self._words: list[str] = []
         self._word_of = word_of
         self._position = 0
-        self._costs: list[float] | None = None  # while realigning: of an end at ``_origin`` + index
-        self._origin = 0
-        self._num_realigning = self._num_matched = 0
+        self._alignment: Alignment | None = None  # while realigning
         self._is_lost = False
         self._num_found = 0  # how often a lost place was found
-        self._unaligned: list[tuple[int, str]] = []  # tokens since the difference, while a word was replaced
-        self._since: list[tuple[int, str]] = []  # tokens since the difference
-        self._needs_more = False  # the alignment of these reached the hint's end
         self._waiting: deque[int] = deque()  # committed tokens after the hint's end, while it waits
         self._recent: list[str] = []  # the last committed words
         self._index: RunIndex | None = None  # of its words, once it is lost
@@ -138,12 +129,14 @@ class Hint:
     @property
     def is_following(self) -> bool:
         """Whether the position is known, and not waiting at the end."""
-        return self._costs is None and not self._is_lost and not self._waiting
+        return self._alignment is None and not self._is_lost and not self._waiting
 
     @property
     def has_ended(self) -> bool:
         """Whether it is lost, or the committed text has passed its end."""
-        return self._is_lost or (self._position if self._costs is None else self._origin) >= len(self._tokens)
+        if self._alignment is not None:
+            return self._alignment.has_ended
+        return self._is_lost or self._position >= len(self._tokens)
 
     def num_shared(self, position: int, tokens: Sequence[int]) -> int:
         """Count the first tokens that the hint has at a position as well."""
@@ -158,10 +151,8 @@ class Hint:
             self._words.append(self._word_of(token))
         if self._waiting:
             self._follow_waiting()
-        elif self._costs is not None and self._needs_more:
-            since = {word for _, word in self._since if word}
-            if not since.isdisjoint(self._words[start:]):  # else nothing new matches
-                self._realign_again()
+        elif self._alignment is not None and self._alignment.is_changed_by(self._words[start:]):
+            self._realign_again(self._alignment)
 
     def truncate(self, num_tokens: int) -> None:
         """Drop all tokens but the first ones.
@@ -169,9 +160,8 @@ class Hint:
         If the position is not among them, :meth:`seek` one that is.
         """
         del self._tokens[num_tokens:], self._words[num_tokens:]
-        if self._costs is not None:
-            self._origin = min(self._origin, len(self._tokens))
-            self._realign_again()
+        if self._alignment is not None:
+            self._realign_again(self._alignment)
         if self._index is not None:
             self._index.truncate(self._words)
 
@@ -224,7 +214,7 @@ class Hint:
 
     def seek(self, position: int | None) -> None:
         """Continue at a position, or search for it if it is ``None``."""
-        self._costs = None
+        self._alignment = None
         self._waiting.clear()
         self._is_lost = position is None
         self._position = self._position if position is None else min(position, len(self._tokens))
@@ -256,13 +246,14 @@ class Hint:
             if following is not None:
                 self._position = following
                 return
-            self._begin_to_realign()
+            self._recent = []
+            self._alignment = Alignment(self._tokens, self._words, position)
         if word:
             self._recent = [*self._recent[1 - MAX_COMPARED :], word]
-        if self._is_lost:
-            self._search(word)
+        if self._alignment is not None:
+            self._realign(self._alignment, token, word)
         else:
-            self._realign(token, word)
+            self._search(word)
 
     def _wait(self, token: int) -> None:
         """Keep a token that the hint may have once it is extended."""
@@ -289,103 +280,27 @@ class Hint:
                 return index + 1 if self._words[index] == word else None
         return None
 
-    def _begin_to_realign(self) -> None:
-        self._recent = []
-        self._restart_alignment(self._position)
+    def _realign(self, alignment: Alignment, token: int, word: str) -> None:
+        """Follow a token after a difference."""
+        after = alignment.add(token, word)
+        self._position = alignment.position
+        if alignment.has_matched:
+            self._alignment = None
+        elif len(alignment.since) >= MAX_REALIGNING:
+            self._alignment, self._is_lost = None, True
+            self._search(word)
+        for each in after:  # the hint has grown, and matches by now
+            self._follow(each)
 
-    def _restart_alignment(self, origin: int) -> None:
-        self._origin = self._position = origin
-        self._num_realigning = self._num_matched = 0
-        self._unaligned, self._since, self._needs_more = [], [], False
-        self._costs = [0.0]
-
-    def _realign_again(self) -> None:
-        """Align the tokens since the difference with a hint that is longer than it was."""
-        since = self._since
-        self._restart_alignment(self._origin)
-        for token, word in since:
-            if self._costs is None:
+    def _realign_again(self, alignment: Alignment) -> None:
+        """Align the tokens since the difference with a hint that has changed."""
+        self._position = min(alignment.origin, len(self._tokens))
+        self._alignment = Alignment(self._tokens, self._words, self._position)
+        for token, word in alignment.since:
+            if self._alignment is None:
                 self._follow(token)
             else:
-                self._realign(token, word)
-
-    def _realign(self, token: int, word: str) -> None:
-        """Follow a token after a difference.
-
-        Mostly a word has replaced another one, and the text continues after it. Only if it does not, all
-        tokens since the difference are aligned.
-        """
-        num = len(self._unaligned)
-        place = self._origin + num
-        self._since.append((token, word))
-        if num == self._num_realigning and self._replaces(place, token, word):
-            self._unaligned.append((token, word))
-            self._num_realigning += 1
-            self._num_matched = num  # all but the first
-            self._position = place + 1
-            if num >= NUM_MATCHED:
-                self._costs = None
-            return
-        unaligned, self._unaligned = [*self._unaligned, (token, word)], []
-        if num:
-            self._num_realigning = self._num_matched = 0
-            self._position = self._origin
-        for each in unaligned:
-            if self._costs is None:  # the hint has grown, and matches by now
-                self._follow(each[0])
-            else:
-                self._align(*each)
-
-    def _replaces(self, place: int, token: int, word: str) -> bool:
-        """Return whether this token agrees with one replaced word.
-
-        The word at the difference was replaced, and the hint's tokens after it were committed.
-        """
-        if not word or place >= len(self._tokens) or not self._words[place]:
-            return False
-        if place == self._origin:
-            return word not in self._words[place : place + MAX_DELETED + 1]
-        return self._tokens[place] == token
-
-    def _align(self, token: int, word: str) -> None:
-        """Extend the alignment of the committed tokens since the difference by one."""
-        old, tokens, words = self._costs or [0.0], self._tokens, self._words
-        num_left, num_needed = len(tokens) - self._origin, MAX_DELETED + self._num_realigning + 1
-        last, self._needs_more = min(num_needed, num_left), num_left < num_needed
-        for position in range(self._origin + len(old) - 1, self._origin + last):
-            old.append(old[-1] + (1.0 if words[position] else LIGHT))
-        added = 1.0 if word else LIGHT
-        new = [old[0] + added]
-        best, best_cost, matched = 0, new[0], False
-        for index, position in enumerate(range(self._origin, self._origin + len(old) - 1), start=1):
-            theirs = words[position]
-            is_match = theirs == word != ""
-            if is_match:
-                replaced = MATCH if tokens[position] == token else MATCH + SAME_WORD
-            elif theirs and word:
-                replaced = 1.0
-            else:
-                replaced = SAME_WORD if theirs == word else 1.0 + LIGHT
-            replaced += old[index - 1]
-            cost = min(replaced, new[-1] + (1.0 if theirs else LIGHT), old[index] + added)
-            new.append(cost)
-            # Of equal costs, an end at a match wins; then a substitution, which most errors are.
-            if cost < best_cost or (cost == best_cost == replaced and not matched):
-                best, best_cost, matched = index, cost, is_match and cost == replaced
-        self._costs = new
-        self._num_realigning += 1
-        follows_on = self._origin + best == self._position + 1
-        self._position = self._origin + best
-        if matched:
-            self._num_matched = (self._num_matched if follows_on else 0) + 1
-        elif word:
-            self._num_matched = 0
-        if self._num_matched >= NUM_MATCHED:
-            self._costs = None
-        elif self._num_realigning >= MAX_REALIGNING:
-            self._costs = None
-            self._is_lost = True
-            self._search(word)
+                self._realign(self._alignment, token, word)
 
     def _search(self, word: str) -> None:
         """Find the last committed words in the hint."""
