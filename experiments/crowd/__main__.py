@@ -33,6 +33,8 @@ class Figures:
 
     Attributes
     ----------
+    batch_size : sessions in a forward pass.
+    num_tokens : committed for each session in one.
     session_us : CPU time of the engine's thread between two forward passes, for each session in them.
     p95_ms, p95_gap_ms : 95th percentiles of that time for a forward pass, and of the wall time.
     message_us : CPU time of the server outside that thread, for each message; 0 without a server.
@@ -43,6 +45,8 @@ class Figures:
     pass_ms: float
     num_passes: int
     batch_size: float
+    num_tokens: float
+    tokens_per_s: float
     session_us: float
     p95_ms: float
     p95_gap_ms: float
@@ -85,7 +89,15 @@ def crowd(
     except SpecWhisperError as error:
         sys.exit(f"experiments.crowd: {error}")
     table = Table(
-        *("", "sessions", "pass, ms", "in a pass", "µs a session and pass", "Python of a pass, p95 ms"),
+        *(
+            "",
+            "sessions",
+            "pass, ms",
+            "in a pass",
+            "tokens each",
+            "µs a session and pass",
+            "Python of a pass, p95 ms",
+        ),
         *("between passes, p95 ms", "µs a message", "messages a second"),
         title="Medians, and quartiles in parentheses",
     )
@@ -97,6 +109,8 @@ def crowd(
         where, n, ms = arm
         table.add_row(
             *(where, str(n), f"{ms:g}", f"{np.median([run.batch_size for run in own]):.1f}"),
+            f"{np.median([run.num_tokens for run in own]):.1f}",
+            f"{np.median([run.tokens_per_s for run in own]):,.0f}",
             *(f"{session_us:.0f}", f"{p95_ms:.1f}"),
             f"{spread([run.p95_gap_ms for run in own]):.1f}",
             *(
@@ -128,6 +142,8 @@ async def measure_engine(num_sessions: int, pass_ms: float, period_s: float) -> 
         pass_ms,
         len(passes),
         num_rows / len(passes),
+        sum(each.num_tokens for each in passes) / num_rows,
+        sum(each.num_tokens for each in passes) / period_s,
         sum(python_ns) / num_rows / NS_PER_US,
         float(np.quantile(python_ns, 0.95)) / NS_PER_MS,
         float(np.quantile([each.gap_ns for each in passes], 0.95)) / NS_PER_MS,
@@ -157,6 +173,8 @@ async def measure_server(where: str, num_sessions: int, pass_ms: float, period_s
         pass_ms,
         found["num_passes"],
         found["num_rows"] / found["num_passes"],
+        found["num_tokens"] / found["num_rows"],
+        found["num_tokens"] / period_s,
         found["python_ns"] / found["num_rows"] / NS_PER_US,
         found["p95_python_ns"] / NS_PER_MS,
         found["p95_gap_ns"] / NS_PER_MS,

@@ -39,11 +39,13 @@ class Pass(NamedTuple):
     Attributes
     ----------
     num_rows : sessions in it.
+    num_tokens : that it committed.
     python_ns : CPU time of the engine's thread before it, since the end of the last one.
     gap_ns : wall time between the same two moments.
     """
 
     num_rows: int
+    num_tokens: int
     python_ns: int
     gap_ns: int
 
@@ -55,7 +57,7 @@ class RecitedModel(ScriptedModel):
         super().__init__(num_slots, max_positions=vocabulary.max_length, vocabulary=vocabulary)
         self.passes: list[Pass] = []
         self._pass_s = pass_ms / 1_000
-        self._ended_ns = self._ended_thread_ns = 0
+        self._ended_ns = self._ended_thread_ns = self._num_tokens = 0
 
     @property
     def thread_ns(self) -> int:
@@ -70,7 +72,9 @@ class RecitedModel(ScriptedModel):
         """Sleep, then recite, and note what the engine took since the last time."""
         if self._ended_ns:
             python_ns = time.thread_time_ns() - self._ended_thread_ns
-            self.passes.append(Pass(len(rows), python_ns, time.perf_counter_ns() - self._ended_ns))
+            gap_ns = time.perf_counter_ns() - self._ended_ns
+            self.passes.append(Pass(len(rows), self._num_tokens, python_ns, gap_ns))
+        self._num_tokens = 0
         time.sleep(self._pass_s)
         scores = [self._recite(row) for row in rows]
         self._ended_ns, self._ended_thread_ns = time.perf_counter_ns(), time.thread_time_ns()
@@ -81,6 +85,7 @@ class RecitedModel(ScriptedModel):
         begin = len(row.generated)
         tokens = list(TEXT[begin : begin + row.num_candidates + 1])
         tokens += [END] * (row.num_candidates + 1 - len(tokens))
+        self._num_tokens += _num_right(row.candidates, tokens) + 1
         probe = ProbeResult(no_speech_prob=0.0, language_probs={}) if row.probe is not None else None
         return Scores(tokens, [-0.1] * len(tokens), [1.0] * len(tokens), probe)
 
@@ -135,6 +140,13 @@ class RecitedDraft:
     def _token(self, position: int) -> int:
         is_wrong = hash((self._number, self._window_id, position)) % 100 < ERRORS_PERCENT
         return (TEXT[position] + 1) % NUM_WORDS if is_wrong else TEXT[position]
+
+
+def _num_right(candidates: Sequence[int], tokens: Sequence[int]) -> int:
+    return next(
+        (i for i, (ours, own) in enumerate(zip(candidates, tokens, strict=False)) if ours != own),
+        len(candidates),
+    )
 
 
 def _audio(start_sample: int) -> list[ToTarget]:

@@ -19,7 +19,7 @@ from specwhisper_target_server.config import TargetConfig
 from specwhisper_target_server.server import running_service, services_of
 
 PROBES = (
-    *("num_passes", "num_rows", "python_ns", "p95_python_ns", "p95_gap_ns"),
+    *("num_passes", "num_rows", "num_tokens", "python_ns", "p95_python_ns", "p95_gap_ns"),
     *("process_ns", "engine_ns"),
 )
 
@@ -59,6 +59,7 @@ async def serve_recited(settings: ServerSettings, probes: Probes) -> None:
     probes["restart"] = restart
     probes["num_passes"] = lambda: len(model.passes)
     probes["num_rows"] = lambda: sum(each.num_rows for each in model.passes)
+    probes["num_tokens"] = lambda: sum(each.num_tokens for each in model.passes)
     probes["python_ns"] = lambda: sum(each.python_ns for each in model.passes)
     probes["p95_python_ns"] = lambda: p95([each.python_ns for each in model.passes])
     probes["p95_gap_ns"] = lambda: p95([each.gap_ns for each in model.passes])
