@@ -15,6 +15,7 @@ from specwhisper.wire import codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper.wire.versions import LINK
+from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES, SHARED_PIECE_BYTES
 from specwhisper_draft_server.link.sharing import SharedSession, SharedStream
 from specwhisper_target_server.event_queue import event_of
 
@@ -72,7 +73,8 @@ class Generator:
             await self._recite(number, shared)
 
     async def _recite(self, number: int, shared: SharedSession | None) -> None:
-        draft, outbox = RecitedDraft(number), asyncio.Queue[pb.VerifyRequest]()
+        piece_bytes = PIECE_BYTES if shared is None else SHARED_PIECE_BYTES
+        draft, outbox = RecitedDraft(number, piece_bytes // 2), asyncio.Queue[pb.VerifyRequest]()
         hello = pb.Hello(
             protocol_version=LINK.version,
             oldest_protocol_version=LINK.oldest,

@@ -13,6 +13,7 @@ from specwhisper.types import Failed, FromTarget, Limits, Mode, ToTarget
 
 OPTIONS = DecodingOptions(language="en", timestamps=False)
 MODE = Mode.FULL
+PIECE_SAMPLES = 8_000
 MAX_NUM_BATCHED_TOKENS = 4096  # every session takes part in every forward pass
 
 
@@ -34,7 +35,7 @@ async def run_engine(num_sessions: int, pass_ms: float, warm_up_s: float, period
             engine.thread.post(partial(engine.verifier.submit, session_id, message, perf_counter_ns()))
 
     for number in range(num_sessions):
-        session_id, draft = str(number), RecitedDraft(number)
+        session_id, draft = str(number), RecitedDraft(number, PIECE_SAMPLES)
         engine.thread.subscribe(session_id, partial(receive, session_id, draft))
         await engine.thread.call(partial(engine.verifier.open, session_id, MODE, OPTIONS))
         send(session_id, draft.begin())

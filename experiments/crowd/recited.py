@@ -30,7 +30,6 @@ NUM_TOKENS = 400  # of a window's text
 TEXT = (*Random(0).choices(range(NUM_WORDS), k=NUM_TOKENS), END)
 ERRORS_PERCENT = 8  # of the draft's tokens
 AHEAD = 12  # tokens by which the draft is ahead of what is committed
-PIECE_SAMPLES = 8_000  # as a draft server sends them
 
 
 class Pass(NamedTuple):
@@ -96,10 +95,12 @@ class RecitedDraft:
     Parameters
     ----------
     number : of the session, on which the places of its errors depend.
+    piece_samples : audio in a message.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, piece_samples: int) -> None:
         self._number = number
+        self._piece_samples = piece_samples
         self._window_id = -1
         self._num_blocks = 0
         self._committed = 0
@@ -107,7 +108,7 @@ class RecitedDraft:
 
     def begin(self) -> list[ToTarget]:
         """Return the first messages."""
-        return [*_audio(0), *_audio(WINDOW_SAMPLES)]
+        return [*self._audio(0), *self._audio(WINDOW_SAMPLES)]
 
     def answer(self, event: object) -> list[ToTarget]:
         """Return the messages that follow an event of the target."""
@@ -115,7 +116,7 @@ class RecitedDraft:
             case WindowOpened():
                 window = event.window
                 self._window_id, self._num_blocks, self._committed, self._sent = window.id, 0, 0, []
-                return [*_audio(window.start_sample + 2 * WINDOW_SAMPLES), *self._block()]
+                return [*self._audio(window.start_sample + 2 * WINDOW_SAMPLES), *self._block()]
             case Commit() if event.window_id == self._window_id and event.tokens:
                 self._commit(event.base, event.tokens)
                 return [] if event.is_final else self._block()
@@ -137,6 +138,11 @@ class RecitedDraft:
         self._num_blocks += 1
         return [Candidates(self._window_id, base, self._committed, tokens, self._num_blocks)]
 
+    def _audio(self, start_sample: int) -> list[ToTarget]:
+        """Return the silence of a window, in pieces."""
+        num, end = self._piece_samples, start_sample + WINDOW_SAMPLES
+        return [AudioChunk(i, bytes(2 * min(num, end - i))) for i in range(start_sample, end, num)]
+
     def _token(self, position: int) -> int:
         is_wrong = hash((self._number, self._window_id, position)) % 100 < ERRORS_PERCENT
         return (TEXT[position] + 1) % NUM_WORDS if is_wrong else TEXT[position]
@@ -147,9 +153,3 @@ def _num_right(candidates: Sequence[int], tokens: Sequence[int]) -> int:
         (i for i, (ours, own) in enumerate(zip(candidates, tokens, strict=False)) if ours != own),
         len(candidates),
     )
-
-
-def _audio(start_sample: int) -> list[ToTarget]:
-    """Return the silence of a window, in pieces."""
-    starts = range(start_sample, start_sample + WINDOW_SAMPLES, PIECE_SAMPLES)
-    return [AudioChunk(start, bytes(2 * PIECE_SAMPLES)) for start in starts]

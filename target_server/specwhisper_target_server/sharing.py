@@ -131,7 +131,7 @@ class SharedStream:
                 self._has_news.set()  # a draining server ends the call now
 
     def drain(self) -> None:
-        """End the call once no session is left."""
+        """End the call once no session is left: the server stops, or the caller has nothing to send."""
         self._is_draining = True
         self._has_news.set()
 
@@ -186,6 +186,7 @@ class SharedStream:
                     raise InvalidRequest(f"A request has {num_blocks} blocks; at most {MAX_BLOCKS} fit.")
                 if blocks := self._blocks(request):
                     await self._submit(blocks)
+            self.drain()
         except Exception as error:
             self._error = error
             self._has_news.set()

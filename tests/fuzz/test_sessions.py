@@ -26,7 +26,7 @@ from tests.fuzz.messages import messages
 from tests.fuzz.resumes import SIZE, TOKENS, resumes
 from tests.fuzz.running import CALL_S, Running, examples
 from tests.fuzz.test_calls import REFUSALS
-from tests.rpc.hostile import Session, audio, candidates, hello, window_tokens
+from tests.rpc.hostile import Session, Shared, audio, candidates, hello, window_tokens
 from tests.rpc.services import MAX_SESSIONS, RATE, all_free, eventually, recording, target_alone
 
 MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
@@ -35,6 +35,7 @@ PIECE = 2 * RATE  # samples
 FUZZED = settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 BAD_TOKENS = st.sampled_from([SIZE, SIZE + 1, 2**31 - 1, 2**31, 2**32 - 1])
 ENDED = (grpc.aio.AioRpcError, asyncio.InvalidStateError)  # raised by a write to an ended call
+EVENTS = ("window_opened", "commit")
 WHICH = st.integers(0, MAX_SESSIONS - 1)
 NUMBERS = st.sampled_from([0, 1, 2, 64, 2**31, 2**32 - 1]) | st.integers(0, 70)
 
@@ -71,10 +72,18 @@ def hostile_messages(draw: st.DrawFn) -> pb.VerifyRequest:
 
 
 class Speaker:
-    """A session whose responses are read all the time."""
+    """A session whose responses are read all the time.
 
-    def __init__(self, running: Running, mode: str, length_s: float, seed: int) -> None:
+    Parameters
+    ----------
+    shared, number : a stream that it shares with others, and its number there; ``None`` for its own only.
+    """
+
+    def __init__(
+        self, running: Running, mode: str, length_s: float, seed: int, shared: Shared | None, number: int
+    ) -> None:
         self.running = running
+        self.shared, self.number = shared, number
         self.pcm = recording(length_s, seed)
         self.expected = target_alone(length_s, seed).window_tokens
         self.sent_to = 0  # sample
@@ -82,12 +91,17 @@ class Speaker:
 
     async def _open(self, mode: str) -> None:
         self.session = Session(self.running.target)
-        await self.session.send(hello(mode=mode))
+        sharing = {"shared_key": self.shared.key, "shared_number": self.number} if self.shared else {}
+        await self.session.send(hello(mode=mode, **sharing))
         await self.session.read()
         self._reading = asyncio.create_task(read_all(self.session))
 
     def send(self, *requests: pb.VerifyRequest) -> None:
-        self.running.run(send(self.session, requests))
+        in_shared = [each for each in requests if self.shared and each.HasField("candidates")]
+        own = [each for each in requests if each not in in_shared]
+        self.running.run(send(self.session, own))
+        if self.shared and in_shared:
+            self.running.run(self.shared.send(self.number, *in_shared))
 
     def piece(self, start: int) -> pb.VerifyRequest:
         data = self.pcm[2 * start : 2 * (start + PIECE)]
@@ -106,7 +120,16 @@ class Speaker:
         while not self.has_sent_all:
             self.send_piece()
         self.running.run(self._end())
-        assert window_tokens(self.session.responses, {}) == self.expected
+        if self.shared is not None:
+            self.running.run(eventually(self._is_finished))
+            assert not any(each.WhichOneof("message") in EVENTS for each in self.session.responses)
+            assert self.shared.tokens(self.number) == self.expected
+        else:
+            assert window_tokens(self.session.responses, {}) == self.expected
+
+    def _is_finished(self) -> bool:
+        events = self.shared.events.get(self.number, []) if self.shared else []
+        return bool(events) and events[-1].is_finished
 
     def offend(self, requests: Sequence[pb.VerifyRequest]) -> None:
         """Send hostile messages; invalid ones must be refused as such."""
@@ -132,7 +155,7 @@ class Speaker:
         await asyncio.gather(self._reading, return_exceptions=True)
 
 
-async def read_all(session: Session) -> None:
+async def read_all(session: Session | Shared) -> None:
     """Read all responses."""
     with suppress(EOFError):
         while True:
@@ -153,11 +176,35 @@ class SessionsAtOneTarget(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.speakers: list[Speaker] = []
+        self.shared: Shared | None = None
+        self.reading: asyncio.Task[None] | None = None
+        self.num_opened = 0
 
-    @rule(mode=st.sampled_from(MODES), length_s=st.sampled_from(LENGTHS_S), seed=st.integers(0, 2))
-    def open(self, mode, length_s, seed):
-        if len(self.speakers) < MAX_SESSIONS:
-            self.speakers.append(Speaker(self.running, mode, length_s, seed))
+    @rule(
+        mode=st.sampled_from(MODES),
+        length_s=st.sampled_from(LENGTHS_S),
+        seed=st.integers(0, 2),
+        shares=st.booleans(),
+    )
+    def open(self, mode, length_s, seed, shares):
+        if len(self.speakers) >= MAX_SESSIONS:
+            return
+        if shares and self.shared is None:
+            self.running.run(self._open_shared())
+        self.num_opened += 1
+        shared = self.shared if shares else None
+        self.speakers.append(Speaker(self.running, mode, length_s, seed, shared, self.num_opened))
+
+    async def _open_shared(self) -> None:
+        self.shared = Shared(self.running.target.stub)
+        await self.shared.read()
+        self.reading = asyncio.create_task(read_all(self.shared))
+
+    @precondition(lambda self: self.shared is not None)
+    @rule(number=st.integers(0, 12), sent=st.lists(blocks(), min_size=1, max_size=3))
+    def propose_for_any(self, number, sent):
+        """Send invented blocks in the shared stream, for sessions that may not exist."""
+        self.running.run(self.shared.send(number, *sent))
 
     @precondition(lambda self: self.speakers)
     @rule(which=WHICH, num_pieces=st.integers(1, 20))
@@ -213,7 +260,14 @@ class SessionsAtOneTarget(RuleBasedStateMachine):
         finally:
             for speaker in self.speakers:
                 speaker.leave()
+            if self.shared is not None:
+                self.running.run(self._close_shared())
             self.running.run(all_free(self.running.target))
+
+    async def _close_shared(self) -> None:
+        self.reading.cancel()
+        self.shared.call.cancel()
+        await asyncio.gather(self.reading, return_exceptions=True)
 
     def _speaker(self, which: int) -> Speaker:
         return self.speakers[which % len(self.speakers)]

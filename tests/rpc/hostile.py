@@ -11,7 +11,8 @@ import grpc.aio
 from experiments.common.models.scripted import VOCABULARY
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.wire import PROTOCOL_VERSION
-from specwhisper.wire.v1 import decoding_pb2
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.v1 import decoding_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.services import RATE, Target
 
@@ -104,8 +105,45 @@ async def session(target: Target, *requests: pb.VerifyRequest) -> AsyncIterator[
         opened.call.cancel()
 
 
+class Shared:
+    """A draft server's end of a shared stream; keeps all events by session."""
+
+    def __init__(self, stub: verification_pb2_grpc.VerificationStub) -> None:
+        self.call = with_true_status(stub.Share())
+        self.events: dict[int, list[pb.SharedEvent]] = {}
+        self.key = ""
+
+    async def read(self) -> None:
+        response = await self.call.read()
+        if response is grpc.aio.EOF:
+            raise EOFError("The target ended the stream.")
+        self.key = self.key or response.key
+        for event in response.events:
+            self.events.setdefault(event.number, []).append(event)
+
+    async def read_until(self, number: int, kind: str) -> None:
+        """Read until the last event of a session is of this kind."""
+        while not self.events.get(number) or self.events[number][-1].WhichOneof("message") != kind:
+            await self.read()
+
+    async def send(self, number: int, *blocks: pb.VerifyRequest) -> None:
+        shared = [pb.SharedCandidates(number=number, candidates=block.candidates) for block in blocks]
+        await self.call.write(pb.ShareRequest(candidates=shared))
+
+    def tokens(self, number: int) -> tuple[tuple[int, ...], ...]:
+        return window_tokens(self.events[number], {})
+
+    async def error(self) -> Exception:
+        """Read to the end, which must be an error."""
+        try:
+            while True:
+                await self.read()
+        except grpc.aio.AioRpcError as error:
+            return error_from_rpc(error, "here")
+
+
 def window_tokens(
-    responses: Iterable[pb.VerifyResponse], held: Mapping[int, Sequence[int]]
+    responses: Iterable[pb.VerifyResponse | pb.SharedEvent], held: Mapping[int, Sequence[int]]
 ) -> tuple[tuple[int, ...], ...]:
     """Join commits by position; return the tokens of each window."""
     windows = {window_id: list(tokens) for window_id, tokens in held.items()}

@@ -24,11 +24,15 @@ class CutNetwork(BadNetwork):
     ----------
     cuts : after how many of the target's messages each session is cut, in order; -1: before its welcome.
         Later sessions are not cut.
+    cuts_of_shared : the same for streams that sessions share, in responses with events.
     """
 
-    def __init__(self, target: grpc.aio.Channel, cuts: Sequence[int]) -> None:
+    def __init__(
+        self, target: grpc.aio.Channel, cuts: Sequence[int], cuts_of_shared: Sequence[int] = ()
+    ) -> None:
         super().__init__(target, None, 0)
         self._cuts = list(cuts)
+        self._cuts_of_shared = list(cuts_of_shared)
         self.num_cut = 0
 
     async def Verify(self, requests, context):
@@ -43,16 +47,28 @@ class CutNetwork(BadNetwork):
                     words_left -= 1
                 yield response
 
+    async def Share(self, requests, context):
+        left = self._cuts_of_shared.pop(0) if self._cuts_of_shared else inf
+        async with aclosing(super().Share(requests, context)) as responses:
+            async for response in responses:
+                if response.events:
+                    if not left:
+                        await self._cut(context)
+                    left -= 1
+                yield response
+
     async def _cut(self, context) -> None:
         self.num_cut += 1
         await context.abort(grpc.StatusCode.UNAVAILABLE, "cut")
 
 
 @asynccontextmanager
-async def cut_network(target: str, cuts: Sequence[int]) -> AsyncIterator[tuple[RunningServer, CutNetwork]]:
+async def cut_network(
+    target: str, cuts: Sequence[int], cuts_of_shared: Sequence[int] = ()
+) -> AsyncIterator[tuple[RunningServer, CutNetwork]]:
     """Run a server that forwards to ``target``; yield it and its network."""
     async with open_channel(target) as channel:
-        servicer = CutNetwork(channel, cuts)
+        servicer = CutNetwork(channel, cuts, cuts_of_shared)
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, servicer)
         server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
         try:

@@ -34,6 +34,7 @@ from specwhisper_draft_server.metrics import DraftMetrics
 logger = logging.getLogger(__name__)
 
 PIECE_BYTES = 16 * 1024  # half a second of audio: candidates wait for one piece at most
+SHARED_PIECE_BYTES = 64 * 1024  # candidates that have another stream do not wait for it
 
 
 class Outbox:
@@ -92,6 +93,7 @@ class GrpcTargetStream:
 
     Attributes
     ----------
+    piece_bytes : most audio in a message.
     going_away : set once the target drains; it still serves the session for a while.
     """
 
@@ -121,6 +123,7 @@ class GrpcTargetStream:
         self._compress_audio = compress_audio
         self._vocabulary_size = len(target.vocabulary)
         self._note_gone = note_gone
+        self.piece_bytes = PIECE_BYTES if shared is None else SHARED_PIECE_BYTES
         self._is_left = False
         self.going_away = asyncio.Event()
 

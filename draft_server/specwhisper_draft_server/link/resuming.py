@@ -21,7 +21,6 @@ from specwhisper.rpc.failover import Failover
 from specwhisper.transcription.resume_point import ResumeTracker
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
 from specwhisper.types import AudioChunk, Candidates, Commit, Resume, TimedHint, WindowOpened
-from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES
 from specwhisper_draft_server.link.migration import opened_elsewhere
 from specwhisper_draft_server.link.paced_hints import PacedHints
 from specwhisper_draft_server.metrics import DraftMetrics
@@ -41,10 +40,12 @@ class RemoteTargetStream(TargetStream, Protocol):
     Attributes
     ----------
     address : of the target.
+    piece_bytes : most audio in a message.
     going_away : set once the target has announced that it is stopping.
     """
 
     address: str
+    piece_bytes: int
     going_away: asyncio.Event
 
     def resume(self, resume: Resume) -> None:
@@ -254,7 +255,7 @@ class ResumingTargetStream:
     async def _send_kept(self, stream: RemoteTargetStream) -> None:
         """Send the kept audio, and then new audio as it arrives."""
         sample = self._needed_from
-        async with aclosing(self._audio.pieces(sample, PIECE_BYTES)) as pieces:
+        async with aclosing(self._audio.pieces(sample, stream.piece_bytes)) as pieces:
             async for pcm in pieces:
                 await stream.send_audio(AudioChunk(sample, pcm))
                 sample += len(pcm) // 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -63,6 +64,45 @@ class BadNetwork(verification_pb2_grpc.VerificationServicer):
         finally:
             sending.cancel()
             call.cancel()
+
+    async def Share(
+        self, requests: AsyncIterator[pb.ShareRequest], context: Any
+    ) -> AsyncIterator[pb.ShareResponse]:
+        """Forward both streams, with edited candidates."""
+        call = with_true_status(self._stub.Share())
+        commits: dict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(0))
+        sending = asyncio.create_task(self._pass_on_shared(requests, call, commits))
+        sending.add_done_callback(lambda _: call.cancel() if _has_failed(sending) else None)
+        try:
+            async for response in call:
+                for event in response.events:
+                    if event.WhichOneof("message") == "commit":
+                        commits[event.number].release()
+                yield response
+        except grpc.aio.AioRpcError as error:
+            await context.abort(error.code(), error.details(), tuple(error.trailing_metadata() or ()))
+        finally:
+            sending.cancel()
+            call.cancel()
+
+    async def _pass_on_shared(self, requests, call, commits: dict[int, asyncio.Semaphore]) -> None:
+        edits: dict[int, EditBlock] = defaultdict(self._edit_block)
+        late: set[asyncio.Task[None]] = set()
+        turn = asyncio.Lock()
+        try:
+            async for request in requests:
+                for number, message in ((each.number, each.candidates) for each in request.candidates):
+                    for edited in edits[number](codec.candidates_from_proto(message)):
+                        block = codec.candidates_to_proto(edited)
+                        shared = pb.ShareRequest(
+                            candidates=[pb.SharedCandidates(number=number, candidates=block)]
+                        )
+                        writing = asyncio.create_task(self._write_late(shared, call, turn, commits[number]))
+                        late.add(writing)
+                        writing.add_done_callback(late.discard)
+        finally:
+            for task in late:
+                task.cancel()
 
     async def _pass_on(self, requests, call, commits: asyncio.Semaphore) -> None:
         edit = self._edit_block()

@@ -1,0 +1,150 @@
+"""The sessions of a draft server at one target share a stream, and have their texts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import grpc
+import pytest
+
+from experiments.common.network.bad_network import bad_network
+from specwhisper.rpc.channels import with_true_status
+from specwhisper.types import Candidates
+from specwhisper_draft_server.link import sharing
+from specwhisper_target_server.sharing import SharedStream
+from tests.rpc.network import CutNetwork, cut_network
+from tests.rpc.services import (
+    MODES,
+    Draft,
+    all_free,
+    audio_requests,
+    draft_server,
+    eventually,
+    expected_finals,
+    finals,
+    recording,
+    stream,
+    streaming_config,
+    target_alone,
+    target_server,
+)
+
+LENGTHS_S = (8.0, 33.0, 65.0)
+
+
+@dataclass
+class Sharing:
+    """What is shared: the draft server's streams, and the numbers of the sessions that have joined."""
+
+    streams: list[sharing.SharedStream] = field(default_factory=list)
+    joined: list[int] = field(default_factory=list)
+
+
+@pytest.fixture
+def shared(monkeypatch) -> Sharing:
+    """Let the second session of a draft server share a stream."""
+    monkeypatch.setattr(sharing, "MIN_SESSIONS", 1)
+    noted = Sharing()
+    open_stream, join = sharing.SharedStream.__init__, SharedStream.joined
+
+    def noting_stream(self, *args):
+        noted.streams.append(self)
+        open_stream(self, *args)
+
+    def noting_session(self, number, *args):
+        noted.joined.append(number)
+        return join(self, number, *args)
+
+    monkeypatch.setattr(sharing.SharedStream, "__init__", noting_stream)
+    monkeypatch.setattr(SharedStream, "joined", noting_session)
+    return noted
+
+
+@asynccontextmanager
+async def first_session(draft: Draft, shared: Sharing) -> AsyncIterator[None]:
+    """Keep a session open, so that the next ones share a stream, if the target offers one."""
+    call = with_true_status(draft.stub.StreamingRecognize())
+    try:
+        await call.write(streaming_config())
+        await call.write(audio_requests(recording(8.0))[0])
+        await eventually(lambda: bool(shared.streams))
+        await shared.streams[0].wait_begun()
+        yield
+    finally:
+        call.cancel()
+
+
+async def check_texts(draft: Draft, mode: str) -> None:
+    lengths_s = LENGTHS_S * 2
+    texts = await asyncio.gather(*(stream(draft, recording(s), mode=mode) for s in lengths_s))
+    for length_s, responses in zip(lengths_s, texts, strict=True):
+        assert finals(responses) == expected_finals(target_alone(length_s))
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_sessions_that_share_a_stream_have_the_targets_text(shared, mode):
+    async with target_server() as target, draft_server(target.address) as draft:
+        async with first_session(draft, shared):
+            await check_texts(draft, mode)
+        await all_free(target)
+    assert shared.joined == list(range(1, 2 * len(LENGTHS_S) + 1))
+
+
+def lossy():
+    """Return a function that loses, repeats and damages blocks in turns."""
+    num_blocks = 0
+
+    def edit(block: Candidates) -> tuple[Candidates, ...]:
+        nonlocal num_blocks
+        num_blocks += 1
+        return [(block,), (), (block, block)][num_blocks % 3]
+
+    return edit
+
+
+@pytest.mark.parametrize("hold_commits", [0, 2])
+async def test_candidates_may_be_lost_repeated_and_late(shared, hold_commits):
+    async with (
+        target_server() as target,
+        bad_network(target.address, lossy, hold_commits=hold_commits) as network,
+        draft_server(network.address) as draft,
+        first_session(draft, shared),
+    ):
+        await check_texts(draft, "MODE_FULL")
+    assert len(shared.joined) == 2 * len(LENGTHS_S)
+
+
+@pytest.mark.parametrize("num_responses", [0, 1, 20])
+async def test_sessions_continue_after_the_loss_of_their_stream(shared, fast_retries, num_responses):
+    async with (
+        target_server() as target,
+        cut_network(target.address, [], [num_responses]) as (network, cutting),
+        draft_server(network.address) as draft,
+        first_session(draft, shared),
+    ):
+        await check_texts(draft, "MODE_FULL")
+        assert cutting.num_cut == 1
+        assert len(shared.joined) > 2 * len(LENGTHS_S), "they continue on another shared stream"
+
+
+async def test_a_target_that_offers_no_shared_stream_is_asked_once(shared, monkeypatch):
+    num_asked = 0
+
+    async def refuse(self, requests, context):
+        nonlocal num_asked
+        num_asked += 1
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+        yield
+
+    monkeypatch.setattr(CutNetwork, "Share", refuse)
+    async with (
+        target_server() as target,
+        cut_network(target.address, []) as (network, _),
+        draft_server(network.address) as draft,
+    ):
+        async with first_session(draft, shared):
+            await check_texts(draft, "MODE_FULL")
+    assert (num_asked, shared.joined) == (1, [])
