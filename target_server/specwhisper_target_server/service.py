@@ -182,7 +182,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                 receive = held.enter_context(joined).put_nowait
             await held.enter_async_context(self._engine.session(session_id, mode, options, receive))
             note_event("session opened", **log, mode=mode.value)
-            logger.info("session opened", extra=log | {"mode": mode.value, "draft": hello.draft_model[:64]})
+            opened = {"mode": mode.value, "draft": hello.draft_model[:64], "is_shared": shared is not None}
+            logger.info("session opened", extra={**log, **opened})
             tasks = [
                 asyncio.create_task(self._read(session_id, received, events)),
                 asyncio.create_task(self._send_going_away(events)),
