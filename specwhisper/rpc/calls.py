@@ -56,6 +56,12 @@ def admitted_by(admit: Callable[[Any], AbstractContextManager[object]]) -> Calla
     return mark
 
 
+def lasting(method: Method) -> Method:
+    """Mark a servicer's method whose calls have no time limit, since sessions with limits depend on them."""
+    method.is_lasting = True  # type: ignore[attr-defined]
+    return method
+
+
 class OpenCalls:
     """The open calls of a server, which serves new ones until it drains.
 
@@ -144,7 +150,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc
         if method.startswith(GRPC_SERVICES):
             enter, request_s = _enter_grpc_service, GRPC_REQUEST_S
         else:
-            enter, request_s = partial(self._enter, method=method), min(REQUEST_S, self._max_call_s)
+            max_call_s = inf if getattr(behavior, "is_lasting", False) else self._max_call_s
+            enter = partial(self._enter, method=method, max_call_s=max_call_s)
+            request_s = min(REQUEST_S, self._max_call_s)
         handle = _handler(
             enter,
             _admission(behavior),
@@ -155,12 +163,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc
         return grpc.stream_stream_rpc_method_handler(handle, parse, handler.response_serializer)
 
     @asynccontextmanager
-    async def _enter(self, context: Any, *, method: str) -> AsyncIterator[Evictor]:
+    async def _enter(self, context: Any, *, method: str, max_call_s: float) -> AsyncIterator[Evictor]:
         """Run a call of one of our services."""
         metadata = context.invocation_metadata() or ()
         request_id.set(received_request_id(metadata))
         with self._calls.counted():
-            evictor = Evictor(context, self._max_call_s, self._max_write_s, self._count_error)
+            evictor = Evictor(context, max_call_s, self._max_write_s, self._count_error)
             async with errors_to_status(context, method, self._count_error):
                 self._calls.check_serving()
                 with call_span(method, metadata), evictor.call_limit():

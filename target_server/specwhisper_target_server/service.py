@@ -22,6 +22,7 @@ from specwhisper.observe.tracing import note_event
 from specwhisper.observe.window_spans import WindowSpans
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.access import ANONYMOUS, caller
+from specwhisper.rpc.calls import lasting
 from specwhisper.rpc.eviction import Evictor
 from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving_options import ServingOptions
@@ -204,6 +205,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                     task.cancel()
                 logger.info("session closed", extra=log)
 
+    @lasting
     async def Share(
         self, requests: AsyncIterator[pb.ShareRequest], context: Any
     ) -> AsyncIterator[pb.ShareResponse]:

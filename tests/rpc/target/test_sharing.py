@@ -160,6 +160,14 @@ async def test_a_stream_without_sessions_ends_after_a_while():
         assert type(await Shared(target.stub).error()) is SessionExpired
 
 
+async def test_a_stream_may_last_longer_than_its_sessions():
+    async with target_server(session_timeout_s=0.5) as target, sharing_stream(target) as shared:
+        for number in (1, 2):
+            async with session(target, hello(shared_key=shared.key, shared_number=number)) as joined:
+                assert (await joined.read()).welcome.is_shared
+                assert type(await session_error(joined)) is SessionExpired
+
+
 async def test_a_stream_whose_events_are_not_read_is_evicted(monkeypatch):
     monkeypatch.setattr(sharing, "MAX_UNREAD_EVENTS", 1)
     monkeypatch.setattr(sharing, "MAX_EVENTS", 1)
