@@ -101,7 +101,9 @@ class TargetEngine:
         options: DecodingOptions,
         receive: Callable[[Any], None] | None = None,
     ) -> AsyncIterator[asyncio.Queue[Any]]:
-        """Open a session, whose events are put into the queue, or given to ``receive`` instead.
+        """Open a session, whose events are put into the queue.
+
+        With ``receive``, they are given to that instead.
 
         Raises
         ------

@@ -57,7 +57,10 @@ def admitted_by(admit: Callable[[Any], AbstractContextManager[object]]) -> Calla
 
 
 def lasting(method: Method) -> Method:
-    """Mark a servicer's method whose calls have no time limit, since sessions with limits depend on them."""
+    """Mark a servicer's method whose calls have no time limit.
+
+    Sessions depend on them, which have limits of their own.
+    """
     method.is_lasting = True  # type: ignore[attr-defined]
     return method
 

@@ -110,7 +110,7 @@ def fail_responses(
 
 
 def has_events(response: Any) -> bool:
-    """Return whether a response of a shared stream carries events of the target's engine."""
+    """Return whether a shared stream's response carries events of the engine."""
     return bool(response.events)
 
 

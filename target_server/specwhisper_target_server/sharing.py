@@ -131,12 +131,18 @@ class SharedStream:
                 self._has_news.set()  # a draining server ends the call now
 
     def drain(self) -> None:
-        """End the call once no session is left: the server stops, or the caller has nothing to send."""
+        """End the call once no session is left.
+
+        The server stops, or the caller has nothing more to send.
+        """
         self._is_draining = True
         self._has_news.set()
 
     async def serve(self, requests: AsyncIterator[pb.ShareRequest]) -> AsyncIterator[pb.ShareResponse]:
-        """Yield the key, then the sessions' events; the end of the call ends its sessions."""
+        """Yield the key, then the sessions' events.
+
+        The end of the call ends its sessions.
+        """
         reading = asyncio.create_task(self._read(requests))
         try:
             yield pb.ShareResponse(key=self.key)

@@ -35,7 +35,9 @@ Response = pb.VerifyResponse | pb.SharedEvent
 
 
 class SharedSession:
-    """A session's part of a shared stream. Iterate over the responses of the session: of both streams.
+    """A session's part of a shared stream.
+
+    Iterate over it for all responses of the session, of both streams.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Hints: text that the audio is believed to say, and its place after the committed tokens."""
+"""Hints: text that the audio is believed to say, and its place in the text."""

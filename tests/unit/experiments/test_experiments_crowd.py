@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.crowd.__main__ import measure_server
-from experiments.crowd.in_process import MODE, OPTIONS, run_engine
+from experiments.crowd.__main__ import NUM_SHARED, measure_server
+from experiments.crowd.in_process import MODE, OPTIONS, PIECE_SAMPLES, run_engine
 from experiments.crowd.recited import TEXT, RecitedDraft, RecitedModel
 from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
@@ -16,7 +16,7 @@ from specwhisper.types import Commit
 def test_every_window_has_the_text_whatever_the_draft_says(number):
     verifier = Verifier(RecitedModel(1, pass_ms=0), executor=InlineExecutor())
     verifier.open("one", MODE, OPTIONS)
-    draft, commits = RecitedDraft(number), []
+    draft, commits = RecitedDraft(number, PIECE_SAMPLES), []
     messages = draft.begin()
     while len({commit.window_id for commit in commits if commit.is_final}) < 3:
         for message in messages:
@@ -37,7 +37,8 @@ async def test_all_sessions_take_part_in_most_forward_passes():
     assert sum(each.num_rows for each in passes) / len(passes) > 3
 
 
-async def test_a_server_and_its_messages_are_measured():
-    figures = await measure_server(2, pass_ms=1.0, period_s=0.3)
-    assert figures.num_passes > 10 and figures.batch_size > 1
+@pytest.mark.parametrize("where", NUM_SHARED)
+async def test_a_server_and_its_messages_are_measured(where):
+    figures = await measure_server(where, 2, pass_ms=1.0, period_s=0.3)
+    assert figures.num_passes > 10 and figures.batch_size > 1 and figures.num_tokens >= 1
     assert figures.session_us > 0 and figures.message_us > 0 and figures.messages_per_s > 0
