@@ -83,7 +83,7 @@ class Acceptance(StrEnum):
 
 
 def _to_language(value: Any) -> str | None:
-    return language_code(to_text(value))
+    return language_code(to_text(value)) or None  # a blank one is none, as on the wire
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class Generator:
 
     Parameters
     ----------
-    num_shared : streams that the sessions share, as many as there would be draft servers; 0 for none.
+    num_shared : draft servers, whose sessions share a stream each, but for its first; 0: none shares.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Generator:
     async def _run(self, number: int) -> None:
         with ExitStack() as joined:
             shared = None
-            if self._shared:
+            if number >= len(self._shared) > 0:
                 shared = joined.enter_context(self._shared[number % len(self._shared)].joined())
             await self._recite(number, shared)
 

@@ -12,14 +12,11 @@ from typing import Any, NoReturn
 OPTIONAL: dict[str, tuple[str, ...]] = {
     "soundfile": (),
     "soxr": (),
-    "grpc_health": ("grpc_health.v1",),
-    "grpc_reflection": ("grpc_reflection.v1alpha",),
 }
 OURS = (
     "specwhisper.audio.canonical",
     "specwhisper.audio.decode",
     "specwhisper.wire.flac",
-    "specwhisper.rpc.serving",
 )
 
 

@@ -107,8 +107,11 @@ def _tables(figures: Figures) -> Iterable[Table]:
     )
     yield _table(
         "encoding a window",
-        ("shape", "type", "batch", "ms per window"),
-        [(one.shape, one.dtype, str(one.batch), f"{one.window_s * 1e3:.2f}") for one in figures.encodings],
+        ("shape", "type", "batch", "ms per window", "transformers, ms"),
+        [
+            (one.shape, one.dtype, str(one.batch), f"{one.window_s * 1e3:.2f}", f"{one.eager_s * 1e3:.2f}")
+            for one in figures.encodings
+        ],
     )
     yield _table(
         "kernels of a forward pass",

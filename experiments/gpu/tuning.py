@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 from unittest import mock
@@ -27,7 +27,12 @@ CONSTANTS: tuple[tuple[Any, str, tuple[int, ...]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """Median device milliseconds of a pass with one value of one constant."""
+    """Median device milliseconds of a pass with one value of one constant.
+
+    Attributes
+    ----------
+    failure : why it does not run with that value.
+    """
 
     shape: str
     dtype: str
@@ -36,7 +41,8 @@ class Tuned:
     is_ours: bool
     rows: int
     width: int
-    busy_ms: float
+    busy_ms: float = 0.0
+    failure: str = ""
 
 
 def measure_tuning(
@@ -48,9 +54,14 @@ def measure_tuning(
         for value in values:
             is_ours = value == getattr(module, name)
             with mock.patch.object(module, name, value):
-                made = filled(weights, max(rows for rows, _ in sizes), dtype=dtype)
                 for rows, width in sizes:
-                    times = busy_s(step(made, rows, width), place, 2 if place.is_narrow else 50)
-                    record(Tuned(weights.name, dtype, name, value, is_ours, rows, width, median(times) * 1e3))
-            del made
-            place.tidy()
+                    tuned = Tuned(weights.name, dtype, name, value, is_ours, rows, width)
+                    try:
+                        made = filled(weights, rows, dtype=dtype)
+                        times = busy_s(step(made, rows, width), place, 2 if place.is_narrow else 50)
+                        record(replace(tuned, busy_ms=median(times) * 1e3))
+                        del made
+                    except Exception as error:  # a value may not fit the device; the others may
+                        reason = f"{type(error).__name__}: {error}".splitlines()[0][:120]
+                        record(replace(tuned, failure=reason))
+                    place.tidy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.types import SAMPLE_RATE
@@ -64,12 +64,17 @@ class KeptAudio:
         del self._pcm[:num_bytes]
         self._start_sample += num_bytes // BYTES_PER_SAMPLE
 
-    async def pieces(self, sample: int, piece_bytes: int = PIECE_BYTES) -> AsyncGenerator[bytes]:
-        """Yield the audio from a sample on as it arrives, to its end."""
+    async def pieces(
+        self, sample: int, piece_bytes: Callable[[], int] = lambda: PIECE_BYTES
+    ) -> AsyncGenerator[bytes]:
+        """Yield the audio from a sample on as it arrives, to its end.
+
+        ``piece_bytes`` returns the size of the next piece.
+        """
         while True:
             sample = max(sample, self._start_sample)  # forgotten audio is skipped
             begin = (sample - self._start_sample) * BYTES_PER_SAMPLE
-            piece = bytes(self._pcm[begin : begin + piece_bytes])
+            piece = bytes(self._pcm[begin : begin + piece_bytes()])
             if piece:
                 sample += len(piece) // BYTES_PER_SAMPLE
                 self._read_sample = max(self._read_sample, sample)

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from time import monotonic_ns, perf_counter_ns
 from typing import Any
@@ -67,7 +67,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         self._leases = leases
         limits = engine.verifier.limits
         self._limiter = SessionLimiter("The target", limits.max_sessions, serving.max_sessions_per_token)
-        self._shared = SharedStreams(limits.max_sessions)
+        self._shared = SharedStreams(limits.max_sessions, serving.max_sessions_per_token)
         self._drains = asyncio.Event()
 
     @property
@@ -161,7 +161,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
     ) -> AsyncIterator[pb.VerifyResponse]:
         """Run a session.
 
-        After hello and welcome come audio and candidates in, windows and commits out.
+        After hello and welcome come audio and candidates in, windows and commits out. Of a session that
+        shares a stream, candidates, windows and commits go there.
         """
         received = aiter(requests)
         hello = await self._hello(received)
@@ -217,8 +218,9 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         with self._shared.opened(stream):
             if self._drains.is_set():
                 stream.drain()
-            async for response in stream.serve(aiter(requests)):
-                yield response
+            async with aclosing(stream.serve(aiter(requests))) as responses:
+                async for response in responses:
+                    yield response
 
     async def announce_drain(self) -> None:
         """Send every open session that this server stops, so that it migrates."""
@@ -310,7 +312,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         """Return how a shared stream passes candidates to the engine."""
         num_posted = 0
 
-        async def submit(blocks: Sequence[SessionCandidates]) -> None:
+        async def submit(blocks: Sequence[SessionCandidates], num_sessions: int) -> None:
             nonlocal num_posted
             received_ns = perf_counter_ns()
             for _, block in blocks:
@@ -320,8 +322,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                 for session_id, block in blocks:
                     self._verifier.submit(session_id, block, received_ns)
 
-            num_posted += 1
-            if num_posted < MAX_POSTED_MESSAGES:
+            num_posted += len(blocks)
+            if num_posted < MAX_POSTED_MESSAGES * num_sessions:
                 self._thread.post(submit_all)
             else:
                 await self._thread.call(submit_all)

@@ -9,11 +9,18 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 
-from specwhisper.errors import InvalidRequest, ServerFull, SessionExpired, SlowReader, TargetUnavailable
+from specwhisper.errors import (
+    InvalidRequest,
+    ServerFull,
+    SessionExpired,
+    SlowReader,
+    SpecWhisperError,
+    TargetUnavailable,
+)
 from specwhisper.observe.window_spans import WindowSpans
 from specwhisper.rpc.eviction import Evictor
 from specwhisper.types import Candidates, Commit, Failed, Finished, FromTarget, WindowOpened
@@ -21,12 +28,12 @@ from specwhisper.wire import codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_target_server.event_queue import EventQueue
 
-MAX_UNREAD_EVENTS = 2_048  # of each session
+MAX_UNREAD_EVENTS = 32_768  # of all sessions of a stream
 MAX_EVENTS = 256  # of a response
-MAX_BLOCKS = 1_024  # of a request
+MAX_BLOCKS = 256  # of a request
 
 SessionCandidates = tuple[str, Candidates]  # with the session's id
-Submit = Callable[[Sequence[SessionCandidates]], Awaitable[object]]
+Submit = Callable[[Sequence[SessionCandidates], int], Awaitable[object]]
 
 
 class SharedSession:
@@ -76,7 +83,7 @@ class SharedStream:
     ----------
     caller : who may join, by name.
     parse : decodes and checks candidates.
-    submit : passes candidates to the engine; it waits while the engine has too many.
+    submit : passes candidates to the engine, of so many sessions; it waits while the engine has too many.
     evictor : ends the call if its caller does not read.
     idle_timeout_s : most seconds without a session.
 
@@ -104,7 +111,8 @@ class SharedStream:
         self._has_news = asyncio.Event()
         self._is_draining = False
         self._error: Exception | None = None
-        self._idle = self._idle_timer()
+        self._idle: asyncio.TimerHandle | None = None  # while it is served and no session shares it
+        self._is_served = False
 
     @contextmanager
     def joined(
@@ -121,14 +129,13 @@ class SharedStream:
             raise InvalidRequest(f"Session {number} shares the stream already: choose another shared_number.")
         session = SharedSession(session_id, own, windows, lambda event: self._put(number, event))
         self._sessions[number] = session
-        self._idle.cancel()
+        self._watch_idle()
         try:
             yield session
         finally:
             del self._sessions[number]
-            if not self._sessions:
-                self._idle = self._idle_timer()
-                self._has_news.set()  # a draining server ends the call now
+            self._watch_idle()
+            self._has_news.set()  # a draining server ends the call after the last session
 
     def drain(self) -> None:
         """End the call once no session is left.
@@ -138,12 +145,14 @@ class SharedStream:
         self._is_draining = True
         self._has_news.set()
 
-    async def serve(self, requests: AsyncIterator[pb.ShareRequest]) -> AsyncIterator[pb.ShareResponse]:
+    async def serve(self, requests: AsyncIterator[pb.ShareRequest]) -> AsyncGenerator[pb.ShareResponse]:
         """Yield the key, then the sessions' events.
 
         The end of the call ends its sessions.
         """
         reading = asyncio.create_task(self._read(requests))
+        self._is_served = True
+        self._watch_idle()
         try:
             yield pb.ShareResponse(key=self.key)
             while True:
@@ -157,8 +166,11 @@ class SharedStream:
                 yield self._next_response()
         finally:
             reading.cancel()
-            self._idle.cancel()
-            lost = self._error or TargetUnavailable("The stream that this session shares has ended.")
+            self._is_served = False
+            self._watch_idle()
+            lost: SpecWhisperError = TargetUnavailable("The stream that this session shares has ended.")
+            if isinstance(self._error, SlowReader):
+                lost = self._error
             for session in self._sessions.values():
                 session.fail(lost)
 
@@ -179,9 +191,8 @@ class SharedStream:
     def _put(self, number: int, event: WindowOpened | Commit | None) -> None:
         self._unread.append((number, event))
         self._has_news.set()
-        most = MAX_UNREAD_EVENTS * max(1, len(self._sessions))
-        if len(self._unread) > most:
-            self._end(SlowReader(f"More than {most} events are unread: the call has ended."))
+        if len(self._unread) > MAX_UNREAD_EVENTS:
+            self._end(SlowReader(f"More than {MAX_UNREAD_EVENTS} events are unread: the call has ended."))
 
     async def _read(self, requests: AsyncIterator[pb.ShareRequest]) -> None:
         """Pass candidates to the engine; an invalid block ends its session only."""
@@ -191,7 +202,7 @@ class SharedStream:
                     num_blocks = len(request.candidates)
                     raise InvalidRequest(f"A request has {num_blocks} blocks; at most {MAX_BLOCKS} fit.")
                 if blocks := self._blocks(request):
-                    await self._submit(blocks)
+                    await self._submit(blocks, len(self._sessions))
             self.drain()
         except Exception as error:
             self._error = error
@@ -209,9 +220,14 @@ class SharedStream:
                 session.fail(error)
         return blocks
 
-    def _idle_timer(self) -> asyncio.TimerHandle:
-        error = SessionExpired(f"No session has shared this stream for {self._idle_timeout_s:g} s.")
-        return asyncio.get_running_loop().call_later(self._idle_timeout_s, self._end, error)
+    def _watch_idle(self) -> None:
+        """Limit the time without a session."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if self._is_served and not self._sessions:
+            error = SessionExpired(f"No session has shared this stream for {self._idle_timeout_s:g} s.")
+            self._idle = asyncio.get_running_loop().call_later(self._idle_timeout_s, self._end, error)
 
     def _end(self, error: SlowReader | SessionExpired) -> None:
         self._error = error
@@ -225,10 +241,12 @@ class SharedStreams:
     Parameters
     ----------
     max_streams : most at once.
+    max_per_caller : most of a caller, by name; ``None`` for no such limit.
     """
 
-    def __init__(self, max_streams: int) -> None:
+    def __init__(self, max_streams: int, max_per_caller: int | None) -> None:
         self._max_streams = max_streams
+        self._max_per_caller = max_streams if max_per_caller is None else max_per_caller
         self._by_key: dict[str, SharedStream] = {}
 
     @contextmanager
@@ -240,8 +258,9 @@ class SharedStreams:
         ServerFull
             if there are too many streams; sessions need none.
         """
-        if len(self._by_key) >= self._max_streams:
-            raise ServerFull(f"All {self._max_streams} shared streams are taken: use a session's own.")
+        of_caller = [each for each in self._by_key.values() if each.caller == stream.caller]
+        if len(self._by_key) >= self._max_streams or len(of_caller) >= self._max_per_caller:
+            raise ServerFull("There are as many shared streams as may be: sessions work without.")
         self._by_key[stream.key] = stream
         try:
             yield

@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from time import monotonic_ns
+from math import inf
+from time import monotonic, monotonic_ns
 from typing import Any
 
 import grpc.aio
@@ -34,7 +35,8 @@ from specwhisper_draft_server.metrics import DraftMetrics
 logger = logging.getLogger(__name__)
 
 PIECE_BYTES = 16 * 1024  # half a second of audio: candidates wait for one piece at most
-SHARED_PIECE_BYTES = 64 * 1024  # candidates that have another stream do not wait for it
+SHARED_PIECE_BYTES = 64 * 1024  # on a fast link, where candidates have another stream
+FAST_S = 0.01  # for half a second of audio
 
 
 class Outbox:
@@ -55,6 +57,11 @@ class Outbox:
         (self._audio if request.WhichOneof("message") == "audio" else self._urgent).append(request)
         self._is_filled.set()
         self._is_empty.clear()
+
+    @property
+    def has_urgent(self) -> bool:
+        """Whether requests other than audio wait."""
+        return bool(self._urgent)
 
     async def wait_sent(self) -> None:
         """Wait until all requests are sent."""
@@ -93,7 +100,6 @@ class GrpcTargetStream:
 
     Attributes
     ----------
-    piece_bytes : most audio in a message.
     going_away : set once the target drains; it still serves the session for a while.
     """
 
@@ -123,8 +129,8 @@ class GrpcTargetStream:
         self._compress_audio = compress_audio
         self._vocabulary_size = len(target.vocabulary)
         self._note_gone = note_gone
-        self.piece_bytes = PIECE_BYTES if shared is None else SHARED_PIECE_BYTES
         self._is_left = False
+        self._half_second_s = inf  # to send half a second of audio
         self.going_away = asyncio.Event()
 
     def resume(self, resume: Resume) -> None:
@@ -136,7 +142,7 @@ class GrpcTargetStream:
         most = self.limits.max_block_tokens
         if len(block.tokens) > most:
             block = replace(block, tokens=block.tokens[:most], proposals=block.proposals[:most])
-        if self._shared is not None and self._shared.has_received:
+        if self._shared is not None and self._shared.has_received and not self._outbox.has_urgent:
             self._shared.propose(block)
             return
         request = pb.VerifyRequest()
@@ -154,8 +160,16 @@ class GrpcTargetStream:
         This slows down the reader of a recording.
         """
         audio = codec.audio_chunk_to_proto(chunk, compress=self._compress_audio)
+        started_s = monotonic()
         self._outbox.put(pb.VerifyRequest(audio=audio))
         await self._outbox.wait_sent()
+        self._half_second_s = (monotonic() - started_s) * PIECE_BYTES / max(PIECE_BYTES, len(chunk.pcm))
+
+    @property
+    def piece_bytes(self) -> int:
+        """The most audio in a message: candidates may wait for one."""
+        is_fast = self._shared is not None and self._half_second_s <= FAST_S
+        return SHARED_PIECE_BYTES if is_fast else PIECE_BYTES
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
         """Yield the target's windows and commits, until the transcript is complete."""

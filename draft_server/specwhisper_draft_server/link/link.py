@@ -288,7 +288,7 @@ class TargetLink:
         own_hello = pb.Hello(lease=offer.lease, weights_digest=requirements.weights_digest)
         own_hello.MergeFrom(hello)
         async with self._asking(offer.address) as stub:
-            with self._shared.session(offer.address, stub) as shared:
+            async with self._shared.session(offer.address, stub) as shared:
                 if shared is not None:
                     own_hello.shared_key, own_hello.shared_number = shared.key, shared.number
                 outbox.put(pb.VerifyRequest(hello=own_hello))

@@ -40,13 +40,15 @@ class RemoteTargetStream(TargetStream, Protocol):
     Attributes
     ----------
     address : of the target.
-    piece_bytes : most audio in a message.
     going_away : set once the target has announced that it is stopping.
     """
 
     address: str
-    piece_bytes: int
     going_away: asyncio.Event
+
+    @property
+    def piece_bytes(self) -> int:
+        """The most audio in a message now."""
 
     def resume(self, resume: Resume) -> None:
         """Send where to continue, before anything else.
@@ -255,7 +257,7 @@ class ResumingTargetStream:
     async def _send_kept(self, stream: RemoteTargetStream) -> None:
         """Send the kept audio, and then new audio as it arrives."""
         sample = self._needed_from
-        async with aclosing(self._audio.pieces(sample, stream.piece_bytes)) as pieces:
+        async with aclosing(self._audio.pieces(sample, lambda: stream.piece_bytes)) as pieces:
             async for pcm in pieces:
                 await stream.send_audio(AudioChunk(sample, pcm))
                 sample += len(pcm) // 2

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context
 from itertools import count
 from typing import Any
@@ -19,17 +19,19 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from specwhisper.errors import TargetUnavailable
+from specwhisper.errors import SessionExpired, SlowReader, SpecWhisperError, TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Candidates
 from specwhisper.wire import codec
+from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 
 logger = logging.getLogger(__name__)
 
-MIN_SESSIONS = 2  # at a target, for a stream that they share; those that are open already do not join
-MAX_BLOCKS = 256  # of a request
+MIN_SESSIONS = 2  # at a target, for a stream that they share; the first one does not join
+JOIN_S = 0.5  # that a session waits for the stream to open
+MAX_BLOCKS, MAX_BYTES = 256, 64 * 1024  # of a request
 
 Response = pb.VerifyResponse | pb.SharedEvent
 
@@ -55,6 +57,7 @@ class SharedSession:
         self._stream = stream
         self._received: asyncio.Queue[Response | BaseException | None] = asyncio.Queue()
         self._num_open = 2  # streams that have not ended
+        self._is_finished = False  # in the shared stream
         self._reading: asyncio.Task[None] | None = None
 
     def propose(self, block: Candidates) -> None:
@@ -73,9 +76,11 @@ class SharedSession:
 
     def receive(self, item: pb.SharedEvent | BaseException) -> None:
         """Take an event of the shared stream, or its error."""
+        if self._is_finished:  # the stream may end before the session's own does
+            return
         self.has_received = True
-        is_last = isinstance(item, pb.SharedEvent) and item.WhichOneof("message") == "is_finished"
-        self._received.put_nowait(None if is_last else item)
+        self._is_finished = isinstance(item, pb.SharedEvent) and item.WhichOneof("message") == "is_finished"
+        self._received.put_nowait(None if self._is_finished else item)
 
     def __aiter__(self) -> SharedSession:
         return self
@@ -111,24 +116,22 @@ class SharedStream:
     ----------
     key : for the hello of a session that joins; empty while none can.
     is_supported : whether the target offers such streams, as far as is known.
+    is_over : whether the call has ended.
     """
 
     def __init__(self, address: str, stub: verification_pb2_grpc.VerificationStub) -> None:
         self.key = ""
         self.is_supported = True
+        self.is_over = False
         self._address = address
         self._sessions: dict[int, SharedSession] = {}
         self._numbers = count(1)
         self._unsent: deque[tuple[int, Candidates]] = deque()
         self._has_news = asyncio.Event()
         self._has_begun = asyncio.Event()
+        self._is_slow = False  # to begin
         # In a context of its own: the stream belongs to no session's request.
         self._running = asyncio.create_task(self._run(stub), context=Context())
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the call has ended."""
-        return self._running.done()
 
     @contextmanager
     def joined(self) -> Iterator[SharedSession]:
@@ -142,8 +145,12 @@ class SharedStream:
             del self._sessions[session.number]
 
     async def wait_begun(self) -> None:
-        """Wait until sessions can join, or never will."""
-        await self._has_begun.wait()
+        """Wait until sessions can join, or will not: once for :data:`JOIN_S`, later not at all."""
+        if not self._is_slow:
+            try:
+                await asyncio.wait_for(self._has_begun.wait(), JOIN_S)
+            except TimeoutError:
+                self._is_slow = True
 
     def send(self, number: int, block: Candidates) -> None:
         """Queue candidates of a session."""
@@ -155,19 +162,25 @@ class SharedStream:
         self._running.cancel()
 
     async def _run(self, stub: verification_pb2_grpc.VerificationStub) -> None:
-        error: Exception
+        error: SpecWhisperError = TargetUnavailable(
+            f"Target {self._address} has ended the stream that sessions share."
+        )
         try:
             await self._receive(with_true_status(stub.Share(self._requests())))
-            error = TargetUnavailable(f"Target {self._address} has ended the stream that sessions share.")
-        except Exception as failure:
-            if isinstance(failure, grpc.aio.AioRpcError):
-                self.is_supported = failure.code() is not grpc.StatusCode.UNIMPLEMENTED
-            logger.info("no shared stream", extra={"target": self._address, "error": str(failure)})
-            error = failure
-        self.key = ""
-        self._has_begun.set()
-        for session in self._sessions.values():
-            session.receive(error)
+        except grpc.aio.AioRpcError as failure:
+            self.is_supported = failure.code() is not grpc.StatusCode.UNIMPLEMENTED
+            reason = error_from_rpc(failure, f"target {self._address}")
+            if isinstance(reason, SlowReader):
+                error = reason
+            if self._sessions or not isinstance(reason, SessionExpired):  # else nobody needs it
+                logger.info("no shared stream", extra={"target": self._address, "error": str(reason)})
+        finally:
+            self.key = ""
+            self.is_over = True
+            self._has_begun.set()
+            self._has_news.set()  # gRPC does not stop the iteration of requests when the call ends
+            for session in self._sessions.values():
+                session.receive(error)
 
     async def _receive(self, call: Any) -> None:
         async for response in call:
@@ -179,15 +192,16 @@ class SharedStream:
                     session.receive(event)
 
     async def _requests(self) -> AsyncIterator[pb.ShareRequest]:
-        while True:
-            while not self._unsent:
+        while not self.is_over:
+            while not (self._unsent or self.is_over):
                 self._has_news.clear()
                 await self._has_news.wait()
-            request = pb.ShareRequest()
-            while self._unsent and len(request.candidates) < MAX_BLOCKS:
+            request, num_bytes = pb.ShareRequest(), 0
+            while self._unsent and len(request.candidates) < MAX_BLOCKS and num_bytes < MAX_BYTES:
                 number, block = self._unsent.popleft()
                 message = request.candidates.add(number=number)
                 codec.candidates_to_proto(block, message.candidates)
+                num_bytes += message.ByteSize()
             yield request
 
 
@@ -198,13 +212,13 @@ class SharedStreams:
         self._by_address: dict[str, SharedStream] = {}
         self._num_sessions: Counter[str] = Counter()
 
-    @contextmanager
-    def session(
+    @asynccontextmanager
+    async def session(
         self, address: str, stub: verification_pb2_grpc.VerificationStub
-    ) -> Iterator[SharedSession | None]:
+    ) -> AsyncIterator[SharedSession | None]:
         """Count a session at a target while the body runs.
 
-        It is yielded its part of the shared stream; ``None`` where there is no such stream yet.
+        It is yielded its part of the shared stream; ``None`` where there is none.
         """
         self._num_sessions[address] += 1
         try:
@@ -213,6 +227,8 @@ class SharedStreams:
                 stream = None
             if stream is None and self._num_sessions[address] >= MIN_SESSIONS:
                 stream = self._by_address[address] = SharedStream(address, stub)
+            if stream is not None:
+                await stream.wait_begun()
             if stream is not None and stream.key:
                 with stream.joined() as joined:
                     yield joined

@@ -19,6 +19,7 @@ from rich.console import Console
 from transformers.utils import logging
 
 ROOT = Path(__file__).parents[3]
+COMMIT = "SPECWHISPER_COMMIT"  # variable: of a copy without the repository
 PAGE_WIDTH = 170
 LOAD_AT_START = os.getloadavg()[0]  # load of other processes
 PACKAGES = ("torch", "transformers", "grpcio", "protobuf", "numpy")
@@ -110,7 +111,12 @@ def _cpu_model() -> str:
 
 
 def _commit() -> str:
-    """Return the commit, marked if files differ from it."""
+    """Return the commit, marked if files differ from it.
+
+    A copy without the repository may be told by the variable :data:`COMMIT`.
+    """
+    if named := os.environ.get(COMMIT):
+        return named
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         described = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

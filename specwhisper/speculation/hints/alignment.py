@@ -40,11 +40,6 @@ class Alignment:
         self._is_replacement = True  # nothing but one replaced word so far
         self._needs_more = False  # it has reached the hint's end
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether nothing is left of the hint that the next words could match."""
-        return self.origin >= len(self._tokens) or (bool(self._waiting) and not self._is_replacement)
-
     def is_changed_by(self, words: Sequence[str]) -> bool:
         """Return whether it may differ with these words after the hint's end."""
         return self._needs_more and not {word for _, word in self.since if word}.isdisjoint(words)

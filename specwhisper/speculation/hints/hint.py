@@ -134,9 +134,8 @@ class Hint:
     @property
     def has_ended(self) -> bool:
         """Whether it is lost, or the committed text has passed its end."""
-        if self._alignment is not None:
-            return self._alignment.has_ended
-        return self._is_lost or self._position >= len(self._tokens)
+        position = self._position if self._alignment is None else self._alignment.origin
+        return self._is_lost or position >= len(self._tokens)
 
     def num_shared(self, position: int, tokens: Sequence[int]) -> int:
         """Count the first tokens that the hint has at a position as well."""

@@ -11,14 +11,19 @@ import grpc
 import pytest
 
 from experiments.common.network.bad_network import bad_network
+from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.types import Candidates
+from specwhisper.types import Candidates, Proposal
+from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_draft_server.link import sharing
 from specwhisper_target_server.sharing import SharedStream
+from tests.rpc.hostile import hello, session, whole
 from tests.rpc.network import CutNetwork, cut_network
 from tests.rpc.services import (
+    MAX_SESSIONS,
     MODES,
     Draft,
+    Target,
     all_free,
     audio_requests,
     draft_server,
@@ -45,8 +50,7 @@ class Sharing:
 
 @pytest.fixture
 def shared(monkeypatch) -> Sharing:
-    """Let the second session of a draft server share a stream."""
-    monkeypatch.setattr(sharing, "MIN_SESSIONS", 1)
+    """Note what is shared."""
     noted = Sharing()
     open_stream, join = sharing.SharedStream.__init__, SharedStream.joined
 
@@ -64,14 +68,13 @@ def shared(monkeypatch) -> Sharing:
 
 
 @asynccontextmanager
-async def first_session(draft: Draft, shared: Sharing) -> AsyncIterator[None]:
+async def first_session(draft: Draft, target: Target) -> AsyncIterator[None]:
     """Keep a session open, so that the next ones share a stream, if the target offers one."""
     call = with_true_status(draft.stub.StreamingRecognize())
     try:
         await call.write(streaming_config())
         await call.write(audio_requests(recording(8.0))[0])
-        await eventually(lambda: bool(shared.streams))
-        await shared.streams[0].wait_begun()
+        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 1)
         yield
     finally:
         call.cancel()
@@ -87,7 +90,7 @@ async def check_texts(draft: Draft, mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 async def test_sessions_that_share_a_stream_have_the_targets_text(shared, mode):
     async with target_server() as target, draft_server(target.address) as draft:
-        async with first_session(draft, shared):
+        async with first_session(draft, target):
             await check_texts(draft, mode)
         await all_free(target)
     assert shared.joined == list(range(1, 2 * len(LENGTHS_S) + 1))
@@ -111,7 +114,7 @@ async def test_candidates_may_be_lost_repeated_and_late(shared, hold_commits):
         target_server() as target,
         bad_network(target.address, lossy, hold_commits=hold_commits) as network,
         draft_server(network.address) as draft,
-        first_session(draft, shared),
+        first_session(draft, target),
     ):
         await check_texts(draft, "MODE_FULL")
     assert len(shared.joined) == 2 * len(LENGTHS_S)
@@ -123,11 +126,10 @@ async def test_sessions_continue_after_the_loss_of_their_stream(shared, fast_ret
         target_server() as target,
         cut_network(target.address, [], [num_responses]) as (network, cutting),
         draft_server(network.address) as draft,
-        first_session(draft, shared),
+        first_session(draft, target),
     ):
         await check_texts(draft, "MODE_FULL")
         assert cutting.num_cut == 1
-        assert len(shared.joined) > 2 * len(LENGTHS_S), "they continue on another shared stream"
 
 
 async def test_a_target_that_offers_no_shared_stream_is_asked_once(shared, monkeypatch):
@@ -145,6 +147,43 @@ async def test_a_target_that_offers_no_shared_stream_is_asked_once(shared, monke
         cut_network(target.address, []) as (network, _),
         draft_server(network.address) as draft,
     ):
-        async with first_session(draft, shared):
+        async with first_session(draft, target):
             await check_texts(draft, "MODE_FULL")
     assert (num_asked, shared.joined) == (1, [])
+
+
+async def test_sessions_that_open_at_once_share_a_stream_but_for_the_first(shared):
+    async with target_server() as target, draft_server(target.address) as draft:
+        await check_texts(draft, "MODE_FULL")
+    assert len(shared.streams) == 1
+    assert len(shared.joined) == 2 * len(LENGTHS_S) - 1
+
+
+async def test_many_blocks_that_wait_are_sent_in_messages_that_fit():
+    proposals = (Proposal(tuple(range(16)), (1 / 16,) * 16),) * 64
+    block = Candidates(0, 0, 0, tuple(range(64)), 1, proposals)
+    async with target_server() as target:
+        stream = sharing.SharedStream(target.address, target.stub)
+        await stream.wait_begun()
+        with stream.joined() as joined:
+            for _ in range(100):  # three times as much as the target takes at once
+                joined.propose(block)
+            joining = hello(shared_key=joined.key, shared_number=joined.number)
+            async with session(target, joining, *whole(recording(8.0))) as own:
+                responses = joined.read(own.call)
+                kinds = {response.WhichOneof("message") async for response in responses}
+        assert kinds == {"welcome", "window_opened", "commit"} and not stream.is_over
+        stream.close()
+
+
+async def test_the_end_of_a_shared_stream_does_not_matter_to_a_session_that_is_finished():
+    async def own():
+        yield pb.VerifyResponse(heartbeat=pb.Heartbeat(sent_ns=1))
+
+    async with target_server() as target:
+        stream = sharing.SharedStream(target.address, target.stub)
+        with stream.joined() as joined:
+            joined.receive(pb.SharedEvent(number=1, is_finished=True))
+            joined.receive(TargetUnavailable("The stream has ended."))
+            assert [each.WhichOneof("message") async for each in joined.read(own())] == ["heartbeat"]
+        stream.close()

@@ -147,12 +147,29 @@ async def test_too_many_blocks_end_the_stream_and_its_sessions(monkeypatch):
             await joined.read()
             await shared.send(1, *[candidates([1])] * 3)
             assert type(await shared.error()) is InvalidRequest
-            assert type(await session_error(joined)) is InvalidRequest
+            assert type(await session_error(joined)) is TargetUnavailable, "it may continue elsewhere"
 
 
 async def test_there_are_as_many_shared_streams_as_sessions():
     async with target_server(limits=Limits(max_sessions=1)) as target, sharing_stream(target):
         assert type(await Shared(target.stub).error()) is ServerFull
+
+
+async def test_a_caller_has_as_many_shared_streams_as_sessions():
+    tokens = Tokens({"a" * 32: "first", "b" * 32: "second"})
+    async with target_server(tokens=tokens, max_sessions_per_token=1) as target:
+        async with (
+            open_channel(target.address, Credentials(token="a" * 32)) as first,
+            open_channel(target.address, Credentials(token="b" * 32)) as second,
+        ):
+            own, other = (verification_pb2_grpc.VerificationStub(channel) for channel in (first, second))
+            streams = [Shared(own)]
+            await streams[0].read()
+            assert type(await Shared(own).error()) is ServerFull
+            streams.append(Shared(other))
+            await streams[1].read()
+            for stream in streams:
+                stream.call.cancel()
 
 
 async def test_a_stream_without_sessions_ends_after_a_while():

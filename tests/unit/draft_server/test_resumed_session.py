@@ -38,6 +38,7 @@ class Flapping:
     limits = Limits()
     target = TargetDescription("flapping", "digest", SPOKEN, 80, limits)
     min_round_trip_ns = 0
+    piece_bytes = 16_384
 
     def __init__(self, clock: Clock, events: Sequence[Events], *, taking_s: float = 0.0, held_s: float = 0.0):
         self._clock, self._events, self._taking_s, self._held_s = clock, list(events), taking_s, held_s
