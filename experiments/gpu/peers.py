@@ -119,7 +119,7 @@ def _ctranslate2(weights: Weights, dtype: str, folder: Path) -> Generate:
         # The random weights would end a text at random, so the end is suppressed.
         models[0].generate(
             ctranslate2.StorageView.from_array(features.cpu().numpy()),
-            [[7] * PROMPT] * len(features),
+            [[weights.config.decoder_start_token_id, *[7] * (PROMPT - 1)]] * len(features),
             beam_size=1,
             max_length=PROMPT + num_tokens,
             suppress_tokens=[weights.config.eos_token_id],

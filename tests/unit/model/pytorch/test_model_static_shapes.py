@@ -5,19 +5,28 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
+from experiments.common.models.published import PUBLISHED
+from specwhisper.audio.decode import decode_file
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.model.choosing import Row
 from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.pytorch.encoder import BATCHES, TorchEncoder
 from specwhisper.model.pytorch.kernels.buckets import buckets_up_to
 from specwhisper.options import DecodingOptions
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import AudioChunk, Mode
 from tests.nightly import mostly_nightly
 
@@ -52,6 +61,71 @@ def test_static_shapes_change_no_text(options):
     )
     assert [text.window_tokens for text in static] == [text.window_tokens for text in plain]
     assert [text.language for text in static] == [text.language for text in plain]
+
+
+@pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, Mode.ONE_PROCESS]))
+def test_the_demo_pair_writes_its_text_with_static_shapes(mode):
+    """On a CPU, the step that a GPU captures chooses the tokens that the servers choose there."""
+    recording = b"".join(decode_file(DEMO_FOLDER / "samples" / "01_phone_call.flac"))[: 2 * 16_000 * 8]
+    target, draft = (load_checkpoint(name) for name in ("demo-target", "demo-draft-tiny"))
+
+    def transcribed(**shapes) -> Transcription:
+        models = (WhisperModel(each, 2, **shapes) for each in (target, draft))
+        pair = InlinePair(*models, mode=mode, max_new_tokens=target.max_new_tokens)
+        return pair.transcribe([recording], DecodingOptions(language="en"))[0]
+
+    static, plain = transcribed(has_static_shapes=True), transcribed()
+    assert static.window_tokens == plain.window_tokens
+    assert len(static.text) > 20
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["large-v3", "tiny"])
+def test_random_weights_of_true_width_write_the_same_with_static_shapes(name):
+    shape = replace(PUBLISHED[name], encoder_layers=1, decoder_layers=2, words="made-up", seed=5)
+    _, checkpoint = build_checkpoint(shape)
+    texts = [
+        InlinePair(
+            WhisperModel(checkpoint, 1, has_static_shapes=has_static_shapes),
+            mode=Mode.FULL,
+            max_new_tokens=16,
+        ).transcribe([pcm(0, 3.0)], DecodingOptions(language="en"))[0]
+        for has_static_shapes in (False, True)
+    ]
+    assert texts[0].window_tokens == texts[1].window_tokens
+
+
+class Replays:
+    """In place of CUDA graphs: runs what was captured, and counts."""
+
+    def __init__(self) -> None:
+        self.num_captured = self.num_replayed = 0
+
+    def __call__(self, run):
+        self.num_captured += 1
+
+        def replay():
+            self.num_replayed += 1
+            return run()
+
+        return replay
+
+
+@pytest.mark.parametrize(("num_windows", "size"), [(1, 1), (2, 2), (3, 4), (8, 8)])
+def test_a_batch_of_windows_is_one_replay_of_the_smallest_graph_that_holds_it(monkeypatch, num_windows, size):
+    monkeypatch.setattr(Tensor, "pin_memory", lambda self: self)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: SimpleNamespace(synchronize=lambda: None))
+    encoder = TorchEncoder(CHECKPOINT)
+    windows = list(np.random.default_rng(3).standard_normal((8, 80, 3000), dtype=np.float32)[:num_windows])
+    expected = [encoder([window])[0] for window in windows]
+    encoder._capture = replays = Replays()
+    encoder.warm_up()
+    for _ in range(2):  # the second one finds the windows of the first in the graph's input
+        for ours, alone in zip(encoder(windows), expected, strict=True):
+            torch.testing.assert_close(ours, alone, rtol=1e-4, atol=1e-4)
+    assert (replays.num_captured, replays.num_replayed) == (len(BATCHES), 2)
+    assert list(encoder._captured) == list(BATCHES) and size in BATCHES
+    assert encoder._captured[size][0].shape[0] == size
 
 
 def test_windows_of_several_threads_are_encoded_together():
