@@ -221,8 +221,12 @@ def kernels_of_passes(architecture: int) -> dict[tuple[str, str], Launch]:
     """Return every kernel of passes with few and many tokens on an architecture, by name and case."""
     found = [
         launch
-        for dtype in (torch.float16, torch.float32)
-        for rows in (1, 5, 16)
+        for dtype, sizes in (
+            (torch.float16, (1, 5, 16)),
+            (torch.float32, (1, 5, 16)),
+            (torch.bfloat16, (1, 16)),
+        )
+        for rows in sizes
         for launch in launches([5] * rows, dtype=dtype)
     ]
     for cache in ("int8", "float8"):

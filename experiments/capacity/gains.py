@@ -12,7 +12,7 @@ from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians
 from specwhisper.speculation.comparison import Ratio
 
-OF_PREDICTED, OF_ALLOWED = 0.85, 0.9  # the bars
+OF_PREDICTED, OF_ALLOWED = 0.92, 0.9  # the bars
 BUSY_GENERATOR = 0.8  # of its core; above it the generator limits the throughput
 Rounds = Mapping[tuple[Arm, int], Sequence[Outcome]]  # outcomes of files, by arm and number of sessions
 

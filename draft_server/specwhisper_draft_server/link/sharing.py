@@ -145,7 +145,10 @@ class SharedStream:
             del self._sessions[session.number]
 
     async def wait_begun(self) -> None:
-        """Wait until sessions can join, or will not: once for :data:`JOIN_S`, later not at all."""
+        """Wait until sessions can join, or never will.
+
+        Only once, for :data:`JOIN_S`: a stream that has not begun by then is not waited for again.
+        """
         if not self._is_slow:
             try:
                 await asyncio.wait_for(self._has_begun.wait(), JOIN_S)
@@ -172,7 +175,7 @@ class SharedStream:
             reason = error_from_rpc(failure, f"target {self._address}")
             if isinstance(reason, SlowReader):
                 error = reason
-            if self._sessions or not isinstance(reason, SessionExpired):  # else nobody needs it
+            if self._sessions or not isinstance(reason, SessionExpired):  # else none needs it
                 logger.info("no shared stream", extra={"target": self._address, "error": str(reason)})
         finally:
             self.key = ""

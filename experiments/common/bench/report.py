@@ -113,7 +113,7 @@ def _cpu_model() -> str:
 def _commit() -> str:
     """Return the commit, marked if files differ from it.
 
-    A copy without the repository may be told by the variable :data:`COMMIT`.
+    For a copy without the repository, the variable :data:`COMMIT` names it.
     """
     if named := os.environ.get(COMMIT):
         return named
