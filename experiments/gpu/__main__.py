@@ -138,7 +138,7 @@ def gpu(
             write_json(json, models=models, figures=written)
 
     for one in stage or list(Stage):
-        ends_s, left_out = time.monotonic() + 60 * minutes, []
+        ends_s, left_out_here = time.monotonic() + 60 * minutes, []
         of_shapes = []
         for name in names:
             weights = Weights(name, place)
@@ -151,7 +151,7 @@ def gpu(
         in_turns = zip_longest(*of_shapes)  # what matters most of every shape, then the next
         for title, measure in (item for turn in in_turns for item in turn if item is not None):
             if time.monotonic() > ends_s:
-                left_out.append(title)
+                left_out_here.append(title)
                 continue
             console.print(title, highlight=False)
             try:
@@ -163,8 +163,10 @@ def gpu(
             save()
         del weights, items, of_shapes
         place.tidy()
-        if left_out:
-            console.print(f"Left out after {minutes:g} minutes: {', '.join(left_out)}.", highlight=False)
+        if left_out_here:
+            console.print(f"Left out after {minutes:g} minutes: {', '.join(left_out_here)}.", highlight=False)
+            left_out += left_out_here
+            save()
     print_figures(figures, console)
     bars = find_bars(figures)
     broken = [f"{part} failed, see above" for part in figures.failures]

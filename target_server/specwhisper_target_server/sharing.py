@@ -16,7 +16,6 @@ from contextvars import copy_context
 from specwhisper.errors import (
     InvalidRequest,
     ServerFull,
-    SessionExpired,
     SlowReader,
     SpecWhisperError,
     TargetUnavailable,
@@ -140,7 +139,7 @@ class SharedStream:
     def drain(self) -> None:
         """End the call once no session is left.
 
-        The server stops, or the caller has nothing more to send.
+        The server stops, the caller has nothing more to send, or there has been none for a while.
         """
         self._is_draining = True
         self._has_news.set()
@@ -226,10 +225,9 @@ class SharedStream:
             self._idle.cancel()
             self._idle = None
         if self._is_served and not self._sessions:
-            error = SessionExpired(f"No session has shared this stream for {self._idle_timeout_s:g} s.")
-            self._idle = asyncio.get_running_loop().call_later(self._idle_timeout_s, self._end, error)
+            self._idle = asyncio.get_running_loop().call_later(self._idle_timeout_s, self.drain)
 
-    def _end(self, error: SlowReader | SessionExpired) -> None:
+    def _end(self, error: SlowReader) -> None:
         self._error = error
         self._unread.clear()
         self._evictor.evict(error)

@@ -130,7 +130,9 @@ class GrpcTargetStream:
         self._vocabulary_size = len(target.vocabulary)
         self._note_gone = note_gone
         self._is_left = False
-        self._half_second_s = inf  # to send half a second of audio
+        self._has_switched = False  # candidates go to the shared stream
+        # To send half a second of audio, lately; the shortest shows the link, others a busy process.
+        self._half_seconds_s = deque([inf], maxlen=8)
         self.going_away = asyncio.Event()
 
     def resume(self, resume: Resume) -> None:
@@ -142,9 +144,12 @@ class GrpcTargetStream:
         most = self.limits.max_block_tokens
         if len(block.tokens) > most:
             block = replace(block, tokens=block.tokens[:most], proposals=block.proposals[:most])
-        if self._shared is not None and self._shared.has_received and not self._outbox.has_urgent:
-            self._shared.propose(block)
-            return
+        if self._shared is not None and self._shared.has_received:
+            # Once no earlier block waits, which would arrive after this one. Hints need no order.
+            self._has_switched |= not self._outbox.has_urgent
+            if self._has_switched:
+                self._shared.propose(block)
+                return
         request = pb.VerifyRequest()
         codec.candidates_to_proto(block, request.candidates)
         self._outbox.put(request)
@@ -163,12 +168,13 @@ class GrpcTargetStream:
         started_s = monotonic()
         self._outbox.put(pb.VerifyRequest(audio=audio))
         await self._outbox.wait_sent()
-        self._half_second_s = (monotonic() - started_s) * PIECE_BYTES / max(PIECE_BYTES, len(chunk.pcm))
+        num_halves = max(1.0, len(chunk.pcm) / PIECE_BYTES)
+        self._half_seconds_s.append((monotonic() - started_s) / num_halves)
 
     @property
     def piece_bytes(self) -> int:
         """The most audio in a message: candidates may wait for one."""
-        is_fast = self._shared is not None and self._half_second_s <= FAST_S
+        is_fast = self._shared is not None and min(self._half_seconds_s) <= FAST_S
         return SHARED_PIECE_BYTES if is_fast else PIECE_BYTES
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:

@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from specwhisper.errors import SessionExpired, SlowReader, SpecWhisperError, TargetUnavailable
+from specwhisper.errors import SlowReader, SpecWhisperError, TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Candidates
 from specwhisper.wire import codec
@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 MIN_SESSIONS = 2  # at a target, for a stream that they share; the first one does not join
 JOIN_S = 0.5  # that a session waits for the stream to open
 MAX_BLOCKS, MAX_BYTES = 256, 64 * 1024  # of a request
+MAX_UNREAD = 8_192  # responses of a session
 
 Response = pb.VerifyResponse | pb.SharedEvent
 
@@ -80,7 +81,13 @@ class SharedSession:
             return
         self.has_received = True
         self._is_finished = isinstance(item, pb.SharedEvent) and item.WhichOneof("message") == "is_finished"
-        self._received.put_nowait(None if self._is_finished else item)
+        self._put(None if self._is_finished else item)
+
+    def _put(self, item: Response | BaseException | None) -> None:
+        if self._received.qsize() < MAX_UNREAD:
+            self._received.put_nowait(item)
+        elif self._received.qsize() == MAX_UNREAD:  # further ones are dropped
+            self._received.put_nowait(SlowReader(f"More than {MAX_UNREAD} responses are unread."))
 
     def __aiter__(self) -> SharedSession:
         return self
@@ -99,10 +106,10 @@ class SharedSession:
         ended: BaseException | None = None
         try:
             async for response in own:
-                self._received.put_nowait(response)
+                self._put(response)
         except (Exception, asyncio.CancelledError) as error:  # the latter if the session's call is cancelled
             ended = error
-        self._received.put_nowait(ended)
+        self._put(ended)
 
 
 class SharedStream:
@@ -151,7 +158,8 @@ class SharedStream:
         """
         if not self._is_slow:
             try:
-                await asyncio.wait_for(self._has_begun.wait(), JOIN_S)
+                async with asyncio.timeout(JOIN_S):  # Python 3.11's wait_for may swallow a cancellation
+                    await self._has_begun.wait()
             except TimeoutError:
                 self._is_slow = True
 
@@ -175,8 +183,9 @@ class SharedStream:
             reason = error_from_rpc(failure, f"target {self._address}")
             if isinstance(reason, SlowReader):
                 error = reason
-            if self._sessions or not isinstance(reason, SessionExpired):  # else none needs it
-                logger.info("no shared stream", extra={"target": self._address, "error": str(reason)})
+            logger.info("no shared stream", extra={"target": self._address, "error": str(reason)})
+        except Exception:  # a bug; sessions resume
+            logger.exception("no shared stream", extra={"target": self._address})
         finally:
             self.key = ""
             self.is_over = True

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from experiments.common.network.bad_network import bad_network
-from specwhisper.errors import TargetUnavailable
+from specwhisper.errors import SlowReader, TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Candidates, Proposal
 from specwhisper.wire.v1 import verification_pb2 as pb
@@ -173,6 +173,20 @@ async def test_many_blocks_that_wait_are_sent_in_messages_that_fit():
                 responses = joined.read(own.call)
                 kinds = {response.WhichOneof("message") async for response in responses}
         assert kinds == {"welcome", "window_opened", "commit"} and not stream.is_over
+        stream.close()
+
+
+async def test_a_session_whose_responses_are_not_read_ends(monkeypatch):
+    monkeypatch.setattr(sharing, "MAX_UNREAD", 3)
+    async with target_server() as target:
+        stream = sharing.SharedStream(target.address, target.stub)
+        with stream.joined() as joined:
+            for _ in range(9):
+                joined.receive(pb.SharedEvent(number=1, commit=pb.Commit()))
+            for _ in range(3):
+                await anext(joined)
+            with pytest.raises(SlowReader):
+                await anext(joined)
         stream.close()
 
 
