@@ -60,6 +60,10 @@ class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
             "response."
         )
 
+    async def Share(self, requests: Any, context: Any) -> None:
+        """Refuse: streams are shared by sessions at one target."""
+        await self.Verify(requests, context)
+
     async def _call_with_retries(self, kind: type[Reply], method: Any, *args: Any) -> Reply:
         """Call one target after another; a slow one may still answer meanwhile."""
         refusal: SpecWhisperError

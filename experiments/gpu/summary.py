@@ -154,7 +154,7 @@ def _tables(figures: Figures) -> Iterable[Table]:
                 one.constant,
                 f"{one.value}{' (ours)' if one.is_ours else ''}",
                 f"{one.rows} x {one.width}",
-                f"{one.busy_ms:.3f}",
+                one.failure or f"{one.busy_ms:.3f}",
             )
             for one in figures.tuned
         ],

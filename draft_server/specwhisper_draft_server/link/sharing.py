@@ -123,13 +123,11 @@ class SharedStream:
     ----------
     key : for the hello of a session that joins; empty while none can.
     is_supported : whether the target offers such streams, as far as is known.
-    is_over : whether the call has ended.
     """
 
     def __init__(self, address: str, stub: verification_pb2_grpc.VerificationStub) -> None:
         self.key = ""
         self.is_supported = True
-        self.is_over = False
         self._address = address
         self._sessions: dict[int, SharedSession] = {}
         self._numbers = count(1)
@@ -139,6 +137,11 @@ class SharedStream:
         self._is_slow = False  # to begin
         # In a context of its own: the stream belongs to no session's request.
         self._running = asyncio.create_task(self._run(stub), context=Context())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the call has ended."""
+        return self._has_begun.is_set() and not self.key
 
     @contextmanager
     def joined(self) -> Iterator[SharedSession]:
@@ -188,7 +191,6 @@ class SharedStream:
             logger.exception("no shared stream", extra={"target": self._address})
         finally:
             self.key = ""
-            self.is_over = True
             self._has_begun.set()
             self._has_news.set()  # gRPC does not stop the iteration of requests when the call ends
             for session in self._sessions.values():

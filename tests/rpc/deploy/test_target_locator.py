@@ -324,9 +324,10 @@ async def test_a_bug_in_a_replica_stays_in_the_log(caplog):
         assert "a secret" in caplog.text
 
 
-async def test_the_locator_refuses_sessions():
+@pytest.mark.parametrize("method", ["Verify", "Share"])
+async def test_the_locator_refuses_sessions_and_the_streams_they_share(method):
     async with locator(Hanging()) as (stub, _):
-        call = stub.Verify(iter([hello()]))
+        call = getattr(stub, method)(iter([hello() if method == "Verify" else pb.ShareRequest()]))
         error = error_from_rpc(await refusal(call.read()), "locator:1")
         assert type(error) is InvalidRequest
         assert "call Locate" in str(error)
