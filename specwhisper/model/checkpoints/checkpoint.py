@@ -6,9 +6,17 @@ Neither torch nor transformers is needed: :mod:`specwhisper.model.pytorch` makes
 from __future__ import annotations
 
 import hashlib
+import logging
 from dataclasses import dataclass, field
 
 from specwhisper.errors import CheckpointError, UnsupportedOption
+from specwhisper.model.checkpoints.ctranslate2 import (
+    config_of,
+    generation_of,
+    is_quantised,
+    read_variables,
+    weights_of,
+)
 from specwhisper.model.checkpoints.files import CONFIG, ModelFiles, digest_of
 from specwhisper.model.checkpoints.generation import (
     FILE,
@@ -23,6 +31,8 @@ from specwhisper.model.checkpoints.weights import Weights, complete_weights, wei
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import TokenLimit
 from specwhisper.types import DTYPES
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -83,20 +93,33 @@ def load_checkpoint(
         config = files.read(CONFIG)
         if config is None:
             raise OSError(f"it has no {CONFIG}")
-        if config.get("model_type") != "whisper":
+        # Small files first: the download of the weights may be ended, and the next start may be offline.
+        tokenizer, converted = None, None
+        if "model_type" not in config:
+            tokenizer, converted = read_tokenizer(files), files.ctranslate2()
+        tokens = [] if tokenizer is None else tokenizer.tokens()
+        if converted is not None:
+            variables = read_variables(converted)
+            if is_quantised(variables):
+                logger.info("Model '%s' is quantised: its text is that of these weights.", name)
+            sizes = read_sizes(name, config_of(variables))
+            generation = read_generation(generation_of(name, config, tokens), {})
+            check_generation(name, generation, is_draft=is_draft)
+            paths, found = [converted], weights_of(variables)
+        elif config.get("model_type") != "whisper":
             raise CheckpointError(
                 f"Model '{name}' is of type '{config.get('model_type')}': choose a Whisper checkpoint."
             )
-        sizes = read_sizes(name, config)
-        # Small files first: the download of the weights may be ended, and the next start may be offline.
-        generation = read_generation(files.read(FILE), config)
-        check_generation(name, generation, is_draft=is_draft)
-        tokenizer = read_tokenizer(files)
-        paths = files.weights()
-        is_onnx = paths[0].suffix == ".onnx"
-        found = weights_in_onnx(paths[0], paths[1]) if is_onnx else weights_in_files(paths)
+        else:
+            sizes = read_sizes(name, config)
+            generation = read_generation(files.read(FILE), config)
+            check_generation(name, generation, is_draft=is_draft)
+            tokenizer = read_tokenizer(files)
+            tokens = [] if tokenizer is None else tokenizer.tokens()
+            paths = files.weights()
+            is_onnx = paths[0].suffix == ".onnx"
+            found = weights_in_onnx(paths[0], paths[1]) if is_onnx else weights_in_files(paths)
         weights = complete_weights(name, found, sizes)
-        tokens = [] if tokenizer is None else tokenizer.tokens()
         vocabulary = build_vocabulary(name, tokens, sizes, generation)
         if len(tokens) < vocabulary.end_of_text:
             raise CheckpointError(

@@ -13,6 +13,7 @@ from typing import Any
 
 from specwhisper.errors import CheckpointError, MissingExtra
 from specwhisper.model.checkpoints.compat import is_known_to_lack
+from specwhisper.model.checkpoints.ctranslate2 import MODEL_BIN, is_ctranslate2
 from specwhisper.model.checkpoints.names import resolve
 
 CONFIG, WEIGHTS, WEIGHTS_INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -36,7 +37,7 @@ class ModelFiles:
 
     def __init__(self, name: str, revision: str | None = None) -> None:
         self.name = name
-        self._source = resolve(name)
+        self._source = _snapshot_in(resolve(name), revision or "main")
         self._is_folder = Path(self._source).is_dir()
         self._revision = revision or "main"
         self._may_lack = False  # a file that the hub has, since it could not be asked
@@ -97,6 +98,11 @@ class ModelFiles:
                 return [*models, *filter(None, data)]
         return []
 
+    def ctranslate2(self) -> Path | None:
+        """Return the file of a CTranslate2 model; ``None`` if it is none."""
+        path = self.find(MODEL_BIN)
+        return path if path is not None and is_ctranslate2(path) else None
+
     @contextmanager
     def errors_reported(self) -> Iterator[None]:
         """Turn any error into a :class:`CheckpointError` of one sentence.
@@ -124,6 +130,8 @@ class ModelFiles:
             )
         if any(folder.glob("*.safetensors")) or any(folder.glob("**/encoder_model*.onnx")):
             return
+        if self.ctranslate2() is not None:
+            return
         if any(folder.glob("*.bin")):
             raise CheckpointError(
                 f"Model '{self.name}' has pickled weights, which can carry code: save it again as "
@@ -143,6 +151,18 @@ class ModelFiles:
                 "float16: fetch those that are not quantised."
             )
         return CheckpointError(f"Model '{self.name}' has no weights: fetch or save it again as safetensors.")
+
+
+def _snapshot_in(source: str, revision: str) -> str:
+    """Return the folder of a revision if the source is one model's folder in the hub's cache."""
+    root = Path(source)
+    snapshots, ref = root / "snapshots", root / "refs" / revision
+    if not snapshots.is_dir():
+        return source
+    commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else revision
+    if not COMMIT.fullmatch(commit) or not (snapshots / commit).is_dir():
+        raise CheckpointError(f"'{source}' holds no snapshot of revision '{revision}': fetch it again.")
+    return str(snapshots / commit)
 
 
 def digest_of(paths: list[Path]) -> str:

@@ -203,7 +203,10 @@ class _Ids:
     def one(self, key: str) -> int | None:
         """Return an id; ``None`` if there is none."""
         value = self._generation.values.get(key)
-        ids = value if isinstance(value, list) and len(value) == 1 else [value]
+        ids = value if isinstance(value, list) else [value]
+        if len(ids) != 1:
+            problem = f"has {len(ids)} ids in {key}, but only one can be followed"
+            raise _unusable(self._name, self._generation, problem)
         return None if value is None else self._checked(key, ids)[0]
 
     def needed(self, key: str) -> int:

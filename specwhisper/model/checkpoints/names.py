@@ -27,6 +27,11 @@ def resolve(name: str) -> str:
                 f"Model '{name}' comes with the source tree, not with the installed package: {_advice()}"
             )
         return str(folder)
+    if Path(name).is_file():
+        raise CheckpointError(
+            f"'{name}' is a file, and a model is a folder: name one that holds a config.json beside the "
+            "weights, as transformers and CTranslate2 write it, or a hub id."
+        )
     if Path(name).is_dir() or HUB_ID.fullmatch(name):
         return name
     full_name = OTHER_NAMES.get(name, name)

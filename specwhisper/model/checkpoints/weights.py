@@ -201,31 +201,15 @@ class _Rows:
         return rows
 
 
-class _Safetensors:
-    """An open safetensors file: the length of a header, the header, the numbers."""
+class WeightsFile:
+    """An open file of weights."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = path.open("rb", buffering=0)
+        self.size = os.fstat(self._file.fileno()).st_size
         self._lock = Lock()  # of the position in the file
         weakref.finalize(self, self._file.close)
-
-    def arrays(self) -> Iterator[tuple[str, _InFile]]:
-        """Yield every array's name and place."""
-        size = os.fstat(self._file.fileno()).st_size
-        try:
-            (num_header_bytes,) = struct.unpack("<Q", self.read(0, min(size, 8)).data)
-            if num_header_bytes > min(MAX_HEADER_BYTES, size - 8):
-                raise ValueError
-            header = json.loads(bytes(self.read(8, num_header_bytes)))
-            for name, entry in header.items():
-                if name != "__metadata__":
-                    array = _InFile(self, 8 + num_header_bytes, entry)
-                    if array.start + array.num_bytes > size:
-                        raise ValueError
-                    yield name, array
-        except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-            raise ValueError(f"{self.path.name} is cut off, or no safetensors file") from error
 
     def read(self, start: int, num_bytes: int) -> NDArray[np.uint8]:
         """Read bytes, into memory that begins at a cache line."""
@@ -243,6 +227,27 @@ class _Safetensors:
                     )
                 position += num_read
         return block
+
+
+class _Safetensors(WeightsFile):
+    """An open safetensors file: the length of a header, the header, the numbers."""
+
+    def arrays(self) -> Iterator[tuple[str, _InFile]]:
+        """Yield every array's name and place."""
+        size = self.size
+        try:
+            (num_header_bytes,) = struct.unpack("<Q", self.read(0, min(size, 8)).data)
+            if num_header_bytes > min(MAX_HEADER_BYTES, size - 8):
+                raise ValueError
+            header = json.loads(bytes(self.read(8, num_header_bytes)))
+            for name, entry in header.items():
+                if name != "__metadata__":
+                    array = _InFile(self, 8 + num_header_bytes, entry)
+                    if array.start + array.num_bytes > size:
+                        raise ValueError
+                    yield name, array
+        except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+            raise ValueError(f"{self.path.name} is cut off, or no safetensors file") from error
 
 
 class _InFile:

@@ -1,0 +1,279 @@
+"""Read models of CTranslate2, as faster-whisper and whisperX have them.
+
+``model.bin`` is a header and then each variable with its name, shape, type and numbers, little endian. Sizes
+are the shapes', and rows of Q, K and V are fused. Quantised matrices are multiplied out when they are read:
+they are other weights than those they were made of, and so another target.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specwhisper.errors import CheckpointError
+from specwhisper.model.checkpoints.weights import (
+    DECODER,
+    EMBEDDING,
+    ENCODER,
+    PROJECTION,
+    Weights,
+    WeightsFile,
+)
+
+logger = logging.getLogger(__name__)
+
+MODEL_BIN = "model.bin"
+SPEC = "WhisperSpec"
+FILE_VERSION = 6  # of every Whisper model
+# CTranslate2's numbers of types; uint16 are the bits of bfloat16.
+NUMBER_TYPES = ("<f4", "|i1", "<i2", "<i4", "<f2", "<u2")
+QUANTISED = ("|i1", "<i2")
+MAX_RANK = 4
+HEAD_WIDTH = 64  # of every published model
+ENGLISH_END_OF_TEXT = 50256  # the multilingual models have 50257
+NORM = {"weight": "gamma", "bias": "beta"}
+LINEAR = {"weight": "weight", "bias": "bias"}
+# Parts of an attention layer: the variable, and the parts that its rows are.
+SELF_ATTENTION = {"linear_0": ("q_proj", "k_proj", "v_proj"), "linear_1": ("out_proj",)}
+CROSS_ATTENTION = {"linear_0": ("q_proj",), "linear_1": ("k_proj", "v_proj"), "linear_2": ("out_proj",)}
+
+
+class _Variable:
+    """Rows of a variable in a file."""
+
+    def __init__(self, file: WeightsFile, start: int, number_type: str, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self.number_type = number_type
+        self.scale: _Variable | None = None  # what quantised numbers are to be divided by
+        self._file = file
+        self._start = start
+
+    def read(self) -> NDArray[Any]:
+        num_bytes = math.prod(self.shape) * np.dtype(self.number_type).itemsize
+        numbers = self._file.read(self._start, num_bytes).view(self.number_type).reshape(self.shape)
+        if self.scale is None:
+            return numbers
+        scale = self.scale.read().astype(np.float32)
+        floats: NDArray[np.float32] = numbers.astype(np.float32)
+        floats /= scale.reshape(-1, *(1 for _ in self.shape[1:]))
+        return floats
+
+    def part(self, index: int, num_parts: int) -> _Variable:
+        """Return one of equal parts of the rows."""
+        if num_parts == 1:
+            return self
+        if not self.shape or self.shape[0] % num_parts:
+            raise ValueError(f"{MODEL_BIN} has a matrix of {self.shape} in place of {num_parts}")
+        shape = (self.shape[0] // num_parts, *self.shape[1:])
+        num_bytes = math.prod(shape) * np.dtype(self.number_type).itemsize
+        part = _Variable(self._file, self._start + index * num_bytes, self.number_type, shape)
+        if self.scale is not None:
+            is_by_row = self.scale.shape == self.shape[:1]
+            part.scale = self.scale.part(index, num_parts) if is_by_row else self.scale
+        return part
+
+
+class _Reader:
+    """Reads the fields of a file one after the other."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = WeightsFile(path)
+        self._position = 0
+
+    def skip(self, num_bytes: int) -> int:
+        """Return where the next bytes are, and pass over them."""
+        start = self._position
+        if start + num_bytes > self.file.size:
+            raise ValueError(f"{MODEL_BIN} is cut off")
+        self._position += num_bytes
+        return start
+
+    def number(self, code: str) -> int:
+        """Read an unsigned number."""
+        num_bytes = struct.calcsize(f"<{code}")
+        value: int = struct.unpack(f"<{code}", self.file.read(self.skip(num_bytes), num_bytes).data)[0]
+        return value
+
+    def string(self) -> str:
+        """Read a string, which ends with a zero byte."""
+        num_bytes = self.number("H")
+        return bytes(self.file.read(self.skip(num_bytes), num_bytes)).removesuffix(b"\0").decode()
+
+
+def is_ctranslate2(path: Path) -> bool:
+    """Return whether a file begins as CTranslate2's do."""
+    reader = _Reader(path)
+    try:
+        return 0 < reader.number("I") <= 2 * FILE_VERSION and reader.string().endswith("Spec")
+    except ValueError:
+        return False
+
+
+def read_variables(path: Path) -> dict[str, _Variable]:
+    """Return the variables of a file by name.
+
+    Raises
+    ------
+    ValueError : for a file that is cut off, damaged, or no Whisper model's.
+    """
+    reader = _Reader(path)
+    version, spec = reader.number("I"), reader.string()
+    if spec != SPEC or version != FILE_VERSION:
+        raise ValueError(f"{MODEL_BIN} is a {spec} of version {version}, not a {SPEC} of {FILE_VERSION}")
+    reader.number("I")  # revision of the spec
+    variables: dict[str, _Variable] = {}
+    for _ in range(reader.number("I")):
+        name, rank = reader.string(), reader.number("B")
+        if rank > MAX_RANK:
+            raise ValueError(f"{MODEL_BIN} is damaged: '{name}' has {rank} axes")
+        shape = tuple(reader.number("I") for _ in range(rank))
+        type_, num_bytes = reader.number("B"), reader.number("I")
+        if type_ >= len(NUMBER_TYPES):
+            raise ValueError(
+                f"{MODEL_BIN} has numbers of an unknown type: convert the model again as float16"
+            )
+        number_type = NUMBER_TYPES[type_]
+        if math.prod(shape) * np.dtype(number_type).itemsize != num_bytes:
+            raise ValueError(f"{MODEL_BIN} is damaged: '{name}' has {num_bytes} bytes")
+        variables[name] = _Variable(reader.file, reader.skip(num_bytes), number_type, shape)
+    for _ in range(reader.number("I")):
+        alias, name = reader.string(), reader.string()
+        if name not in variables:
+            raise ValueError(f"{MODEL_BIN} is damaged: it has no '{name}'")
+        variables[alias] = variables[name]
+    return _scaled(variables)
+
+
+def _scaled(variables: dict[str, _Variable]) -> dict[str, _Variable]:
+    """Give quantised variables their scales, which may be known by one of several names only."""
+    for name, variable in variables.items():
+        if "/low_rank_" in name:
+            raise ValueError(f"{MODEL_BIN} has low-rank matrices: convert the model again without them")
+        scale = variables.get(f"{name}_scale")
+        if variable.number_type in QUANTISED and scale is not None:
+            if scale.number_type != "<f4" or scale.shape not in ((), (1,), variable.shape[:1]):
+                raise ValueError(f"{MODEL_BIN} is damaged: the scale of '{name}' does not fit it")
+            variable.scale = scale
+    for name, variable in variables.items():
+        if variable.number_type in QUANTISED and variable.scale is None and name.endswith("/weight"):
+            raise ValueError(f"{MODEL_BIN} has no scale of '{name}'")
+    return variables
+
+
+def config_of(variables: Mapping[str, _Variable]) -> dict[str, int]:
+    """Return the sizes of a model, as a config.json has them."""
+
+    def length(name: str, axis: int) -> int:
+        if name not in variables or axis >= len(variables[name].shape):
+            raise ValueError(f"{MODEL_BIN} has no '{name}' of a Whisper model")
+        return variables[name].shape[axis]
+
+    width = length("decoder/embeddings/weight", 1)
+    config = {
+        "vocab_size": length("decoder/embeddings/weight", 0),
+        "d_model": width,
+        "num_mel_bins": length("encoder/conv1/weight", 1),
+        "max_source_positions": length("encoder/position_encodings/encodings", 0),
+        "max_target_positions": length("decoder/position_encodings/encodings", 0),
+    }
+    for side in ("encoder", "decoder"):
+        layers = 0
+        while f"{side}/layer_{layers}/ffn/linear_0/bias" in variables:
+            layers += 1
+        heads = variables.get(f"{side}/num_heads")
+        config[f"{side}_layers"] = layers
+        config[f"{side}_ffn_dim"] = length(f"{side}/layer_0/ffn/linear_0/bias", 0)
+        has_heads = heads is not None and math.prod(heads.shape) == 1
+        config[f"{side}_attention_heads"] = (
+            int(heads.read().item()) if heads is not None and has_heads else width // HEAD_WIDTH
+        )
+    return config
+
+
+def weights_of(variables: Mapping[str, _Variable]) -> Weights:
+    """Return the weights by transformers' names; those of other names are left out."""
+    arrays: dict[str, _Variable] = {}
+
+    def put(name: str, source: str, kinds: Mapping[str, str] = LINEAR, parts: Sequence[str] = ("",)) -> None:
+        for own, theirs in kinds.items():
+            if (variable := variables.get(f"{source}/{theirs}")) is None:
+                continue  # missed by complete_weights
+            for i, part in enumerate(parts):
+                each = variable.part(i, len(parts))
+                if (part, own) != ("k_proj", "bias"):
+                    arrays[".".join(filter(None, (name, part, own)))] = each
+                elif each.read().any():
+                    raise ValueError(f"{MODEL_BIN} has a bias of keys, which Whisper models have not")
+
+    for conv in ("conv1", "conv2"):
+        put(f"{ENCODER}.{conv}", f"encoder/{conv}")
+    put(EMBEDDING.removesuffix(".weight"), "decoder/embeddings", {"weight": "weight"})
+    projection = variables.get("decoder/projection/weight")
+    if projection is not None and projection is not variables.get("decoder/embeddings/weight"):
+        arrays[PROJECTION] = projection
+    for side, root in (("encoder", ENCODER), ("decoder", DECODER)):
+        put(f"{root}.embed_positions", f"{side}/position_encodings", {"weight": "encodings"})
+        put(f"{root}.layer_norm", f"{side}/layer_norm", NORM)
+        for i in range(config_of(variables)[f"{side}_layers"]):
+            layer, source = f"{root}.layers.{i}", f"{side}/layer_{i}"
+            for name, theirs, linears in (
+                ("self_attn", "self_attention", SELF_ATTENTION),
+                ("encoder_attn", "attention", CROSS_ATTENTION),
+            ):
+                put(f"{layer}.{name}_layer_norm", f"{source}/{theirs}/layer_norm", NORM)
+                for linear, parts in linears.items():
+                    put(f"{layer}.{name}", f"{source}/{theirs}/{linear}", parts=parts)
+            put(f"{layer}.final_layer_norm", f"{source}/ffn/layer_norm", NORM)
+            put(f"{layer}.fc1", f"{source}/ffn/linear_0")
+            put(f"{layer}.fc2", f"{source}/ffn/linear_1")
+    return Weights(arrays)
+
+
+def generation_of(name: str, config: Mapping[str, Any], tokens: Sequence[str]) -> dict[str, Any]:
+    """Return what a generation_config.json would hold.
+
+    Parameters
+    ----------
+    config : CTranslate2's config.json, with the lists of tokens.
+    tokens : strings in id order, by which the special tokens are found.
+    """
+    ids = {token: i for i, token in enumerate(tokens)}
+    if "<|endoftext|>" not in ids or "<|startoftranscript|>" not in ids:
+        raise CheckpointError(
+            f"Model '{name}' has no tokenizer.json of Whisper: fetch it again together with it, or put "
+            "that of the model it was converted from beside its model.bin."
+        )
+    for key in ("suppress_ids", "suppress_ids_begin", "alignment_heads"):
+        if key not in config:
+            logger.warning(
+                "The config.json of model '%s' has no %s: convert the model again for it.", name, key
+            )
+    languages = {tokens[i]: i for i in config.get("lang_ids") or () if i in range(len(tokens))}
+    values = {
+        "eos_token_id": ids["<|endoftext|>"],
+        "decoder_start_token_id": ids["<|startoftranscript|>"],
+        "no_timestamps_token_id": ids.get("<|notimestamps|>"),
+        "prev_sot_token_id": ids.get("<|startofprev|>"),
+        "suppress_tokens": config.get("suppress_ids"),
+        "begin_suppress_tokens": config.get("suppress_ids_begin"),
+        "alignment_heads": config.get("alignment_heads"),
+        "max_length": 448,
+        "max_initial_timestamp_index": 50,  # 1 s
+    }
+    # English-only models have the languages' tokens too, but one id less before them.
+    if languages and ids["<|endoftext|>"] != ENGLISH_END_OF_TEXT:
+        tasks = {task: ids[f"<|{task}|>"] for task in ("transcribe", "translate") if f"<|{task}|>" in ids}
+        values |= {"lang_to_id": languages, "task_to_id": tasks}
+    return values
+
+
+def is_quantised(variables: Mapping[str, _Variable]) -> bool:
+    """Return whether matrices are integers."""
+    return any(variable.scale is not None for variable in variables.values())

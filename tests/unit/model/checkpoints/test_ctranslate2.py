@@ -1,0 +1,203 @@
+"""Folders of CTranslate2 hold the weights, tokens and rules of the checkpoint they were made of."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import struct
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specwhisper.errors import CheckpointError
+from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.checkpoints.ctranslate2 import NUMBER_TYPES, read_variables
+from specwhisper.model.checkpoints.names import resolve
+
+DEMO = load_checkpoint("demo-draft-tiny")
+COMMIT = "a" * 40
+
+
+def variables_of(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
+    """Return a checkpoint's weights under CTranslate2's names, with rows of Q, K and V fused."""
+    weights, found = checkpoint.weights, dict[str, np.ndarray]()
+
+    def linear(ours: str, theirs: str, parts: tuple[str, ...] = ("",)) -> None:
+        for kind in ("weight", "bias"):
+            arrays = [weights.get(f"{ours}{part}.{kind}") for part in parts]
+            present = [np.zeros(checkpoint.sizes.d_model) if a is None else a for a in arrays]
+            found[f"{theirs}/{kind}"] = np.concatenate(present)
+
+    def norm(ours: str, theirs: str) -> None:
+        found[f"{theirs}/gamma"], found[f"{theirs}/beta"] = weights[f"{ours}.weight"], weights[f"{ours}.bias"]
+
+    for side, layers in (
+        ("encoder", checkpoint.sizes.encoder_layers),
+        ("decoder", checkpoint.sizes.decoder_layers),
+    ):
+        root = f"model.{side}"
+        found[f"{side}/position_encodings/encodings"] = weights[f"{root}.embed_positions.weight"]
+        found[f"{side}/num_heads"] = np.array(checkpoint.sizes.decoder_attention_heads, np.int16)
+        norm(f"{root}.layer_norm", f"{side}/layer_norm")
+        for i in range(layers):
+            ours, theirs = f"{root}.layers.{i}", f"{side}/layer_{i}"
+            norm(f"{ours}.self_attn_layer_norm", f"{theirs}/self_attention/layer_norm")
+            linear(f"{ours}.self_attn.", f"{theirs}/self_attention/linear_0", ("q_proj", "k_proj", "v_proj"))
+            linear(f"{ours}.self_attn.out_proj", f"{theirs}/self_attention/linear_1")
+            if side == "decoder":
+                norm(f"{ours}.encoder_attn_layer_norm", f"{theirs}/attention/layer_norm")
+                linear(f"{ours}.encoder_attn.q_proj", f"{theirs}/attention/linear_0")
+                linear(f"{ours}.encoder_attn.", f"{theirs}/attention/linear_1", ("k_proj", "v_proj"))
+                linear(f"{ours}.encoder_attn.out_proj", f"{theirs}/attention/linear_2")
+            norm(f"{ours}.final_layer_norm", f"{theirs}/ffn/layer_norm")
+            linear(f"{ours}.fc1", f"{theirs}/ffn/linear_0")
+            linear(f"{ours}.fc2", f"{theirs}/ffn/linear_1")
+    for conv in ("conv1", "conv2"):
+        linear(f"model.encoder.{conv}", f"encoder/{conv}")
+    found["decoder/embeddings/weight"] = weights["model.decoder.embed_tokens.weight"]
+    return found
+
+
+def converted(variables: dict[str, np.ndarray], dtype: str) -> dict[str, np.ndarray]:
+    """Return variables as a converter stores them in a dtype."""
+    found = dict[str, np.ndarray]()
+    for name, array in variables.items():
+        if array.dtype == np.int16:
+            found[name] = array
+        elif dtype == "int8" and array.ndim == 2 and name.endswith("/weight"):
+            scale = (127 / np.abs(array).max(axis=1)).astype(np.float32)
+            found[name] = np.rint(array * scale[:, None]).astype(np.int8)
+            found[f"{name}_scale"] = scale
+        elif dtype == "bfloat16":
+            found[name] = (array.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        else:
+            found[name] = array.astype("float32" if dtype == "int8" else dtype)
+    return found
+
+
+def string(text: str) -> bytes:
+    return struct.pack("<H", len(text) + 1) + text.encode() + b"\0"
+
+
+def write(
+    variables: dict[str, np.ndarray],
+    path: Path,
+    *,
+    spec: str = "WhisperSpec",
+    shared: str = "decoder/embeddings/weight",
+) -> None:
+    with path.open("wb") as file:
+        file.write(struct.pack("<I", 6) + string(spec) + struct.pack("<II", 3, len(variables)))
+        for name, array in variables.items():
+            type_ = [np.dtype(each) for each in NUMBER_TYPES].index(array.dtype)
+            file.write(string(name) + struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape))
+            file.write(struct.pack("<BI", type_, array.nbytes) + array.tobytes())
+        file.write(struct.pack("<I", 1) + string("decoder/projection/weight"))
+        file.write(string(shared))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder that lacks only the weights."""
+    source = Path(resolve("demo-draft-tiny"))
+    generation = json.loads((source / "generation_config.json").read_text())
+    folder = tmp_path / "converted"
+    folder.mkdir()
+    shutil.copy(source / "tokenizer.json", folder)
+    config = {
+        "suppress_ids": generation["suppress_tokens"],
+        "suppress_ids_begin": generation["begin_suppress_tokens"],
+        "lang_ids": list(generation.get("lang_to_id", {}).values()),
+        "alignment_heads": [list(head) for head in DEMO.alignment_heads],
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8"])
+def test_weights_are_those_that_were_converted(dtype: str, folder: Path, caplog):
+    caplog.set_level(logging.INFO)
+    write(converted(variables_of(DEMO), dtype), folder / "model.bin")
+    ours = load_checkpoint(str(folder))
+    assert ours.sizes == replace(DEMO.sizes, tie_word_embeddings=True)
+    assert list(ours.weights) == list(DEMO.weights)
+    tolerance = {"float32": 0, "float16": 1e-3, "bfloat16": 1e-2, "int8": 1e-2}[dtype]
+    for name, expected in DEMO.weights.items():
+        atol = tolerance * np.abs(expected).max()
+        np.testing.assert_allclose(ours.weights[name], expected, rtol=0, atol=atol, err_msg=name)
+    assert ours.weights_digest != DEMO.weights_digest
+    assert ("is quantised" in caplog.text) == (dtype == "int8")
+
+
+def test_tokens_and_rules_are_those_of_the_checkpoint(folder: Path):
+    write(converted(variables_of(DEMO), "float32"), folder / "model.bin")
+    ours = load_checkpoint(str(folder))
+    assert ours.alignment_heads == DEMO.alignment_heads
+    assert ours.vocabulary == DEMO.vocabulary
+
+
+def test_the_folder_of_a_model_in_the_hubs_cache(folder: Path, tmp_path: Path):
+    write(converted(variables_of(DEMO), "float16"), folder / "model.bin")
+    root = tmp_path / "models--someone--whisper"
+    shutil.copytree(folder, root / "snapshots" / COMMIT)
+    (root / "refs").mkdir()
+    (root / "refs" / "main").write_text(COMMIT)
+    assert load_checkpoint(str(root)).weights_digest == load_checkpoint(str(folder)).weights_digest
+    with pytest.raises(CheckpointError, match="holds no snapshot of revision 'v2': fetch it again"):
+        load_checkpoint(str(root), revision="v2")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"decoder/layer_0/ffn/linear_1/weight": None}, "1 weights are missing"),
+        ({"decoder/layer_0/ffn/linear_1/weight": np.zeros((1, 2), np.float32)}, "1 weights do not fit"),
+        ({"decoder/embeddings/weight": None}, "has no"),
+        ({"encoder/layer_0/ffn/linear_0/low_rank_weight_1": np.zeros(1, np.float32)}, "low-rank matrices"),
+    ],
+)
+def test_incomplete_files_are_refused(change: dict, problem: str, folder: Path):
+    variables = converted(variables_of(DEMO), "float32") | change
+    if "decoder/embeddings/weight" in change:
+        variables["decoder/embeddings/weight"] = np.zeros(3, np.float32)
+    write({name: array for name, array in variables.items() if array is not None}, folder / "model.bin")
+    with pytest.raises(CheckpointError, match=problem):
+        load_checkpoint(str(folder))
+
+
+def test_a_model_of_another_kind_is_refused(folder: Path):
+    write({}, folder / "model.bin", spec="TransformerSpec")
+    with pytest.raises(CheckpointError, match="is a TransformerSpec of version 6, not a WhisperSpec"):
+        load_checkpoint(str(folder))
+
+
+def test_a_file_is_no_folder(tmp_path: Path):
+    path = tmp_path / "ggml-base.bin"
+    path.write_bytes(b"lmgg")
+    with pytest.raises(CheckpointError, match="is a file, and a model is a folder"):
+        load_checkpoint(str(path))
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory) -> tuple[bytes, Path]:
+    """Return the bytes of a small file, and where to write damaged ones."""
+    path = tmp_path_factory.mktemp("damaged") / "model.bin"
+    variables = {"a/weight": np.ones((2, 3), np.int8), "a/weight_scale": np.ones(2, np.float32)}
+    write(variables, path, shared="a/weight")
+    assert read_variables(path)["decoder/projection/weight"].read().shape == (2, 3)
+    return path.read_bytes(), path
+
+
+@given(place=st.floats(0, 1), value=st.none() | st.integers(0, 255))
+def test_damaged_files_are_refused_or_read(place: float, value: int | None, damaged: tuple[bytes, Path]):
+    whole, path = damaged
+    at = int(place * (len(whole) - 1))
+    path.write_bytes(whole[:at] + (b"" if value is None else bytes([value]) + whole[at + 1 :]))
+    with suppress(ValueError):  # becomes a CheckpointError
+        read_variables(path)
