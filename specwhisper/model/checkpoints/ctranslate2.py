@@ -152,7 +152,10 @@ def read_variables(path: Path) -> dict[str, _Variable]:
 
 
 def _scaled(variables: dict[str, _Variable]) -> dict[str, _Variable]:
-    """Give quantised variables their scales, which may be known by one of several names only."""
+    """Return the variables, the quantised ones with their scales.
+
+    A scale may be there under one of a variable's names only.
+    """
     for name, variable in variables.items():
         if "/low_rank_" in name:
             raise ValueError(f"{MODEL_BIN} has low-rank matrices: convert the model again without them")

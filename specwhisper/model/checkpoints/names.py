@@ -27,7 +27,7 @@ def resolve(name: str) -> str:
                 f"Model '{name}' comes with the source tree, not with the installed package: {_advice()}"
             )
         return str(folder)
-    if Path(name).is_file():
+    if Path(name).is_file() and name not in (*OPENAI_MODELS, *OTHER_NAMES):
         raise CheckpointError(
             f"'{name}' is a file, and a model is a folder: name one that holds a config.json beside the "
             "weights, as transformers and CTranslate2 write it, or a hub id."
