@@ -1,9 +1,6 @@
-"""Llama models with random weights, in memory or saved."""
+"""Llama models with random weights, in memory."""
 
 from __future__ import annotations
-
-import copy
-from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -47,24 +44,3 @@ def llama(
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=scale)
     return model
-
-
-def shortened(target: LlamaForCausalLM, layers: int, weight: float) -> LlamaForCausalLM:
-    """Make a draft of a model's first layers; scale the model's upper layers to ``weight``.
-
-    Models with random weights never agree otherwise.
-    """
-    for layer in target.model.layers[layers:]:
-        layer.self_attn.o_proj.weight.data *= weight
-        layer.mlp.down_proj.weight.data *= weight
-    draft = copy.deepcopy(target)
-    draft.model.layers = draft.model.layers[:layers]
-    draft.config.num_hidden_layers = layers
-    return draft
-
-
-def save_llama(model: LlamaForCausalLM, folder: Path, size: int = 300) -> str:
-    """Save a model with its tokenizer."""
-    model.save_pretrained(folder)
-    llama_tokenizer(size).save_pretrained(folder)
-    return str(folder)

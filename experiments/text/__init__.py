@@ -1,1 +1,0 @@
-"""Text pairs: draft length against top-k."""
