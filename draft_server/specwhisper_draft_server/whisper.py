@@ -17,13 +17,14 @@ from specwhisper.model.backend import Encoder
 from specwhisper.model.backends import library_for, load_encoder, load_encoders
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.translated import TranslatedModel
 from specwhisper.observe.metrics.engine import EngineMetrics
 from specwhisper.observe.metrics.registry import Registry
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Limits, default_num_batched_tokens
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.drafting import Drafting
-from specwhisper_draft_server.drafts.placement import PlaceDraft, pair_ids, place_draft
+from specwhisper_draft_server.drafts.placement import PlaceDraft, place_draft
 from specwhisper_draft_server.local_target import LocalTranscriber
 from specwhisper_draft_server.metrics import DraftMetrics
 
@@ -74,7 +75,6 @@ def drafting_of(
     encoder : the checkpoint's.
     place : places the draft for a target's vocabulary; by default the checkpoint.
     """
-    check_pair = partial(pair_ids, checkpoint) if place is None else lambda _: None
     place = place or partial(place_and_warm_up, config, checkpoint, encoder)
     failpoints = config.failpoints
     return Drafting(
@@ -83,13 +83,12 @@ def drafting_of(
         drafts_next_window=config.next_window,
         timeout_s=config.draft_timeout_s,
         on_failure=on_failure,
-        check_pair=check_pair,
     )
 
 
 def place_and_warm_up(
     config: DraftConfig, checkpoint: Checkpoint, encoder: Encoder | None, target: TargetDescription
-) -> WhisperModel:
+) -> WhisperModel | TranslatedModel:
     """Place the draft and warm it up; afterwards only the model has the weights."""
     model = place_draft(
         *(checkpoint, config.num_slots, target),

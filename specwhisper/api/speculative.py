@@ -32,8 +32,8 @@ from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.chunked import load_tokenizer
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pairing import draft_ids
 from specwhisper.model.sharing import SharedEncoder
+from specwhisper.model.translated import TranslatedModel, open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.transcription import ModelInfo, Transcription
@@ -95,25 +95,23 @@ class SpeculativeWhisper:
         self._models = ModelInfo(target.name, draft.name if draft else "", target.weights_digest)
         self._source = resolve(final_model)
         self._num_mel_bins = {c.num_mel_bins for c in (target, draft) if c is not None}
-        self.draft_model: WhisperModel | None = None
+        self.draft_model: WhisperModel | TranslatedModel | None = None
         encoder: Encoder | None = None
         if draft is None:
             encoder = load_encoder(target, device) if device_map is None else None
         else:
-            names = {"draft_name": draft.name, "target_name": target.name}
-            ids = draft_ids(draft.vocabulary, target.vocabulary, **names)
             if device_map is None:
                 draft_encoder, encoder = load_encoders(
                     draft, target, batch_size, draft_device=device, target_device=device
                 )
             else:
                 draft_encoder = load_encoder(draft, device)
-            self.draft_model = WhisperModel(
-                *(draft, batch_size),
+            self.draft_model = open_draft(
+                draft,
+                batch_size,
+                target.vocabulary,
                 device=device,
                 encoder=draft_encoder,
-                vocabulary=target.vocabulary,
-                ids=ids,
                 cut_windows=cut_windows,
             )
         self.shares_encoder = isinstance(encoder, SharedEncoder)

@@ -12,7 +12,7 @@ from specwhisper.model.backend import Encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.faults import is_device_fault, leave_process
 from specwhisper.model.model import Model, WhisperModel
-from specwhisper.model.pairing import draft_ids
+from specwhisper.model.translated import TranslatedModel, open_draft
 from specwhisper.tasks import retrieve_error
 from specwhisper.transcription.transcriber import Requirements, TargetDescription
 
@@ -142,14 +142,6 @@ class Placement:
             return None
 
 
-def pair_ids(draft: Checkpoint, target: TargetDescription) -> list[int | None]:
-    """Return the draft's id of each target token.
-
-    Raise :class:`PairMismatch` if the two models cannot be paired.
-    """
-    return draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.model)
-
-
 def place_draft(
     draft: Checkpoint,
     num_slots: int,
@@ -158,24 +150,19 @@ def place_draft(
     device: str = "cpu",
     encoder: Encoder | None = None,
     cut_windows: bool = False,
-) -> WhisperModel:
-    """Place a draft that uses the target's vocabulary.
-
-    Raise :class:`PairMismatch` if the two models cannot be paired.
+) -> WhisperModel | TranslatedModel:
+    """Place a draft for the target's vocabulary.
 
     Parameters
     ----------
     encoder : the draft's, loaded before; by default it is loaded onto the device.
     cut_windows : see :class:`specwhisper.model.model.WhisperModel`.
     """
-    ids = pair_ids(draft, target)
-    is_same = ids == list(range(len(draft.vocabulary)))
-    return WhisperModel(
+    return open_draft(
         draft,
         num_slots,
+        target.vocabulary,
         device=device,
         encoder=encoder,
-        vocabulary=target.vocabulary,
-        ids=None if is_same else ids,
         cut_windows=cut_windows,
     )

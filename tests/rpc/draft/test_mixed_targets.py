@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import soundfile
 
-from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from experiments.common.models.speech import spoken_utterances, talk
 from experiments.common.serve_scripted import scripted_checkpoint
@@ -273,25 +272,6 @@ async def test_sessions_before_the_draft_is_placed_use_targets_of_one_vocabulary
         texts = await asyncio.gather(*(stream(draft, recording(1.0), mode=mode) for _ in range(num_sessions)))
         found = Counter(responses[0].model.target_model for responses in texts)
         assert len(found) == (1 if mode == "MODE_SYNC" else 2)
-
-
-async def test_a_mismatched_target_fails_no_session_that_another_can_take():
-    """The order in which targets are met does not matter."""
-    few_tokens = decoding_pb2.DecodingOptions(language="en", max_new_tokens=9)
-    small = {"d_model": 32, "decoder_layers": 1}
-    _, english = build_checkpoint(Shape(english_only=True, **small), "english")
-    _, right = build_checkpoint(Shape(**small), "right")
-    _, mine = build_checkpoint(Shape(seed=1, **small), "mine")
-    async with (
-        target_server(checkpoint=english) as strange,
-        target_server(checkpoint=right) as target,
-        draft_server(f"{strange.address},{target.address}", checkpoint=mine) as draft,
-    ):
-        await draft.service._transcriber._describe(strange.address, ANY)
-        texts = await asyncio.gather(*(stream(draft, recording(1.0), decoding=few_tokens) for _ in range(3)))
-        assert [responses[0].model.target_model for responses in texts] == ["right"] * 3
-        await strange.server.stop(drain_timeout_s=0)
-        assert finals(await stream(draft, recording(1.0), decoding=few_tokens))
 
 
 async def test_weights_of_another_vocabulary_are_refused_at_once():

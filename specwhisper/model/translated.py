@@ -1,0 +1,324 @@
+"""Translate a draft with another tokenizer into its target's tokens.
+
+The draft decodes in its own ids, by its own rules. Its words become the target's tokens by their bytes.
+They are candidates, so a bad translation costs time and never changes the text.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import ne
+
+from specwhisper.audio.recording import Recording
+from specwhisper.errors import PairMismatch, UnsupportedOption
+from specwhisper.model.backend import Encoder
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.model.choosing import Row, Scores
+from specwhisper.model.model import WhisperModel
+from specwhisper.model.pairing import draft_ids
+from specwhisper.options import DecodingOptions, Task
+from specwhisper.speculation.acceptance import accept
+from specwhisper.transcription.spelling import END, Spelling, words
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import Proposal, Window, WordAlignment
+
+logger = logging.getLogger(__name__)
+
+MAX_STEPS = 24  # own tokens until a word ends; a longer word is translated as far as it is there
+IMPOSSIBLE = -100.0  # log-probability of the candidate of a draft that cannot continue
+
+
+@dataclass(slots=True)
+class _Answer:
+    """The choices for a row, found one after the other.
+
+    Attributes
+    ----------
+    chosen : tokens of the target with their log-probabilities.
+    """
+
+    row: Row
+    chosen: list[tuple[int, float]] = field(default_factory=list)
+
+    @property
+    def agreed(self) -> Sequence[int]:
+        """The candidates that were chosen again."""
+        return self.row.candidates[: len(self.chosen)]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether a choice differs from its candidate, or none is left."""
+        tokens = [token for token, _ in self.chosen]
+        return len(tokens) > self.row.num_candidates or tokens != list(self.agreed)
+
+    def scores(self, end_of_text: int) -> Scores:
+        """Return the choices; those after a difference are made up."""
+        missing = self.row.num_candidates + 1 - len(self.chosen)
+        chosen = [*self.chosen, *[(end_of_text, IMPOSSIBLE)] * missing]
+        return Scores(
+            tokens=[token for token, _ in chosen],
+            log_probs=[log_prob for _, log_prob in chosen],
+            margins=[0.0] * len(chosen),
+            # A draft that takes its likeliest token draws from a distribution of that token alone.
+            proposals=[Proposal((token,), (1.0,)) for token, _ in chosen] if self.row.has_proposals else [],
+        )
+
+
+@dataclass(slots=True)
+class _Slot:
+    """The same window twice: the target's tokens, and the draft's own, which may reach further.
+
+    Attributes
+    ----------
+    fed : the target's tokens, its prompt first.
+    num_prompt : how many of them are the prompt.
+    prompt : the draft's own prompt; empty until the first step.
+    own, log_probs : the draft's own tokens after it, and their log-probabilities; the target's have 0.
+    num_cached : own tokens, the prompt included, whose keys and values the slot has.
+    """
+
+    fed: list[int] = field(default_factory=list)
+    num_prompt: int = 0
+    prompt: list[int] = field(default_factory=list)
+    own: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+    num_cached: int = 0
+
+
+class TranslatedModel:
+    """A draft in its own vocabulary that proposes tokens of ``target``'s."""
+
+    has_word_times = False
+
+    def __init__(self, own: WhisperModel, target: Vocabulary) -> None:
+        self.vocabulary = target
+        self.num_slots, self.num_mel_bins = own.num_slots, own.num_mel_bins
+        self.max_positions, self.max_windows = target.max_length, own.max_windows
+        self._own = own
+        self._spelling, self._target_spelling = Spelling(own.vocabulary), Spelling(target)
+        self._slots = [_Slot() for _ in range(own.num_slots)]
+
+    def warm_up(self) -> None:
+        """Capture every shape that may occur, on a GPU."""
+        self._own.warm_up()
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Memory of one slot."""
+        return self._own.bytes_per_slot
+
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        """Empty a slot and encode the window that starts at a mel frame into it."""
+        self._slots[slot] = _Slot()
+        self._own.encode(slot, recording, start_frame)
+
+    def length(self, slot: int) -> int:
+        """Return the number of the target's tokens in a slot."""
+        return len(self._slots[slot].fed)
+
+    def rollback(self, slot: int, length: int) -> None:
+        """Remove all but the first ``length`` of the target's tokens.
+
+        What the draft wrote after them stays until the target chooses something else.
+        """
+        state = self._slots[slot]
+        del state.fed[length:]
+        if not length:
+            self._slots[slot] = state = _Slot()
+        self._own.rollback(slot, state.num_cached)  # also after an error within a step
+
+    def score(self, rows: Sequence[Row]) -> list[Scores]:
+        """Append each row's tokens to its slot and choose after each candidate."""
+        answers = [_Answer(row) for row in rows]
+        for row in rows:
+            state = self._slots[row.slot]
+            state.fed += row.tokens[: len(row.tokens) - row.num_candidates]
+            state.num_prompt = len(state.fed) - len(row.generated)
+            if not state.prompt:
+                state.prompt = self._prompt(state.fed[: state.num_prompt])
+        waiting = answers
+        for step in range(MAX_STEPS):
+            for answer in waiting:
+                self._answer(answer, is_last=step == MAX_STEPS - 1)
+            waiting = [answer for answer in waiting if not answer.is_complete]
+            waiting = [answer for answer in waiting if self._has_room(self._slots[answer.row.slot])]
+            if not waiting:
+                break
+            self._step([answer.row for answer in waiting])
+        for row in rows:
+            self._slots[row.slot].fed += row.candidates
+        return [answer.scores(self.vocabulary.end_of_text) for answer in answers]
+
+    def _prompt(self, target_prompt: Sequence[int]) -> list[int]:
+        """Return the draft's prompt; empty if it lacks the language or task."""
+        own, target = self._own.vocabulary, self.vocabulary
+        start = list(target_prompt).index(target.start_of_transcript)
+        language = target.prompt_language(target_prompt[start:]) or "en"
+        is_translation = target.tasks.get("translate") in target_prompt[start:]
+        task = Task.TRANSLATE if is_translation else Task.TRANSCRIBE
+        timestamps = target.no_timestamps not in target_prompt[start:] and own.no_timestamps is not None
+        options = DecodingOptions(language=language, task=task, timestamps=timestamps)
+        try:
+            prompt = list(own.prompt(options))
+        except UnsupportedOption:
+            return []
+        previous = self._spelling.tokens(self._letters(self._target_spelling, target_prompt[:start]))
+        if previous and own.start_of_prev is not None:
+            prompt = [own.start_of_prev, *previous[1 - own.max_length // 2 :], *prompt]
+        return prompt
+
+    def _has_room(self, state: _Slot) -> bool:
+        is_ended = bool(state.own) and state.own[-1] in self._own.vocabulary.ends
+        room = self._own.max_positions - len(state.prompt) - len(state.own)
+        return bool(state.prompt) and not is_ended and room > 0
+
+    def _answer(self, answer: _Answer, *, is_last: bool) -> None:
+        """Add the target's tokens that the draft's own ones decide by now."""
+        state = self._slots[answer.row.slot]
+        while state.prompt and not answer.is_complete:
+            text = [*state.fed[state.num_prompt :], *answer.agreed]
+            letters = self._letters(self._target_spelling, text)
+            self._follow(answer.row.slot, letters)
+            found = self._next_token(state, len(letters), is_last=is_last)
+            if found is None:
+                return
+            answer.chosen.append(found)
+
+    def _follow(self, slot: int, letters: Sequence[int]) -> None:
+        """Keep the own tokens that agree with the target's letters, and write those that are missing."""
+        state, num_kept, at = self._slots[slot], 0, 0
+        for token in state.own:
+            spelled = self._spelling.letters(token)
+            if any(map(ne, spelled, letters[at:])):
+                break
+            num_kept, at = num_kept + 1, at + len(spelled)
+        del state.own[num_kept:], state.log_probs[num_kept:]
+        missing = self._spelling.tokens(letters[at:])
+        state.own += missing
+        state.log_probs += [0.0] * len(missing)
+        if state.num_cached > (length := len(state.prompt) + num_kept):
+            state.num_cached = length
+            self._own.rollback(slot, length)
+
+    def _next_token(self, state: _Slot, position: int, *, is_last: bool) -> tuple[int, float] | None:
+        """Return the target's token at a position of the draft's letters, and its log-probability.
+
+        It is ``None`` while the word there is unfinished, unless ``is_last``.
+        """
+        letters = self._letters(self._spelling, state.own)
+        start, end = next((span for span in words(letters) if span[1] > position), (0, 0))
+        if not end or (end == len(letters) and letters[start] < END and not is_last):
+            return None
+        at = start
+        for token in self._target_spelling.word(letters[start:end]):
+            if at >= position:
+                break
+            at += len(self._target_spelling.letters(token))
+        if at != position:  # the target has split the word otherwise so far
+            start = position
+        at = start
+        for token in self._target_spelling.word(letters[start:end]):
+            stop = at + len(self._target_spelling.letters(token))
+            if at == position:
+                return token, self._log_prob(state, at, stop)
+            at = stop
+        return None
+
+    def _log_prob(self, state: _Slot, start: int, end: int) -> float:
+        """Return the sum of log-probabilities of the own tokens that begin within letters."""
+        at, total = 0, 0.0
+        for token, log_prob in zip(state.own, state.log_probs, strict=True):
+            if start <= at < end:
+                total += log_prob
+            at += len(self._spelling.letters(token))
+        return total
+
+    def _step(self, rows: Sequence[Row]) -> None:
+        """Extend each row's own tokens by a forward pass.
+
+        The row's candidates are candidates there, too.
+        """
+        own_rows = [self._own_row(row) for row in rows]
+        for row, scores in zip(own_rows, self._own.score(own_rows), strict=True):
+            state = self._slots[row.slot]
+            verdict = accept(
+                row.candidates, scores.tokens, ends=self._own.vocabulary.ends, budget=len(scores.tokens)
+            )
+            state.own += verdict.tokens
+            state.log_probs += scores.log_probs[: len(verdict.tokens)]
+            state.num_cached = len(state.prompt) + len(state.own) - 1
+            self._own.rollback(row.slot, state.num_cached)
+
+    def _own_row(self, row: Row) -> Row:
+        state = self._slots[row.slot]
+        text = self._letters(self._target_spelling, [*state.fed[state.num_prompt :], *row.candidates])
+        num_written = len(self._letters(self._spelling, state.own))
+        candidates = self._spelling.tokens(text[num_written:])
+        room = self._own.max_positions - len(state.prompt) - len(state.own) - 1
+        candidates = candidates[: max(0, room)]
+        return Row(
+            slot=row.slot,
+            tokens=[*[*state.prompt, *state.own][state.num_cached :], *candidates],
+            num_candidates=len(candidates),
+            generated=tuple(state.own),
+            timestamps=row.timestamps and self._own.vocabulary.no_timestamps is not None,
+            max_initial_timestamp=row.max_initial_timestamp,
+        )
+
+    def _letters(self, spelling: Spelling, tokens: Sequence[int]) -> list[int]:
+        return list(chain.from_iterable(map(spelling.letters, tokens)))
+
+    def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
+        """Return the target's tokens of a text."""
+        if not text.strip():
+            return ()
+        return tuple(self._target_spelling.tokens((" " * after_space + text.strip()).encode()))
+
+    def align(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> Callable[[], tuple[WordAlignment, ...]]:
+        """Refuse: only targets find words."""
+        raise UnsupportedOption("A draft with another tokenizer finds no word times: ask the target.")
+
+    def attended_ms(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> Callable[[], tuple[float, ...]]:
+        """Refuse: only targets find words."""
+        raise UnsupportedOption("A draft with another tokenizer finds no word times: ask the target.")
+
+
+def open_draft(
+    checkpoint: Checkpoint,
+    num_slots: int,
+    target: Vocabulary,
+    *,
+    device: str,
+    encoder: Encoder | None = None,
+    cut_windows: bool = False,
+) -> WhisperModel | TranslatedModel:
+    """Place a draft for a target's vocabulary, translated if it must be.
+
+    Parameters
+    ----------
+    encoder : the draft's, loaded before; by default it is loaded onto the device.
+    cut_windows : see :class:`specwhisper.model.model.WhisperModel`.
+    """
+    ids: list[int | None] | None = None
+    try:
+        ids = draft_ids(checkpoint.vocabulary, target, draft_name=checkpoint.name, target_name="the target")
+    except PairMismatch as mismatch:
+        logger.info("draft translated by bytes", extra={"reason": str(mismatch)})
+    is_translated = ids is None
+    model = WhisperModel(
+        checkpoint,
+        num_slots,
+        device=device,
+        encoder=encoder,
+        vocabulary=None if is_translated else target,
+        ids=None if ids == list(range(len(checkpoint.vocabulary))) else ids,
+        cut_windows=cut_windows,
+    )
+    return TranslatedModel(model, target) if is_translated else model
