@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from transformers import WhisperTokenizer
 
 from experiments.exactness.oracle import TIME_STEP_S, OracleSegment, OracleText
+from specwhisper.transcription.segments import FRAME_S
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
 
@@ -35,7 +36,8 @@ def differences(
             continue
         end_s = text.duration_s  # where ours are cut off
         for ours, theirs in zip(text.segments, spoken, strict=True):
-            times = (min(theirs.start_s, end_s), min(theirs.end_s, end_s))
+            # theirs may begin before the window, see docs/exactness.md
+            times = (min(max(theirs.start_s, ours.seek * FRAME_S), end_s), min(theirs.end_s, end_s))
             if max(abs(ours.start_s - times[0]), abs(ours.end_s - times[1])) > HALF_STEP_S:
                 found.append(f"segment at {ours.start_s} to {ours.end_s} s instead of {theirs}")
             if tokenizer is not None and theirs.ends_s:

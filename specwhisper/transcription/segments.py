@@ -58,7 +58,8 @@ def split_window(window: Window, tokens: Sequence[int], vocabulary: Vocabulary) 
             _segment(
                 window,
                 piece,
-                start_frames=(piece[0] - vocabulary.timestamp_begin) * FRAMES_PER_TIMESTAMP,
+                # Only without timestamp rules may the first piece begin with text: with the window.
+                start_frames=max(0, piece[0] - vocabulary.timestamp_begin) * FRAMES_PER_TIMESTAMP,
                 end_frames=(closing - vocabulary.timestamp_begin) * FRAMES_PER_TIMESTAMP,
                 vocabulary=vocabulary,
             )
