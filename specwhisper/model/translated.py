@@ -122,7 +122,7 @@ class TranslatedModel:
     def rollback(self, slot: int, length: int) -> None:
         """Remove all but the first ``length`` of the target's tokens.
 
-        What the draft wrote after them stays until the target chooses something else.
+        The draft's own tokens after them stay until the target chooses something else.
         """
         state = self._slots[slot]
         del state.fed[length:]
