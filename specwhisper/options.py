@@ -70,6 +70,7 @@ OTHER_NAMES = {
     "temperature": "temperatures",
     "max_initial_timestamp": "max_initial_timestamp_s",
     "without_timestamps": "timestamps",
+    "max_tokens": "max_new_tokens",
 }
 
 
@@ -303,7 +304,8 @@ def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[s
 
     A given ``None`` overrides a default too, with the option's own. Other names that are taken, as in other
     Whisper programs: ``temperature`` (one or several), ``temperature_increment_on_fallback``,
-    ``max_initial_timestamp``, ``without_timestamps``, and ``beam_size`` and ``num_beams`` if they are 1.
+    ``max_initial_timestamp``, ``without_timestamps``, ``max_tokens``, and ``beam_size`` and
+    ``num_beams`` if they are 1.
 
     Raises
     ------
@@ -323,8 +325,8 @@ def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[s
             value = wanted.pop(other)
             if wanted.get(name) is None:
                 wanted[name] = value
-            elif value is not None:
-                raise InvalidRequest(f"Both {other} and {name} are set: leave one out.")
+            elif value is not None and value != wanted[name]:
+                raise InvalidRequest(f"Both {other} and {name} are set, and differ: leave one out.")
     increment = wanted.pop("temperature_increment_on_fallback", None)
     if increment is not None:
         wanted["temperatures"] = fallback_temperatures(wanted.get("temperatures") or 0.0, increment)

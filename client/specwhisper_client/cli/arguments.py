@@ -80,7 +80,7 @@ def _flag(name: str) -> str:
 NAMES = (
     {field.name: _flag(field.name) for field in fields(DecodingOptions) if field.name not in NO_FLAGS}
     | {name: _flag(other) for other, name in OTHER_NAMES.items()}
-    | {name: _flag(name) for name in ("temperature", "temperature_increment_on_fallback")}
+    | {name: _flag(name) for name in ("temperature", "temperature_increment_on_fallback", "max_new_tokens")}
     | {field.name: _flag(f"vad_{field.name}") for field in fields(VadOptions)}
     | {"timestamps": "--timestamps", "vad_parameters": "--vad-threshold and the like"}
 )

@@ -134,7 +134,14 @@ class Decoding:
         ),
     ] = None
     max_new_tokens: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Most tokens of a window. Default: the model's.")
+        int | None,
+        typer.Option(
+            "--max-new-tokens",
+            "--max-tokens",
+            min=1,
+            metavar="N",
+            help="Most tokens of a window. Default: the model's.",
+        ),
     ] = None
     acceptance: Annotated[
         Acceptance,

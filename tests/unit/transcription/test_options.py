@@ -179,6 +179,13 @@ class TestKeywords:
         with pytest.raises(InvalidRequest, match="Both without_timestamps and timestamps"):
             options_from({}, {"without_timestamps": True, "timestamps": True})
 
+    def test_max_tokens_is_max_new_tokens(self):
+        assert options_from({}, {"max_tokens": 200}) == DecodingOptions(max_new_tokens=200)
+        same = options_from({}, {"max_tokens": 200, "max_new_tokens": 200})
+        assert same == DecodingOptions(max_new_tokens=200)
+        with pytest.raises(InvalidRequest, match="Both max_tokens and max_new_tokens are set, and differ"):
+            options_from({}, {"max_tokens": 200, "max_new_tokens": 100})
+
     def test_fallback_needs_a_threshold(self):
         given = {"temperature": 0.5, "temperature_increment_on_fallback": 0.3}
         with pytest.raises(InvalidRequest, match="No window fails without a threshold"):
