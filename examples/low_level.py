@@ -15,7 +15,7 @@ from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pairing import draft_ids
+from specwhisper.model.translated import open_draft
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import AudioChunk, Commit, Finished, Mode
 
@@ -23,12 +23,9 @@ from specwhisper.types import AudioChunk, Commit, Finished, Mode
 def main() -> None:
     """Show every block and what the target makes of it."""
     target, draft = load_checkpoint("demo-target"), load_checkpoint("demo-draft-tiny")
-    # The draft gets the target's vocabulary: its embedding is reordered once, nothing is translated later.
-    ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name="draft", target_name="target")
     verifier = Verifier(WhisperModel(target, num_slots=1), executor=InlineExecutor())
-    drafter = Drafter(
-        WhisperModel(draft, num_slots=1, vocabulary=target.vocabulary, ids=ids), executor=InlineExecutor()
-    )
+    # The draft proposes tokens of the target, whatever its own tokenizer is.
+    drafter = Drafter(open_draft(draft, 1, target.vocabulary), executor=InlineExecutor())
 
     options = DecodingOptions(language="en")
     verifier.open("session", Mode.SYNC, options)

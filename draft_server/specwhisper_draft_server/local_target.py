@@ -10,7 +10,6 @@ from time import perf_counter_ns
 from typing import Any
 
 from specwhisper.engine.target_engine import TargetEngine
-from specwhisper.errors import PairMismatch
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription
@@ -97,8 +96,6 @@ class LocalTranscriber:
 
     async def describe(self, requirements: Requirements = ANY) -> TargetDescription:
         """Return the target's description, which never changes."""
-        if (reason := requirements.unusable.get(self._checkpoint.vocabulary.digest)) is not None:
-            raise PairMismatch(reason)
         return TargetDescription(
             model=self._checkpoint.name,
             weights_digest=self._checkpoint.weights_digest,

@@ -17,14 +17,14 @@ from specwhisper.model.backend import Encoder
 from specwhisper.model.backends import library_for, load_encoder, load_encoders
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.translated import TranslatedModel
+from specwhisper.model.translated import TranslatedModel, open_draft
 from specwhisper.observe.metrics.engine import EngineMetrics
 from specwhisper.observe.metrics.registry import Registry
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Limits, default_num_batched_tokens
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.drafting import Drafting
-from specwhisper_draft_server.drafts.placement import PlaceDraft, place_draft
+from specwhisper_draft_server.drafts.placement import PlaceDraft
 from specwhisper_draft_server.local_target import LocalTranscriber
 from specwhisper_draft_server.metrics import DraftMetrics
 
@@ -90,8 +90,8 @@ def place_and_warm_up(
     config: DraftConfig, checkpoint: Checkpoint, encoder: Encoder | None, target: TargetDescription
 ) -> WhisperModel | TranslatedModel:
     """Place the draft and warm it up; afterwards only the model has the weights."""
-    model = place_draft(
-        *(checkpoint, config.num_slots, target),
+    model = open_draft(
+        *(checkpoint, config.num_slots, target.vocabulary),
         device=config.device,
         encoder=encoder,
         cut_windows=config.cut_windows,

@@ -18,7 +18,7 @@ from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pairing import draft_ids
+from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, Mode
 
@@ -109,10 +109,9 @@ class InOneProcess:
     def of_pair(cls, models: Models) -> InOneProcess:
         """Load both models."""
         target, draft = load_checkpoint(models.target), load_checkpoint(models.draft)
-        ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
         engine = InlinePair(
             WhisperModel(target, 1),
-            WhisperModel(draft, 1, vocabulary=target.vocabulary, ids=ids),
+            open_draft(draft, 1, target.vocabulary),
             mode=Mode.ONE_PROCESS,
             gamma=models.gamma,
             max_new_tokens=target.max_new_tokens,

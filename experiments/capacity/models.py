@@ -13,9 +13,9 @@ from experiments.common.replay.trace import Trace
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
+from specwhisper.model.translated import open_draft
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper_draft_server.drafts.drafting import Drafting
-from specwhisper_draft_server.drafts.placement import place_draft
 
 DEMO = "demo"  # the only shape without a replay
 DRAFT_SHAPE = "tiny"
@@ -83,7 +83,7 @@ class Measured:
             if is_free:
                 return ReplayDraft(trace, target.vocabulary, None, num_slots=num_slots)
             if self.shape == DEMO:
-                return place_draft(draft, num_slots, target)
+                return open_draft(draft, num_slots, target.vocabulary)
             forward = WhisperModel(random_checkpoint(DRAFT_SHAPE, dtype=self.dtype), num_slots)
             return ReplayDraft(trace, target.vocabulary, forward)
 

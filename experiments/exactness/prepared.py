@@ -28,9 +28,9 @@ from specwhisper.audio.scan import log_mel_max
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backends import has_same_encoder, load_encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.model import WhisperModel
-from specwhisper.model.pairing import draft_ids
+from specwhisper.model.model import Model, WhisperModel
 from specwhisper.model.sharing import share
+from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
@@ -126,7 +126,7 @@ class Prepared:
         """Return the target as we run it."""
         return WhisperModel(self.checkpoint, num_slots, encoder=self.encoder)
 
-    def draft(self, kind: str, num_slots: int) -> WhisperModel:
+    def draft(self, kind: str, num_slots: int) -> Model:
         """Return a draft of :data:`DRAFTS` or a published shape, in the target's vocabulary."""
         return _draft_model(self.draft_parts(kind), self.checkpoint, num_slots)
 
@@ -202,10 +202,9 @@ def _published(name: str) -> Checkpoint:
     return checkpoint_from_model(model, tokens, name=name)
 
 
-def _draft_model(parts: Parts, target: Checkpoint, num_slots: int) -> WhisperModel:
+def _draft_model(parts: Parts, target: Checkpoint, num_slots: int) -> Model:
     draft, encoder = parts
-    ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
-    return WhisperModel(draft, num_slots, encoder=encoder, vocabulary=target.vocabulary, ids=ids)
+    return open_draft(draft, num_slots, target.vocabulary, encoder=encoder)
 
 
 @cache

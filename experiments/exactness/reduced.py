@@ -19,7 +19,7 @@ from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backends import load_encoder
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model, WhisperModel
-from specwhisper.model.pairing import draft_ids
+from specwhisper.model.translated import open_draft
 from specwhisper.transcription.transcription import Transcription
 
 Place = tuple[int, int, tuple[int, ...]]  # samples of the recording, first frame of the window, prefix
@@ -83,16 +83,7 @@ def run_reduced(name: str, made: Prepared, num_slots: int, dtype: str) -> Reduce
     )
     for (mode, gamma), kind in zip(SPLITS, made.drafts, strict=True):
         drafted, drafts_encoder = made.draft_parts(kind)
-        ids = draft_ids(
-            drafted.vocabulary, checkpoint.vocabulary, draft_name=kind, target_name=checkpoint.name
-        )
-        draft = WhisperModel(
-            drafted,
-            num_slots,
-            encoder=drafts_encoder,
-            vocabulary=checkpoint.vocabulary,
-            ids=ids,
-        )
+        draft = open_draft(drafted, num_slots, checkpoint.vocabulary, encoder=drafts_encoder)
         texts = InlinePair(target, draft, mode=mode, gamma=gamma).transcribe(pcms, options)
         for pcm, ours, theirs in zip(pcms, texts, alone, strict=True):
             _compare(ours, theirs, len(pcm) // 2, frames, margins, result)

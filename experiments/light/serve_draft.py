@@ -18,11 +18,11 @@ from specwhisper.errors import SpecWhisperError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.translated import open_draft
 from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.rpc.serving import serve
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.drafts.placement import place_draft
 from specwhisper_draft_server.server import running_service, services_of
 
 
@@ -88,7 +88,7 @@ async def _run(config: DraftConfig, repeating: str, dtype: str) -> None:
 
     def place(target: TargetDescription) -> Beside:
         slots = config.num_slots
-        model = place_draft(draft, slots, target, cut_windows=cut)
+        model = open_draft(draft, slots, target.vocabulary, cut_windows=cut)
         return Beside(model, WhisperModel(other, slots, cut_windows=cut))
 
     async with running_service(config, draft, place) as service:

@@ -18,7 +18,7 @@ from specwhisper.evaluation.scoring import error_rates
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.model import Model, WhisperModel
-from specwhisper.model.pairing import draft_ids
+from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk
 
@@ -69,10 +69,7 @@ class Pair:
         self.target: Model = WhisperModel(target, NUM_SLOTS)
         self.drafts: dict[str, Model] = {}
         for name, draft in drafts.items():
-            ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=name, target_name=target.name)
-            self.drafts[name] = WhisperModel(
-                draft, NUM_SLOTS, vocabulary=target.vocabulary, ids=ids, cut_windows=cut_windows
-            )
+            self.drafts[name] = open_draft(draft, NUM_SLOTS, target.vocabulary, cut_windows=cut_windows)
 
     @classmethod
     def load(cls, target: str, drafts: Sequence[str], *, cut_windows: bool = False) -> Pair:

@@ -18,7 +18,7 @@ from specwhisper.model.backend import Encoder
 from specwhisper.model.backends import load_encoders
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
-from specwhisper.model.pairing import draft_ids
+from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode
@@ -94,8 +94,7 @@ def _pair(
     drafts_encoder: Encoder | None = None,
     encoder: Encoder | None = None,
 ) -> InlinePair:
-    ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
-    drafting = WhisperModel(draft, num_slots, encoder=drafts_encoder, vocabulary=target.vocabulary, ids=ids)
+    drafting = open_draft(draft, num_slots, target.vocabulary, encoder=drafts_encoder)
     return _engine(WhisperModel(target, num_slots, encoder=encoder), drafting, target, gamma)
 
 

@@ -16,7 +16,7 @@ from experiments.common.servers.usage import resident_mb
 from specwhisper.audio.recording import Recording
 from specwhisper.model.backends import load_encoders
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pairing import draft_ids
+from specwhisper.model.translated import open_draft
 from specwhisper.types import AudioChunk
 
 WAYS = ("target alone", "pair, two encoders", "pair, one encoder")
@@ -51,10 +51,7 @@ class Pair:
             drafts_encoder = None
             if way == WAYS[2]:
                 drafts_encoder, encoder = load_encoders(draft, target, 1)
-            ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name="distil", target_name=shape)
-            self.models.append(
-                WhisperModel(draft, 1, encoder=drafts_encoder, vocabulary=target.vocabulary, ids=ids)
-            )
+            self.models.append(open_draft(draft, 1, target.vocabulary, encoder=drafts_encoder))
             del draft
         self.models.append(WhisperModel(target, 1, encoder=encoder))
         self._way = way

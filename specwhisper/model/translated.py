@@ -13,7 +13,7 @@ from itertools import chain
 from operator import ne
 
 from specwhisper.audio.recording import Recording
-from specwhisper.errors import PairMismatch, UnsupportedOption
+from specwhisper.errors import UnsupportedOption
 from specwhisper.model.backend import Encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import Row, Scores
@@ -295,7 +295,7 @@ def open_draft(
     num_slots: int,
     target: Vocabulary,
     *,
-    device: str,
+    device: str = "cpu",
     encoder: Encoder | None = None,
     cut_windows: bool = False,
 ) -> WhisperModel | TranslatedModel:
@@ -306,12 +306,10 @@ def open_draft(
     encoder : the draft's, loaded before; by default it is loaded onto the device.
     cut_windows : see :class:`specwhisper.model.model.WhisperModel`.
     """
-    ids: list[int | None] | None = None
-    try:
-        ids = draft_ids(checkpoint.vocabulary, target, draft_name=checkpoint.name, target_name="the target")
-    except PairMismatch as mismatch:
-        logger.info("draft translated by bytes", extra={"reason": str(mismatch)})
+    ids = draft_ids(checkpoint.vocabulary, target)
     is_translated = ids is None
+    if is_translated:
+        logger.info("draft translated by bytes", extra={"draft": checkpoint.name})
     model = WhisperModel(
         checkpoint,
         num_slots,

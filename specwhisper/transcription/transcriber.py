@@ -6,9 +6,9 @@ and ``specwhisper_draft_server.link.link.TargetLink``, over gRPC.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from specwhisper.errors import PairMismatch
@@ -36,12 +36,10 @@ class Requirements:
     ----------
     vocabulary_digest : vocabulary of the session's draft; empty for any.
     weights_digest : weights that wrote the session's text so far; empty for any.
-    unusable : digests of vocabularies that the draft cannot use, and the reasons.
     """
 
     vocabulary_digest: str = ""
     weights_digest: str = ""
-    unusable: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, target: TargetDescription | None, *, same_weights: bool) -> Requirements:
@@ -52,16 +50,13 @@ class Requirements:
 
     def are_met_by(self, target: TargetDescription) -> bool:
         """Return whether a target meets them."""
-        return (
-            self.vocabulary_digest in ("", target.vocabulary.digest)
-            and self.weights_digest in ("", target.weights_digest)
-            and target.vocabulary.digest not in self.unusable
+        return self.vocabulary_digest in ("", target.vocabulary.digest) and self.weights_digest in (
+            "",
+            target.weights_digest,
         )
 
     def check(self, address: str, target: TargetDescription) -> None:
         """Raise :class:`PairMismatch` unless a target meets them."""
-        if (reason := self.unusable.get(target.vocabulary.digest)) is not None:
-            raise PairMismatch(reason)
         if self.vocabulary_digest not in ("", target.vocabulary.digest):
             raise PairMismatch(
                 f"Target {address} ('{target.model}') has another vocabulary than the one the draft was set "

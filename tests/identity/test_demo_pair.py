@@ -22,8 +22,8 @@ from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backends import load_encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
-from specwhisper.model.model import WhisperModel
-from specwhisper.model.pairing import draft_ids
+from specwhisper.model.model import Model, WhisperModel
+from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 
@@ -63,10 +63,8 @@ def transformers_target() -> WhisperForConditionalGeneration:
 
 
 @cache
-def draft(name: str) -> WhisperModel:
-    draft, target = checkpoint(name), checkpoint("demo-target")
-    ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=name, target_name=target.name)
-    return WhisperModel(draft, 1, encoder=encoder(name), vocabulary=target.vocabulary, ids=ids)
+def draft(name: str) -> Model:
+    return open_draft(checkpoint(name), 1, checkpoint("demo-target").vocabulary, encoder=encoder(name))
 
 
 def runs() -> Iterator[Any]:

@@ -11,7 +11,7 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.live import LiveOptions, StabilityPolicy
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pairing import draft_ids
+from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Mode
 from tests.identity.test_demo_pair import checkpoint, transformers_target
@@ -44,8 +44,7 @@ def plain_tokens(start_frame: int, num_frames: int) -> oracle.OracleWindow:
 
 def pair(mode: Mode) -> LivePair:
     draft, target = checkpoint("demo-draft-tiny"), checkpoint("demo-target")
-    ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name="draft", target_name=target.name)
-    model = WhisperModel(draft, 2, vocabulary=target.vocabulary, ids=ids) if mode.drafts else None
+    model = open_draft(draft, 2, target.vocabulary) if mode.drafts else None
     return LivePair(WhisperModel(target, 1), model, mode=mode)
 
 

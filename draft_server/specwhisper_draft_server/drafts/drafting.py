@@ -20,7 +20,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Failed
-from specwhisper_draft_server.drafts.placement import CheckPair, PlaceDraft, Placement
+from specwhisper_draft_server.drafts.placement import PlaceDraft, Placement
 from specwhisper_draft_server.drafts.stream import DraftStream
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,6 @@ class Drafting:
     timeout_s : how long the engine may take to place the model, to open a session, or for one step or
         encoding. After that it hangs: sessions run without drafts until it answers.
     on_failure : called when a session's draft fails.
-    check_pair : checks a target before the model is placed for it.
 
     Attributes
     ----------
@@ -54,7 +53,6 @@ class Drafting:
         drafts_next_window: bool = True,
         timeout_s: float = 15.0,
         on_failure: Callable[[], None] = lambda: None,
-        check_pair: CheckPair = lambda _: None,
     ) -> None:
         self._on_failure = on_failure
         self.name = checkpoint.name
@@ -67,7 +65,6 @@ class Drafting:
         self.placement = Placement(
             self.name,
             place,
-            check_pair,
             self._encoder,
             on_failed=self._fail_sessions,
             on_placed=self._start_engine,

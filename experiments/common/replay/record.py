@@ -16,7 +16,7 @@ from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
-from specwhisper.model.pairing import draft_ids
+from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode, Window, WindowOpened
 
@@ -52,7 +52,6 @@ def record(
         Replays must use the same options.
     """
     large, small = load_checkpoint(target), load_checkpoint(draft)
-    ids = draft_ids(small.vocabulary, large.vocabulary, draft_name=small.name, target_name=large.name)
     trace = Trace(
         target=large.name,
         draft=small.name,
@@ -64,7 +63,7 @@ def record(
     )
     decodings = record_models(
         WhisperModel(large, NUM_SLOTS),
-        WhisperModel(small, NUM_SLOTS, vocabulary=large.vocabulary, ids=ids),
+        open_draft(small, NUM_SLOTS, large.vocabulary),
         samples,
         options,
         max_new_tokens=large.max_new_tokens,

@@ -13,7 +13,7 @@ from experiments.common.replay.trace import Trace
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
-from specwhisper.model.pairing import draft_ids
+from specwhisper.model.translated import open_draft
 from specwhisper.types import DTYPES
 
 DEMO, REPLAY = "demo", "replay-"
@@ -119,10 +119,7 @@ class Pair:
         trace, models = Trace.load(self.trace), self.models
         demo = load_checkpoint(trace.target)
         if models.shape is None:
-            draft = load_checkpoint(trace.draft)
-            ids = draft_ids(draft.vocabulary, demo.vocabulary, draft_name=draft.name, target_name=demo.name)
-            draft_model = WhisperModel(draft, 1, vocabulary=demo.vocabulary, ids=ids)
-            return WhisperModel(demo, 1), draft_model
+            return WhisperModel(demo, 1), open_draft(load_checkpoint(trace.draft), 1, demo.vocabulary)
         once = not models.encodes
         target = EncodeOnceModel(random_checkpoint(models.shape, dtype=models.dtype), 1, encode_once=once)
         tiny = random_checkpoint(DRAFT_SHAPE, dtype=models.dtype)

@@ -15,6 +15,7 @@ from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.engine import target_engine
 from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
+from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -252,10 +253,11 @@ def test_weights_are_kept_until_the_draft_model_is_placed(monkeypatch):
         def warm_up(self) -> None:
             raise RuntimeError("no memory")
 
-    monkeypatch.setattr("specwhisper_draft_server.whisper.place_draft", lambda *_, **__: Cold(1))
+    monkeypatch.setattr("specwhisper_draft_server.whisper.open_draft", lambda *_, **__: Cold(1))
     checkpoint = scripted_checkpoint(weights=weights_in_memory({"weight": np.zeros(1)}))
+    target = TargetDescription("target", "digest", checkpoint.vocabulary, checkpoint.num_mel_bins, Limits())
     with pytest.raises(RuntimeError, match="no memory"):
-        place_and_warm_up(DraftConfig(), checkpoint, None, None)
+        place_and_warm_up(DraftConfig(), checkpoint, None, target)
     assert list(checkpoint.weights) == ["weight"], "needed to place it again"
 
 

@@ -20,7 +20,7 @@ from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pairing import draft_ids
+from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Mode
 from tests.e2e.processes import Server
@@ -74,10 +74,9 @@ def samples() -> list[Sample]:
 @pytest.fixture(scope="module")
 def demo() -> Pair:
     large, small = load_checkpoint("demo-target"), load_checkpoint("demo-draft-tiny")
-    ids = draft_ids(small.vocabulary, large.vocabulary, draft_name=small.name, target_name=large.name)
     return Pair(
         WhisperModel(large, 4),
-        WhisperModel(small, 4, vocabulary=large.vocabulary, ids=ids),
+        open_draft(small, 4, large.vocabulary),
         large.max_new_tokens,
     )
 

@@ -246,7 +246,8 @@ class TestPlacement:
 
     def test_a_draft_in_its_targets_vocabulary_chooses_the_same_tokens(self):
         _, target = build_checkpoint(replace(SHAPE, num_mel_bins=128, cantonese=True))
-        ids = draft_ids(CHECKPOINT.vocabulary, target.vocabulary, draft_name="draft", target_name="target")
+        ids = draft_ids(CHECKPOINT.vocabulary, target.vocabulary)
+        assert ids is not None
         mapped = WhisperModel(CHECKPOINT, 1, vocabulary=target.vocabulary, ids=ids)
         to_target = {own: i for i, own in enumerate(ids) if own is not None}
         yue = target.vocabulary.languages["yue"]
