@@ -30,7 +30,7 @@ class Case:
     end_logit: float = 3.0
     time_logit: float = -1.5
     own_language: str | None = None
-    drafts: tuple[str, str, str, str] = ("noisy", "older", "shorter", "stranger")
+    drafts: tuple[str, str, str, str] = ("noisy", "older", "shorter", "foreign")
     assisted: bool = True
 
 

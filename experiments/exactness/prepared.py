@@ -35,7 +35,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
 Parts = tuple[Checkpoint, nn.Module]  # a model's checkpoint and its encoder
-DRAFTS = ("itself", "noisy", "older", "shorter", "stranger", "distil")
+DRAFTS = ("itself", "noisy", "older", "shorter", "stranger", "distil", "foreign")
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,18 @@ class Prepared:
 
     def _older(self) -> Checkpoint:
         """Return the same weights in the other mel count and the other vocabulary, as tiny is to large-v3."""
-        model, tokens = build_model(self._other_shape)
+        return self._with_other_tokens(self._other_shape, "older")
+
+    def _foreign(self) -> Checkpoint:
+        """Return the same weights with another tokenizer: each byte is a token, and languages are no tokens.
+
+        If the target has no languages, the draft has.
+        """
+        shape = replace(self.case.shape, words="bytes", english_only=not self.case.shape.english_only)
+        return self._with_other_tokens(shape, "foreign")
+
+    def _with_other_tokens(self, shape: Shape, name: str) -> Checkpoint:
+        model, tokens = build_model(shape)
         theirs = {token: i for i, token in enumerate(self.tokens)}
         state = self.model.state_dict()
         fitting = {key: value for key, value in state.items() if value.shape == model.state_dict()[key].shape}
@@ -166,7 +177,7 @@ class Prepared:
         rows = torch.tensor([theirs.get(token, 0) for token in tokens])
         model.model.decoder.embed_tokens.weight.data = state["model.decoder.embed_tokens.weight"][rows]
         model.tie_weights()
-        return checkpoint_from_model(model, tokens, name="older")
+        return checkpoint_from_model(model, tokens, name=name)
 
     def _shorter(self) -> Checkpoint:
         """Noisy, and its context ends before the target's does."""

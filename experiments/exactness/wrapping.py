@@ -17,6 +17,7 @@ class Wrapping:
         self.num_mel_bins, self.max_positions = model.num_mel_bins, model.max_positions
         self.max_windows = model.max_windows
         self.rollback, self.length = model.rollback, model.length
+        self.can_continue = model.can_continue
         self.tokenize, self.align, self.has_word_times = model.tokenize, model.align, model.has_word_times
         self._model = model
         self._places: list[tuple[int, int]] = [(0, 0)] * model.num_slots

@@ -93,7 +93,7 @@ class DraftState:
 
     def can_draft(self, draft: WindowDraft) -> bool:
         """Return whether a window may have one more drafted token."""
-        if draft.window is None or not draft.is_ready:
+        if draft.window is None or not draft.is_known or not draft.is_ready:
             return False
         tokens = draft.belief.tokens
         if tokens and tokens[-1] in self.ends:

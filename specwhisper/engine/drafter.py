@@ -282,6 +282,7 @@ class Drafter:
             opening=opening,
             num_blocks=session.num_blocks.get(window.id, 0),
         )
+        draft.is_known = self._model.can_continue(window.prompt)
         span = _span(window)
         if draft.encoded == span:  # a further attempt
             if draft.is_ready:

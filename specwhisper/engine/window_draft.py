@@ -26,6 +26,7 @@ class WindowDraft:
     ----------
     window : ``None`` while there is none.
     is_predicted : whether the target has not opened it yet.
+    is_known : whether the draft knows its language and task; without, it has no candidates.
     encoding : of this window, or of the last one in the slot.
     encoded : the audio in the slot.
     proposals : the distributions that tokens were drawn from, by position.
@@ -43,6 +44,7 @@ class WindowDraft:
     belief: Belief = field(init=False)
     window: Window | None = None
     is_predicted: bool = False
+    is_known: bool = True
     encoding: Future[None] | None = None
     encoded: AudioSpan | None = None
     stale: Hint | None = None

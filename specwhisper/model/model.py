@@ -56,6 +56,9 @@ class Model(Protocol):
     def length(self, slot: int) -> int:
         """Return the number of tokens in a slot."""
 
+    def can_continue(self, prompt: Sequence[int]) -> bool:
+        """Return whether the model knows the language and the task of a prompt."""
+
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         """Return the tokens of a text of a prompt or a hint, by default as after a space."""
 
@@ -196,6 +199,10 @@ class WhisperModel:
                 f"or {reason} fetch or save it again."
             )
         return scores
+
+    def can_continue(self, prompt: Sequence[int]) -> bool:
+        """Return ``True``: prompts are in the model's own vocabulary."""
+        return True
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         """Return the tokens of a text; refuse special tokens."""

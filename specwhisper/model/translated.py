@@ -271,6 +271,10 @@ class TranslatedModel:
     def _letters(self, spelling: Spelling, tokens: Sequence[int]) -> list[int]:
         return list(chain.from_iterable(map(spelling.letters, tokens)))
 
+    def can_continue(self, prompt: Sequence[int]) -> bool:
+        """Return whether the draft knows the language and the task of a target's prompt."""
+        return bool(self._prompt(prompt))
+
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         """Return the target's tokens of a text."""
         if not text.strip():

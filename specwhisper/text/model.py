@@ -179,6 +179,10 @@ class TextModel:
         """Return the number of tokens in a slot."""
         return len(self._tokens[slot])
 
+    def can_continue(self, prompt: Sequence[int]) -> bool:
+        """Return ``True``."""
+        return True
+
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         """Return a prompt's tokens, special ones included."""
         return tuple(self._tokenizer(text).input_ids)

@@ -142,6 +142,7 @@ def test_drafts_are_of_every_quality():
     assert 0.3 < rates["noisy"] < 0.95
     assert 0.3 < rates["older"] < 1.0
     assert rates["stranger"] < 0.1
+    assert 0 < rates["foreign"] < 0.3
 
 
 def test_recordings_side_by_side_equal_each_alone():

@@ -30,12 +30,13 @@ SENTENCES = (
     "she sells sea shells by the sea shore",
     "how much wood would a woodchuck chuck",
 )
-Words = Literal["few", "multilingual", "gpt2", "made-up"]
+Words = Literal["few", "bytes", "multilingual", "gpt2", "made-up"]
 TASKS = ("translate", "transcribe", "startoflm", "startofprev", "nospeech", "notimestamps")
 
 
 NON_SPEECH = {
     "few": (1, 2, 7, 50),
+    "bytes": (1, 2, 7, 50),
     "multilingual": non_speech("multilingual"),
     "gpt2": non_speech("gpt2"),
     "made-up": non_speech("multilingual"),
@@ -46,7 +47,8 @@ NON_SPEECH = {
 class Shape:
     """Shape, vocabulary and seed of a random checkpoint.
 
-    ``words`` is the text vocabulary: a few words, that of Whisper's ``.en`` models or its multilingual one;
+    ``words`` is the text vocabulary: a few words, single bytes, that of Whisper's ``.en`` models or its
+    multilingual one;
     ``made-up`` has the size of the latter, for machines without its files.
     """
 
@@ -69,10 +71,11 @@ class Shape:
 def _bpe(words: Words) -> tuple[dict[str, int], list[tuple[str, str]]]:
     if words == "made-up":
         return {f"w{i}": i for i in range(NUM_TEXT_TOKENS["multilingual"])}, []
-    if words != "few":
+    if words not in ("few", "bytes"):
         return published_vocabulary(words)
     bpe = ByteLevelBPETokenizer()
-    bpe.train_from_iterator(SENTENCES, vocab_size=300, min_frequency=1, show_progress=False)
+    size = 300 if words == "few" else 256
+    bpe.train_from_iterator(SENTENCES, vocab_size=size, min_frequency=1, show_progress=False)
     content = json.loads(bpe.to_str())["model"]
     return content["vocab"], [tuple(merge) for merge in content["merges"]]
 

@@ -143,6 +143,10 @@ class ScriptedModel:
         """Return the number of tokens in a slot."""
         return len(self._fed[slot])
 
+    def can_continue(self, prompt: Sequence[int]) -> bool:
+        """Return ``True``."""
+        return True
+
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         """Convert letters to tokens."""
         return tuple((ord(letter) - ord("a")) % NUM_TEXT for letter in text)

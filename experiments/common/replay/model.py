@@ -127,6 +127,10 @@ class Replay(ABC):
         """Return the number of tokens in a slot."""
         return len(self._fed[slot])
 
+    def can_continue(self, prompt: Sequence[int]) -> bool:
+        """Return ``True``."""
+        return True
+
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         """Return the tokens of a hint. A prompt is of no use: the trace has no window that follows it."""
         if not text.strip():

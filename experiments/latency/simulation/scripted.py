@@ -143,6 +143,10 @@ class ScriptedModel:
         """Return how many tokens a slot holds."""
         return len(self._fed[slot])
 
+    def can_continue(self, prompt: Sequence[int]) -> bool:
+        """Return ``True``."""
+        return True
+
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         """Return the ids that a hint consists of: a simulation has no other text."""
         return tuple(map(int, text.split()))
