@@ -184,7 +184,7 @@ def test_the_config_applies_to_every_call(folder, samples):
         ({"initial_prompt": "<|en|>"}, UnsupportedOption, "special tokens such as"),
         ({"batch_size": 0}, InvalidRequest, "batch_size is 0"),
         ({"batch_size": -1}, InvalidRequest, "batch_size is -1"),
-        ({"max_tokens": 3}, InvalidRequest, "no option 'max_tokens'; there are .*max_new_tokens"),
+        ({"max_length": 3}, InvalidRequest, "no option 'max_length'; there are .*max_new_tokens"),
         ({"mode": "full"}, UnsupportedOption, "mode is 'full': one process has one-process and target-only"),
         ({"gamma": 0}, InvalidRequest, "gamma is 0"),
         ({"chunk_length_s": "15"}, InvalidRequest, "chunk_length_s is '15'"),
