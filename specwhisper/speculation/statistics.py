@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from itertools import zip_longest
 
 from specwhisper.speculation.controller import Choice, Estimates
-from specwhisper.types import Candidates, Commit, WindowOpened
+from specwhisper.types import Candidates, Commit, Keyed, WindowOpened
 
 NOT_TOTALS = ("choice", "estimates")  # current values
 
@@ -40,7 +40,7 @@ class DraftReport:
 
 
 @dataclass(slots=True)
-class SpeculationStatistics:
+class SpeculationStatistics(Keyed):
     """Running totals of one session; ratios are of sums, never means of ratios.
 
     It prints as five lines, those of :meth:`described`.

@@ -24,7 +24,7 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.text.model import TextModel, rules_of
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.windows import ClosedWindow, Windows
-from specwhisper.types import Mode, Outcome, Window
+from specwhisper.types import Keyed, Mode, Outcome, Window
 
 OPTION_NAMES = frozenset(
     "temperature temperatures top_k top_p seed acceptance acceptance_threshold beam_size num_beams".split()
@@ -70,7 +70,7 @@ class PromptWindow(Windows):
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(Keyed):
     """The text that follows a prompt; it prints as its text.
 
     ``tokens`` end with end-of-text if the model ended, or with the stop token that it wrote.

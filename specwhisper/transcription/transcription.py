@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -13,15 +13,15 @@ from specwhisper.speakers.turns import Turn, with_speakers
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription import formats
 from specwhisper.transcription.subtitles import Layout
-from specwhisper.types import Mode, Segment, Word
+from specwhisper.types import Keyed, Mode, Segment, Word
 
-KEYS = ("text", "segments", "language", "stats")
 MAX_SHOWN_CHARACTERS = 60  # in a ``repr``
 UNSURE_BELOW = 0.5  # probability of a word
+NOT_IN_JSON = {"options", "segments", "window_tokens", "words"}  # segments are written with their words
 
 
 @dataclass(frozen=True, slots=True)
-class ModelInfo:
+class ModelInfo(Keyed):
     """The pair of models that writes the text.
 
     Attributes
@@ -40,11 +40,11 @@ class ModelInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Transcription(Mapping[str, Any]):
+class Transcription(Keyed):
     """A transcribed recording; it prints as its text.
 
-    It is also a mapping with the keys and values of openai/whisper's result (``text``, ``segments``,
-    ``language``; segments and words are dicts), and with ``stats``.
+    It and its parts are also mappings of their attributes, with openai/whisper's names besides ours; the
+    segments of ``result["segments"]``, with their words, are dicts, as in openai/whisper's result.
 
     Attributes
     ----------
@@ -72,7 +72,11 @@ class Transcription(Mapping[str, Any]):
     options: DecodingOptions = field(default_factory=DecodingOptions)
     elapsed_s: float = field(default=0.0, compare=False)
     window_tokens: tuple[tuple[int, ...], ...] = ()
-    _values: dict[str, Any] = field(default_factory=dict, init=False, compare=False)
+    _dicts: list[dict[str, Any]] = field(default_factory=list, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        numbered = (replace(each, id=number) for number, each in enumerate(self.segments))
+        object.__setattr__(self, "segments", tuple(numbered))
 
     @classmethod
     def without_speech(cls, options: DecodingOptions, duration_s: float) -> Transcription:
@@ -124,15 +128,14 @@ class Transcription(Mapping[str, Any]):
         )
 
     def __getitem__(self, key: str) -> Any:
-        if not self._values:
-            self._values.update(self._openai_result())
-        return self._values[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(KEYS)
-
-    def __len__(self) -> int:
-        return len(KEYS)
+        if key != "segments":
+            return Keyed.__getitem__(self, key)
+        if not self._dicts:  # kept: callers may change them
+            self._dicts.extend(map(_segment, self.segments))
+            if not (self.options.word_timestamps or self.words):
+                for segment in self._dicts:
+                    del segment["words"]
+        return self._dicts
 
     def to_txt(self) -> str:
         """Return a line per segment."""
@@ -188,64 +191,29 @@ class Transcription(Mapping[str, Any]):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values; names of durations end with their unit."""
-        figures: dict[str, Any] = {}
-        after_vad_s = self.duration_after_vad_s
-        if (stats := self.stats) is not None:
-            figures = asdict(stats)
-            figures["acceptance_rate"] = stats.acceptance_rate
-            figures["tokens_per_forward"] = stats.tokens_per_forward
+        """Return everything as plain values, by the same keys."""
+        figures = {} if self.stats is None else {**self.stats, **asdict(self.stats)}
+        times = {"elapsed_s": self.elapsed_s, "real_time_factor": self.real_time_factor}
+        others = {key: self[key] for key in self if key not in NOT_IN_JSON}
         return {
             "text": self.text,
-            "language": self.language,
+            **{key: value for key, value in others.items() if value is not None},
             "language_probs": dict(self.language_probs),
-            "duration_s": self.duration_s,
-            **({} if after_vad_s is None else {"duration_after_vad_s": after_vad_s}),
             "segments": [_segment(segment) for segment in self.segments],
-            "model": asdict(self.model),
-            "stats": {
-                **figures,
-                "elapsed_s": self.elapsed_s,
-                "real_time_factor": self.real_time_factor,
-            },
-        }
-
-    def _openai_result(self) -> dict[str, Any]:
-        has_words = self.options.word_timestamps or bool(self.words)
-        return {
-            "text": self.text,
-            "segments": [
-                formats.verbose_segment(number, segment)
-                | ({"words": [_openai_word(word) for word in segment.words]} if has_words else {})
-                for number, segment in enumerate(self.segments)
-            ],
-            "language": self.language,
-            "stats": self.stats,
+            "model": dict(self.model),
+            "stats": figures | times,
         }
 
 
 def _segment(segment: Segment) -> dict[str, Any]:
-    names = ("confidence", "avg_logprob", "compression_ratio", "temperature", "no_speech_prob")
-    return {
-        "start_s": segment.start_s,
-        "end_s": segment.end_s,
-        "text": segment.text,
-        "language": segment.language,
-        "tokens": list(segment.tokens),
-        **{name: getattr(segment, name) for name in names},
-        **formats.speaker_member(segment),
-        "words": [_word(word) for word in segment.words],
-    }
+    words = [_spoken(word) for word in segment.words]
+    return _spoken(segment) | {"tokens": list(segment.tokens), "words": words}
 
 
-def _word(word: Word) -> dict[str, Any]:
-    members = asdict(word)
+def _spoken(part: Segment | Word) -> dict[str, Any]:
+    members = dict(part)
     del members["speaker"]
-    return members | formats.speaker_member(word)
-
-
-def _openai_word(word: Word) -> dict[str, Any]:
-    return formats.verbose_word(word) | {"word": word.text}  # openai/whisper keeps the space before it
+    return members | formats.speaker_member(part)
 
 
 def _dumped(document: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from specwhisper.types.audio import (
     VoiceEvent,
     VoiceMark,
 )
+from specwhisper.types.keyed import Keyed
 from specwhisper.types.messages import (
     NS_PER_S,
     NUM_PROPOSED,
@@ -75,6 +76,7 @@ __all__ = [
     "Failed",
     "Finished",
     "FromTarget",
+    "Keyed",
     "Limits",
     "Mode",
     "Outcome",

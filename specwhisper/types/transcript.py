@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+from specwhisper.types.keyed import Keyed
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class Word(Keyed):
     """A word with its spaces and punctuation; times in seconds of the stream.
 
     ``confidence`` is the mean probability of its tokens, 0 where unknown; ``speaker`` is empty where unknown.
+    ``word``, ``start``, ``end`` and ``probability`` are the names that other Whisper programs use.
     """
 
     start_s: float
@@ -19,10 +22,32 @@ class Word:
     confidence: float = 0.0
     speaker: str = ""
 
+    @property
+    def word(self) -> str:
+        """:attr:`text` by another name."""
+        return self.text
+
+    @property
+    def start(self) -> float:
+        """:attr:`start_s` by another name."""
+        return self.start_s
+
+    @property
+    def end(self) -> float:
+        """:attr:`end_s` by another name."""
+        return self.end_s
+
+    @property
+    def probability(self) -> float:
+        """:attr:`confidence` by another name."""
+        return self.confidence
+
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Keyed):
     """A stretch of the transcript; times in seconds of the stream.
+
+    ``start`` and ``end`` are the names that other Whisper programs use.
 
     Attributes
     ----------
@@ -36,6 +61,7 @@ class Segment:
     is_utterance_end : whether the utterance ends with it; its text may be empty then.
     language : code of its window's language; of live audio, of its utterance's. Empty where unknown.
     speaker : name of the speaker of most of it; empty where unknown.
+    id : its place in a :class:`Transcription`, counted from 0.
     """
 
     start_s: float
@@ -53,6 +79,17 @@ class Segment:
     is_utterance_end: bool = False
     language: str = ""
     speaker: str = ""
+    id: int = field(default=0, compare=False)
+
+    @property
+    def start(self) -> float:
+        """:attr:`start_s` by another name."""
+        return self.start_s
+
+    @property
+    def end(self) -> float:
+        """:attr:`end_s` by another name."""
+        return self.end_s
 
     def not_before(self, time_s: float) -> Segment:
         """Return the segment with no time before this one, its words included."""

@@ -19,6 +19,9 @@ UNKNOWN = {
     "compression_ratio": 0.0,
     "temperature": 0.0,
     "no_speech_prob": None,
+    "seek": 0,
+    "utterance": 0,
+    "is_utterance_end": False,
     "words": [],
 }
 STATISTICS = SpeculationStatistics(num_verified=8, num_accepted=6, num_committed=10, num_forwards=4)
@@ -59,11 +62,26 @@ def test_json_output_has_all_fields():
         "audio": "in/a.wav",
         "text": "Grüße. Ja.",
         "language": "de",
+        "language_name": "german",
         "language_probs": {},
         "duration_s": 10.0,
+        "elapsed_s": 2.5,
+        "real_time_factor": 0.25,
+        "is_lossy": False,
         "segments": [
-            {"start_s": 0, "end_s": 0.5, "text": " Grüße.", "tokens": [0, 50_000], **UNKNOWN},
-            {"start_s": 1, "end_s": 1.5, "text": " Ja.", "tokens": [1, 50_001], **UNKNOWN},
+            {
+                "id": number,
+                "start": start_s,
+                "end": end_s,
+                "start_s": start_s,
+                "end_s": end_s,
+                **more,
+                **UNKNOWN,
+            }
+            for number, start_s, end_s, more in (
+                (0, 0, 0.5, {"text": " Grüße.", "tokens": [0, 50_000]}),
+                (1, 1, 1.5, {"text": " Ja.", "tokens": [1, 50_001]}),
+            )
         ],
         "model": {
             "target": "large",

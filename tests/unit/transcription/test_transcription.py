@@ -2,7 +2,8 @@
 
 import json
 import re
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from io import StringIO
 from pathlib import Path
 
@@ -49,11 +50,10 @@ def test_words_are_those_of_all_segments():
 
 
 def test_a_transcription_has_the_keys_of_openai_whisper():
-    assert list(RESULT) == ["text", "segments", "language", "stats"]
     assert RESULT["text"] == "Hello there. Bye."
     assert RESULT["language"] == "en"
     assert RESULT["segments"][0]["start"] == 0.0
-    assert RESULT["segments"][1] == {
+    openais = {
         "id": 1,
         "seek": 0,
         "start": 1.5,
@@ -64,13 +64,62 @@ def test_a_transcription_has_the_keys_of_openai_whisper():
         "avg_logprob": 0.0,
         "compression_ratio": 0.0,
         "no_speech_prob": None,
-        "words": [{"word": " Bye.", "start": 1.5, "end": 2.0, "probability": 0.7}],
     }
+    openais_word = {"word": " Bye.", "start": 1.5, "end": 2.0, "probability": 0.7}
+    for segment in (RESULT["segments"][1], json.loads(RESULT.to_json())["segments"][1]):
+        assert {key: segment[key] for key in openais} == openais
+        assert {key: segment["words"][0][key] for key in openais_word} == openais_word
+    assert json.loads(json.dumps(RESULT["segments"])) == RESULT["segments"]
     assert RESULT["stats"].overall_acceptance_rate == RESULT.stats.acceptance_rate == 0.75
     assert RESULT["stats"].avg_tokens_per_iteration == RESULT.stats.tokens_per_forward == 2.5
-    assert "text" in RESULT and "model" not in RESULT and RESULT.get("model") is None
-    with pytest.raises(KeyError, match="model"):
-        RESULT["model"]
+
+
+def attributes(part):
+    """Return the names of the fields and properties of a part of a result."""
+    names = [each.name for each in fields(part)] + [
+        name for name, member in vars(type(part)).items() if isinstance(member, property)
+    ]
+    return {name for name in names if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [RESULT, RESULT.segments[1], RESULT.words[0], RESULT.stats, RESULT.model],
+    ids=lambda part: type(part),
+)
+def test_every_part_is_a_mapping_of_its_attributes(part):
+    assert isinstance(part, Mapping)
+    assert part.keys() == set(part) == dict(part).keys() == attributes(part)
+    assert len(part) == len(list(part.items())) == len(attributes(part))
+    for key in part.keys() - {"segments"}:
+        assert key in part
+        assert part[key] == part.get(key) == getattr(part, key)
+    assert "keys" not in part and part.get("keys", 5) == 5
+    with pytest.raises(KeyError, match="nothing"):
+        part["nothing"]
+    assert part == replace(part), "compared as the dataclass that it is"
+
+
+def test_the_parts_of_json_have_the_same_keys():
+    document = json.loads(RESULT.to_json())
+    assert RESULT.keys() - document.keys() == {"options", "words", "window_tokens", "duration_after_vad_s"}
+    assert document["stats"].keys() - RESULT.stats.keys() == {"elapsed_s", "real_time_factor"}
+    assert (
+        document["stats"].items()
+        >= {"overall_acceptance_rate": 0.75, "avg_tokens_per_iteration": 2.5}.items()
+    )
+    assert document["model"] == dict(RESULT.model)
+    for read, part in zip(document["segments"], RESULT.segments, strict=True):
+        (*_, word), (*_, same) = read.pop("words"), part["words"]
+        assert read == {**{key: part[key] for key in read}, "tokens": list(part["tokens"])}
+        assert word == {key: same[key] for key in word}
+
+
+def test_loops_over_parts_read_as_with_dicts():
+    assert sum(segment["end"] - segment["start"] for segment in RESULT.segments) == 1.5
+    assert sum(len(word["word"]) for segment in RESULT["segments"] for word in segment["words"]) == 18
+    assert [f"{text}" for _, text in zip(["a.wav"], [RESULT], strict=True)] == ["Hello there. Bye."]
+    assert [segment.id for segment in RESULT.segments] == [0, 1]
 
 
 def test_a_change_of_a_segment_is_kept():
