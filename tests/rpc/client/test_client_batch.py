@@ -276,7 +276,8 @@ async def test_an_interrupted_folder_has_whole_transcripts_and_is_resumed(folder
     assert (status, printed) == (0, "")
     assert "3 of 4 recordings have their transcripts already." in err
     assert written(out) == TEXTS
-    assert sorted(server.lengths) == [1, 2, 3, 4]
+    whole = [length for length in server.lengths if length]  # the interrupted call may have sent nothing
+    assert sorted(whole) == [1, 2, 3, 4]
 
 
 async def test_what_needs_a_folder_of_transcripts_or_one_recording_is_refused(folder, unused_tcp_port):
