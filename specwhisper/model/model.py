@@ -48,7 +48,10 @@ class Model(Protocol):
         """Empty a slot and encode the window that starts at a mel frame into it."""
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Append each row's tokens to its slot and choose after each candidate."""
+        """Append each row's tokens to its slot and choose after each candidate.
+
+        What follows the first candidate that is not chosen may be made up.
+        """
 
     def rollback(self, slot: int, length: int) -> None:
         """Remove all but the first ``length`` tokens of a slot."""

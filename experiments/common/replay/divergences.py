@@ -1,6 +1,6 @@
 """Find where a draft diverges from its target's text, and what it writes from there on.
 
-One forward pass runs the draft after every prefix of the target's text. Where it agrees, its continuation is
+Forward passes run the draft after every prefix of the target's text. Where it agrees, its continuation is
 that of the next position; only where it diverges is it followed, token by token, as it would draft.
 """
 
@@ -62,19 +62,33 @@ def find_divergences(draft: Model, windows: Sequence[TargetText], max_continuati
         batch = windows[start : start + draft.num_slots]
         for slot, one in enumerate(batch):
             draft.encode(slot, one.recording, one.window.start_frame)
-        rows = [
-            one.row(slot, (), [*one.window.prompt, *one.tokens[:-1]], len(one.tokens) - 1)
-            for slot, one in enumerate(batch)
-        ]
         followers = [
-            _Follower(draft, slot, one, scores, max_continuation)
-            for slot, (one, scores) in enumerate(zip(batch, draft.score(rows), strict=True))
+            _Follower(draft, slot, one, *_choices(draft, slot, one), max_continuation)
+            for slot, one in enumerate(batch)
         ]
         while rows := [row for follower in followers if (row := next(follower.rows, None)) is not None]:
             for row, scores in zip(rows, draft.score(rows), strict=True):
                 followers[row.slot].append(scores)
         found += [follower.found for follower in followers]
     return found
+
+
+def _choices(draft: Model, slot: int, written: TargetText) -> tuple[list[int], list[float]]:
+    """Return the draft's choice after every prefix of the target's text, and its log-probability."""
+    tokens, chosen, log_probs = list(written.tokens), list[int](), list[float]()
+    while (position := len(chosen)) < len(tokens):
+        text = [*written.window.prompt, *tokens[:-1]]
+        candidates = tokens[position:-1]
+        row = written.row(slot, tokens[:position], text[draft.length(slot) :], len(candidates))
+        scores = draft.score([row])[0]
+        wrong = (
+            i for i, (own, token) in enumerate(zip(scores.tokens, candidates, strict=False)) if own != token
+        )
+        num_new = 1 + next(wrong, len(candidates))  # what follows the first difference may be made up
+        chosen += scores.tokens[:num_new]
+        log_probs += scores.log_probs[:num_new]
+        draft.rollback(slot, len(written.window.prompt) + len(chosen) - 1)
+    return chosen, log_probs
 
 
 class _Follower:
@@ -84,12 +98,18 @@ class _Follower:
     """
 
     def __init__(
-        self, draft: Model, slot: int, written: TargetText, scores: Scores, max_continuation: int
+        self,
+        draft: Model,
+        slot: int,
+        written: TargetText,
+        choices: Sequence[int],
+        log_probs: Sequence[float],
+        max_continuation: int,
     ) -> None:
-        self.found = Divergences(tuple(scores.log_probs), {}, {})
+        self.found = Divergences(tuple(log_probs), {}, {})
         self._continuation: list[int] = []
         self._log_probs: list[float] = []
-        self.rows = self._rows(draft, slot, written, scores.tokens, max_continuation)
+        self.rows = self._rows(draft, slot, written, choices, max_continuation)
 
     def append(self, scores: Scores) -> None:
         """Add the next token of the draft's continuation."""
