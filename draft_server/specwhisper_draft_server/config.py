@@ -72,7 +72,7 @@ class DraftConfig(ServingOptions):
         bool,
         Setting(
             MODEL,
-            "Windows encoded only as far as they hold audio, in steps of 2 s, not to 30 s; on CPUs. "
+            "Windows encoded only as far as they hold audio and 6 s more, not to 30 s; on CPUs. "
             "Short and live audio is encoded many times faster; the draft may be right less often. Without "
             "effect where draft and target share an encoder.",
         ),

@@ -45,7 +45,7 @@ def pair(
     language: Annotated[str, typer.Option(help="Language code of the recordings.")] = "en",
     threads: Annotated[int, typer.Option(min=1, help="Threads of the models.")] = 1,
     cut_windows: Annotated[
-        bool, typer.Option(help="Drafts encode only the audio that a window has, in steps of 2 s.")
+        bool, typer.Option(help="Drafts encode only a window's audio and 6 s of silence.")
     ] = False,
     quick: Quick = False,
     seed: Seed = 0,

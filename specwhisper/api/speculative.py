@@ -9,7 +9,6 @@ import copy
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -63,7 +62,8 @@ class SpeculativeWhisper:
     device : of both, as torch names it; "auto" for the first of cuda, mps and cpu that there is. By default
         cuda where there is one, else cpu.
     config : how to speculate and choose tokens; each call reads it once, when it begins.
-    dtype : of both models' weights, one of :data:`specwhisper.types.DTYPES`, or as torch names it.
+    dtype : of the weights, one of :data:`specwhisper.types.DTYPES`, or as torch names it.
+    draft_dtype : of the draft's weights, if another one: it never changes the text.
     batch_size : recordings that are transcribed side by side, of all calls together.
     cut_windows : whether the draft encodes only the audio of a window (:class:`WhisperModel`).
     device_map : of the final model, in place of ``device``: "auto" or a map from module to device, "cpu" or
@@ -80,6 +80,7 @@ class SpeculativeWhisper:
         config: SpeculativeConfig | None = None,
         *,
         dtype: str | torch.dtype = "float32",
+        draft_dtype: str | torch.dtype | None = None,
         batch_size: int = 8,
         cut_windows: bool = False,
         device_map: DeviceMap | None = None,
@@ -89,9 +90,10 @@ class SpeculativeWhisper:
         self.batch_size = batch_size
         device = resolve_device(device or default_device())
         self.config = config or SpeculativeConfig()
-        load = partial(load_checkpoint, dtype=dtype)
-        target = load(final_model)
-        draft = load(draft_model, is_draft=True) if draft_model else None
+        target = load_checkpoint(final_model, dtype=dtype)
+        draft = None
+        if draft_model:
+            draft = load_checkpoint(draft_model, dtype=draft_dtype or dtype, is_draft=True)
         self._models = ModelInfo(target.name, draft.name if draft else "", target.weights_digest)
         self._source = resolve(final_model)
         self._num_mel_bins = {c.num_mel_bins for c in (target, draft) if c is not None}

@@ -129,7 +129,7 @@ class TargetConfig(ServingOptions):
         bool,
         Setting(
             MODEL,
-            "Live windows encoded only as far as they hold audio, in steps of 2 s, not to 30 s; on CPUs. "
+            "Live windows encoded only as far as they hold audio and 6 s more, not to 30 s; on CPUs. "
             "Encoding takes a fraction of the time; the text may be another: compare it.",
         ),
     ] = False
