@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from specwhisper.extras import needs_extra
 
 if TYPE_CHECKING:
+    from specwhisper.api.gammas import GammaFigures, compare_gammas
     from specwhisper.api.speculative import SpeculativeWhisper
     from specwhisper.api.speculative_config import SpeculativeConfig
     from specwhisper.errors import RecordingsFailed, SpecWhisperError
@@ -30,6 +31,7 @@ __all__ = [
     "CompressionRatio",
     "DecodingOptions",
     "Diarizer",
+    "GammaFigures",
     "Layout",
     "LiveDiarizer",
     "LiveSpeakers",
@@ -46,6 +48,7 @@ __all__ = [
     "Turn",
     "VadOptions",
     "Word",
+    "compare_gammas",
     "read_hint",
 ]
 # Loaded when first used: a client has no torch.
@@ -62,6 +65,7 @@ _HOMES = {
     "specwhisper.transcription.subtitles": ("Layout",),
     "specwhisper.transcription.transcription": ("ModelInfo", "Transcription"),
     "specwhisper.types": ("Segment", "Word"),
+    "specwhisper.api.gammas": ("GammaFigures", "compare_gammas"),
     "specwhisper.api.speculative": ("SpeculativeWhisper",),
     "specwhisper.api.speculative_config": ("SpeculativeConfig",),
 }

@@ -140,6 +140,7 @@ class SpeculativeWhisper:
         *,
         mode: Mode | None = None,
         gamma: int | None = None,
+        use_adaptive_gamma: bool | None = None,
         batch_size: int | None = None,
         chunk_length_s: float | None = None,
         stride_length_s: float | None = None,
@@ -156,6 +157,7 @@ class SpeculativeWhisper:
         *,
         mode: Mode | None = None,
         gamma: int | None = None,
+        use_adaptive_gamma: bool | None = None,
         batch_size: int | None = None,
         chunk_length_s: float | None = None,
         stride_length_s: float | None = None,
@@ -175,6 +177,7 @@ class SpeculativeWhisper:
         *,
         mode: Mode | None = None,
         gamma: int | None = None,
+        use_adaptive_gamma: bool | None = None,
         batch_size: int | None = None,
         chunk_length_s: float | None = None,
         stride_length_s: float | None = None,
@@ -193,7 +196,8 @@ class SpeculativeWhisper:
             ``sampling_rate``. At most one is read ahead of those that are being transcribed.
         mode : ``Mode.TARGET_ONLY`` for the final model alone; by default ``Mode.ONE_PROCESS``, with a draft.
             The others need two servers.
-        gamma : draft tokens per block; by default the config's.
+        gamma, use_adaptive_gamma : as in :class:`SpeculativeConfig`; by default the config's. A ``gamma``
+            alone stays as it is.
         batch_size : most recordings of this call side by side, at most that of the constructor.
         chunk_length_s, stride_length_s : decode overlapping chunks side by side, as transformers' pipeline
             does, instead of window after window; 15 s suits distil models. It offers no word times, holds a
@@ -218,6 +222,7 @@ class SpeculativeWhisper:
             options=options,
             mode=mode,
             gamma=gamma,
+            use_adaptive_gamma=use_adaptive_gamma,
             batch_size=batch_size,
             chunk_length_s=chunk_length_s,
             stride_length_s=stride_length_s,
@@ -242,6 +247,7 @@ class SpeculativeWhisper:
         *,
         mode: Mode | None = None,
         gamma: int | None = None,
+        use_adaptive_gamma: bool | None = None,
         batch_size: int | None = None,
         chunk_length_s: float | None = None,
         stride_length_s: float | None = None,
@@ -263,6 +269,7 @@ class SpeculativeWhisper:
             options=options,
             mode=mode,
             gamma=gamma,
+            use_adaptive_gamma=use_adaptive_gamma,
             batch_size=batch_size,
             chunk_length_s=chunk_length_s,
             stride_length_s=stride_length_s,
@@ -271,7 +278,7 @@ class SpeculativeWhisper:
             on_error=on_error,
             watch=watch,
         )
-        return _handed_over(self._results(call), call)
+        return call.handed_over(self._results(call))
 
     def _call(self, **asked: Any) -> TranscribeCall:
         """Check the arguments, and read the config, which may be replaced later."""
@@ -381,20 +388,3 @@ def _decoded(source: Source | Exception) -> bytes | Exception:
         return b"".join(source.decode())
     except Exception as error:
         return error
-
-
-def _handed_over(
-    results: Iterator[tuple[int, Transcription | Exception]], call: TranscribeCall
-) -> Iterator[tuple[int, Transcription | Exception]]:
-    """Yield results and raise the errors that are not yielded when there is no more."""
-    errors: dict[int, Exception] = {}
-    num_results = 0
-    for index, result in results:
-        num_results += 1
-        if isinstance(result, Exception) and call.on_error == "raise":
-            errors[index] = result
-        else:
-            yield index, result
-    ended_by = call.reading_error
-    if errors or ended_by is not None:
-        raise RecordingsFailed.of(errors, num_results, ended_by=ended_by) from ended_by

@@ -36,16 +36,22 @@ class SpeculativeConfig:
     acceptance_threshold: float | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.use_adaptive_gamma, bool):
-            raise InvalidRequest(
-                f"use_adaptive_gamma is {self.use_adaptive_gamma!r}: it must be True or False."
-            )
         self.draft_length(Mode.ONE_PROCESS)
         options_from({}, self.decoding)
 
-    def draft_length(self, mode: Mode) -> DraftLength:
-        """Return how far a draft runs ahead in a mode."""
-        return DraftLength(mode, self.gamma, is_adaptive=self.use_adaptive_gamma)
+    def draft_length(
+        self, mode: Mode, gamma: int | None = None, use_adaptive_gamma: bool | None = None
+    ) -> DraftLength:
+        """Return how far a draft runs ahead in a mode.
+
+        Values of a call override those of the config. A call's ``gamma`` stays as it is, unless the call says
+        that it is adaptive.
+        """
+        if use_adaptive_gamma is None:
+            use_adaptive_gamma = self.use_adaptive_gamma if gamma is None else False
+        if not isinstance(use_adaptive_gamma, bool):
+            raise InvalidRequest(f"use_adaptive_gamma is {use_adaptive_gamma!r}: it must be True or False.")
+        return DraftLength(mode, self.gamma if gamma is None else gamma, is_adaptive=use_adaptive_gamma)
 
     @property
     def decoding(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.audio.inputs import Audio, Source, check_all, recordings_in
-from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
+from specwhisper.errors import InvalidAudio, InvalidRequest, RecordingsFailed, UnsupportedOption
 from specwhisper.model.chunked import Chunk, cut
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.speculation.draft_length import DraftLength
@@ -63,6 +63,7 @@ class TranscribeCall:
     options: Mapping[str, Any]
     mode: Mode | None
     gamma: int | None
+    use_adaptive_gamma: bool | None
     batch_size: int | None
     chunk_length_s: float | None
     stride_length_s: float | None
@@ -107,6 +108,20 @@ class TranscribeCall:
         """The number of recordings; ``None`` if only reading them shows it."""
         return len(self.sources) if isinstance(self.sources, list) else None
 
+    def handed_over(self, results: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+        """Yield results; raise the errors that are not yielded when there is no more."""
+        errors: dict[int, Exception] = {}
+        num_results = 0
+        for index, result in results:
+            num_results += 1
+            if isinstance(result, Exception) and self.on_error == "raise":
+                errors[index] = result
+            else:
+                yield index, result
+        ended_by = self.reading_error
+        if errors or ended_by is not None:
+            raise RecordingsFailed.of(errors, num_results, ended_by=ended_by) from ended_by
+
     def cut(self, num_samples: int) -> Iterator[Chunk]:
         """Cut a recording into chunks."""
         if self.chunk_length_s is None:
@@ -121,9 +136,7 @@ class TranscribeCall:
             )
         if mode == Mode.ONE_PROCESS and not self.has_draft:
             raise InvalidRequest(f"mode is '{mode}': there is no draft model; leave mode out.")
-        if self.gamma is not None:
-            return DraftLength(Mode(mode), self.gamma)
-        return self.config.draft_length(Mode(mode))
+        return self.config.draft_length(Mode(mode), self.gamma, self.use_adaptive_gamma)
 
     def _check_chunks(self) -> None:
         if self.chunk_length_s is None:

@@ -27,8 +27,10 @@ from specwhisper.transcription.windows import ClosedWindow, Windows
 from specwhisper.types import Keyed, Mode, Outcome, Window
 
 OPTION_NAMES = frozenset(
-    "temperature temperatures top_k top_p seed acceptance acceptance_threshold beam_size num_beams".split()
+    "temperature temperatures top_k k top_p seed acceptance acceptance_threshold beam_size num_beams "
+    "max_tokens".split()
 )
+MAX_NEW_TOKENS = 256
 SILENCE = bytes(2)  # one sample: the engines need audio to begin
 Prompt: TypeAlias = str | Sequence[int]  # text or token ids
 
@@ -79,6 +81,16 @@ class Completion(Keyed):
     text: str
     tokens: tuple[int, ...]
     stats: SpeculationStatistics
+
+    @property
+    def num_drafted(self) -> int:
+        """How many tokens the draft proposed."""
+        return self.stats.num_drafted
+
+    @property
+    def num_kept(self) -> int:
+        """How many of them are in the text."""
+        return self.stats.num_accepted
 
     def __str__(self) -> str:
         return self.text
@@ -155,7 +167,9 @@ class SpeculativeLM:
         self,
         prompt: Prompt,
         *,
-        max_new_tokens: int = 256,
+        gamma: int | None = None,
+        use_adaptive_gamma: bool | None = None,
+        max_new_tokens: int | None = None,
         stop_token_ids: Sequence[int] = (),
         **options: Any,
     ) -> Completion: ...
@@ -164,7 +178,9 @@ class SpeculativeLM:
         self,
         prompt: Sequence[Prompt],
         *,
-        max_new_tokens: int = 256,
+        gamma: int | None = None,
+        use_adaptive_gamma: bool | None = None,
+        max_new_tokens: int | None = None,
         stop_token_ids: Sequence[int] = (),
         **options: Any,
     ) -> list[Completion]: ...
@@ -172,17 +188,20 @@ class SpeculativeLM:
         self,
         prompt: Prompt | Sequence[Prompt],
         *,
-        max_new_tokens: int = 256,
+        gamma: int | None = None,
+        use_adaptive_gamma: bool | None = None,
+        max_new_tokens: int | None = None,
         stop_token_ids: Sequence[int] = (),
         **options: Any,
     ) -> Completion | list[Completion]:
         """Continue one prompt or several.
 
         A prompt is text, or its token ids, to which no special tokens are added. ``stop_token_ids`` end a
-        text besides the model's own end-of-text.
+        text besides the model's own end-of-text. ``max_new_tokens``, or ``max_tokens``, is 256 by default.
 
-        ``options`` override the config, even with ``None``: temperature, top_k, top_p, seed, acceptance,
-        acceptance_threshold.
+        ``gamma`` and ``use_adaptive_gamma`` override the config; a ``gamma`` alone stays as it is. Also
+        ``options`` override the config, even with ``None``: temperature, top_k (or k), top_p, seed,
+        acceptance, acceptance_threshold.
 
         Raises
         ------
@@ -195,15 +214,17 @@ class SpeculativeLM:
             raise InvalidRequest(
                 f"There is no option '{min(unknown)}' for text; there are {', '.join(sorted(OPTION_NAMES))}."
             )
-        limits = {"max_new_tokens": max_new_tokens, "timestamps": False}
-        wanted = options_from(self.config.decoding, options | limits)
+        limits = {} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}
+        defaults = self.config.decoding | {"max_new_tokens": MAX_NEW_TOKENS}
+        wanted = options_from(defaults, options | limits | {"timestamps": False})
         if len(wanted.temperatures) > 1:
             raise InvalidRequest("A text has no fallback: name one temperature.")
         stops = frozenset(self._ids(stop_token_ids, "stop_token_ids"))
         prompt = _listed(prompt)
         is_one = isinstance(prompt, str) or _is_ids(prompt)
         asked = self._asked([prompt] if is_one else prompt, wanted, stops, is_one=is_one)
-        length = self.config.draft_length(Mode.TARGET_ONLY if self._draft is None else Mode.ONE_PROCESS)
+        mode = Mode.TARGET_ONLY if self._draft is None else Mode.ONE_PROCESS
+        length = self.config.draft_length(mode, gamma, use_adaptive_gamma)
         prepared = (Prepared(SILENCE, options) for options in asked)
         written = dict(self._pair.transcribe(prepared, length, max_sessions=self._target.num_slots))
         errors = {index: result for index, result in written.items() if isinstance(result, Exception)}

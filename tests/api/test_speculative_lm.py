@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from experiments.common.models.llamas import llama, llama_tokenizer
-from specwhisper import SpeculativeConfig, SpeculativeLM
+from specwhisper import SpeculativeConfig, SpeculativeLM, compare_gammas
 from specwhisper.errors import (
     CheckpointError,
     InvalidRequest,
@@ -117,9 +117,36 @@ def test_a_seed_gives_the_same_text_with_any_draft(folders, top_k):
 
 def test_a_good_draft_saves_forward_passes(folders):
     pair = SpeculativeLM(folders["noisy"], folders["target"], "cpu")
-    stats = pair.generate(PROMPTS[0], max_new_tokens=40).stats
-    assert stats.overall_acceptance_rate > 0.3
-    assert stats.avg_tokens_per_iteration > 1.5
+    completion = pair.generate(PROMPTS[0], max_new_tokens=40)
+    assert completion.stats.overall_acceptance_rate > 0.3
+    assert completion["stats"]["avg_tokens_per_iteration"] > 1.5
+    assert 0 < completion.num_kept == completion["stats"]["num_accepted"] < completion.num_drafted
+
+
+def test_a_call_has_its_own_draft_length_and_limits_by_their_other_names(folders):
+    pair = SpeculativeLM(
+        folders["noisy"], folders["target"], "cpu", SpeculativeConfig(use_adaptive_gamma=True)
+    )
+    given = {"temperature": 1.0, "seed": 5}
+    short = pair.generate(PROMPTS[0], gamma=2, max_tokens=12, k=3, **given)
+    assert short.tokens == pair.generate(PROMPTS[0], gamma=9, max_new_tokens=12, top_k=3, **given).tokens
+    assert short.tokens != pair.generate(PROMPTS[0], max_tokens=12, **given).tokens
+    assert (short.stats.choice.gamma, short.stats.choice.reason) == (2, "as requested")
+    adaptive = pair.generate(PROMPTS[0], gamma=2, use_adaptive_gamma=True, max_tokens=12).stats
+    assert adaptive.choice.reason != "as requested"
+    with pytest.raises(InvalidRequest, match="use_adaptive_gamma is 1: it must be True or False"):
+        pair.generate(PROMPTS[0], use_adaptive_gamma=1)
+
+
+def test_draft_lengths_are_compared(folders, capsys):
+    pair = SpeculativeLM(folders["noisy"], folders["target"], "cpu")
+    compared = compare_gammas(pair.generate, PROMPTS, (2, 10), max_tokens=20)
+    assert [figures["gamma"] for figures in compared] == [2, 10]
+    assert compared[0].stats.num_forwards > compared[1].stats.num_forwards
+    lines = capsys.readouterr().out.splitlines()
+    kept = compared[1]["stats"]
+    assert lines[1].startswith("gamma 10: ")
+    assert f" s, {kept.num_accepted} of {kept.num_drafted} drafted tokens kept, " in lines[1]
 
 
 def test_invalid_prompts_are_named_before_anything_is_decoded(folders, monkeypatch):

@@ -13,7 +13,7 @@ import torch
 
 from experiments.common.models.checkpoints import Shape, save_checkpoint
 from experiments.exactness.prepared import recording
-from specwhisper import SpeculativeConfig, SpeculativeWhisper
+from specwhisper import SpeculativeConfig, SpeculativeWhisper, compare_gammas
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
 from specwhisper.model import backends
 from specwhisper.model.backends import load_encoders
@@ -119,6 +119,10 @@ def test_a_call_can_choose_the_mode_and_the_draft_length(pair, samples):
     default, short = pair.transcribe(samples, **asked), pair.transcribe(samples, gamma=2, **asked)
     assert (default.model.mode, default.model.gamma, short.model.gamma) == (Mode.ONE_PROCESS, 5, 2)
     assert len(short.stats.acceptance_histogram) <= 3 < len(default.stats.acceptance_histogram)
+    adaptive = pair.transcribe(samples, gamma=2, use_adaptive_gamma=True, **asked)
+    assert (adaptive.model.gamma, adaptive.text) == (0, default.text)
+    (figures,) = compare_gammas(pair.transcribe, samples, (2,), **asked)
+    assert figures.stats.num_accepted == short.stats.num_accepted
     for target_only in (
         pair.transcribe(samples, mode=Mode.TARGET_ONLY, **asked),
         pair.transcribe(samples, mode="target-only", gamma=3, **asked),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from specwhisper.errors import InvalidRequest, MissingExtra, SpecWhisperError
-from specwhisper.options import OTHER_NAMES, DecodingOptions, Task, VadOptions
+from specwhisper.options import DecodingOptions, Task, VadOptions
 from specwhisper.transcription.hints.file import read_hint
 from specwhisper.types import SERVER_MODES, Mode
 
@@ -79,8 +79,8 @@ def _flag(name: str) -> str:
 
 NAMES = (
     {field.name: _flag(field.name) for field in fields(DecodingOptions) if field.name not in NO_FLAGS}
-    | {name: _flag(other) for other, name in OTHER_NAMES.items()}
-    | {name: _flag(name) for name in ("temperature", "temperature_increment_on_fallback", "max_new_tokens")}
+    | {"temperatures": "--temperature", "max_initial_timestamp_s": "--max-initial-timestamp"}
+    | {name: _flag(name) for name in ("temperature", "temperature_increment_on_fallback")}
     | {field.name: _flag(f"vad_{field.name}") for field in fields(VadOptions)}
     | {"timestamps": "--timestamps", "vad_parameters": "--vad-threshold and the like"}
 )
