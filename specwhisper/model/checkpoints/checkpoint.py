@@ -1,4 +1,4 @@
-"""Load Whisper checkpoints: a hub id, a bare name or a folder.
+"""Load Whisper checkpoints: a hub id, a bare name, a folder or a file.
 
 Neither torch nor transformers is needed: :mod:`specwhisper.model.pytorch` makes modules of a checkpoint.
 """
@@ -10,24 +10,12 @@ import logging
 from dataclasses import dataclass, field
 
 from specwhisper.errors import CheckpointError, UnsupportedOption
-from specwhisper.model.checkpoints.ctranslate2 import (
-    config_of,
-    generation_of,
-    is_quantised,
-    read_variables,
-    weights_of,
-)
-from specwhisper.model.checkpoints.files import CONFIG, ModelFiles, digest_of
-from specwhisper.model.checkpoints.generation import (
-    FILE,
-    build_vocabulary,
-    check_generation,
-    read_generation,
-)
-from specwhisper.model.checkpoints.onnx_weights import weights_in_onnx
-from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
-from specwhisper.model.checkpoints.tokenizer import Tokenizer, read_tokenizer
-from specwhisper.model.checkpoints.weights import Weights, complete_weights, weights_in_files
+from specwhisper.model.checkpoints.files import ModelFiles, digest_of
+from specwhisper.model.checkpoints.formats import open_model
+from specwhisper.model.checkpoints.generation import build_vocabulary, check_generation
+from specwhisper.model.checkpoints.sizes import ModelSizes
+from specwhisper.model.checkpoints.tokenizer import Tokenizer
+from specwhisper.model.checkpoints.weights import Weights, complete_weights
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import TokenLimit
 from specwhisper.types import DTYPES
@@ -90,35 +78,14 @@ def load_checkpoint(
         raise UnsupportedOption(f"There is no dtype '{dtype}': choose one of {', '.join(DTYPES)}.")
     files = ModelFiles(name, revision)
     with files.errors_reported():
-        config = files.read(CONFIG)
-        if config is None:
-            raise OSError(f"it has no {CONFIG}")
+        model = open_model(files)
         # Small files first: the download of the weights may be ended, and the next start may be offline.
-        tokenizer, converted = None, None
-        if "model_type" not in config:
-            tokenizer, converted = read_tokenizer(files), files.ctranslate2()
+        sizes, tokenizer, generation = model.sizes, model.tokenizer, model.generation
+        check_generation(name, generation, is_draft=is_draft)
+        if model.is_quantised:
+            logger.info("Model '%s' is quantised: its text is that of these weights.", name)
         tokens = [] if tokenizer is None else tokenizer.tokens()
-        if converted is not None:
-            variables = read_variables(converted)
-            if is_quantised(variables):
-                logger.info("Model '%s' is quantised: its text is that of these weights.", name)
-            sizes = read_sizes(name, config_of(variables))
-            generation = read_generation(generation_of(name, config, tokens), {})
-            check_generation(name, generation, is_draft=is_draft)
-            paths, found = [converted], weights_of(variables)
-        elif config.get("model_type") != "whisper":
-            raise CheckpointError(
-                f"Model '{name}' is of type '{config.get('model_type')}': choose a Whisper checkpoint."
-            )
-        else:
-            sizes = read_sizes(name, config)
-            generation = read_generation(files.read(FILE), config)
-            check_generation(name, generation, is_draft=is_draft)
-            tokenizer = read_tokenizer(files)
-            tokens = [] if tokenizer is None else tokenizer.tokens()
-            paths = files.weights()
-            is_onnx = paths[0].suffix == ".onnx"
-            found = weights_in_onnx(paths[0], paths[1]) if is_onnx else weights_in_files(paths)
+        found, paths = model.weights()
         weights = complete_weights(name, found, sizes)
         vocabulary = build_vocabulary(name, tokens, sizes, generation)
         if len(tokens) < vocabulary.end_of_text:

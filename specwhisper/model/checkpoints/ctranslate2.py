@@ -7,10 +7,9 @@ they are other weights than those they were made of, and so another target.
 
 from __future__ import annotations
 
-import logging
 import math
-import struct
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.errors import CheckpointError
+from specwhisper.model.checkpoints.fields import FieldReader
+from specwhisper.model.checkpoints.files import MODEL_BIN, ModelFiles
+from specwhisper.model.checkpoints.generation import Generation
+from specwhisper.model.checkpoints.published import generation_of
+from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
+from specwhisper.model.checkpoints.tokenizer import Tokenizer, read_tokenizer
 from specwhisper.model.checkpoints.weights import (
     DECODER,
     EMBEDDING,
@@ -27,9 +32,6 @@ from specwhisper.model.checkpoints.weights import (
     WeightsFile,
 )
 
-logger = logging.getLogger(__name__)
-
-MODEL_BIN = "model.bin"
 SPEC = "WhisperSpec"
 FILE_VERSION = 6  # of every Whisper model
 # CTranslate2's numbers of types; uint16 are the bits of bfloat16.
@@ -37,12 +39,60 @@ NUMBER_TYPES = ("<f4", "|i1", "<i2", "<i4", "<f2", "<u2")
 QUANTISED = ("|i1", "<i2")
 MAX_RANK = 4
 HEAD_WIDTH = 64  # of every published model
-ENGLISH_END_OF_TEXT = 50256  # the multilingual models have 50257
 NORM = {"weight": "gamma", "bias": "beta"}
 LINEAR = {"weight": "weight", "bias": "bias"}
 # Parts of an attention layer: the variable, and the parts that its rows are.
 SELF_ATTENTION = {"linear_0": ("q_proj", "k_proj", "v_proj"), "linear_1": ("out_proj",)}
 CROSS_ATTENTION = {"linear_0": ("q_proj",), "linear_1": ("k_proj", "v_proj"), "linear_2": ("out_proj",)}
+
+
+class CTranslate2Model:
+    """A folder with a ``model.bin`` of CTranslate2.
+
+    Its config.json has lists of tokens and no sizes.
+    """
+
+    def __init__(self, files: ModelFiles, config: Mapping[str, Any], path: Path) -> None:
+        self._files = files
+        self._config = config
+        self._path = path
+        self._variables = read_variables(path)
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether matrices are integers."""
+        return any(variable.scale is not None for variable in self._variables.values())
+
+    @cached_property
+    def sizes(self) -> ModelSizes:
+        """The sizes, which are the variables' shapes."""
+        return read_sizes(self._files.name, config_of(self._variables), source=MODEL_BIN)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer in its files."""
+        tokenizer = read_tokenizer(self._files)
+        if tokenizer is None:
+            raise CheckpointError(
+                f"Model '{self._files.name}' has no tokenizer.json: fetch it again together with it, or put "
+                "that of the model it was converted from beside its model.bin."
+            )
+        return tokenizer
+
+    @property
+    def generation(self) -> Generation:
+        """The values of generation; older converters wrote none."""
+        stated = {
+            "suppress_tokens": self._config.get("suppress_ids"),
+            "begin_suppress_tokens": self._config.get("suppress_ids_begin"),
+            "languages": self._config.get("lang_ids"),
+            "alignment_heads": self._config.get("alignment_heads"),
+        }
+        return generation_of(self._files.name, self.sizes, self.tokenizer, stated)
+
+    def weights(self) -> tuple[Weights, list[Path]]:
+        """Return the weights by transformers' names, and their file."""
+        return weights_of(self._variables), [self._path]
 
 
 class _Variable:
@@ -80,40 +130,9 @@ class _Variable:
         return part
 
 
-class _Reader:
-    """Reads the fields of a file one after the other."""
-
-    def __init__(self, path: Path) -> None:
-        self.file = WeightsFile(path)
-        self._position = 0
-
-    def skip(self, num_bytes: int) -> int:
-        """Return where the next bytes are, and pass over them."""
-        start = self._position
-        if start + num_bytes > self.file.size:
-            raise ValueError(f"{MODEL_BIN} is cut off")
-        self._position += num_bytes
-        return start
-
-    def number(self, code: str) -> int:
-        """Read an unsigned number."""
-        num_bytes = struct.calcsize(f"<{code}")
-        value: int = struct.unpack(f"<{code}", self.file.read(self.skip(num_bytes), num_bytes).data)[0]
-        return value
-
-    def string(self) -> str:
-        """Read a string, which ends with a zero byte."""
-        num_bytes = self.number("H")
-        return bytes(self.file.read(self.skip(num_bytes), num_bytes)).removesuffix(b"\0").decode()
-
-
-def is_ctranslate2(path: Path) -> bool:
-    """Return whether a file begins as CTranslate2's do."""
-    reader = _Reader(path)
-    try:
-        return 0 < reader.number("I") <= 2 * FILE_VERSION and reader.string().endswith("Spec")
-    except ValueError:
-        return False
+def _string(reader: FieldReader) -> str:
+    """Read a string, which ends with a zero byte."""
+    return reader.take(reader.number("H")).removesuffix(b"\0").decode()
 
 
 def read_variables(path: Path) -> dict[str, _Variable]:
@@ -123,18 +142,18 @@ def read_variables(path: Path) -> dict[str, _Variable]:
     ------
     ValueError : for a file that is cut off, damaged, or no Whisper model's.
     """
-    reader = _Reader(path)
-    version, spec = reader.number("I"), reader.string()
+    reader = FieldReader(path)
+    version, spec = reader.number(), _string(reader)
     if spec != SPEC or version != FILE_VERSION:
         raise ValueError(f"{MODEL_BIN} is a {spec} of version {version}, not a {SPEC} of {FILE_VERSION}")
-    reader.number("I")  # revision of the spec
+    reader.number()  # revision of the spec
     variables: dict[str, _Variable] = {}
-    for _ in range(reader.number("I")):
-        name, rank = reader.string(), reader.number("B")
+    for _ in range(reader.number()):
+        name, rank = _string(reader), reader.number("B")
         if rank > MAX_RANK:
             raise ValueError(f"{MODEL_BIN} is damaged: '{name}' has {rank} axes")
-        shape = tuple(reader.number("I") for _ in range(rank))
-        type_, num_bytes = reader.number("B"), reader.number("I")
+        shape = tuple(reader.number() for _ in range(rank))
+        type_, num_bytes = reader.number("B"), reader.number()
         if type_ >= len(NUMBER_TYPES):
             raise ValueError(
                 f"{MODEL_BIN} has numbers of an unknown type: convert the model again as float16"
@@ -143,8 +162,8 @@ def read_variables(path: Path) -> dict[str, _Variable]:
         if math.prod(shape) * np.dtype(number_type).itemsize != num_bytes:
             raise ValueError(f"{MODEL_BIN} is damaged: '{name}' has {num_bytes} bytes")
         variables[name] = _Variable(reader.file, reader.skip(num_bytes), number_type, shape)
-    for _ in range(reader.number("I")):
-        alias, name = reader.string(), reader.string()
+    for _ in range(reader.number()):
+        alias, name = _string(reader), _string(reader)
         if name not in variables:
             raise ValueError(f"{MODEL_BIN} is damaged: it has no '{name}'")
         variables[alias] = variables[name]
@@ -237,46 +256,3 @@ def weights_of(variables: Mapping[str, _Variable]) -> Weights:
             put(f"{layer}.fc1", f"{source}/ffn/linear_0")
             put(f"{layer}.fc2", f"{source}/ffn/linear_1")
     return Weights(arrays)
-
-
-def generation_of(name: str, config: Mapping[str, Any], tokens: Sequence[str]) -> dict[str, Any]:
-    """Return what a generation_config.json would hold.
-
-    Parameters
-    ----------
-    config : CTranslate2's config.json, with the lists of tokens.
-    tokens : strings in id order, by which the special tokens are found.
-    """
-    ids = {token: i for i, token in enumerate(tokens)}
-    if "<|endoftext|>" not in ids or "<|startoftranscript|>" not in ids:
-        raise CheckpointError(
-            f"Model '{name}' has no tokenizer.json of Whisper: fetch it again together with it, or put "
-            "that of the model it was converted from beside its model.bin."
-        )
-    for key in ("suppress_ids", "suppress_ids_begin", "alignment_heads"):
-        if key not in config:
-            logger.warning(
-                "The config.json of model '%s' has no %s: convert the model again for it.", name, key
-            )
-    languages = {tokens[i]: i for i in config.get("lang_ids") or () if i in range(len(tokens))}
-    values = {
-        "eos_token_id": ids["<|endoftext|>"],
-        "decoder_start_token_id": ids["<|startoftranscript|>"],
-        "no_timestamps_token_id": ids.get("<|notimestamps|>"),
-        "prev_sot_token_id": ids.get("<|startofprev|>"),
-        "suppress_tokens": config.get("suppress_ids"),
-        "begin_suppress_tokens": config.get("suppress_ids_begin"),
-        "alignment_heads": config.get("alignment_heads"),
-        "max_length": 448,
-        "max_initial_timestamp_index": 50,  # 1 s
-    }
-    # English-only models have the languages' tokens too, but one id less before them.
-    if languages and ids["<|endoftext|>"] != ENGLISH_END_OF_TEXT:
-        tasks = {task: ids[f"<|{task}|>"] for task in ("transcribe", "translate") if f"<|{task}|>" in ids}
-        values |= {"lang_to_id": languages, "task_to_id": tasks}
-    return values
-
-
-def is_quantised(variables: Mapping[str, _Variable]) -> bool:
-    """Return whether matrices are integers."""
-    return any(variable.scale is not None for variable in variables.values())

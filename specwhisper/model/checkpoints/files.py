@@ -13,10 +13,11 @@ from typing import Any
 
 from specwhisper.errors import CheckpointError, MissingExtra
 from specwhisper.model.checkpoints.compat import is_known_to_lack
-from specwhisper.model.checkpoints.ctranslate2 import MODEL_BIN, is_ctranslate2
+from specwhisper.model.checkpoints.magic import FileFormat, format_of
 from specwhisper.model.checkpoints.names import resolve
 
 CONFIG, WEIGHTS, WEIGHTS_INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+MODEL_BIN = "model.bin"  # CTranslate2's weights
 # As optimum names them; transformers.js has them in a folder of their own, in several precisions.
 ENCODERS, DECODERS = ("encoder_model",), ("decoder_model_merged", "decoder_model")
 ONNX_FOLDERS, ONNX_SUFFIXES = ("", "onnx/"), ("", "_fp16")
@@ -101,7 +102,7 @@ class ModelFiles:
     def ctranslate2(self) -> Path | None:
         """Return the file of a CTranslate2 model; ``None`` if it is none."""
         path = self.find(MODEL_BIN)
-        return path if path is not None and is_ctranslate2(path) else None
+        return path if path is not None and format_of(path) is FileFormat.CTRANSLATE2 else None
 
     @contextmanager
     def errors_reported(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The sizes of a Whisper model, as its config.json has them."""
+"""The sizes of a Whisper model, by the names that a config.json has for them."""
 
 from __future__ import annotations
 
@@ -45,8 +45,12 @@ class ModelSizes:
     tie_word_embeddings: bool = True
 
 
-def read_sizes(name: str, config: Mapping[str, Any]) -> ModelSizes:
+def read_sizes(name: str, config: Mapping[str, Any], *, source: str = "config.json") -> ModelSizes:
     """Read the sizes of model ``name`` from its config.
+
+    Parameters
+    ----------
+    source : what holds the sizes, for errors.
 
     Raises
     ------
@@ -56,32 +60,32 @@ def read_sizes(name: str, config: Mapping[str, Any]) -> ModelSizes:
     values: dict[str, Any] = {}
     for field in fields(ModelSizes):
         if field.name in config:
-            values[field.name] = _checked(name, field.name, config[field.name], of_type=field.type)
+            values[field.name] = _checked(name, source, field.name, config[field.name], of_type=field.type)
         elif field.default is MISSING:
             raise CheckpointError(
-                f"The config.json of model '{name}' has no {field.name}: fetch or save it again."
+                f"The {source} of model '{name}' has no {field.name}: fetch or save it again."
             )
     sizes = ModelSizes(**values)
     for heads in (sizes.encoder_attention_heads, sizes.decoder_attention_heads):
         if sizes.d_model % heads:
             raise CheckpointError(
-                f"The config.json of model '{name}' divides d_model={sizes.d_model} by {heads} attention "
+                f"The {source} of model '{name}' divides d_model={sizes.d_model} by {heads} attention "
                 "heads, which leaves a remainder: fetch or save it again."
             )
     if sizes.max_source_positions != POSITIONS:
         raise CheckpointError(
-            f"The config.json of model '{name}' has max_source_positions={sizes.max_source_positions}, but "
+            f"The {source} of model '{name}' has max_source_positions={sizes.max_source_positions}, but "
             f"windows of 30 s have {POSITIONS}: choose a model for windows of 30 s."
         )
     if not sizes.median_filter_width % 2:
         raise CheckpointError(
-            f"The config.json of model '{name}' has median_filter_width={sizes.median_filter_width}, which "
+            f"The {source} of model '{name}' has median_filter_width={sizes.median_filter_width}, which "
             "must be odd: fetch or save it again."
         )
     return sizes
 
 
-def _checked(name: str, key: str, value: Any, *, of_type: Any) -> Any:
+def _checked(name: str, source: str, key: str, value: Any, *, of_type: Any) -> Any:
     is_number = isinstance(value, int) and not isinstance(value, bool)
     is_valid, expected = {
         "int": (is_number and value > 0, "a whole number above 0"),
@@ -91,6 +95,6 @@ def _checked(name: str, key: str, value: Any, *, of_type: Any) -> Any:
     if is_valid:
         return value
     raise CheckpointError(
-        f"The config.json of model '{name}' has {key}={value!r}, which must be {expected}: "
+        f"The {source} of model '{name}' has {key}={value!r}, which must be {expected}: "
         "fetch or save it again."
     )

@@ -134,9 +134,7 @@ def complete_weights(name: str, weights: Weights, sizes: ModelSizes) -> Weights:
             if own not in found and other in found:
                 found[own] = found[other]
     _check(name, "are missing", [key for key in known if key not in found])
-    _check(
-        name, "do not fit its config.json", [key for key, shape in known.items() if found[key].shape != shape]
-    )
+    _check(name, "do not fit its sizes", [key for key, shape in known.items() if found[key].shape != shape])
     return Weights({key: found[key] for key in known})
 
 

@@ -255,7 +255,7 @@ def without_tokenizer(folder: Path) -> None:
         (without_config, "holds no model: it has no config.json; name another"),
         (broken_config, r"cannot be loaded from .*config.json.*: fetch or save it again"),
         (of_another_type, "is of type 'bert': choose a Whisper checkpoint"),
-        (of_another_size, r"is incomplete: \d+ weights do not fit its config.json, 'model"),
+        (of_another_size, r"is incomplete: \d+ weights do not fit its sizes, 'model"),
         (without_weights, "has no weights: fetch or save it again as safetensors"),
         (pickled, "has pickled weights, which can carry code: save it again as safetensors"),
         (

@@ -1,0 +1,58 @@
+"""Open a model in its format, which is seen by content and not by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from specwhisper.errors import CheckpointError
+from specwhisper.model.checkpoints.ctranslate2 import CTranslate2Model
+from specwhisper.model.checkpoints.files import CONFIG, ModelFiles
+from specwhisper.model.checkpoints.generation import Generation
+from specwhisper.model.checkpoints.sizes import ModelSizes
+from specwhisper.model.checkpoints.tokenizer import Tokenizer
+from specwhisper.model.checkpoints.transformers_files import TransformersModel
+from specwhisper.model.checkpoints.weights import Weights
+
+
+class StoredModel(Protocol):
+    """A model in one format. Files are read when a part is asked for."""
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether matrices were rounded to integers: they are other weights now."""
+
+    @property
+    def sizes(self) -> ModelSizes:
+        """The model's sizes."""
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """Its tokenizer; ``None`` if it has none."""
+
+    @property
+    def generation(self) -> Generation:
+        """The values of generation; those of published models where it states none."""
+
+    def weights(self) -> tuple[Weights, list[Path]]:
+        """Return the weights by transformers' names, and their files."""
+
+
+def open_model(files: ModelFiles) -> StoredModel:
+    """Return the model in files.
+
+    Raises
+    ------
+    CheckpointError : for files of another format.
+    OSError : without a config.json.
+    """
+    config = files.read(CONFIG)
+    if config is None:
+        raise OSError(f"it has no {CONFIG}")
+    if "model_type" not in config and (path := files.ctranslate2()) is not None:
+        return CTranslate2Model(files, config, path)
+    if config.get("model_type") != "whisper":
+        raise CheckpointError(
+            f"Model '{files.name}' is of type '{config.get('model_type')}': choose a Whisper checkpoint."
+        )
+    return TransformersModel(files, config)
