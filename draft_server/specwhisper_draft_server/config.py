@@ -44,7 +44,8 @@ class DraftConfig(ServingOptions):
         str,
         Setting(
             MODEL,
-            "Draft model: demo-draft-tiny, demo-draft-distil, a Whisper size (tiny ...), a hub id or folder.",
+            "Draft model: demo-draft-tiny, demo-draft-distil, a Whisper size (tiny ...), a hub id, folder "
+            "or file.",
             metavar="MODEL",
         ),
     ] = "demo-draft-tiny"

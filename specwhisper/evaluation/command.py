@@ -82,10 +82,10 @@ def evaluate(
         ),
     ] = None,
     final_model: Annotated[
-        str, typer.Option(metavar="MODEL", help="Target model: a name, a hub id or a folder.")
+        str, typer.Option(metavar="MODEL", help="Target model: a name, a hub id, a folder or a file.")
     ] = "large-v3",
     draft_model: Annotated[
-        str, typer.Option(metavar="MODEL", help="Draft model: a name, a hub id or a folder.")
+        str, typer.Option(metavar="MODEL", help="Draft model: a name, a hub id, a folder or a file.")
     ] = "tiny",
     device: Annotated[
         str | None,

@@ -82,7 +82,7 @@ class TargetConfig(ServingOptions):
         str,
         Setting(
             MODEL,
-            "Target model: demo-target, a Whisper size (large-v3, turbo ...), a hub id or a folder.",
+            "Target model: demo-target, a Whisper size (large-v3, turbo ...), a hub id, a folder or a file.",
             metavar="MODEL",
         ),
     ] = "demo-target"

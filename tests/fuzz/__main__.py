@@ -15,6 +15,7 @@ except ImportError:
 
 INSTRUMENTED = [
     "specwhisper.audio",
+    "specwhisper.model.checkpoints",
     "specwhisper.wire",
     "specwhisper_draft_server.riva",
     "specwhisper_gateway",

@@ -7,6 +7,8 @@ import io
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import parse_qsl
 
 import av
@@ -18,8 +20,10 @@ from riva.client.proto import riva_asr_pb2
 from experiments.common.models.scripted import VOCABULARY
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import decode_bytes
-from specwhisper.errors import InvalidRequest, SpecWhisperError
+from specwhisper.errors import CheckpointError, InvalidRequest, SpecWhisperError
 from specwhisper.live import LiveOptions, LivePosition
+from specwhisper.model.checkpoints.ctranslate2 import read_variables
+from specwhisper.model.checkpoints.ggml import GgmlModel
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.types import Candidates, Limits, Resume, Window
@@ -34,6 +38,7 @@ from specwhisper_gateway.live.messages import Start, read_message
 from specwhisper_gateway.realtime.commands import Append, UpdateSession, command_of, event_id_of, read_event
 from specwhisper_gateway.realtime.formats import AudioFormat
 from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
+from tests.unit.model.checkpoints.binary_files import CTRANSLATE2_FILE, GGML_FILE
 
 WEIGHTS = "digest of the weights"
 MAX_S, MAX_SAMPLES, MAX_PCM_BYTES, SIZE = 2.0, 32_000, 400_000, len(VOCABULARY)
@@ -128,6 +133,27 @@ def flac_piece(data: bytes) -> None:
 def recording(data: bytes) -> None:
     """Decode a file of any format."""
     assert sum(map(len, decode_bytes(data, MAX_S, MAX_PCM_BYTES))) <= 2 * (MAX_SAMPLES + 65_536)
+
+
+def ctranslate2_file(data: bytes) -> None:
+    """Read the weights of a CTranslate2 model."""
+    _read_weights(data, lambda path: {name: found.read() for name, found in read_variables(path).items()})
+
+
+def ggml_file(data: bytes) -> None:
+    """Read the weights of a file of whisper.cpp."""
+    _read_weights(data, lambda path: dict(GgmlModel("it", path).weights()[0]))
+
+
+def _read_weights(data: bytes, read: Callable[[Path], object]) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.bin"
+        path.write_bytes(data)
+        try:
+            with np.errstate(all="ignore"):  # any numbers are weights
+                read(path)
+        except ValueError as error:  # as load_checkpoint reports it
+            raise CheckpointError(str(error)) from error
 
 
 def realtime_event(data: bytes) -> None:
@@ -291,6 +317,8 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "riva-audio": (riva_audio, [b"\x00\x40" + file for file in FILES[:2]]),
     "flac": (flac_piece, [flac.encode(bytes(range(200)))]),
     "recording": (recording, [*FILES, _ffmpegs_file("mp4", "aac"), _ffmpegs_file("webm", "libopus")]),
+    "ctranslate2-file": (ctranslate2_file, [CTRANSLATE2_FILE]),
+    "ggml-file": (ggml_file, [GGML_FILE]),
     "realtime-event": (realtime_event, [json.dumps(event).encode() for event in EVENTS]),
     "live-message": (live_message, [json.dumps(message).encode() for message in MESSAGES]),
     "transcription-form": (

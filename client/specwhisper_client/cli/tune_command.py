@@ -20,7 +20,7 @@ def tune(
     context: typer.Context,
     target: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of the target server.")],
     draft_model: Annotated[
-        str, typer.Option(metavar="MODEL", help="Draft model: a name, a hub id or a folder.")
+        str, typer.Option(metavar="MODEL", help="Draft model: a name, a hub id, a folder or a file.")
     ] = "demo-draft-tiny",
     device: Annotated[str, typer.Option(metavar="DEVICE", help="Device of the draft model.")] = "cpu",
     dtype: Annotated[str, typer.Option(metavar="TYPE", help="Precision of the draft model.")] = "float32",

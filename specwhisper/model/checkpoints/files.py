@@ -34,12 +34,17 @@ class ModelFiles:
     ----------
     name : as the user wrote it; see :func:`specwhisper.model.checkpoints.names.resolve`.
     revision : branch, tag or commit on the hub.
+
+    Attributes
+    ----------
+    file : the model's only file; ``None`` if it is a folder, or on the hub.
     """
 
     def __init__(self, name: str, revision: str | None = None) -> None:
         self.name = name
         self._source = _snapshot_in(resolve(name), revision or "main")
-        self._is_folder = Path(self._source).is_dir()
+        self.file = path if (path := Path(self._source)).is_file() else None
+        self._is_folder = path.is_dir()
         self._revision = revision or "main"
         self._may_lack = False  # a file that the hub has, since it could not be asked
         if self._is_folder:
@@ -47,6 +52,8 @@ class ModelFiles:
 
     def find(self, file: str) -> Path | None:
         """Return the path of a file; ``None`` if the model has none of that name."""
+        if self.file is not None:
+            return None
         if self._is_folder:
             path = Path(self._source, file)
             return path if path.is_file() else None
@@ -117,7 +124,9 @@ class ModelFiles:
         except Exception as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             remedy = (
-                "fetch or save it again" if self._is_folder else "check name and connection, or name a folder"
+                "fetch or save it again"
+                if self._is_folder or self.file is not None
+                else "check name and connection, or name a folder"
             )
             raise CheckpointError(
                 f"Model '{self.name}' cannot be loaded from {self._source} ({lines[0].removesuffix('.')}): "

@@ -9,10 +9,22 @@ from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.ctranslate2 import CTranslate2Model
 from specwhisper.model.checkpoints.files import CONFIG, ModelFiles
 from specwhisper.model.checkpoints.generation import Generation
+from specwhisper.model.checkpoints.ggml import GgmlModel
+from specwhisper.model.checkpoints.magic import FileFormat, format_of
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.tokenizer import Tokenizer
 from specwhisper.model.checkpoints.transformers_files import TransformersModel
 from specwhisper.model.checkpoints.weights import Weights
+
+NO_MODEL = "is no model's file: name whisper.cpp's ggml-*.bin, a folder or a hub id"
+REFUSED = {
+    FileFormat.GGUF: "is a GGUF file: name whisper.cpp's ggml-*.bin of the model, or a folder",
+    FileFormat.CTRANSLATE2: "is a CTranslate2 model's weights: name the folder that holds it and config.json",
+    FileFormat.PYTORCH: "is a PyTorch file, which cannot be read yet",
+    FileFormat.OLD_PYTORCH: "is a pickle, which can carry code: save the model again as safetensors",
+    FileFormat.SAFETENSORS: "is a safetensors file: name the folder that holds it and config.json",
+    FileFormat.GIT_LFS: "stands for a file that Git LFS has not fetched: run git lfs pull in its folder",
+}
 
 
 class StoredModel(Protocol):
@@ -46,6 +58,8 @@ def open_model(files: ModelFiles) -> StoredModel:
     CheckpointError : for files of another format.
     OSError : without a config.json.
     """
+    if files.file is not None:
+        return _open_file(files.name, files.file)
     config = files.read(CONFIG)
     if config is None:
         raise OSError(f"it has no {CONFIG}")
@@ -56,3 +70,12 @@ def open_model(files: ModelFiles) -> StoredModel:
             f"Model '{files.name}' is of type '{config.get('model_type')}': choose a Whisper checkpoint."
         )
     return TransformersModel(files, config)
+
+
+def _open_file(name: str, path: Path) -> StoredModel:
+    """Return the model in a single file."""
+    found = format_of(path)
+    if found is FileFormat.GGML:
+        return GgmlModel(name, path)
+    reason = NO_MODEL if found is None else REFUSED[found]
+    raise CheckpointError(f"'{name}' {reason}.")

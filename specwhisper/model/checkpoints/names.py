@@ -1,4 +1,4 @@
-"""Names of models: bundled ones, those of openai/whisper, hub ids and folders."""
+"""Names of models: bundled ones, openai/whisper's, hub ids, folders and files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
 def resolve(name: str) -> str:
-    """Return the hub id or folder of a model's name; hub ids and folders stay."""
+    """Return the hub id, folder or file of a model's name."""
     if name in DEMO_MODELS:
         folder = DEMO_FOLDER / name.removeprefix("demo-")
         if not folder.is_dir():
@@ -27,14 +27,11 @@ def resolve(name: str) -> str:
                 f"Model '{name}' comes with the source tree, not with the installed package: {_advice()}"
             )
         return str(folder)
-    if Path(name).is_file() and name not in (*OPENAI_MODELS, *OTHER_NAMES):
-        raise CheckpointError(
-            f"'{name}' is a file, and a model is a folder: name one that holds a config.json beside the "
-            "weights, as transformers and CTranslate2 write it, or a hub id."
-        )
+    full_name = OTHER_NAMES.get(name, name)
+    if Path(name).is_file() and full_name not in OPENAI_MODELS:
+        return name
     if Path(name).is_dir() or HUB_ID.fullmatch(name):
         return name
-    full_name = OTHER_NAMES.get(name, name)
     if full_name in OPENAI_MODELS:
         return f"openai/whisper-{full_name.removesuffix('-v1')}"
     if name.startswith("distil-"):

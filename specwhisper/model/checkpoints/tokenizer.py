@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from operator import add
 from typing import Any
 
 import tokenizers
@@ -11,8 +12,10 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
 from specwhisper.model.checkpoints.files import ModelFiles
+from specwhisper.transcription.vocabulary import BYTE_OF_CHARACTER
 
 END_OF_TEXT = "<|endoftext|>"
+CHARACTER_OF_BYTE = {byte: character for character, byte in BYTE_OF_CHARACTER.items()}
 # Settings that name a token, in the order in which those that the vocabulary lacks are added.
 NAMED_TOKENS = {
     "bos_token": END_OF_TEXT,
@@ -62,6 +65,43 @@ def read_tokenizer(files: ModelFiles) -> Tokenizer | None:
         [AddedToken(token, special=True) for token in _special_tokens(settings) if token not in known]
     )
     return Tokenizer(backend)
+
+
+def tokenizer_of(tokens: Sequence[bytes], special: Sequence[str]) -> Tokenizer:
+    """Make a tokenizer of the bytes of its text tokens, in the order of merges.
+
+    Parameters
+    ----------
+    special : tokens after them.
+
+    Raises
+    ------
+    ValueError : if a token is there twice.
+    """
+    strings = ["".join(CHARACTER_OF_BYTE[byte] for byte in token) for token in tokens]
+    vocab = {token: i for i, token in enumerate(strings)}
+    if len(vocab) < len(strings):
+        raise ValueError("its tokens are damaged: one is there twice")
+    merges = [(strings[left], strings[right]) for left, right in _merges(tokens)]
+    backend = tokenizers.Tokenizer(BPE(vocab, merges))
+    backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    backend.add_tokens([AddedToken(token, special=True, normalized=False) for token in special])
+    return Tokenizer(backend)
+
+
+def _merges(tokens: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Yield the two tokens that each token is merged of: what those before it make of its bytes."""
+    ranks = {token: rank for rank, token in enumerate(tokens)}
+    for rank, token in enumerate(tokens):
+        parts = [token[i : i + 1] for i in range(len(token))]
+        while len(parts) > 2:
+            pairs = enumerate(map(add, parts, parts[1:]))
+            lowest, at = min((ranks.get(pair, rank), i) for i, pair in pairs)
+            if lowest >= rank:
+                break
+            parts[at : at + 2] = [parts[at] + parts[at + 1]]
+        if len(parts) == 2 and all(part in ranks for part in parts):
+            yield ranks[parts[0]], ranks[parts[1]]
 
 
 def _pair(merge: str | list[str]) -> tuple[str, str]:

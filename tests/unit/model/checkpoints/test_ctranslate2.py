@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import struct
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +16,9 @@ from hypothesis import strategies as st
 
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
-from specwhisper.model.checkpoints.ctranslate2 import NUMBER_TYPES, read_variables
+from specwhisper.model.checkpoints.ctranslate2 import read_variables
 from specwhisper.model.checkpoints.names import resolve
+from tests.unit.model.checkpoints.binary_files import CTRANSLATE2_FILE, ctranslate2_file
 
 DEMO = load_checkpoint("demo-draft-tiny")
 COMMIT = "a" * 40
@@ -81,25 +81,8 @@ def converted(variables: dict[str, np.ndarray], dtype: str) -> dict[str, np.ndar
     return found
 
 
-def string(text: str) -> bytes:
-    return struct.pack("<H", len(text) + 1) + text.encode() + b"\0"
-
-
-def write(
-    variables: dict[str, np.ndarray],
-    path: Path,
-    *,
-    spec: str = "WhisperSpec",
-    shared: str = "decoder/embeddings/weight",
-) -> None:
-    with path.open("wb") as file:
-        file.write(struct.pack("<I", 6) + string(spec) + struct.pack("<II", 3, len(variables)))
-        for name, array in variables.items():
-            type_ = [np.dtype(each) for each in NUMBER_TYPES].index(array.dtype)
-            file.write(string(name) + struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape))
-            file.write(struct.pack("<BI", type_, array.nbytes) + array.tobytes())
-        file.write(struct.pack("<I", 1) + string("decoder/projection/weight"))
-        file.write(string(shared))
+def write(variables: dict[str, np.ndarray], path: Path, **options: str) -> None:
+    path.write_bytes(ctranslate2_file(variables, **options))
 
 
 @pytest.fixture
@@ -177,27 +160,17 @@ def test_a_model_of_another_kind_is_refused(folder: Path):
         load_checkpoint(str(folder))
 
 
-def test_a_file_is_no_folder(tmp_path: Path):
-    path = tmp_path / "ggml-base.bin"
-    path.write_bytes(b"lmgg")
-    with pytest.raises(CheckpointError, match="is a file, and a model is a folder"):
-        load_checkpoint(str(path))
-
-
-@pytest.fixture(scope="module")
-def damaged(tmp_path_factory) -> tuple[bytes, Path]:
-    """Return the bytes of a small file, and where to write damaged ones."""
-    path = tmp_path_factory.mktemp("damaged") / "model.bin"
-    variables = {"a/weight": np.ones((2, 3), np.int8), "a/weight_scale": np.ones(2, np.float32)}
-    write(variables, path, shared="a/weight")
+def test_a_small_file_is_read(tmp_path: Path):
+    path = tmp_path / "model.bin"
+    path.write_bytes(CTRANSLATE2_FILE)
     assert read_variables(path)["decoder/projection/weight"].read().shape == (2, 3)
-    return path.read_bytes(), path
 
 
 @given(place=st.floats(0, 1), value=st.none() | st.integers(0, 255))
-def test_damaged_files_are_refused_or_read(place: float, value: int | None, damaged: tuple[bytes, Path]):
-    whole, path = damaged
-    at = int(place * (len(whole) - 1))
-    path.write_bytes(whole[:at] + (b"" if value is None else bytes([value]) + whole[at + 1 :]))
+def test_damaged_files_are_refused_or_read(place: float, value: int | None, tmp_path_factory):
+    at = int(place * (len(CTRANSLATE2_FILE) - 1))
+    path = tmp_path_factory.getbasetemp() / "model.bin"
+    end = b"" if value is None else bytes([value]) + CTRANSLATE2_FILE[at + 1 :]
+    path.write_bytes(CTRANSLATE2_FILE[:at] + end)
     with suppress(ValueError):  # becomes a CheckpointError
         read_variables(path)

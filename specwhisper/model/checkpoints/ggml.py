@@ -1,0 +1,159 @@
+"""Read files of whisper.cpp: sizes, tokens and tensors one after the other.
+
+Quantised tensors are multiplied out when they are read: they are other weights than those they were made of,
+and so another target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specwhisper.model.checkpoints.fields import FieldReader
+from specwhisper.model.checkpoints.generation import Generation
+from specwhisper.model.checkpoints.openai_names import config_of, transformers_name
+from specwhisper.model.checkpoints.published import generation_of, special_tokens
+from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
+from specwhisper.model.checkpoints.tokenizer import Tokenizer, tokenizer_of
+from specwhisper.model.checkpoints.weights import Weights, WeightsFile
+
+MAGIC_BYTES = 4
+DIMENSIONS = (
+    *("n_vocab", "n_audio_ctx", "n_audio_state", "n_audio_head", "n_audio_layer"),
+    *("n_text_ctx", "n_text_state", "n_text_head", "n_text_layer", "n_mels", "ftype"),
+)
+MAX_RANK = 4
+FLOATS: dict[int, np.dtype[Any]] = {0: np.dtype("<f4"), 1: np.dtype("<f2")}
+BLOCK = 32  # numbers that share a scale
+HALVES = ("low", "u1", BLOCK // 2)  # four bits each: first the numbers of the lower halves
+# Numbers of types, as ggml has them, of blocks.
+BLOCKS: dict[int, np.dtype[Any]] = {
+    2: np.dtype([("scale", "<f2"), HALVES]),  # q4_0
+    3: np.dtype([("scale", "<f2"), ("minimum", "<f2"), HALVES]),  # q4_1
+    6: np.dtype([("scale", "<f2"), ("fifth_bits", "<u4"), HALVES]),  # q5_0
+    7: np.dtype([("scale", "<f2"), ("minimum", "<f2"), ("fifth_bits", "<u4"), HALVES]),  # q5_1
+    8: np.dtype([("scale", "<f2"), ("bytes", "i1", BLOCK)]),  # q8_0
+}
+
+
+class GgmlModel:
+    """A file of whisper.cpp.
+
+    Raises
+    ------
+    ValueError : for a file that is cut off or damaged, or has tensors of another type.
+    """
+
+    def __init__(self, name: str, path: Path) -> None:
+        reader = FieldReader(path)
+        reader.skip(MAGIC_BYTES)
+        self._name = name
+        self._path = path
+        self._dimensions = {dimension: reader.number() for dimension in DIMENSIONS}
+        reader.skip(4 * reader.number() * reader.number())  # mel filters
+        self._tokens = [reader.take(reader.number()) for _ in range(reader.number())]
+        self._tensors = dict(_tensors(reader))
+        if self._dimensions["n_text_state"] != self._dimensions["n_audio_state"]:
+            raise ValueError(f"{path.name} is damaged: its encoder and decoder differ in width")
+        layers = max(self._dimensions["n_audio_layer"], self._dimensions["n_text_layer"])
+        if layers > len(self._tensors):
+            raise ValueError(f"{path.name} has {len(self._tensors)} tensors for {layers} layers")
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether tensors have blocks of integers."""
+        return any(tensor.number_type in BLOCKS.values() for tensor in self._tensors.values())
+
+    @cached_property
+    def sizes(self) -> ModelSizes:
+        """The sizes in the file's header."""
+        return read_sizes(self._name, config_of(self._dimensions), source="header")
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the file's text tokens; it holds no special ones."""
+        special = special_tokens(self._dimensions["n_vocab"])
+        num_text_tokens = self._dimensions["n_vocab"] - len(special)
+        if len(self._tokens) < num_text_tokens:
+            raise ValueError(f"{self._path.name} has {len(self._tokens)} of {num_text_tokens} text tokens")
+        return tokenizer_of(self._tokens[:num_text_tokens], special)
+
+    @property
+    def generation(self) -> Generation:
+        """The values of generation, of which the file states none."""
+        return generation_of(self._name, self.sizes, self.tokenizer)
+
+    def weights(self) -> tuple[Weights, list[Path]]:
+        """Return the weights by transformers' names, and their file."""
+        tensors = {transformers_name(name): tensor for name, tensor in self._tensors.items()}
+        return Weights(tensors), [self._path]
+
+
+class _Tensor:
+    """A place in a file."""
+
+    def __init__(
+        self, file: WeightsFile, start: int, number_type: np.dtype[Any], shape: tuple[int, ...]
+    ) -> None:
+        self.shape = shape
+        self.number_type = number_type
+        self._file = file
+        self._start = start
+
+    @property
+    def num_bytes(self) -> int:
+        """Length in the file."""
+        num_numbers = math.prod(self.shape) // (1 if self.number_type in FLOATS.values() else BLOCK)
+        return num_numbers * self.number_type.itemsize
+
+    def read(self) -> NDArray[Any]:
+        numbers = self._file.read(self._start, self.num_bytes).view(self.number_type)
+        if self.number_type not in FLOATS.values():
+            numbers = _multiplied_out(numbers)
+        return numbers.reshape(self.shape)
+
+
+def _tensors(reader: FieldReader) -> Iterator[tuple[str, _Tensor]]:
+    """Yield the name and the place of each tensor, to the end of the file."""
+    file, types = reader.file, {**FLOATS, **BLOCKS}
+    while not reader.is_at_end:
+        rank, name_bytes, type_ = reader.number(), reader.number(), reader.number()
+        if rank > MAX_RANK:
+            raise ValueError(f"{file.path.name} is damaged: a tensor has {rank} axes")
+        shape = tuple(reader.number() for _ in range(rank))[::-1]
+        name = reader.take(name_bytes).decode()
+        if type_ not in types:
+            raise ValueError(
+                f"'{name}' has ggml's type {type_}: choose a file in f32, f16, q8_0, q5_0, q5_1, q4_0 or q4_1"
+            )
+        if type_ in BLOCKS and (not shape or shape[-1] % BLOCK):
+            raise ValueError(f"{file.path.name} is damaged: rows of '{name}' are not in blocks of {BLOCK}")
+        if name.endswith(".bias"):
+            shape = (math.prod(shape),)  # those of convolutions have two axes
+        tensor = _Tensor(file, reader.position, types[type_], shape)
+        reader.skip(tensor.num_bytes)
+        yield name, tensor
+
+
+def _multiplied_out(blocks: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the numbers of blocks: integers times a scale, and plus a minimum if there is one."""
+    fields = blocks.dtype.names or ()
+    if "bytes" in fields:
+        integers = blocks["bytes"].astype(np.float32)
+    else:
+        halves = blocks["low"]
+        integers = np.concatenate([halves & 15, halves >> 4], axis=1).astype(np.float32)
+        if "fifth_bits" in fields:
+            integers += 16 * (blocks["fifth_bits"][:, None] >> np.arange(BLOCK, dtype=np.uint32) & 1)
+        if "minimum" not in fields:
+            integers -= 16 if "fifth_bits" in fields else 8
+    integers *= blocks["scale"][:, None].astype(np.float32)
+    if "minimum" in fields:
+        integers += blocks["minimum"][:, None].astype(np.float32)
+    return integers
