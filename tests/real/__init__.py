@@ -1,0 +1,1 @@
+"""Real Whisper on human speech."""

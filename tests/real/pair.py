@@ -1,0 +1,96 @@
+"""The real pair, whisper-tiny.en drafting for whisper-base, and the bundled human recordings."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import WhisperForConditionalGeneration
+
+from experiments.common.models.as_transformers import as_transformers
+from experiments.common.models.caching_encoder import CachingEncoder
+from experiments.exactness.oracle import OracleText, transcribe
+from specwhisper.audio.decode import decode_file
+from specwhisper.audio.scan import log_mel_max
+from specwhisper.engine.inline_pair import InlinePair
+from specwhisper.model.backends import load_encoder
+from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
+from specwhisper.model.model import Model, WhisperModel
+from specwhisper.model.translated import open_draft
+from specwhisper.options import DecodingOptions
+from specwhisper.transcription.transcription import Transcription
+from specwhisper.types import WINDOW_SAMPLES, Mode
+
+TARGET, DRAFT = "base", "tiny.en"
+FOLDER = "SPECWHISPER_REAL_MODELS"  # variable: a folder that holds models of these names, in any format
+HUMAN = DEMO_FOLDER / "human"
+RECORDINGS = sorted(path.name for path in HUMAN.glob("*.flac"))
+TEXTS = {
+    line["file_name"]: line["text"]
+    for line in map(json.loads, (HUMAN / "metadata.jsonl").read_text().splitlines())
+}
+MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS)
+
+
+@cache
+def checkpoint(name: str, dtype: str = "float32") -> Checkpoint:
+    """Load a model; skip the test where it is not on this machine."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        pytest.skip(f"needs whisper-{TARGET} and whisper-{DRAFT} in the folder that {FOLDER} names")
+    return load_checkpoint(str(Path(folder, name)), dtype=dtype)
+
+
+@cache
+def encoder(name: str, dtype: str = "float32") -> CachingEncoder:
+    """Return a model's encoder, which computes each window once for all tests."""
+    return CachingEncoder(load_encoder(checkpoint(name, dtype)))
+
+
+@cache
+def target(dtype: str = "float32") -> WhisperModel:
+    """Return whisper-base with room for three sessions."""
+    return WhisperModel(checkpoint(TARGET, dtype), 3, encoder=encoder(TARGET, dtype))
+
+
+@cache
+def draft() -> Model:
+    """Return whisper-tiny.en, translated into the tokens of whisper-base."""
+    return open_draft(checkpoint(DRAFT), 6, target().vocabulary, encoder=encoder(DRAFT))
+
+
+@cache
+def pcm(*names: str) -> bytes:
+    """Return bundled recordings, one after the other."""
+    return b"".join(piece for name in names for piece in decode_file(HUMAN / name))
+
+
+def options_for(audio: bytes, **options: object) -> DecodingOptions:
+    """Return options for a recording, with its log-mel maximum if it is long."""
+    maximum = log_mel_max([audio]) if len(audio) // 2 > WINDOW_SAMPLES else {}
+    return DecodingOptions(log_mel_max=maximum, **options)
+
+
+def transcribed(
+    mode: Mode, audio: bytes, options: DecodingOptions, *, dtype: str = "float32"
+) -> Transcription:
+    """Transcribe a recording in a mode."""
+    drafts = None if mode is Mode.TARGET_ONLY else draft()
+    pair = InlinePair(target(dtype), drafts, mode=mode, max_new_tokens=checkpoint(TARGET).max_new_tokens)
+    return pair.transcribe([audio], options)[0]
+
+
+def reference(audio: bytes, options: DecodingOptions) -> OracleText:
+    """Return the text of transformers' ``generate``."""
+    torch.set_num_threads(1)  # tests run side by side
+    return transcribe(_transformers(), audio, options)
+
+
+@cache
+def _transformers() -> WhisperForConditionalGeneration:
+    return as_transformers(checkpoint(TARGET))
