@@ -22,12 +22,12 @@ from specwhisper.options import DecodingOptions, VadOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Mode
-from specwhisper.wire import flac
+from specwhisper.wire import CLIENT_PROTOCOL_VERSION, flac
 from specwhisper.wire.codec import statistics_from_proto
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
-from specwhisper.wire.versions import CLIENT, Protocols, check_protocol
+from specwhisper.wire.versions import check_protocol
 from specwhisper_client.attempts import Attempts
 from specwhisper_client.codec import (
     config_to_proto,
@@ -84,10 +84,13 @@ class TranscriptionClient:
     async def get_model(self) -> ServerInfo:
         """Return the server's models and the limits of a request."""
         reply, address = await self._request("GetModel", pb.GetModelRequest(), GET_MODEL_DEADLINE_S)
-        peer = f"The draft server at {address}"
-        theirs = Protocols(reply.protocol_version, reply.oldest_protocol_version)
-        if theirs.version:  # empty from a server of an older version
-            check_protocol(peer, theirs, reply.software_version, here="this client", own=CLIENT)
+        check_protocol(
+            f"The draft server at {address}",
+            reply.protocol_version,
+            reply.software_version,
+            here="this client",
+            own=CLIENT_PROTOCOL_VERSION,
+        )
         return server_from_proto(reply)
 
     async def transcribe_file(

@@ -10,6 +10,7 @@ from specwhisper import __version__
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, Segment, VoiceEvent, Word
+from specwhisper.wire import CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.codec import (
     decoding_options_to_proto,
     mode_from_proto,
@@ -18,7 +19,6 @@ from specwhisper.wire.codec import (
 )
 from specwhisper.wire.stability import is_settled, is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.versions import CLIENT
 from specwhisper_client.updates import ServerInfo, Update
 
 SPEECH_EVENTS = {
@@ -34,8 +34,7 @@ def config_to_proto(
     config = pb.RecognitionConfig(
         gamma=gamma,
         decoding=decoding_options_to_proto(options),
-        protocol_version=CLIENT.version,
-        oldest_protocol_version=CLIENT.oldest,
+        protocol_version=CLIENT_PROTOCOL_VERSION,
         software_version=__version__,
     )
     if mode is not None:

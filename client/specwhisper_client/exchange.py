@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from math import inf
 from typing import Any
 
 import grpc
@@ -17,7 +16,6 @@ from specwhisper.wire import SILENCE_S, WELCOME_S, codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 NUM_PARTS = 3  # of a time limit
-HEARTBEAT = pb.StreamingRecognizeResponse(heartbeat=True)  # a response with nothing else
 
 
 async def exchange(
@@ -25,22 +23,21 @@ async def exchange(
 ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
     """Send audio and hints through a ``StreamingRecognize`` call; yield responses.
 
-    The call ends with the error of a lost connection if the server sends no response at all, or no heartbeat
-    after it has sent one. gRPC's keepalive does not show this: its threads answer even if the server hangs.
+    The call ends with the error of a lost connection if the server sends nothing, not even a heartbeat.
+    gRPC's keepalive does not show this: its threads answer even if the server hangs.
 
     Audio is read as fast as the server accepts it. An error of the audio, or of the call, is raised here.
     Closing the iterator cancels the call.
     """
     config.with_heartbeats = True
     call = with_true_status(call)
-    sends_heartbeats, silence_s = False, WELCOME_S
+    silence_s = WELCOME_S
     sender = asyncio.create_task(_send(call, config, audio))
     try:
         responses = aiter(call)
         while (response := await _next(responses, silence_s)) is not None:
-            sends_heartbeats |= response.heartbeat  # a server of an older version never does
-            silence_s = SILENCE_S if sends_heartbeats else inf
-            if response != HEARTBEAT:
+            silence_s = SILENCE_S
+            if not response.heartbeat:
                 yield response
     except asyncio.CancelledError:
         if sender.done() and not sender.cancelled() and (failure := sender.exception()):

@@ -160,9 +160,7 @@ class FileTranscription:
         async with aclosing(exchange(call, config, audio)) as responses:
             async for response in responses:
                 update = self._received.add(response)
-                if response == pb.StreamingRecognizeResponse(
-                    model=response.model, heartbeat=response.heartbeat
-                ):
+                if response == pb.StreamingRecognizeResponse(model=response.model):
                     continue  # it has no text: a call that resumes takes none back
                 self._segments += update.segments
                 if response.HasField("checkpoint"):
@@ -173,8 +171,6 @@ class FileTranscription:
 
     def _may_resume(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:
         """Return whether the known servers may resume the recording in a moment."""
-        if self._segments and not self._resume_point.state:
-            return False  # text would be sent twice: older servers send no resume points
         if isinstance(error, ServerFull):  # it may still count the call that was lost
             return self._received.model is not None
         # If no server ever answered, the address is probably wrong.

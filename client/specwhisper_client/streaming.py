@@ -249,9 +249,7 @@ class StreamingClient:
                 if response.HasField("model"):
                     self._check_model(response.model)
                 update = self._received.add(response)
-                if response == pb.StreamingRecognizeResponse(
-                    model=response.model, heartbeat=response.heartbeat
-                ):
+                if response == pb.StreamingRecognizeResponse(model=response.model):
                     continue  # it only names the models
                 if response.HasField("position"):
                     self._move_to(response.position)

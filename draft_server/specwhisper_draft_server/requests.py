@@ -9,10 +9,10 @@ from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import MAX_PCM_BYTES_PER_S, decode_bytes
 from specwhisper.errors import InvalidRequest, MessageTooLarge, UnsupportedOption, check_between
 from specwhisper.transcription.hints.feed import HintFeed
-from specwhisper.wire import codec
+from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.versions import CLIENT, Protocols, check_protocol
+from specwhisper.wire.versions import check_protocol
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.sessions.session import SessionRequest
 
@@ -27,9 +27,14 @@ def read_request(
 
     Where it leaves something open, the server's own settings are used.
     """
-    theirs = Protocols(config.protocol_version, config.oldest_protocol_version)
-    if theirs.version:  # else the client does not state it
-        check_protocol("The client", theirs, config.software_version, here="this draft server", own=CLIENT)
+    if config.protocol_version:  # clients in other languages may leave it out
+        check_protocol(
+            "The client",
+            config.protocol_version,
+            config.software_version,
+            here="this draft server",
+            own=CLIENT_PROTOCOL_VERSION,
+        )
     is_open = config.mode == decoding_pb2.MODE_UNSPECIFIED
     mode = server.mode if is_open else codec.mode_from_proto(config.mode)
     if mode.drafts and not has_draft:

@@ -18,11 +18,10 @@ from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import Requirements, TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE, Mode
-from specwhisper.wire import codec
+from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec
 from specwhisper.wire.codec import statistics_to_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc
-from specwhisper.wire.versions import CLIENT
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.source import DraftSource
 from specwhisper_draft_server.heartbeats import with_heartbeats
@@ -103,8 +102,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             max_sessions=self._config.max_sessions,
             software_version=__version__,
             log_mel_max_bins=sorted(self._mel_bins(target)),
-            protocol_version=CLIENT.version,
-            oldest_protocol_version=CLIENT.oldest,
+            protocol_version=CLIENT_PROTOCOL_VERSION,
             allows_latency_injection=self._config.allow_latency_injection,
         )
 

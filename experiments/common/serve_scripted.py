@@ -1,15 +1,12 @@
-"""``python -m experiments.common.serve_scripted``: a real server with a scripted model."""
+"""Real servers with scripted models."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from experiments.common.models.in_memory import weights_in_memory
 from experiments.common.models.scripted import VOCABULARY, ScriptedModel
@@ -21,7 +18,6 @@ from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model
-from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.rpc.serving import serve
 from specwhisper.testing.loading import VARIABLE, load_failpoints
 from specwhisper.transcription.transcriber import TargetDescription
@@ -165,45 +161,3 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
 def _num_taken(num_free: int | None, num_slots: int) -> int:
     """Return the number of taken draft slots; 0 before the draft is placed."""
     return 0 if num_free is None else num_slots - num_free
-
-
-app = typer.Typer(help="Serve a scripted model over gRPC, until a signal.")
-Port = Annotated[int, typer.Option(help="Port; 0 for a free one.")]
-MaxSessions = Annotated[int, typer.Option(help="Concurrent sessions.")]
-PassMs = Annotated[float, typer.Option(help="Time of a forward pass, in ms.")]
-FailpointsOption = Annotated[str, typer.Option(envvar=VARIABLE, help="Failpoints to enable.")]
-
-
-@app.command()
-def target(
-    port: Port = 0,
-    max_sessions: MaxSessions = 16,
-    pass_ms: PassMs = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed of its text.")] = 0,
-    weights: Annotated[
-        str, typer.Option(help="Name of its weights, on which the digest depends.")
-    ] = "scripted",
-    failpoints: FailpointsOption = "",
-) -> None:
-    """Serve a scripted target."""
-    configure_logging(LogFormat.AUTO, LogLevel.INFO)
-    settings = TargetSettings(port, max_sessions, seed, pass_ms, failpoints=failpoints, weights=weights)
-    asyncio.run(serve_target(settings, {}))
-
-
-@app.command()
-def draft(
-    target: Annotated[str, typer.Option(help="Target addresses, separated by commas.")],
-    port: Port = 0,
-    max_sessions: MaxSessions = 16,
-    pass_ms: PassMs = 0.0,
-    failpoints: FailpointsOption = "",
-) -> None:
-    """Serve a scripted draft server."""
-    configure_logging(LogFormat.AUTO, LogLevel.INFO)
-    settings = DraftSettings(target, port, max_sessions, pass_ms, failpoints=failpoints)
-    asyncio.run(serve_draft(settings, {}))
-
-
-if __name__ == "__main__":
-    app()

@@ -11,10 +11,9 @@ import grpc.aio
 from experiments.crowd.in_process import MODE, OPTIONS
 from experiments.crowd.recited import RECITED, RecitedDraft
 from specwhisper.types import AudioChunk, Candidates, ToTarget
-from specwhisper.wire import codec
+from specwhisper.wire import PROTOCOL_VERSION, codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper.wire.versions import LINK
 from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES, SHARED_PIECE_BYTES
 from specwhisper_draft_server.link.sharing import SharedSession, SharedStream
 from specwhisper_target_server.event_queue import event_of
@@ -76,8 +75,7 @@ class Generator:
         piece_bytes = PIECE_BYTES if shared is None else SHARED_PIECE_BYTES
         draft, outbox = RecitedDraft(number, piece_bytes // 2), asyncio.Queue[pb.VerifyRequest]()
         hello = pb.Hello(
-            protocol_version=LINK.version,
-            oldest_protocol_version=LINK.oldest,
+            protocol_version=PROTOCOL_VERSION,
             vocabulary_digest=RECITED.digest,
             mode=codec.mode_to_proto(MODE),
             options=codec.decoding_options_to_proto(OPTIONS),

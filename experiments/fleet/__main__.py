@@ -1,4 +1,4 @@
-"""``python -m experiments.fleet``: crowds, mixed weights and versions, and servers that are lost or hang."""
+"""``python -m experiments.fleet``: crowds, mixed weights, and servers that are lost or hang."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import typer
 
 from experiments.common.bench.options import Check, JsonFile, Quick, Seed
 from experiments.common.bench.report import Bar, open_console, print_bars, write_json
-from experiments.fleet import herd, hung, mixed, mixtures, opening, spread, update
+from experiments.fleet import herd, hung, mixed, opening, spread, update
 
 Measured = tuple[list[Bar], Any, tuple[str, ...]]  # bars, figures, and what was wrong with sessions
 
@@ -31,7 +31,6 @@ class Part(StrEnum):
     OPENING = "lost-while-opening"
     SPREAD = "several-drafts"
     HUNG = "hung-draft"
-    MIXTURES = "previous-release"
 
 
 def fleet(
@@ -88,7 +87,6 @@ def all_measures(folder: Path, seed: int, *, quick: bool) -> dict[Part, Callable
         Part.OPENING: partial(_opening, 1 if quick else 5, folder),
         Part.SPREAD: partial(_spread, 1 if quick else 5, folder),
         Part.HUNG: partial(_hung, 1 if quick else 5, folder),
-        Part.MIXTURES: partial(_mixtures, 1 if quick else 3, folder),
     }
 
 
@@ -125,11 +123,6 @@ async def _hung(rounds: int, folder: Path) -> Measured:
         figures,
         sum((each.wrong for each in found), ()),
     )
-
-
-async def _mixtures(rounds: int, folder: Path) -> Measured:
-    found = await mixtures.measure_mixtures(rounds, folder)
-    return mixtures.bars(found), asdict(found), found.wrong
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from experiments.common.servers.forked import ForkedServer, Probes
 from experiments.soak.servers import serve_gateway
 from specwhisper.rpc.serving import serve
 from specwhisper.rpc.serving_options import ServingOptions
+from specwhisper.wire import CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
 from specwhisper_gateway.config import GatewayConfig
@@ -66,6 +67,7 @@ class _Talkative(rpc.TranscriptionServicer):
             max_message_bytes=262_144,
             max_sessions=16,
             software_version="1",
+            protocol_version=CLIENT_PROTOCOL_VERSION,
         )
 
 

@@ -68,7 +68,6 @@ class Limits:
     max_ahead_samples : most audio beyond the open window's start; at least three windows: the open one, the
         next one with the audio after it that its features need, and room for the chunk that is on its way.
     max_sessions : sessions the target has room for.
-    max_hint_bytes : longest text of a :class:`TimedHint` in UTF-8; a target of 0 takes none.
     """
 
     max_block_tokens: int = 64
@@ -76,11 +75,10 @@ class Limits:
     max_message_bytes: int = 262_144
     max_ahead_samples: int = 4 * WINDOW_SAMPLES
     max_sessions: int = 16
-    max_hint_bytes: int = MAX_HINT_TEXT_BYTES
 
     def __post_init__(self) -> None:
         for limit in fields(self):
-            if getattr(self, limit.name) < (limit.name != "max_hint_bytes"):
+            if getattr(self, limit.name) < 1:
                 raise InvalidRequest(f"{limit.name} is {getattr(self, limit.name)}: it must be at least 1.")
         if self.max_ahead_samples < 3 * WINDOW_SAMPLES:
             raise InvalidRequest(

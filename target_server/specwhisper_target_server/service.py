@@ -29,10 +29,10 @@ from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.rpc.time_limit import TimeLimit
 from specwhisper.types import AudioChunk, Candidates, Failed, Finished, FromTarget, Mode, ToTarget
-from specwhisper.wire import HEARTBEAT_S, codec
+from specwhisper.wire import HEARTBEAT_S, PROTOCOL_VERSION, codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper.wire.versions import LINK, Protocols, check_protocol
+from specwhisper.wire.versions import check_protocol
 from specwhisper_target_server.event_queue import EventQueue, event_of
 from specwhisper_target_server.metrics import TargetMetrics
 from specwhisper_target_server.sharing import SessionCandidates, SharedStream, SharedStreams, Submit
@@ -129,9 +129,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         """
         if request.model and request.model != self._checkpoint.name:
             raise InvalidRequest(f"This target runs '{self._checkpoint.name}', not '{request.model}'.")
-        protocols = Protocols(request.protocol_version, request.oldest_protocol_version)
-        if protocols.version:  # else the caller is older, and its hello has it
-            self._check_protocol(protocols, request.software_version)
+        if request.protocol_version:
+            self._check_protocol(request.protocol_version, request.software_version)
         self._check_weights(request.vocabulary_digest, request.weights_digest)
         self._limiter.check(caller)
         # In the engine's own order: a session that has just ended frees its slot first.
@@ -144,8 +143,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         checkpoint = self._checkpoint
         is_known = request.vocabulary_digest == checkpoint.vocabulary.digest
         return pb.DescribeResponse(
-            protocol_version=LINK.version,
-            oldest_protocol_version=LINK.oldest,
+            protocol_version=PROTOCOL_VERSION,
             software_version=__version__,
             model=checkpoint.name,
             weights_digest=checkpoint.weights_digest,
@@ -229,8 +227,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
 
     def _agree(self, hello: pb.Hello) -> tuple[Mode, DecodingOptions]:
         """Check what a session needs, and its lease; return its mode and options."""
-        protocols = Protocols(hello.protocol_version, hello.oldest_protocol_version)
-        self._check_protocol(protocols, hello.software_version)
+        self._check_protocol(hello.protocol_version, hello.software_version)
         if self._leases is not None:
             self._leases.check(hello.lease, caller.get())
         if not hello.vocabulary_digest:
@@ -239,9 +236,9 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         return codec.mode_from_proto(hello.mode), codec.decoding_options_from_proto(hello.options)
 
     @staticmethod
-    def _check_protocol(protocols: Protocols, software: str) -> None:
-        """Raise an error unless the caller speaks a protocol of this target."""
-        check_protocol("The draft server", protocols, software, here="this target", own=LINK)
+    def _check_protocol(version: int, software: str) -> None:
+        """Raise an error unless the caller speaks this target's protocol."""
+        check_protocol("The draft server", version, software, here="this target", own=PROTOCOL_VERSION)
 
     def _check_weights(self, vocabulary_digest: str, weights_digest: str, draft: str = "") -> None:
         """Raise :class:`PairMismatch` for other digests; an empty one is not compared."""
@@ -261,7 +258,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
     def _welcome(self, *, is_shared: bool) -> pb.VerifyResponse:
         limits = self._verifier.limits
         welcome = pb.Welcome(
-            protocol_version=LINK.version,
+            protocol_version=PROTOCOL_VERSION,
             software_version=__version__,
             weights_digest=self._checkpoint.weights_digest,
             limits=codec.limits_to_proto(limits),
@@ -360,7 +357,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             case "candidates":
                 return self._candidates(request.candidates)
             case "hint":
-                return codec.hint_from_proto(request.hint, max_bytes=limits.max_hint_bytes)
+                return codec.hint_from_proto(request.hint)
             case "resume":
                 return codec.resume_from_proto(
                     request.resume, vocabulary_size=len(self._checkpoint.vocabulary)

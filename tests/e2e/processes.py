@@ -14,25 +14,18 @@ from typing import Any
 START_S = 240.0  # importing torch alone takes seconds, on a busy machine many
 
 
-def python_path(tree: Path) -> str:
-    """Return the PYTHONPATH of a tree of this or the previous release."""
-    return os.pathsep.join(map(str, [tree, *{found.parent for found in tree.glob("*/specwhisper_*")}]))
-
-
 class Process:
     """A running command whose standard error is read line by line.
 
     Parameters
     ----------
     prefix : a program, with its arguments, that runs the command.
-    tree : where the code is; by default here.
     """
 
-    def __init__(self, *command: str, prefix: Sequence[str] = (), tree: Path | None = None) -> None:
-        environment = os.environ | {"COLUMNS": "80"} | ({"PYTHONPATH": python_path(tree)} if tree else {})
+    def __init__(self, *command: str, prefix: Sequence[str] = ()) -> None:
+        environment = os.environ | {"COLUMNS": "80"}
         self._process = subprocess.Popen(
             [*prefix, sys.executable, "-m", *command],
-            cwd=tree,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

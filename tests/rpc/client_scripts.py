@@ -9,6 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
+from specwhisper.wire import CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
 
@@ -138,6 +139,7 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
             max_message_bytes=262_144,
             max_sessions=16,
             software_version="1.2.3",
+            protocol_version=CLIENT_PROTOCOL_VERSION,
             log_mel_max_bins=self._log_mel_max_bins,
         )
 

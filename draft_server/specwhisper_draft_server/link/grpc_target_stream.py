@@ -155,9 +155,8 @@ class GrpcTargetStream:
         self._outbox.put(request)
 
     def hint(self, hint: TimedHint) -> None:
-        """Queue a hint, unless the target takes none, or none that is so long."""
-        if 0 < self.limits.max_hint_bytes and len(hint.text.encode()) <= self.limits.max_hint_bytes:
-            self._outbox.put(pb.VerifyRequest(hint=codec.hint_to_proto(hint)))
+        """Queue a hint."""
+        self._outbox.put(pb.VerifyRequest(hint=codec.hint_to_proto(hint)))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Send audio, and wait until it is sent.

@@ -17,11 +17,11 @@ from specwhisper.rpc.channels import OPEN, Credentials, with_true_status
 from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription, TargetStream
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode, Resume
-from specwhisper.wire import WELCOME_S, codec
+from specwhisper.wire import PROTOCOL_VERSION, WELCOME_S, codec
 from specwhisper.wire.status import refused_handshake
 from specwhisper.wire.v1 import decoding_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
-from specwhisper.wire.versions import LINK, Protocols, check_protocol
+from specwhisper.wire.versions import check_protocol
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.link.channels import Channels
 from specwhisper_draft_server.link.choosing import TargetOffer
@@ -131,9 +131,12 @@ class TargetLink:
                     raise
                 raise TargetUnavailable(reason) from error
             reply = await stub.Describe(request, timeout=ANSWER_S)
-        protocols = Protocols(reply.protocol_version, reply.oldest_protocol_version)
         check_protocol(
-            f"Target {address}", protocols, reply.software_version, here="this draft server", own=LINK
+            f"Target {address}",
+            reply.protocol_version,
+            reply.software_version,
+            here="this draft server",
+            own=PROTOCOL_VERSION,
         )
         if held is None or reply.HasField("vocabulary"):
             held = self._vocabulary = codec.vocabulary_from_proto(reply.vocabulary)
@@ -170,8 +173,7 @@ class TargetLink:
         request = pb.LocateRequest(
             weights_digest=requirements.weights_digest,
             vocabulary_digest=requirements.vocabulary_digest,
-            protocol_version=LINK.version,
-            oldest_protocol_version=LINK.oldest,
+            protocol_version=PROTOCOL_VERSION,
             avoid=avoid,
             software_version=__version__,
         )
@@ -238,8 +240,7 @@ class TargetLink:
         caller, which follows the text, knows the position to continue from.
         """
         hello = pb.Hello(
-            protocol_version=LINK.version,
-            oldest_protocol_version=LINK.oldest,
+            protocol_version=PROTOCOL_VERSION,
             software_version=__version__,
             draft_model=draft_model,
             vocabulary_digest=target.vocabulary.digest,

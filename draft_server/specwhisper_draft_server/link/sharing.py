@@ -16,7 +16,6 @@ from contextvars import Context
 from itertools import count
 from typing import Any
 
-import grpc
 import grpc.aio
 
 from specwhisper.errors import SlowReader, SpecWhisperError, TargetUnavailable
@@ -122,12 +121,10 @@ class SharedStream:
     Attributes
     ----------
     key : for the hello of a session that joins; empty while none can.
-    is_supported : whether the target offers such streams, as far as is known.
     """
 
     def __init__(self, address: str, stub: verification_pb2_grpc.VerificationStub) -> None:
         self.key = ""
-        self.is_supported = True
         self._address = address
         self._sessions: dict[int, SharedSession] = {}
         self._numbers = count(1)
@@ -182,7 +179,6 @@ class SharedStream:
         try:
             await self._receive(with_true_status(stub.Share(self._requests())))
         except grpc.aio.AioRpcError as failure:
-            self.is_supported = failure.code() is not grpc.StatusCode.UNIMPLEMENTED
             reason = error_from_rpc(failure, f"target {self._address}")
             if isinstance(reason, SlowReader):
                 error = reason
@@ -237,7 +233,7 @@ class SharedStreams:
         self._num_sessions[address] += 1
         try:
             stream = self._by_address.get(address)
-            if stream is not None and stream.is_over and stream.is_supported:
+            if stream is not None and stream.is_over:
                 stream = None
             if stream is None and self._num_sessions[address] >= MIN_SESSIONS:
                 stream = self._by_address[address] = SharedStream(address, stub)

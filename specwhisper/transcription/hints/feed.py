@@ -61,11 +61,11 @@ def hint_at(start_s: float, text: str) -> TimedHint:
     return TimedHint(round(start_s * SAMPLE_RATE), text)
 
 
-def check_hint_text(text: str, max_bytes: int = MAX_HINT_TEXT_BYTES) -> None:
+def check_hint_text(text: str) -> None:
     """Raise :class:`InvalidRequest` for a text that is too long, or no Unicode."""
     try:
         num_bytes = len(text.encode())
     except UnicodeEncodeError as error:  # half of a surrogate pair
         raise InvalidRequest(f"A hint is not valid Unicode: {error}.") from error
-    if num_bytes > max_bytes:
-        raise InvalidRequest(f"A hint has {num_bytes} bytes: send at most {max_bytes} at once.")
+    if num_bytes > MAX_HINT_TEXT_BYTES:
+        raise InvalidRequest(f"A hint has {num_bytes} bytes: send at most {MAX_HINT_TEXT_BYTES} at once.")

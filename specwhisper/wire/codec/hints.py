@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specwhisper.transcription.hints.feed import check_hint_text, hint_at
-from specwhisper.types import MAX_HINT_TEXT_BYTES, SAMPLE_RATE, TimedHint
+from specwhisper.types import SAMPLE_RATE, TimedHint
 from specwhisper.wire.v1 import transcription_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb
 
@@ -32,12 +32,12 @@ def recognition_hint_from_proto(message: transcription_pb2.RecognitionHint) -> T
     return hint_at(message.start.ToNanoseconds() / 1e9, message.text)
 
 
-def hint_from_proto(message: pb.Hint, *, max_bytes: int = MAX_HINT_TEXT_BYTES) -> TimedHint:
+def hint_from_proto(message: pb.Hint) -> TimedHint:
     """Decode a text that the audio is believed to say.
 
     Raises
     ------
-    InvalidRequest : if it is longer than the session's limit.
+    InvalidRequest : if it is too long, or no Unicode.
     """
-    check_hint_text(message.text, max_bytes)
+    check_hint_text(message.text)
     return TimedHint(message.start_sample, message.text)

@@ -303,9 +303,7 @@ def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None)
         is_final=message.is_final,
         outcome=OUTCOME_OF_NUMBER.get(message.outcome, Outcome.KEPT),
         num_hinted=message.num_recalled,
-        num_hinted_first=(
-            message.num_recalled_first if message.HasField("num_recalled_first") else message.num_recalled
-        ),
+        num_hinted_first=message.num_recalled_first,
         num_align_forwards=message.num_align_passes,
         words=tuple(
             WordAlignment(word.base, word.num_tokens, word.start_sample, word.end_sample)

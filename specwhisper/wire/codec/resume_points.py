@@ -6,16 +6,15 @@ from google.protobuf.message import DecodeError
 
 from specwhisper.errors import InvalidRequest, PairMismatch
 from specwhisper.transcription.resume_point import ResumePoint
+from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.codec.messages import resume_from_proto, resume_to_proto
 from specwhisper.wire.v1 import checkpoint_pb2 as pb
-from specwhisper.wire.versions import LINK, Protocols
 
 
 def resume_point_to_bytes(resume_point: ResumePoint, weights_digest: str) -> bytes:
     """Encode a resume point and the digest of the weights of its recording."""
     return pb.CheckpointState(
-        protocol_version=LINK.version,
-        oldest_protocol_version=LINK.oldest,
+        protocol_version=PROTOCOL_VERSION,
         weights_digest=weights_digest,
         resume=resume_to_proto(resume_point.resume),
         is_told=resume_point.is_sent,
@@ -43,11 +42,10 @@ def resume_point_from_bytes(state: bytes, weights_digest: str, *, vocabulary_siz
     InvalidRequest : if the bytes cannot be read.
     """
     message = _read(state)
-    protocols = Protocols(message.protocol_version, message.oldest_protocol_version)
-    if not LINK.meets(protocols):
+    if message.protocol_version != PROTOCOL_VERSION:
         raise PairMismatch(
-            f"The resume point is of protocol {protocols}, this server speaks {LINK}: "
-            "update the older draft server. Each release works with the one before it."
+            f"The resume point is of protocol {message.protocol_version}, this server speaks "
+            f"{PROTOCOL_VERSION}: install the same version on all draft servers."
         )
     if message.weights_digest != weights_digest:
         raise PairMismatch(

@@ -16,7 +16,6 @@ def limits_to_proto(limits: Limits) -> pb.Limits:
         max_message_bytes=limits.max_message_bytes,
         max_ahead_samples=limits.max_ahead_samples,
         max_sessions=limits.max_sessions,
-        max_hint_bytes=limits.max_hint_bytes,
     )
 
 
@@ -28,7 +27,6 @@ def limits_from_proto(message: pb.Limits) -> Limits:
         max_message_bytes=message.max_message_bytes,
         max_ahead_samples=message.max_ahead_samples,
         max_sessions=message.max_sessions,
-        max_hint_bytes=message.max_hint_bytes,
     )
 
 

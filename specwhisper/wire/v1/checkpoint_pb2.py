@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from specwhisper.wire.v1 import verification_pb2 as specwhisper_dot_wire_dot_v1_dot_verification__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$specwhisper/wire/v1/checkpoint.proto\x12\x13specwhisper.wire.v1\x1a&specwhisper/wire/v1/verification.proto\"\xd9\x02\n\x0f\x43heckpointState\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x16\n\x0eweights_digest\x18\x02 \x01(\t\x12+\n\x06resume\x18\x03 \x01(\x0b\x32\x1b.specwhisper.wire.v1.Resume\x12\x0f\n\x07is_told\x18\x04 \x01(\x08\x12\x1b\n\x0eno_speech_prob\x18\x05 \x01(\x02H\x00\x88\x01\x01\x12O\n\x0elanguage_probs\x18\x06 \x03(\x0b\x32\x37.specwhisper.wire.v1.CheckpointState.LanguageProbsEntry\x12\x1f\n\x17oldest_protocol_version\x18\x07 \x01(\r\x1a\x34\n\x12LanguageProbsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x02:\x02\x38\x01\x42\x11\n\x0f_no_speech_probb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$specwhisper/wire/v1/checkpoint.proto\x12\x13specwhisper.wire.v1\x1a&specwhisper/wire/v1/verification.proto\"\xb8\x02\n\x0f\x43heckpointState\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x16\n\x0eweights_digest\x18\x02 \x01(\t\x12+\n\x06resume\x18\x03 \x01(\x0b\x32\x1b.specwhisper.wire.v1.Resume\x12\x0f\n\x07is_told\x18\x04 \x01(\x08\x12\x1b\n\x0eno_speech_prob\x18\x05 \x01(\x02H\x00\x88\x01\x01\x12O\n\x0elanguage_probs\x18\x06 \x03(\x0b\x32\x37.specwhisper.wire.v1.CheckpointState.LanguageProbsEntry\x1a\x34\n\x12LanguageProbsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x02:\x02\x38\x01\x42\x11\n\x0f_no_speech_probb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,7 +35,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHECKPOINTSTATE_LANGUAGEPROBSENTRY']._loaded_options = None
   _globals['_CHECKPOINTSTATE_LANGUAGEPROBSENTRY']._serialized_options = b'8\001'
   _globals['_CHECKPOINTSTATE']._serialized_start=102
-  _globals['_CHECKPOINTSTATE']._serialized_end=447
-  _globals['_CHECKPOINTSTATE_LANGUAGEPROBSENTRY']._serialized_start=376
-  _globals['_CHECKPOINTSTATE_LANGUAGEPROBSENTRY']._serialized_end=428
+  _globals['_CHECKPOINTSTATE']._serialized_end=414
+  _globals['_CHECKPOINTSTATE_LANGUAGEPROBSENTRY']._serialized_start=343
+  _globals['_CHECKPOINTSTATE_LANGUAGEPROBSENTRY']._serialized_end=395
 # @@protoc_insertion_point(module_scope)

@@ -28,7 +28,7 @@ SPEECH_EVENT_BEGIN: SpeechEvent
 SPEECH_EVENT_END: SpeechEvent
 
 class RecognitionConfig(_message.Message):
-    __slots__ = ("encoding", "sample_rate_hertz", "audio_channel_count", "language_code", "enable_word_time_offsets", "mode", "gamma", "decoding", "protocol_version", "software_version", "oldest_protocol_version")
+    __slots__ = ("encoding", "sample_rate_hertz", "audio_channel_count", "language_code", "enable_word_time_offsets", "mode", "gamma", "decoding", "protocol_version", "software_version")
     ENCODING_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_RATE_HERTZ_FIELD_NUMBER: _ClassVar[int]
     AUDIO_CHANNEL_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -39,7 +39,6 @@ class RecognitionConfig(_message.Message):
     DECODING_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
-    OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     encoding: AudioEncoding
     sample_rate_hertz: int
     audio_channel_count: int
@@ -50,8 +49,7 @@ class RecognitionConfig(_message.Message):
     decoding: _decoding_pb2.DecodingOptions
     protocol_version: int
     software_version: str
-    oldest_protocol_version: int
-    def __init__(self, encoding: _Optional[_Union[AudioEncoding, str]] = ..., sample_rate_hertz: _Optional[int] = ..., audio_channel_count: _Optional[int] = ..., language_code: _Optional[str] = ..., enable_word_time_offsets: bool = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., decoding: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., oldest_protocol_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, encoding: _Optional[_Union[AudioEncoding, str]] = ..., sample_rate_hertz: _Optional[int] = ..., audio_channel_count: _Optional[int] = ..., language_code: _Optional[str] = ..., enable_word_time_offsets: bool = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., decoding: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ...) -> None: ...
 
 class RecognizeRequest(_message.Message):
     __slots__ = ("config", "audio")
@@ -353,7 +351,7 @@ class GetModelRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetModelResponse(_message.Message):
-    __slots__ = ("model", "language_codes", "max_message_bytes", "max_sessions", "software_version", "log_mel_max_bins", "protocol_version", "oldest_protocol_version", "allows_latency_injection")
+    __slots__ = ("model", "language_codes", "max_message_bytes", "max_sessions", "software_version", "log_mel_max_bins", "protocol_version", "allows_latency_injection")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_CODES_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -361,7 +359,6 @@ class GetModelResponse(_message.Message):
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     LOG_MEL_MAX_BINS_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
-    OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     ALLOWS_LATENCY_INJECTION_FIELD_NUMBER: _ClassVar[int]
     model: ModelInfo
     language_codes: _containers.RepeatedScalarFieldContainer[str]
@@ -370,6 +367,5 @@ class GetModelResponse(_message.Message):
     software_version: str
     log_mel_max_bins: _containers.RepeatedScalarFieldContainer[int]
     protocol_version: int
-    oldest_protocol_version: int
     allows_latency_injection: bool
-    def __init__(self, model: _Optional[_Union[ModelInfo, _Mapping]] = ..., language_codes: _Optional[_Iterable[str]] = ..., max_message_bytes: _Optional[int] = ..., max_sessions: _Optional[int] = ..., software_version: _Optional[str] = ..., log_mel_max_bins: _Optional[_Iterable[int]] = ..., protocol_version: _Optional[int] = ..., oldest_protocol_version: _Optional[int] = ..., allows_latency_injection: bool = ...) -> None: ...
+    def __init__(self, model: _Optional[_Union[ModelInfo, _Mapping]] = ..., language_codes: _Optional[_Iterable[str]] = ..., max_message_bytes: _Optional[int] = ..., max_sessions: _Optional[int] = ..., software_version: _Optional[str] = ..., log_mel_max_bins: _Optional[_Iterable[int]] = ..., protocol_version: _Optional[int] = ..., allows_latency_injection: bool = ...) -> None: ...

@@ -40,22 +40,20 @@ OUTCOME_RETRIED: Outcome
 OUTCOME_SKIPPED: Outcome
 
 class LocateRequest(_message.Message):
-    __slots__ = ("model", "weights_digest", "vocabulary_digest", "protocol_version", "oldest_protocol_version", "avoid", "software_version")
+    __slots__ = ("model", "weights_digest", "vocabulary_digest", "protocol_version", "avoid", "software_version")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     VOCABULARY_DIGEST_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
-    OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     AVOID_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     model: str
     weights_digest: str
     vocabulary_digest: str
     protocol_version: int
-    oldest_protocol_version: int
     avoid: _containers.RepeatedScalarFieldContainer[str]
     software_version: str
-    def __init__(self, model: _Optional[str] = ..., weights_digest: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., protocol_version: _Optional[int] = ..., oldest_protocol_version: _Optional[int] = ..., avoid: _Optional[_Iterable[str]] = ..., software_version: _Optional[str] = ...) -> None: ...
+    def __init__(self, model: _Optional[str] = ..., weights_digest: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., protocol_version: _Optional[int] = ..., avoid: _Optional[_Iterable[str]] = ..., software_version: _Optional[str] = ...) -> None: ...
 
 class LocateResponse(_message.Message):
     __slots__ = ("address", "lease", "free_slots", "is_standby")
@@ -76,7 +74,7 @@ class DescribeRequest(_message.Message):
     def __init__(self, vocabulary_digest: _Optional[str] = ...) -> None: ...
 
 class DescribeResponse(_message.Message):
-    __slots__ = ("protocol_version", "software_version", "model", "weights_digest", "vocabulary_digest", "vocabulary", "num_mel_bins", "dtype", "limits", "oldest_protocol_version")
+    __slots__ = ("protocol_version", "software_version", "model", "weights_digest", "vocabulary_digest", "vocabulary", "num_mel_bins", "dtype", "limits")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -86,7 +84,6 @@ class DescribeResponse(_message.Message):
     NUM_MEL_BINS_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
-    OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     software_version: str
     model: str
@@ -96,8 +93,7 @@ class DescribeResponse(_message.Message):
     num_mel_bins: int
     dtype: str
     limits: Limits
-    oldest_protocol_version: int
-    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., model: _Optional[str] = ..., weights_digest: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., vocabulary: _Optional[_Union[Vocabulary, _Mapping]] = ..., num_mel_bins: _Optional[int] = ..., dtype: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., oldest_protocol_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., model: _Optional[str] = ..., weights_digest: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., vocabulary: _Optional[_Union[Vocabulary, _Mapping]] = ..., num_mel_bins: _Optional[int] = ..., dtype: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
 
 class Vocabulary(_message.Message):
     __slots__ = ("tokens", "end_of_text", "start_of_transcript", "no_timestamps", "timestamp_begin", "languages", "tasks", "suppress", "begin_suppress", "max_initial_timestamp", "max_length", "start_of_prev", "no_speech", "own_language")
@@ -146,20 +142,18 @@ class Vocabulary(_message.Message):
     def __init__(self, tokens: _Optional[_Iterable[str]] = ..., end_of_text: _Optional[int] = ..., start_of_transcript: _Optional[int] = ..., no_timestamps: _Optional[int] = ..., timestamp_begin: _Optional[int] = ..., languages: _Optional[_Mapping[str, int]] = ..., tasks: _Optional[_Mapping[str, int]] = ..., suppress: _Optional[_Iterable[int]] = ..., begin_suppress: _Optional[_Iterable[int]] = ..., max_initial_timestamp: _Optional[int] = ..., max_length: _Optional[int] = ..., start_of_prev: _Optional[int] = ..., no_speech: _Optional[int] = ..., own_language: _Optional[str] = ...) -> None: ...
 
 class Limits(_message.Message):
-    __slots__ = ("max_block_tokens", "max_ahead_tokens", "max_message_bytes", "max_ahead_samples", "max_sessions", "max_hint_bytes")
+    __slots__ = ("max_block_tokens", "max_ahead_tokens", "max_message_bytes", "max_ahead_samples", "max_sessions")
     MAX_BLOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MAX_AHEAD_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_AHEAD_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     MAX_SESSIONS_FIELD_NUMBER: _ClassVar[int]
-    MAX_HINT_BYTES_FIELD_NUMBER: _ClassVar[int]
     max_block_tokens: int
     max_ahead_tokens: int
     max_message_bytes: int
     max_ahead_samples: int
     max_sessions: int
-    max_hint_bytes: int
-    def __init__(self, max_block_tokens: _Optional[int] = ..., max_ahead_tokens: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_ahead_samples: _Optional[int] = ..., max_sessions: _Optional[int] = ..., max_hint_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, max_block_tokens: _Optional[int] = ..., max_ahead_tokens: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_ahead_samples: _Optional[int] = ..., max_sessions: _Optional[int] = ...) -> None: ...
 
 class VerifyRequest(_message.Message):
     __slots__ = ("hello", "audio", "candidates", "resume", "heartbeat", "hint")
@@ -178,7 +172,7 @@ class VerifyRequest(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., candidates: _Optional[_Union[Candidates, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., hint: _Optional[_Union[Hint, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol_version", "software_version", "draft_model", "vocabulary_digest", "weights_digest", "mode", "max_ahead_tokens", "options", "lease", "session", "oldest_protocol_version", "shared_key", "shared_number")
+    __slots__ = ("protocol_version", "software_version", "draft_model", "vocabulary_digest", "weights_digest", "mode", "max_ahead_tokens", "options", "lease", "session", "shared_key", "shared_number")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     DRAFT_MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -189,7 +183,6 @@ class Hello(_message.Message):
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
-    OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SHARED_KEY_FIELD_NUMBER: _ClassVar[int]
     SHARED_NUMBER_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
@@ -202,10 +195,9 @@ class Hello(_message.Message):
     options: _decoding_pb2.DecodingOptions
     lease: str
     session: str
-    oldest_protocol_version: int
     shared_key: str
     shared_number: int
-    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., draft_model: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., max_ahead_tokens: _Optional[int] = ..., options: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., lease: _Optional[str] = ..., session: _Optional[str] = ..., oldest_protocol_version: _Optional[int] = ..., shared_key: _Optional[str] = ..., shared_number: _Optional[int] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., draft_model: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., max_ahead_tokens: _Optional[int] = ..., options: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., lease: _Optional[str] = ..., session: _Optional[str] = ..., shared_key: _Optional[str] = ..., shared_number: _Optional[int] = ...) -> None: ...
 
 class Audio(_message.Message):
     __slots__ = ("start_sample", "codec", "data", "is_last", "marks")

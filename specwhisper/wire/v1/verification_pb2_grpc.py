@@ -84,7 +84,7 @@ class VerificationServicer(object):
     def Share(self, request_iterator, context):
         """Carries candidates, windows and commits of many sessions of one caller, so that each of them costs less. A session
         joins with `Hello.shared_key` and has its other messages in `Verify`. It ends with an error there if this stream
-        ends. Optional: a target that does not offer it answers UNIMPLEMENTED.
+        ends.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

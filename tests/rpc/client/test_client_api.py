@@ -20,7 +20,7 @@ from specwhisper.errors import (
 )
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.types import Mode, Segment
-from specwhisper.wire import CLIENT_PROTOCOL_VERSION, OLDEST_CLIENT_PROTOCOL_VERSION
+from specwhisper.wire import CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.codec import decoding_options_to_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
@@ -114,7 +114,6 @@ async def test_the_request_has_the_callers_options(noise):
             gamma=3,
             decoding=decoding_options_to_proto(options),
             protocol_version=CLIENT_PROTOCOL_VERSION,
-            oldest_protocol_version=OLDEST_CLIENT_PROTOCOL_VERSION,
             software_version=__version__,
         ),
     )
@@ -140,7 +139,6 @@ async def test_recognize_sends_the_file_as_it_is(noise):
         gamma=2,
         decoding=decoding_options_to_proto(DecodingOptions()),
         protocol_version=CLIENT_PROTOCOL_VERSION,
-        oldest_protocol_version=OLDEST_CLIENT_PROTOCOL_VERSION,
         software_version=__version__,
     )
     assert transcript.segments == SEGMENTS
@@ -159,9 +157,13 @@ async def test_get_model():
 
 
 @pytest.mark.parametrize(
-    "error", [ServerFull("All 16 places are taken."), UnsupportedOption("No 'xx' here.")]
+    ("error", "after"),
+    [
+        (ServerFull("All 16 places are taken."), 0),
+        (UnsupportedOption("No 'xx' here."), 0),
+        (UnsupportedOption("No 'xx' here."), 2),
+    ],
 )
-@pytest.mark.parametrize("after", [0, 2])
 async def test_a_servers_error_is_raised_unchanged(noise, error, after):
     server = ScriptedTranscription(RESPONSES[:after], error=error)
     async with serving(server) as address, TranscriptionClient(address) as client:

@@ -18,6 +18,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Limits, Mode
+from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import checkpoint_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
@@ -237,10 +238,10 @@ async def test_invalid_resume_points_are_refused():
         state = await last_resume_point(draft)
         bad = {
             b"\xff": InvalidRequest,
-            changed(state, protocol_version=1): PairMismatch,
+            changed(state, protocol_version=PROTOCOL_VERSION + 1): PairMismatch,
             changed(state, weights_digest="others"): PairMismatch,
             checkpoint_pb2.CheckpointState(
-                protocol_version=checkpoint_pb2.CheckpointState.FromString(state).protocol_version,
+                protocol_version=PROTOCOL_VERSION,
                 weights_digest="digest of scripted",
             ).SerializeToString(): InvalidRequest,
             with_tokens(state, 99_999): InvalidRequest,

@@ -65,7 +65,7 @@ def weighted(weights: str, max_sessions: int = 8, **settings):
 
 
 def without_requirements(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make Locate ignore the session's requirements, as in the previous release."""
+    """Make Locate ignore the session's requirements."""
     locate = target.service.locate
     monkeypatch.setattr(
         target.service, "locate", lambda _, caller: locate(verification_pb2.LocateRequest(), caller)

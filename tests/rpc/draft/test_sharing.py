@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import grpc
 import pytest
 
 from experiments.common.network.bad_network import bad_network
@@ -18,7 +17,7 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_draft_server.link import sharing
 from specwhisper_target_server.sharing import SharedStream
 from tests.rpc.hostile import hello, session, whole
-from tests.rpc.network import CutNetwork, cut_network
+from tests.rpc.network import cut_network
 from tests.rpc.services import (
     MAX_SESSIONS,
     MODES,
@@ -130,26 +129,6 @@ async def test_sessions_continue_after_the_loss_of_their_stream(shared, fast_ret
     ):
         await check_texts(draft, "MODE_FULL")
         assert cutting.num_cut == 1
-
-
-async def test_a_target_that_offers_no_shared_stream_is_asked_once(shared, monkeypatch):
-    num_asked = 0
-
-    async def refuse(self, requests, context):
-        nonlocal num_asked
-        num_asked += 1
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
-        yield
-
-    monkeypatch.setattr(CutNetwork, "Share", refuse)
-    async with (
-        target_server() as target,
-        cut_network(target.address, []) as (network, _),
-        draft_server(network.address) as draft,
-    ):
-        async with first_session(draft, target):
-            await check_texts(draft, "MODE_FULL")
-    assert (num_asked, shared.joined) == (1, [])
 
 
 async def test_sessions_that_open_at_once_share_a_stream_but_for_the_first(shared):

@@ -16,7 +16,6 @@ from specwhisper.rpc.channels import with_true_status
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.versions import LINK, Protocols
 from tests.rpc.hostile import hello, session, whole
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
@@ -26,21 +25,16 @@ from tests.rpc.services import (
     all_free,
     audio_requests,
     error_of,
-    expected_finals,
-    finals,
     is_one_sentence,
     recording,
     running_pair,
-    stream,
     streaming_config,
-    target_alone,
 )
 from tests.rpc.services import (
     target_server as running_target,
 )
 
-OTHERS = [Protocols(PROTOCOL_VERSION - 1), Protocols(PROTOCOL_VERSION + 1)]
-NEXT = Protocols(PROTOCOL_VERSION + 1, oldest=PROTOCOL_VERSION)  # the next release
+OTHERS = [PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1]
 SECOND = recording(1.0)
 
 
@@ -62,8 +56,9 @@ async def refusals(draft: Draft) -> list[Exception]:
 @pytest.mark.parametrize("other", ["target", "draft server"])
 async def test_a_draft_server_refuses_targets_of_another_protocol(other, version, monkeypatch):
     changed = specwhisper_target_server.service if other == "target" else specwhisper_draft_server.link.link
-    monkeypatch.setattr(changed, "LINK", version)
-    of_target, of_draft = (version, LINK) if other == "target" else (LINK, version)
+    monkeypatch.setattr(changed, "PROTOCOL_VERSION", version)
+    versions = (version, PROTOCOL_VERSION)
+    of_target, of_draft = versions if other == "target" else versions[::-1]
     async with running_pair() as (target, draft):
         for error in await refusals(draft):
             assert type(error) is PairMismatch
@@ -76,16 +71,7 @@ async def test_a_draft_server_refuses_targets_of_another_protocol(other, version
         await all_free(target, draft)
 
 
-@pytest.mark.parametrize("other", ["target", "draft server"])
-async def test_a_release_and_the_next_one_that_still_speaks_its_protocol_work_together(other, monkeypatch):
-    changed = specwhisper_target_server.service if other == "target" else specwhisper_draft_server.link.link
-    monkeypatch.setattr(changed, "LINK", NEXT)
-    async with running_pair() as (target, draft):
-        assert finals(await stream(draft, SECOND)) == expected_finals(target_alone(1.0))
-        await all_free(target, draft)
-
-
-@pytest.mark.parametrize("version", [0, PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1])
+@pytest.mark.parametrize("version", OTHERS)
 async def test_a_target_refuses_draft_servers_of_another_protocol(version):
     async with running_target() as target:
         strange = hello(protocol_version=version, software_version="9.8.7")

@@ -4,12 +4,10 @@ import asyncio
 
 import pytest
 
-import specwhisper_draft_server.service
 from specwhisper import __version__
 from specwhisper.errors import PairMismatch
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION
-from specwhisper.wire.versions import Protocols
-from specwhisper_client import api, codec
+from specwhisper_client import codec
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.streaming import StreamingClient
 from tests.rpc.client_scripts import ScriptedTranscription, serving
@@ -17,12 +15,8 @@ from tests.rpc.gateways import MODEL, RECORDING, WAV, running_gateway
 from tests.rpc.realtime import refusal
 from tests.rpc.services import all_free, running_pair
 
-NEWER = Protocols(CLIENT_PROTOCOL_VERSION + 1)
-NEXT = Protocols(CLIENT_PROTOCOL_VERSION + 1, oldest=CLIENT_PROTOCOL_VERSION)  # the next release
-OWN = (
-    f"(specwhisper {__version__}) speaks {CLIENT_PROTOCOL_VERSION}: update the older one. "
-    "Each release works with the one before it."
-)
+NEWER = CLIENT_PROTOCOL_VERSION + 1
+OWN = f"(specwhisper {__version__}) speaks {CLIENT_PROTOCOL_VERSION}: install the same version on both."
 
 
 class Newer(ScriptedTranscription):
@@ -30,7 +24,7 @@ class Newer(ScriptedTranscription):
 
     async def GetModel(self, request, context):
         reply = await super().GetModel(request, context)
-        reply.protocol_version, reply.oldest_protocol_version = NEWER.version, NEWER.oldest
+        reply.protocol_version = NEWER
         return reply
 
 
@@ -45,7 +39,7 @@ async def test_a_draft_server_refuses_clients_of_another_protocol(recording, mon
     async with running_pair() as (target, draft), TranscriptionClient(draft.address) as client:
         assert (await client.get_model()).software_version == __version__
         await client.transcribe_file(recording)
-        monkeypatch.setattr(codec, "CLIENT", NEWER)
+        monkeypatch.setattr(codec, "CLIENT_PROTOCOL_VERSION", NEWER)
         with pytest.raises(PairMismatch) as whole:
             await client.recognize(recording.read_bytes())
         with pytest.raises(PairMismatch) as streamed:
@@ -72,27 +66,8 @@ async def test_clients_and_gateways_refuse_draft_servers_of_another_protocol():
         assert (error.message, code) == (said, 1011)
 
 
-async def test_a_client_of_the_next_release_that_still_speaks_this_protocol_is_served(recording, monkeypatch):
-    monkeypatch.setattr(codec, "CLIENT", NEXT)
-    monkeypatch.setattr(api, "CLIENT", NEXT)
-    async with running_pair() as (target, draft), TranscriptionClient(draft.address) as client:
-        await client.get_model()
-        assert (await client.transcribe_file(recording)).segments
-        await all_free(target, draft)
-
-
-async def test_a_draft_server_of_the_next_release_that_still_speaks_this_protocol_is_used(
-    recording, monkeypatch
-):
-    monkeypatch.setattr(specwhisper_draft_server.service, "CLIENT", NEXT)
-    async with running_pair() as (target, draft), TranscriptionClient(draft.address) as client:
-        await client.get_model()
-        assert (await client.transcribe_file(recording)).segments
-        await all_free(target, draft)
-
-
 async def test_a_gateway_passes_on_the_draft_servers_error(monkeypatch):
-    monkeypatch.setattr(codec, "CLIENT", NEWER)
+    monkeypatch.setattr(codec, "CLIENT_PROTOCOL_VERSION", NEWER)
     async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
         reply = await gateway.http.post(
             "/v1/audio/transcriptions", data={"model": MODEL}, files={"file": RECORDING}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from experiments.common.models.scripted import END
@@ -17,9 +15,9 @@ from experiments.common.models.speech import (
     words_of,
 )
 from specwhisper.errors import InvalidRequest
-from specwhisper.types import SAMPLE_RATE, Limits, Mode, TimedHint
+from specwhisper.types import SAMPLE_RATE, Mode, TimedHint
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from tests.rpc.services import MAX_SESSIONS, audio_requests, error_of
+from tests.rpc.services import audio_requests, error_of
 from tests.rpc.speaking import Listener, config, live_client, speaking_draft, speaking_pair, speaking_target
 
 SPEECH = speech(6.0)
@@ -101,12 +99,6 @@ async def test_a_session_that_loses_its_target_sends_its_hints_to_the_next_one()
                 await listener.whole()
                 listener.check({1: words(SPEECH)})
     assert [hint for hint in hints if isinstance(hint, TimedHint)] == [TimedHint(0, said(SPEECH_SAMPLES))] * 2
-
-
-async def test_a_target_that_takes_no_hints_is_sent_none():
-    limits = replace(Limits(max_sessions=MAX_SESSIONS), max_hint_bytes=0)
-    async with speaking_target(limits=limits) as target, speaking_draft(target.address) as draft:
-        await transcribed(draft.address, script() | {9.0: ""})
 
 
 async def test_hints_need_no_draft():

@@ -7,20 +7,18 @@ from math import inf
 
 import pytest
 
-from experiments.fleet import herd, hung, mixed, mixtures, opening, spread
+from experiments.fleet import herd, hung, mixed, opening, spread
 from experiments.fleet.__main__ import Part, all_measures
 from experiments.fleet.crowd import Outcome
 from experiments.fleet.herd import Herded
 from experiments.fleet.hung import Hung
 from experiments.fleet.mixed import Mixed
-from experiments.fleet.mixtures import MIXTURES, Together
 from experiments.fleet.opening import Opened
 from experiments.fleet.servers import Weights
 from experiments.fleet.spread import Spread
 
 HUNG = Hung("in a step", 12, 8, 0, 2.2, 0.2, 5.0, ())
 SPREAD = Spread(48, 1, 0, 4, 0, ())
-TOGETHER = Together(19, 6, ())
 OPENED = Opened(4, 60, 0, ())
 HERDED = Herded(14, 3, ())
 MIXED = Mixed(20, 3, 3, {"old": 9, "new": 11}, ())
@@ -28,7 +26,7 @@ WRONG = ("text of no target",)
 
 
 def test_good_figures_pass_every_bar():
-    found = [*hung.bars(HUNG), *spread.bars(SPREAD), *mixtures.bars(TOGETHER)]
+    found = [*hung.bars(HUNG), *spread.bars(SPREAD)]
     found += [*opening.bars(OPENED), *herd.bars(HERDED), *mixed.bars(MIXED)]
     assert all(bar.holds for bar in found)
 
@@ -46,7 +44,6 @@ def test_good_figures_pass_every_bar():
         spread.bars(replace(SPREAD, most_apart=2)),
         spread.bars(replace(SPREAD, num_idle=1)),
         spread.bars(replace(SPREAD, num_unfilled=1)),
-        mixtures.bars(replace(TOGETHER, wrong=WRONG)),
         opening.bars(replace(OPENED, wrong=WRONG)),
         opening.bars(replace(OPENED, num_calm=1)),
         herd.bars(replace(HERDED, refused=WRONG)),
@@ -69,8 +66,3 @@ def test_only_sessions_without_a_slot_may_fail():
 @pytest.mark.parametrize("quick", [False, True])
 def test_every_part_is_measured(quick, tmp_path):
     assert set(all_measures(tmp_path, 0, quick=quick)) == set(Part)
-
-
-def test_each_mixture_has_a_program_of_the_previous_release():
-    assert len(set(MIXTURES)) == len(MIXTURES) == 7
-    assert all(mixtures.Version.OLD in mixture for mixture in MIXTURES)

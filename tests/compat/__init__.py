@@ -1,1 +1,0 @@
-"""Tests that parts of the previous release and of this one work together."""
