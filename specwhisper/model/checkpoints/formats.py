@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from specwhisper.errors import CheckpointError
+from specwhisper.extras import needs_extra
 from specwhisper.model.checkpoints.ctranslate2 import CTranslate2Model
 from specwhisper.model.checkpoints.files import CONFIG, ModelFiles
 from specwhisper.model.checkpoints.generation import Generation
@@ -16,11 +17,10 @@ from specwhisper.model.checkpoints.tokenizer import Tokenizer
 from specwhisper.model.checkpoints.transformers_files import TransformersModel
 from specwhisper.model.checkpoints.weights import Weights
 
-NO_MODEL = "is no model's file: name whisper.cpp's ggml-*.bin, a folder or a hub id"
+NO_MODEL = "is no model's file: name whisper.cpp's ggml-*.bin, OpenAI's .pt, a folder or a hub id"
 REFUSED = {
     FileFormat.GGUF: "is a GGUF file: name whisper.cpp's ggml-*.bin of the model, or a folder",
     FileFormat.CTRANSLATE2: "is a CTranslate2 model's weights: name the folder that holds it and config.json",
-    FileFormat.PYTORCH: "is a PyTorch file, which cannot be read yet",
     FileFormat.OLD_PYTORCH: "is a pickle, which can carry code: save the model again as safetensors",
     FileFormat.SAFETENSORS: "is a safetensors file: name the folder that holds it and config.json",
     FileFormat.GIT_LFS: "stands for a file that Git LFS has not fetched: run git lfs pull in its folder",
@@ -77,5 +77,9 @@ def _open_file(name: str, path: Path) -> StoredModel:
     found = format_of(path)
     if found is FileFormat.GGML:
         return GgmlModel(name, path)
+    if found is FileFormat.PYTORCH:
+        with needs_extra(f"'{name}', a file of PyTorch,", "server"):
+            from specwhisper.model.pytorch.openai_file import OpenAIModel
+        return OpenAIModel(name, path)
     reason = NO_MODEL if found is None else REFUSED[found]
     raise CheckpointError(f"'{name}' {reason}.")

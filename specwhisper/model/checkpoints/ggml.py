@@ -59,11 +59,6 @@ class GgmlModel:
         reader.skip(4 * reader.number() * reader.number())  # mel filters
         self._tokens = [reader.take(reader.number()) for _ in range(reader.number())]
         self._tensors = dict(_tensors(reader))
-        if self._dimensions["n_text_state"] != self._dimensions["n_audio_state"]:
-            raise ValueError(f"{path.name} is damaged: its encoder and decoder differ in width")
-        layers = max(self._dimensions["n_audio_layer"], self._dimensions["n_text_layer"])
-        if layers > len(self._tensors):
-            raise ValueError(f"{path.name} has {len(self._tensors)} tensors for {layers} layers")
 
     @property
     def is_quantised(self) -> bool:
@@ -73,7 +68,7 @@ class GgmlModel:
     @cached_property
     def sizes(self) -> ModelSizes:
         """The sizes in the file's header."""
-        return read_sizes(self._name, config_of(self._dimensions), source="header")
+        return read_sizes(self._name, config_of(self._dimensions, len(self._tensors)), source="header")
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

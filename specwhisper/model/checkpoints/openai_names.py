@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 NAMES = {
     "blocks": "layers",
@@ -40,9 +41,23 @@ def transformers_name(name: str) -> str:
     return ".".join(["model", *(NAMES.get(part, part) for part in parts)])
 
 
-def config_of(dimensions: Mapping[str, int]) -> dict[str, int]:
-    """Return sizes as a config.json has them."""
-    config = {theirs: dimensions[name] for name, theirs in SIZES.items() if name in dimensions}
-    if "d_model" in config:
-        config |= dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), FFN_FACTOR * config["d_model"])
-    return config
+def config_of(dimensions: Mapping[str, Any], num_weights: int) -> dict[str, int]:
+    """Return sizes as a config.json has them.
+
+    Parameters
+    ----------
+    num_weights : in the model's files; it has more of them than layers.
+
+    Raises
+    ------
+    ValueError : for sizes that no such model has.
+    """
+    for name in (*SIZES, "n_text_state"):
+        if not isinstance(dimensions.get(name), int):
+            raise ValueError(f"it has no number as {name}")
+    config = {theirs: dimensions[name] for name, theirs in SIZES.items()}
+    if dimensions["n_text_state"] != config["d_model"]:
+        raise ValueError("its encoder and its decoder differ in width")
+    if (layers := max(config["encoder_layers"], config["decoder_layers"])) > num_weights:
+        raise ValueError(f"it has {num_weights} weights for {layers} layers")
+    return config | dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), FFN_FACTOR * config["d_model"])

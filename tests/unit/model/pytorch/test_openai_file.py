@@ -1,0 +1,159 @@
+"""Files of openai-whisper hold the weights, tokens and rules of the checkpoint they were made of."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.common.models.checkpoints import Shape, save_checkpoint
+from experiments.peers.openai_weights import save_openai
+from specwhisper.errors import CheckpointError, MissingExtra
+from specwhisper.model.checkpoints import vocabulary_files
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.files import ModelFiles
+from specwhisper.model.checkpoints.formats import open_model
+from tests.unit.model.checkpoints.test_tokenizer import TEXTS
+
+COMMIT = "a" * 40
+SHAPES = {
+    "large-v3": Shape(words="multilingual", cantonese=True, d_model=8, heads=1, ffn_factor=4),
+    "tiny": Shape(words="multilingual", d_model=8, heads=1, ffn_factor=4),
+    "tiny.en": Shape(words="gpt2", english_only=True, d_model=8, heads=1, ffn_factor=4),
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> dict[str, tuple[Path, Path]]:
+    """Return folders of transformers and files of openai-whisper by name."""
+    parent = tmp_path_factory.mktemp("openai")
+    folders = {name: save_checkpoint(shape, parent / name) for name, shape in SHAPES.items()}
+    return {
+        name: (folder, save_openai(str(folder), parent / f"{name}.pt")) for name, folder in folders.items()
+    }
+
+
+def assert_same(file: Path, folder: Path) -> None:
+    ours, theirs = load_checkpoint(str(file)), load_checkpoint(str(folder))
+    assert ours.sizes == theirs.sizes
+    assert ours.vocabulary == theirs.vocabulary
+    assert ours.weights.keys() == theirs.weights.keys()
+    assert all(np.array_equal(ours.weights[key], theirs.weights[key]) for key in theirs.weights)
+    assert ours.tokenizer is not None and theirs.tokenizer is not None
+    assert [ours.tokenizer.encode(text) for text in TEXTS] == [theirs.tokenizer.encode(t) for t in TEXTS]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_file_is_the_checkpoint_it_was_made_of(name: str, saved: dict[str, tuple[Path, Path]]):
+    folder, file = saved[name]
+    assert_same(file, folder)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch) -> Path:
+    """Return an empty cache of the hub, on a machine without openai-whisper."""
+    monkeypatch.setattr(vocabulary_files, "PACKAGE", "no-such-package")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def test_a_cached_model_has_the_tokenizer(saved: dict[str, tuple[Path, Path]], cache: Path):
+    folder, file = saved["tiny"]
+    for name, source in (("Systran--faster-whisper-tiny.en", "tiny.en"), ("openai--whisper-base", "tiny")):
+        model = cache / f"models--{name}"
+        shutil.copytree(saved[source][0], model / "snapshots" / COMMIT)
+        (model / "refs").mkdir()
+        (model / "refs" / "main").write_text(COMMIT)
+    assert_same(file, folder)
+    (cache / "models--openai--whisper-base" / "snapshots" / COMMIT / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="none of its kind is on this machine"):
+        load_checkpoint(str(file))
+
+
+@pytest.mark.parametrize("name", ["large-v3", "tiny.en"])
+def test_without_a_tokenizer_a_sentence_says_what_to_do(name: str, saved, cache: Path):
+    with pytest.raises(
+        CheckpointError,
+        match=r"holds no tokenizer, and none of its kind is on this machine: install the package no-such-"
+        rf"package, or fetch openai/whisper-{name} from the hub\.$",
+    ):
+        load_checkpoint(str(saved[name][1]))
+
+
+def test_without_torch_a_sentence_says_what_to_do(saved: dict[str, tuple[Path, Path]], monkeypatch):
+    monkeypatch.delitem(sys.modules, "specwhisper.model.pytorch.openai_file", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(
+        MissingExtra, match=r"a file of PyTorch, needs torch: pip install 'specwhisper\[server\]'"
+    ):
+        load_checkpoint(str(saved["tiny"][1]))
+
+
+class Code:
+    """Something that runs code when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return print, ("ran",)
+
+
+WEIGHT = torch.ones(2)
+DIMENSIONS = {"n_vocab": 51_865, "n_audio_ctx": 1500, "n_audio_head": 1, "n_audio_layer": 1, "n_mels": 80}
+DIMENSIONS |= {"n_text_ctx": 448, "n_text_head": 1, "n_text_layer": 1}
+DIMENSIONS |= {"n_audio_state": 8, "n_text_state": 8}
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (Code(), "may run code: fetch it again, or save the model as safetensors"),
+        ({"weight": WEIGHT}, "is a PyTorch file, but not openai-whisper's"),
+        ([WEIGHT], "is a PyTorch file, but not openai-whisper's"),
+        ({"dims": {}, "model_state_dict": {"it": WEIGHT}}, r"\(it has no number as n_vocab\)"),
+        ({"dims": DIMENSIONS, "model_state_dict": {"it": 1}}, "holds something else than weights"),
+        ({"dims": DIMENSIONS, "model_state_dict": {}}, "it has 0 weights for 1 layers"),
+        ({"dims": DIMENSIONS, "model_state_dict": {"it": WEIGHT}}, r"is incomplete: \d+ weights are missing"),
+        (
+            {"dims": DIMENSIONS | {"n_audio_head": 3}, "model_state_dict": {"it": WEIGHT}},
+            "The dims entry of model '.*' divides d_model=8 by 3 attention heads",
+        ),
+        (
+            {"dims": DIMENSIONS | {"n_vocab": 7}, "model_state_dict": {"it": WEIGHT}},
+            "it has 7 tokens, not 51864, 51865, 51866 as published models have",
+        ),
+    ],
+)
+def test_other_files_are_refused_in_a_sentence(content: Any, problem: str, tmp_path: Path, capsys):
+    torch.save(content, tmp_path / "it.pt")
+    with pytest.raises(CheckpointError, match=problem) as raised:
+        load_checkpoint(str(tmp_path / "it.pt"))
+    assert str(raised.value).endswith(".") and "\n" not in str(raised.value)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory) -> tuple[bytes, Path]:
+    """Return the bytes of a small file, and where to write damaged ones."""
+    path = tmp_path_factory.mktemp("damaged") / "it.pt"
+    torch.save({"dims": DIMENSIONS, "model_state_dict": {"it": WEIGHT, "half": WEIGHT.half()}}, path)
+    return path.read_bytes(), path
+
+
+@settings(deadline=None)
+@given(place=st.floats(0, 1), value=st.none() | st.integers(0, 255))
+def test_damaged_files_are_refused_or_read(place: float, value: int | None, damaged: tuple[bytes, Path]):
+    whole, path = damaged
+    at = int(place * (len(whole) - 1))
+    path.write_bytes(whole[:at] + (b"" if value is None else bytes([value]) + whole[at + 1 :]))
+    files = ModelFiles(str(path))
+    with suppress(CheckpointError), files.errors_reported():
+        weights, _ = open_model(files).weights()
+        for name in weights:
+            assert weights[name].dtype == np.float32
