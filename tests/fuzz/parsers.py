@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 import av
 import numpy as np
 import soundfile
+import torch
 from google.protobuf.message import DecodeError
 from riva.client.proto import riva_asr_pb2
 
@@ -23,7 +24,9 @@ from specwhisper.audio.decode import decode_bytes
 from specwhisper.errors import CheckpointError, InvalidRequest, SpecWhisperError
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.model.checkpoints.ctranslate2 import read_variables
+from specwhisper.model.checkpoints.files import ModelFiles
 from specwhisper.model.checkpoints.ggml import GgmlModel
+from specwhisper.model.pytorch.openai_file import OpenAIModel
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.types import Candidates, Limits, Resume, Window
@@ -145,6 +148,17 @@ def ggml_file(data: bytes) -> None:
     _read_weights(data, lambda path: dict(GgmlModel("it", path).weights()[0]))
 
 
+def openai_file(data: bytes) -> None:
+    """Read the weights of a file of openai-whisper; torch names no errors of its own."""
+
+    def read(path: Path) -> None:
+        files = ModelFiles(str(path))
+        with files.errors_reported():
+            dict(OpenAIModel("it", path).weights()[0])
+
+    _read_weights(data, read)
+
+
 def _read_weights(data: bytes, read: Callable[[Path], object]) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.bin"
@@ -215,6 +229,12 @@ def _ffmpegs_file(container: str, codec_name: str) -> bytes:
         frame.sample_rate = 48_000
         for packet in (*stream.encode(frame), *stream.encode(None)):
             output.mux(packet)
+    return file.getvalue()
+
+
+def _openai_file() -> bytes:
+    file = io.BytesIO()
+    torch.save({"dims": {"n_mels": 80}, "model_state_dict": {"it": torch.ones(2)}}, file)
     return file.getvalue()
 
 
@@ -319,6 +339,7 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "recording": (recording, [*FILES, _ffmpegs_file("mp4", "aac"), _ffmpegs_file("webm", "libopus")]),
     "ctranslate2-file": (ctranslate2_file, [CTRANSLATE2_FILE]),
     "ggml-file": (ggml_file, [GGML_FILE]),
+    "openai-file": (openai_file, [_openai_file()]),
     "realtime-event": (realtime_event, [json.dumps(event).encode() for event in EVENTS]),
     "live-message": (live_message, [json.dumps(message).encode() for message in MESSAGES]),
     "transcription-form": (
