@@ -72,6 +72,7 @@ OTHER_NAMES = {
     "without_timestamps": "timestamps",
     "max_tokens": "max_new_tokens",
     "k": "top_k",
+    "log_prob_threshold": "logprob_threshold",
 }
 
 
@@ -305,8 +306,8 @@ def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[s
 
     A given ``None`` overrides a default too, with the option's own. Other names that are taken, as in other
     Whisper programs: ``temperature`` (one or several), ``temperature_increment_on_fallback``,
-    ``max_initial_timestamp``, ``without_timestamps``, ``max_tokens``, ``k``, and ``beam_size``
-    and ``num_beams`` if they are 1.
+    ``max_initial_timestamp``, ``without_timestamps``, ``max_tokens``, ``k``,
+    ``log_prob_threshold``, and ``beam_size`` and ``num_beams`` if they are 1.
 
     Raises
     ------

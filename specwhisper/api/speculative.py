@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from specwhisper.api.chunked_recordings import ChunkedRecordings
+from specwhisper.api.pipeline import call_as_pipeline
 from specwhisper.api.progress import ProgressBar
 from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.api.speech_filter import SpeechFilter
@@ -132,6 +133,8 @@ class SpeculativeWhisper:
         alone = copy.copy(self)
         alone.draft_model = None
         return alone
+
+    __call__ = call_as_pipeline
 
     @overload
     def transcribe(

@@ -46,16 +46,20 @@ def recordings_in(audio: Audio | Iterable[Audio]) -> tuple[Iterable[Source | Inv
     A list, or any other sequence, is checked at once. Other iterables are checked item by item as they are
     read. An error stands for an item that is no recording, or a file that does not exist.
     """
-    is_one = (
+    if is_recording(audio) or not isinstance(audio, Iterable):
+        return [_checked(audio)], True
+    items = map(_checked, audio)
+    return (_of_different_files(audio, items) if isinstance(audio, Sequence) else items), False
+
+
+def is_recording(audio: Any) -> bool:
+    """Return whether it is a single recording, and not several in an iterable."""
+    return (
         isinstance(audio, str | os.PathLike | bytes | bytearray)
         or hasattr(audio, "read")
         or hasattr(audio, "__array__")
         or _is_of_dataset(audio)
     )
-    if is_one or not isinstance(audio, Iterable):
-        return [_checked(audio)], True
-    items = map(_checked, audio)
-    return (_of_different_files(audio, items) if isinstance(audio, Sequence) else items), False
 
 
 def decoder_of(audio: Audio) -> Decode:
@@ -128,6 +132,8 @@ def _is_of_dataset(recording: Any) -> bool:
 
 
 def _source_of_dataset(recording: Any) -> Source:
+    if isinstance(recording, Mapping) and "raw" in recording:  # as transformers' pipeline takes it
+        recording = {"array": recording["raw"], **recording}
     if not isinstance(recording, Mapping) or recording.keys() >= {"array", "sampling_rate"}:
         name = str(recording.get("path") or "") if isinstance(recording, Mapping) else ""
         return Source(name, _decoder_of_array(recording["array"], recording["sampling_rate"]))

@@ -100,6 +100,20 @@ class Transcription(Keyed):
         """The words of all segments, with ``word_timestamps=True``."""
         return tuple(word for segment in self.segments for word in segment.words)
 
+    @property
+    def duration(self) -> float:
+        """:attr:`duration_s` by another name."""
+        return self.duration_s
+
+    @property
+    def language_probability(self) -> float:
+        """Probability of the language; 1 where it was not detected."""
+        return self.language_probs.get(self.language, 1.0)
+
+    def segments_and_info(self) -> tuple[tuple[Segment, ...], Transcription]:
+        """Return segments and the result, for faster-whisper's programs to unpack."""
+        return self.segments, self
+
     def with_speakers(self, turns: Sequence[Turn]) -> Transcription:
         """Return the transcription with speakers; :class:`Diarizer` finds turns."""
         return replace(self, segments=with_speakers(self.segments, turns))

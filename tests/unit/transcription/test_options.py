@@ -186,6 +186,11 @@ class TestKeywords:
         with pytest.raises(InvalidRequest, match="Both max_tokens and max_new_tokens are set, and differ"):
             options_from({}, {"max_tokens": 200, "max_new_tokens": 100})
 
+    def test_names_of_other_programs_are_read(self):
+        others = {"k": 5, "log_prob_threshold": -1, "max_initial_timestamp": 2}
+        ours = DecodingOptions(top_k=5, logprob_threshold=-1, max_initial_timestamp_s=2)
+        assert options_from({}, others) == ours
+
     def test_fallback_needs_a_threshold(self):
         given = {"temperature": 0.5, "temperature_increment_on_fallback": 0.3}
         with pytest.raises(InvalidRequest, match="No window fails without a threshold"):

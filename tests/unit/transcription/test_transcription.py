@@ -115,6 +115,14 @@ def test_the_parts_of_json_have_the_same_keys():
         assert word == {key: same[key] for key in word}
 
 
+def test_a_transcription_unpacks_as_faster_whispers():
+    segments, info = replace(RESULT, language_probs={"en": 0.75}).segments_and_info()
+    assert [(each.start, each.end, each.text) for each in segments][1] == (1.5, 2.0, " Bye.")
+    assert (segments[1].words[0].word, segments[1].words[0].probability) == (" Bye.", 0.7)
+    assert (info.language, info.language_probability, info.duration) == ("en", 0.75, 4.0)
+    assert RESULT.language_probability == 1, "it was not detected"
+
+
 def test_loops_over_parts_read_as_with_dicts():
     assert sum(segment["end"] - segment["start"] for segment in RESULT.segments) == 1.5
     assert sum(len(word["word"]) for segment in RESULT["segments"] for word in segment["words"]) == 18
