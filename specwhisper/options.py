@@ -55,6 +55,13 @@ class CompressionRatio(StrEnum):
     TEXT = "text"  # the text, as openai/whisper does; its threshold is 2.4
 
 
+class Padding(StrEnum):
+    """Content of a window after the end of the audio."""
+
+    SILENCE = "silence"  # as in transformers: a shorter recording is one of 30 s
+    ZERO = "zero"  # features of 0, as in openai/whisper and faster-whisper: windows end with the audio
+
+
 # openai/whisper's defaults: when a window counts as silence, as a loop or as a guess.
 OPENAI_THRESHOLDS: Mapping[str, Any] = MappingProxyType(
     {
@@ -192,6 +199,8 @@ class DecodingOptions:
     log_mel_max : largest log10 mel power of the whole recording by number of mel bins, when it is known
         beforehand (a file). Features are clamped relative to it, as transformers does; without it the
         loudest moment so far takes its place.
+    padding : content of a window after the end of the audio: silence, as in transformers, or features of
+        zero, as in openai/whisper and faster-whisper.
     live : how live audio is decoded; ``None`` for recordings, whose windows follow Whisper's own rules.
 
     Raises
@@ -252,6 +261,7 @@ class DecodingOptions:
     vad_parameters: VadOptions | None = option(None, _to_vad_options)  # noqa: RUF009 (a field)
     realigns: bool = flag(True)
     log_mel_max: Mapping[int, float] = field(default_factory=dict)
+    padding: Padding = choice(Padding.SILENCE)
     live: LiveOptions | None = None
 
     def __post_init__(self) -> None:

@@ -98,7 +98,8 @@ class FileTranscription:
             return
         options = self._options.without_vad()
         if not source.fits_one_window and not options.log_mel_max:
-            options = replace(options, log_mel_max=await source.log_mel_max(MEL_BINS))
+            maxima = await source.log_mel_max(MEL_BINS, options.padding)
+            options = replace(options, log_mel_max=maxima)
         config = pb.StreamingRecognitionConfig(
             config=config_to_proto(options, self._mode, self._gamma, is_container=False),
             interim_results=self._interim_results,

@@ -142,7 +142,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 partial(decode_recording, config, audio, self._config.max_audio_s)
             )
             if not source.fits_one_window:
-                maxima = await source.log_mel_max(self._mel_bins(target))
+                maxima = await source.log_mel_max(self._mel_bins(target), request.options.padding)
                 request = replace(request, options=replace(request.options, log_mel_max=maxima))
             session = Session(request, self._transcriber, target, self._drafting)
             response = pb.RecognizeResponse()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 
 from experiments.common.servers.clients import MODES
-from specwhisper.options import DecodingOptions, Task
+from specwhisper.options import DecodingOptions, Padding, Task
 from specwhisper.types import Mode
 
 PLAIN = "plain"
@@ -22,6 +22,7 @@ OPTIONS = {
     "prompts": DecodingOptions(
         language="en", initial_prompt="abc", hotwords="fg", condition_on_previous_text=True
     ),
+    "zeros": DecodingOptions(language="en", padding=Padding.ZERO),
     "no timestamps": DecodingOptions(language="de", timestamps=False, max_new_tokens=9),
 }
 DEMO = "demo"

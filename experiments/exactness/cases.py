@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from experiments.common.models.checkpoints import Shape
 from experiments.common.models.published import PUBLISHED
-from specwhisper.options import CompressionRatio, DecodingOptions, Task
+from specwhisper.options import CompressionRatio, DecodingOptions, Padding, Task
 
 PROMPT = "she sells the lazy wood"
 EN40 = DecodingOptions(language="en", max_new_tokens=40)
@@ -170,6 +170,13 @@ OPTIONS = (
             replace(EN40, temperatures=(temperature,), seed=seed, top_k=top_k, top_p=top_p),
         )
         for seed, temperature, top_k, top_p in ((1, 1.0, 0, 1.0), (2, 0.7, 20, 1.0), (3, 1.3, 0, 0.9))
+    ),
+    Case("zeros-after-the-audio", SHAPE, (0.5, 3.0, 12.0, 65.0), replace(EN40, padding=Padding.ZERO)),
+    Case(
+        "zeros-with-word-times-and-language-detection",
+        SHAPE,
+        (3.0, 29.99, 31.0),
+        replace(EN40, padding=Padding.ZERO, word_timestamps=True, language=None),
     ),
     Case("word-times", SHAPE, (3.0, 12.0, 65.0), replace(EN40, word_timestamps=True)),
     Case(

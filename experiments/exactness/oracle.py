@@ -22,7 +22,7 @@ from transformers.models.whisper.feature_extraction_whisper import WhisperFeatur
 from transformers.utils import logging
 
 from specwhisper.model.sampling import gumbel
-from specwhisper.options import CompressionRatio, DecodingOptions
+from specwhisper.options import CompressionRatio, DecodingOptions, Padding
 from specwhisper.speculation.noise import position_key, window_key
 from specwhisper.transcription.fallback import text_compression_ratio
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_FRAMES, WINDOW_SAMPLES
@@ -211,7 +211,7 @@ def transcribe(
     tokenizer : needed for prompts, word times, and the compression ratio of text.
     arguments : further ones for ``generate``, such as ``assistant_model``.
     """
-    features, mask = _features(pcm, model.config.num_mel_bins)
+    features, mask = _features(pcm, model.config.num_mel_bins, options.padding)
     generation = model.generation_config
     watch = _Watch(max_windows)
     with torch.inference_mode(), ExitStack() as patches, warnings.catch_warnings():
@@ -223,6 +223,9 @@ def transcribe(
         )
         if options.compression_ratio_of is CompressionRatio.TEXT and tokenizer is not None:
             patches.enter_context(_ratio_of_text(model, tokenizer))
+        if options.padding is Padding.ZERO:
+            extent = staticmethod(lambda **_: (1, int(mask.sum())))
+            patches.enter_context(patch.object(type(model), "_retrieve_total_input_frames", extent))
         if options.max_initial_timestamp_s is not None:
             index = round(options.max_initial_timestamp_s / TIME_STEP_S)
             patches.enter_context(patch.object(generation, "max_initial_timestamp_index", index))
@@ -287,15 +290,26 @@ def transcribe_window(
     return code, watch.windows[0].tokens
 
 
-def _features(pcm: bytes, num_mel_bins: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return transformers' input features and the mask of frames with audio."""
+def _features(
+    pcm: bytes, num_mel_bins: int, padding: Padding = Padding.SILENCE
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return transformers' input features and the mask of frames with audio.
+
+    For ``ZERO`` they are openai/whisper's: of the audio and 30 s of silence, with 0 after the audio.
+    """
     samples = np.frombuffer(pcm, "<i2").astype(np.float32) / 32768
+    num_frames = max(1, len(samples) // HOP_SAMPLES)
+    if padding is Padding.ZERO:
+        samples = np.pad(samples, (0, WINDOW_SAMPLES))
     is_long = len(samples) > WINDOW_SAMPLES
     extractor = WhisperFeatureExtractor(feature_size=num_mel_bins)
-    padding = {"truncation": False, "padding": "longest"} if is_long else {}
+    whole = {"truncation": False, "padding": "longest"} if is_long else {}
     made = extractor(
-        samples, sampling_rate=SAMPLE_RATE, return_tensors="pt", return_attention_mask=True, **padding
+        samples, sampling_rate=SAMPLE_RATE, return_tensors="pt", return_attention_mask=True, **whole
     )
+    if padding is Padding.ZERO:
+        made.input_features[:, :, num_frames:] = 0
+        return made.input_features, torch.ones(1, num_frames, dtype=torch.int32)
     return made.input_features, made.attention_mask
 
 

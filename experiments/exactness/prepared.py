@@ -75,7 +75,9 @@ class Prepared:
     def recording_options(self) -> tuple[DecodingOptions, ...]:
         """Options of each recording; of long ones the loudest moment is one."""
         return tuple(
-            replace(self.options, log_mel_max=log_mel_max([pcm])) if is_long(pcm) else self.options
+            replace(self.options, log_mel_max=log_mel_max([pcm], padding=self.options.padding))
+            if is_long(pcm)
+            else self.options
             for pcm in self.pcms
         )
 

@@ -358,7 +358,8 @@ class SpeculativeWhisper:
                     num_bytes += len(pcm)
                     yield pcm
 
-            options = replace(options, log_mel_max=log_mel_max(counted(), self._num_mel_bins))
+            maxima = log_mel_max(counted(), self._num_mel_bins, options.padding)
+            options = replace(options, log_mel_max=maxima)
             return Prepared(source.decode(), options, num_bytes // BYTES_PER_SAMPLE)
         except Exception as error:
             return error

@@ -3,7 +3,8 @@
 Features equal those that transformers computes from the whole file at once, although the file arrives piece
 by piece and only the audio of the open window is kept. Mel frame k is centred at sample 160 k; before the
 first sample and after the last one the audio is mirrored; a recording shorter than 30 s is padded with
-silence.
+silence. With padding ``ZERO`` they equal openai/whisper's: silence follows the last sample, and frames
+centred after the audio are 0.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from specwhisper.audio.log_mel_max import LogMelMax
 from specwhisper.audio.mel import NUM_FFT, SILENCE, log_mel_power, normalise, power_spectrogram
 from specwhisper.audio.pieces import Pieces
 from specwhisper.errors import InvalidAudio
+from specwhisper.options import Padding
 from specwhisper.types import HOP_SAMPLES, WINDOW_FRAMES, WINDOW_SAMPLES, AudioChunk
 
 CONTEXT_SAMPLES = NUM_FFT // 2  # how far a frame reaches to either side of its centre
@@ -32,11 +34,20 @@ class Recording:
     Parameters
     ----------
     log_mel_max : largest log10 mel power of the whole recording by number of mel bins, where it is known.
+    padding : what follows the audio.
     is_clip : whether it is a window of live audio, by itself.
     """
 
-    def __init__(self, log_mel_max: Mapping[int, float] | None = None, *, is_clip: bool = False) -> None:
+    def __init__(
+        self,
+        log_mel_max: Mapping[int, float] | None = None,
+        padding: Padding = Padding.SILENCE,
+        *,
+        is_clip: bool = False,
+    ) -> None:
         self.is_clip = is_clip
+        self._padding = padding
+        self._has_zeros = padding is Padding.ZERO
         self._log_mel_max = LogMelMax(log_mel_max or {})
         self._pcm = Pieces()
         self._first_sample = 0
@@ -66,11 +77,12 @@ class Recording:
 
     @property
     def total_frames(self) -> int | None:
-        """Mel frames of the whole recording, padding to 30 s included.
+        """Mel frames of the whole recording, silence up to 30 s included.
 
         ``None`` until the audio has ended.
         """
-        return self._padded_samples // HOP_SAMPLES if self._is_complete else None
+        num_samples = self.received_samples if self._has_zeros else self._padded_samples
+        return max(1, num_samples // HOP_SAMPLES) if self._is_complete else None
 
     @property
     def audio_frames(self) -> int:
@@ -79,7 +91,8 @@ class Recording:
 
     @property
     def _padded_samples(self) -> int:
-        return max(self.received_samples, WINDOW_SAMPLES)
+        received = self.received_samples
+        return received + WINDOW_SAMPLES if self._has_zeros else max(received, WINDOW_SAMPLES)
 
     def append(self, chunk: AudioChunk) -> None:
         """Append the new samples of a chunk.
@@ -151,7 +164,8 @@ class Recording:
             log_mel_max = self._log_mel_max.update(num_mel_bins, end_frame, float(log_mel.max()))
         features = np.zeros((num_mel_bins, WINDOW_FRAMES), np.float32)
         features[:, :num_frames] = normalise(SILENCE, log_mel_max)
-        features[:, : log_mel.shape[1]] = normalise(log_mel, log_mel_max)
+        computed = normalise(log_mel[:, :num_frames], log_mel_max)
+        features[:, : computed.shape[1]] = computed
         return features
 
     def clip(self, start_frame: int, num_frames: int) -> Recording:
@@ -162,7 +176,7 @@ class Recording:
                 raise InvalidAudio(f"There is no clip at frame {start_frame}: {self._extent()}.")
             first = self._first_sample
             pcm = self._pcm.read((begin - first) * BYTES_PER_SAMPLE, (end - first) * BYTES_PER_SAMPLE)
-        clip = Recording(is_clip=True)
+        clip = Recording(padding=self._padding, is_clip=True)
         clip.append(AudioChunk(0, pcm, is_last=True))
         return clip
 
@@ -177,13 +191,19 @@ class Recording:
             self._log_mel_max.update(num_mel_bins, 0, log_mel_max)
 
     def window_samples(self, start_frame: int) -> NDArray[np.float32]:
-        """Return the samples of a window's frames, except frames of padding only."""
+        """Return the samples of a window's frames, except frames of padding only.
+
+        With padding ``ZERO`` the last window has the frames after it too that hold its last samples: as in
+        openai/whisper, they count for the log-mel maximum.
+        """
         with self._lock:
             if start_frame < 0 or not (self.window_is_ready(start_frame) and self.window_frames(start_frame)):
                 raise InvalidAudio(f"There is no window at frame {start_frame}: {self._extent()}.")
             # Frames of padding only are exact silence.
             audible_frames = (self.received_samples + CONTEXT_SAMPLES) // HOP_SAMPLES + 1 - start_frame
-            num_frames = min(self.window_frames(start_frame), max(1, audible_frames))
+            num_frames = max(1, audible_frames)
+            if not self._has_zeros or self.received_samples > start_frame * HOP_SAMPLES + WINDOW_SAMPLES:
+                num_frames = min(num_frames, self.window_frames(start_frame))
             begin = start_frame * HOP_SAMPLES - CONTEXT_SAMPLES
             end = begin + (num_frames - 1) * HOP_SAMPLES + NUM_FFT
             mirrored_before = max(0, -begin)

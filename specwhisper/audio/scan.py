@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 import numpy as np
 
-from specwhisper.audio.mel import log_mel_power, power_spectrogram
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.mel import NUM_FFT, log_mel_power, power_spectrogram
 from specwhisper.audio.recording import Recording
+from specwhisper.options import Padding
 from specwhisper.types import HOP_SAMPLES, WINDOW_FRAMES, AudioChunk
 
 MEL_BINS = (80, 128)  # of Whisper's models, before large-v3 and since
 
 
-def log_mel_max(pcm_blocks: Iterable[bytes], num_mel_bins: Iterable[int] = MEL_BINS) -> dict[int, float]:
+def log_mel_max(
+    pcm_blocks: Iterable[bytes],
+    num_mel_bins: Iterable[int] = MEL_BINS,
+    padding: Padding = Padding.SILENCE,
+) -> dict[int, float]:
     """Return the log-mel maximum of a recording by number of mel bins."""
+    if padding is Padding.ZERO:  # silence follows the last sample, in every frame that holds it
+        pcm_blocks = chain(pcm_blocks, [bytes(NUM_FFT * BYTES_PER_SAMPLE)])
     num_mel_bins = tuple(num_mel_bins)
     maxima = dict.fromkeys(num_mel_bins, -np.inf)
     recording = Recording()

@@ -11,7 +11,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.audio.speech_map import SpeechMap
 from specwhisper.audio.vad_filter import find_speech, only_speech
-from specwhisper.options import VadOptions
+from specwhisper.options import Padding, VadOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
 PIECE_BYTES = 32 * 1024  # one second of audio: candidates never wait for more of it
@@ -63,7 +63,9 @@ class AudioSource:
         num_bytes = len(self._short_pcm) if self._short_pcm is not None else self._num_scanned_bytes
         return num_bytes / BYTES_PER_SAMPLE / SAMPLE_RATE or None
 
-    async def log_mel_max(self, num_mel_bins: Iterable[int]) -> dict[int, float]:
+    async def log_mel_max(
+        self, num_mel_bins: Iterable[int], padding: Padding = Padding.SILENCE
+    ) -> dict[int, float]:
         """Decode all of it, and return its log-mel maximum by number of mel bins."""
         num_bytes = 0
 
@@ -73,7 +75,9 @@ class AudioSource:
                 num_bytes += len(pcm)
                 yield pcm
 
-        loudest = await _in_thread(lambda blocks: log_mel_max(counted(blocks), num_mel_bins), self._decode())
+        loudest = await _in_thread(
+            lambda blocks: log_mel_max(counted(blocks), num_mel_bins, padding), self._decode()
+        )
         self._num_scanned_bytes = num_bytes
         return loudest
 

@@ -80,7 +80,7 @@ class Drafter:
         self, session_id: str, length: DraftLength, options: DecodingOptions, *, max_ahead_tokens: int
     ) -> None:
         """Open a session; raise :class:`ServerFull` if no slot is free."""
-        recording = Recording(options.log_mel_max)
+        recording = Recording(options.log_mel_max, options.padding)
         if not self._slots.num_free:
             self._free_predicted()
         self._sessions[session_id] = DraftState(

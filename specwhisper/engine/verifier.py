@@ -188,7 +188,7 @@ class Verifier:
         self.check_room()
         if session_id in self._sessions:
             raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
-        windows, recording = self._plan(options), Recording(options.log_mel_max)
+        windows, recording = self._plan(options), Recording(options.log_mel_max, options.padding)
         if not self._model.has_word_times:
             if options.word_timestamps:
                 raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")

@@ -20,7 +20,7 @@ class Window:
     Attributes
     ----------
     id : of this decoding; never used again for another.
-    num_frames : mel frames of the recording in it, the padding to 30 s of a short one included.
+    num_frames : mel frames of the recording in it, the silence up to 30 s of a short one included.
     max_new_tokens : limit on the tokens after the prompt.
     attempt : number of earlier decodings of the same audio, at lower temperatures.
     """

@@ -24,7 +24,7 @@ from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.model.translated import open_draft
-from specwhisper.options import DecodingOptions
+from specwhisper.options import DecodingOptions, Padding
 from specwhisper.types import Mode
 
 SAMPLES = sorted(path for path in (DEMO_FOLDER / "samples").glob("*") if path.suffix != ".jsonl")
@@ -50,10 +50,13 @@ def encoder(name: str) -> CachingEncoder:
 
 
 @cache
-def reference(sample: Path) -> tuple[bytes, DecodingOptions, oracle.OracleText]:
+def reference(
+    sample: Path, padding: Padding = Padding.SILENCE
+) -> tuple[bytes, DecodingOptions, oracle.OracleText]:
     """Return the sample's PCM, the client's options, and transformers' text."""
     pcm = b"".join(decode_file(sample))
-    options = DecodingOptions(language="en", log_mel_max=log_mel_max([pcm]) if is_long(pcm) else {})
+    maxima = log_mel_max([pcm], padding=padding) if is_long(pcm) else {}
+    options = DecodingOptions(language="en", log_mel_max=maxima, padding=padding)
     return pcm, options, oracle.transcribe(transformers_target(), pcm, options)
 
 
@@ -68,21 +71,22 @@ def draft(name: str) -> Model:
 
 
 def runs() -> Iterator[Any]:
-    """Yield every sample with every mode; by day each mode on the shortest."""
-    for sample, (mode, draft_name) in product(SAMPLES, MODES_AND_DRAFTS):
+    """Yield every sample with every mode and padding; by day each mode on the shortest."""
+    for sample, padding, (mode, draft_name) in product(SAMPLES, Padding, MODES_AND_DRAFTS):
         is_by_day = sample is SHORTEST
         yield pytest.param(
             sample,
+            padding,
             mode,
             draft_name,
-            id="-".join(filter(None, (sample.stem, mode, draft_name))),
+            id="-".join(filter(None, (sample.stem, padding, mode, draft_name))),
             marks=() if is_by_day else pytest.mark.nightly,
         )
 
 
-@pytest.mark.parametrize(("sample", "mode", "draft_name"), list(runs()))
-def test_every_mode_equals_transformers(sample: Path, mode: Mode, draft_name: str | None):
-    pcm, options, expected = reference(sample)
+@pytest.mark.parametrize(("sample", "padding", "mode", "draft_name"), list(runs()))
+def test_every_mode_equals_transformers(sample: Path, padding: Padding, mode: Mode, draft_name: str | None):
+    pcm, options, expected = reference(sample, padding)
     model = WhisperModel(checkpoint("demo-target"), 1, encoder=encoder("demo-target"))
     target = Steered(model, {len(pcm) // 2: expected})
     split = InlinePair(

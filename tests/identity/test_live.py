@@ -12,7 +12,7 @@ from specwhisper.live import LiveOptions, StabilityPolicy
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.translated import open_draft
-from specwhisper.options import DecodingOptions
+from specwhisper.options import DecodingOptions, Padding
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Mode
 from tests.identity.test_demo_pair import checkpoint, transformers_target
 from tests.live import BEGIN, ENDED, PAUSE, mark
@@ -35,11 +35,12 @@ def pcm() -> bytes:
 
 
 @cache
-def plain_tokens(start_frame: int, num_frames: int) -> oracle.OracleWindow:
+def plain_tokens(start_frame: int, num_frames: int, padding: Padding) -> oracle.OracleWindow:
     """Return the first window that transformers generates for a clip."""
     start = start_frame * HOP_SAMPLES * 2
     clip = pcm()[start : start + num_frames * HOP_SAMPLES * 2]
-    return oracle.transcribe(transformers_target(), clip, DecodingOptions(language="en")).windows[0]
+    options = DecodingOptions(language="en", padding=padding)
+    return oracle.transcribe(transformers_target(), clip, options).windows[0]
 
 
 def pair(mode: Mode) -> LivePair:
@@ -49,10 +50,10 @@ def pair(mode: Mode) -> LivePair:
 
 
 @cache
-def transcribed(mode: Mode, live: LiveOptions = LIVE) -> LiveSession:
+def transcribed(mode: Mode, live: LiveOptions = LIVE, padding: Padding = Padding.SILENCE) -> LiveSession:
     """Transcribe the sample in pieces of half a second, each after the last is decoded."""
     engines = pair(mode)
-    session = engines.open("one", DecodingOptions(language="en", live=live))
+    session = engines.open("one", DecodingOptions(language="en", live=live, padding=padding))
     known = []
     for begin_s, end_s in UTTERANCES:
         known += [
@@ -77,6 +78,10 @@ def test_every_step_equals_transformers_on_its_clip(mode: Mode):
     _check_against_transformers(transcribed(mode))
 
 
+def test_every_step_equals_transformers_with_zeros_after_its_clip():
+    _check_against_transformers(transcribed(Mode.FULL, padding=Padding.ZERO), Padding.ZERO)
+
+
 @pytest.mark.parametrize("kind", mostly_nightly(list(OTHERS)[::-1]))
 def test_every_step_equals_transformers_for_any_live_options(kind: str):
     session = transcribed(Mode.FULL, OTHERS[kind])
@@ -86,10 +91,10 @@ def test_every_step_equals_transformers_for_any_live_options(kind: str):
     assert num_align_forwards == (len(session.windows) if attends else 0)
 
 
-def _check_against_transformers(session: LiveSession) -> None:
+def _check_against_transformers(session: LiveSession, padding: Padding = Padding.SILENCE) -> None:
     assert len(session.windows) >= 7
     for window, tokens in session.windows:
-        expected = plain_tokens(window.start_frame, window.num_frames)
+        expected = plain_tokens(window.start_frame, window.num_frames, padding)
         assert not expected.ties, "choose a sample that is clear"
         assert tuple(tokens) == expected.tokens
 

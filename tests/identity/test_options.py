@@ -26,6 +26,7 @@ BY_DAY = {
     "no-speech",
     "language-detection",
     "word-times",
+    "zeros-after-the-audio",
 }
 HINTED_BY_DAY = {"previous-text"}
 RUNS = (

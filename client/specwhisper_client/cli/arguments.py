@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from specwhisper.errors import InvalidRequest, MissingExtra, SpecWhisperError
-from specwhisper.options import DecodingOptions, Task, VadOptions
+from specwhisper.options import DecodingOptions, Padding, Task, VadOptions
 from specwhisper.transcription.hints.file import read_hint
 from specwhisper.types import SERVER_MODES, Mode
 
@@ -43,6 +43,15 @@ Hints = Annotated[
 ]
 TaskOption = Annotated[
     Task, typer.Option("--task", metavar="TASK", help="Task: transcribe, or translate into English.")
+]
+PaddingOption = Annotated[
+    Padding,
+    typer.Option(
+        "--padding",
+        metavar="silence|zero",
+        help="Content of windows after the end of the audio: silence, as transformers, or features of 0, "
+        "as OpenAI and faster-whisper.",
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No output but the text.")]
 

@@ -12,7 +12,16 @@ from specwhisper.live import MIN_SILENCE_MS, EndpointingOptions, LiveOptions, St
 from specwhisper.options import Task, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.speakers.live_speakers import LiveSpeakers
-from specwhisper_client.cli.arguments import Gamma, Hint, Quiet, Server, ServerMode, TaskOption, hint_of
+from specwhisper_client.cli.arguments import (
+    Gamma,
+    Hint,
+    PaddingOption,
+    Quiet,
+    Server,
+    ServerMode,
+    TaskOption,
+    hint_of,
+)
 from specwhisper_client.cli.speaker_options import SpeakersOfUtterances
 from specwhisper_client.servers import DEFAULT_SERVER
 from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
@@ -33,6 +42,7 @@ class LiveDecoding:
     hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words in the prompt of every window.")] = ""
     initial_prompt: Annotated[str, typer.Option(metavar="TEXT", help="Prompt of every utterance.")] = ""
     hint: Hint = ""
+    padding: PaddingOption = LIVE_DECODING.padding
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,16 @@ from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, T
 from specwhisper.rpc.channels import Credentials
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW
-from specwhisper_client.cli.arguments import Gamma, Hints, Quiet, Server, ServerMode, TaskOption, hint_of
+from specwhisper_client.cli.arguments import (
+    Gamma,
+    Hints,
+    PaddingOption,
+    Quiet,
+    Server,
+    ServerMode,
+    TaskOption,
+    hint_of,
+)
 from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.grouped_options import takes
 from specwhisper_client.cli.jobs import Job, report
@@ -71,6 +80,7 @@ class Decoding:
     condition_on_previous_text: Annotated[
         bool, typer.Option("--condition-on-previous-text", help="Previous text as prompt of each window.")
     ] = False
+    padding: PaddingOption = DecodingOptions().padding
     temperature: Annotated[
         float, typer.Option(min=0, metavar="T", help="Sampling temperature; 0 is greedy.")
     ] = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
-from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task
+from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Padding, Task
 from specwhisper.types import Mode
 from specwhisper.wire.codec.checks import check_finite
 from specwhisper.wire.codec.live import live_options_from_proto, live_options_to_proto
@@ -101,6 +101,7 @@ def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
         hint=options.hint,
         without_realignment=not options.realigns,
         log_mel_max=options.log_mel_max,
+        zero_padding=options.padding is Padding.ZERO,
         live=None if options.live is None else live_options_to_proto(options.live),
     )
 
@@ -132,5 +133,6 @@ def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
         realigns=not message.without_realignment,
         **optional,
         log_mel_max=dict(message.log_mel_max),
+        padding=Padding.ZERO if message.zero_padding else Padding.SILENCE,
         live=live_options_from_proto(message.live) if message.HasField("live") else None,
     )

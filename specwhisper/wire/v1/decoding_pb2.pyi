@@ -57,7 +57,7 @@ COMPRESSION_RATIO_TOKENS: CompressionRatio
 COMPRESSION_RATIO_TEXT: CompressionRatio
 
 class DecodingOptions(_message.Message):
-    __slots__ = ("language", "task", "without_timestamps", "max_new_tokens", "log_mel_max", "word_timestamps", "max_initial_timestamp_s", "temperatures", "top_k", "top_p", "seed", "acceptance", "acceptance_threshold", "compression_ratio_threshold", "compression_ratio_of", "logprob_threshold", "no_speech_threshold", "condition_on_previous_text", "initial_prompt", "carry_initial_prompt", "hotwords", "hint", "hallucination_silence_threshold", "multilingual", "without_realignment", "live")
+    __slots__ = ("language", "task", "without_timestamps", "max_new_tokens", "log_mel_max", "word_timestamps", "max_initial_timestamp_s", "temperatures", "top_k", "top_p", "seed", "acceptance", "acceptance_threshold", "compression_ratio_threshold", "compression_ratio_of", "logprob_threshold", "no_speech_threshold", "condition_on_previous_text", "initial_prompt", "carry_initial_prompt", "hotwords", "hint", "hallucination_silence_threshold", "multilingual", "without_realignment", "zero_padding", "live")
     class LogMelMaxEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +90,7 @@ class DecodingOptions(_message.Message):
     HALLUCINATION_SILENCE_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     MULTILINGUAL_FIELD_NUMBER: _ClassVar[int]
     WITHOUT_REALIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    ZERO_PADDING_FIELD_NUMBER: _ClassVar[int]
     LIVE_FIELD_NUMBER: _ClassVar[int]
     language: str
     task: Task
@@ -116,8 +117,9 @@ class DecodingOptions(_message.Message):
     hallucination_silence_threshold: float
     multilingual: bool
     without_realignment: bool
+    zero_padding: bool
     live: LiveOptions
-    def __init__(self, language: _Optional[str] = ..., task: _Optional[_Union[Task, str]] = ..., without_timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., word_timestamps: bool = ..., max_initial_timestamp_s: _Optional[float] = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance: _Optional[_Union[Acceptance, str]] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ..., hint: _Optional[str] = ..., hallucination_silence_threshold: _Optional[float] = ..., multilingual: bool = ..., without_realignment: bool = ..., live: _Optional[_Union[LiveOptions, _Mapping]] = ...) -> None: ...
+    def __init__(self, language: _Optional[str] = ..., task: _Optional[_Union[Task, str]] = ..., without_timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., word_timestamps: bool = ..., max_initial_timestamp_s: _Optional[float] = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance: _Optional[_Union[Acceptance, str]] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ..., hint: _Optional[str] = ..., hallucination_silence_threshold: _Optional[float] = ..., multilingual: bool = ..., without_realignment: bool = ..., zero_padding: bool = ..., live: _Optional[_Union[LiveOptions, _Mapping]] = ...) -> None: ...
 
 class LiveOptions(_message.Message):
     __slots__ = ("step_ms", "policy", "margin_ms", "trim_ms", "without_recall", "position")

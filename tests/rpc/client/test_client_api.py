@@ -18,7 +18,7 @@ from specwhisper.errors import (
     TargetUnavailable,
     UnsupportedOption,
 )
-from specwhisper.options import DecodingOptions, Task
+from specwhisper.options import DecodingOptions, Padding, Task
 from specwhisper.types import Mode, Segment
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.codec import decoding_options_to_proto
@@ -86,6 +86,19 @@ async def test_a_long_recording_is_measured_beforehand_and_sent_whole(tmp_path):
         await client.transcribe_file(path)
     assert server.config.config.decoding.log_mel_max == log_mel_max(decode_file(path), [80, 128])
     assert server.audio == b"".join(decode_file(path))
+
+
+async def test_a_long_recording_with_zeros_after_it_is_measured_with_silence_after_it(tmp_path):
+    samples = np.full(31 * 16_000, 100, np.int16)
+    samples[-40:] = 30_000 * (-1) ** np.arange(40)
+    path = tmp_path / "loud_end.wav"
+    soundfile.write(path, samples, 16_000)
+    server = ScriptedTranscription()
+    async with serving(server) as address, TranscriptionClient(address) as client:
+        await client.transcribe_file(path, padding="zero")
+    maxima = server.config.config.decoding.log_mel_max
+    assert maxima == log_mel_max(decode_file(path), [80, 128], Padding.ZERO)
+    assert maxima != log_mel_max(decode_file(path), [80, 128])
 
 
 async def test_a_short_recording_is_not_measured(noise):

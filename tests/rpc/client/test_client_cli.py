@@ -9,7 +9,7 @@ import soundfile
 
 from specwhisper import __version__
 from specwhisper.errors import ServerFull
-from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions
+from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Padding
 from specwhisper.types import Mode
 from specwhisper.wire.codec.decoding import decoding_options_from_proto
 from specwhisper_client.cli.jobs import show_server
@@ -178,7 +178,7 @@ async def test_options_are_named_as_whispers_and_reach_the_server(files):
         *"--compression-ratio-threshold 2.4 --compression-ratio-of text --no_speech_threshold 0.6".split(),
         *"--word_timestamps --condition-on-previous-text --seed 7 --top-k 40 --top-p 0.9".split(),
         *("--initial_prompt", "Ray Serve", "--carry-initial-prompt", "--hotwords", "gamma"),
-        *"--hallucination_silence_threshold 1.5".split(),
+        *"--hallucination_silence_threshold 1.5 --padding zero".split(),
         *"--max-initial-timestamp 0.5 --max_new_tokens 99 --acceptance classical".split(),
     ]
     async with serving(server) as address:
@@ -200,6 +200,7 @@ async def test_options_are_named_as_whispers_and_reach_the_server(files):
         carry_initial_prompt=True,
         hotwords="gamma",
         hallucination_silence_threshold=1.5,
+        padding=Padding.ZERO,
         max_initial_timestamp_s=0.5,
         max_new_tokens=99,
         acceptance=Acceptance.CLASSICAL,

@@ -11,6 +11,7 @@ from transformers import WhisperFeatureExtractor
 from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.errors import InvalidAudio, InvalidRequest
+from specwhisper.options import Padding
 from specwhisper.types import AudioChunk
 
 WINDOW = 480_000
@@ -89,6 +90,29 @@ def test_windows_of_short_recordings_equal_those_of_transformers(num_samples, si
     start_frame = int(position * 2_999) // 2 * 2
     again = recording.window_features(start_frame, 80)
     np.testing.assert_allclose(again, window_of(expected, start_frame), atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("num_samples", [1, 159, 201, 100_000, WINDOW, WINDOW + 159, 700_000])
+def test_windows_with_zeros_after_the_audio_equal_those_of_openai_whisper(num_samples):
+    """Openai/whisper transforms the audio and 30 s of silence, then sets the frames after the audio to 0."""
+    samples = np.frombuffer(speech_like(num_samples), "<i2").copy()
+    samples[-80:] = 30_000 * np.sin(np.arange(80)[-num_samples:])  # loudest at its end
+    padded = np.pad(samples / np.float32(32768), (0, WINDOW))
+    extractor = WhisperFeatureExtractor(feature_size=80)
+    features = np.asarray(
+        extractor(padded, sampling_rate=16_000, truncation=False, padding="longest")["input_features"][0]
+    )
+    expected = features[:, : max(1, num_samples // 160)]
+    pcm = samples.tobytes()
+    known = log_mel_max([pcm], [80], Padding.ZERO) if num_samples > WINDOW else None
+    recording = Recording(known, Padding.ZERO)
+    feed(recording, pcm, [])
+    assert recording.total_frames == expected.shape[1]
+    for start_frame in range(0, expected.shape[1], 2_998):
+        made = recording.window_features(start_frame, 80)
+        np.testing.assert_allclose(made, window_of(expected, start_frame), atol=TOLERANCE)
+    clip = recording.clip(0, expected.shape[1])
+    np.testing.assert_array_equal(clip.window_features(0, 80)[:, expected.shape[1] :], 0)
 
 
 def test_a_stream_takes_constant_memory_and_has_the_same_features():
