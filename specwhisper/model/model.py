@@ -52,7 +52,7 @@ class Model(Protocol):
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         """Append each row's tokens to its slot and choose after each candidate.
 
-        What follows the first candidate that is not chosen may be made up.
+        Choices after the first candidate that is not chosen may be made up.
         """
 
     def rollback(self, slot: int, length: int) -> None:
