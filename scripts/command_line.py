@@ -34,6 +34,8 @@ def sections() -> Iterator[str]:
         yield section(
             f"specwhisper {name}", typer.main.get_command(evaluate) if name == "evaluate" else command
         )
+        for inner_name, inner in getattr(command, "commands", {}).items():
+            yield section(f"specwhisper {name} {inner_name}", inner)
 
 
 def section(heading: str, command: Any) -> str:

@@ -6,14 +6,17 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
 from specwhisper.audio.decode import decode_file
 from specwhisper.errors import DiarizationFailed, MissingExtra, SpecWhisperError
-from specwhisper.extras import MISSING_EXTRA_STATUS
+from specwhisper.extras import MISSING_EXTRA_STATUS, needs_extra
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.speakers.beside import beside
@@ -233,3 +236,12 @@ def report(error: SpecWhisperError, errors: Console, file: Path | None = None) -
     name = f"{file}: " if file is not None and str(file) not in str(error) else ""
     errors.print(Text.assemble(("error: ", "bold red"), name, described(error)), soft_wrap=True)
     return MISSING_EXTRA_STATUS if isinstance(error, MissingExtra) else 1
+
+
+def imported(module: str, command: str, extras: str) -> Any:
+    """Import a module whose libraries a client does not have: models, or Ray."""
+    try:
+        with needs_extra(command, extras):
+            return import_module(module)
+    except MissingExtra as error:
+        raise typer.Exit(report(error, Console(stderr=True))) from None

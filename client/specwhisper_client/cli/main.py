@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from specwhisper.errors import MissingExtra, SpecWhisperError
-from specwhisper.extras import needs_extra
+from specwhisper.errors import SpecWhisperError
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.channels import client_credentials
 from specwhisper.settings.command_line import Version
-from specwhisper_client.cli.arguments import TOKEN_VARIABLE, Server
+from specwhisper_client.cli.arguments import TOKEN_VARIABLE
 from specwhisper_client.cli.health import show_health
-from specwhisper_client.cli.jobs import report, show_server
+from specwhisper_client.cli.jobs import imported, report
 from specwhisper_client.cli.listen_command import listen
+from specwhisper_client.cli.models_command import app as models
 from specwhisper_client.cli.openai_flags import OpenAICommand
 from specwhisper_client.cli.transcribe_command import transcribe
 from specwhisper_client.cli.tune_command import tune
@@ -92,13 +91,7 @@ app.command(cls=OpenAICommand)(transcribe)
 app.command()(listen)
 app.command()(top)
 app.command()(tune)
-
-
-@app.command()
-def models(context: typer.Context, server: Server = DEFAULT_SERVER) -> None:
-    """Show the models of a draft server."""
-    if not asyncio.run(show_server(server, Console(), Console(stderr=True), context.obj)):
-        raise typer.Exit(1)
+app.add_typer(models, name="models")
 
 
 @app.command()
@@ -124,7 +117,7 @@ def health(
 )
 def evaluate(context: typer.Context) -> None:
     """Compare a target alone with a pair: word error rate, time and acceptance."""
-    command = _imported("specwhisper.evaluation.command", "evaluate", "evaluation")
+    command = imported("specwhisper.evaluation.command", "evaluate", "evaluation")
     command.app(context.args, prog_name="specwhisper evaluate", obj=context.obj)
 
 
@@ -140,16 +133,7 @@ def serve(
     ] = None,
 ) -> None:
     """Run targets, draft servers and gateways under Ray, scaled by sessions."""
-    _imported("specwhisper_deploy.command", "serve", "server,gateway,serve").main(config, address)
-
-
-def _imported(module: str, command: str, extras: str) -> Any:
-    """Import a module whose libraries a client does not have: models, or Ray."""
-    try:
-        with needs_extra(command, extras):
-            return import_module(module)
-    except MissingExtra as error:
-        raise typer.Exit(report(error, Console(stderr=True))) from None
+    imported("specwhisper_deploy.command", "serve", "server,gateway,serve").main(config, address)
 
 
 if __name__ == "__main__":

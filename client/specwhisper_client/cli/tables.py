@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -50,6 +53,34 @@ def server_table(info: ServerInfo) -> Table:
             "version": info.software_version,
         }
     )
+
+
+def local_models_table(models: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a table of the models on this machine."""
+    table = Table(
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+        caption="Each can be a target.",
+        caption_justify="left",
+    )
+    table.add_column("model", overflow="fold")
+    table.add_column("format")
+    for heading in ("MB", "layers", "width", "tokens"):
+        table.add_column(heading, justify="right")
+    table.add_column("drafts for", overflow="fold")
+    for model in models:
+        layers = f"{model['encoder_layers']} + {model['decoder_layers']}" if model["width"] else ""
+        table.add_row(
+            escape(model["name"]),
+            model["format"] + (", quantised" if model["quantised"] else ""),
+            f"{model['bytes'] / 1e6:.0f}",
+            layers,
+            str(model["width"] or ""),
+            str(model["tokens"] or ""),
+            escape(", ".join(model["drafts_for"])),
+        )
+    return table
 
 
 def _pair(model: ModelInfo) -> str:

@@ -42,7 +42,7 @@ class ModelFiles:
 
     def __init__(self, name: str, revision: str | None = None) -> None:
         self.name = name
-        self._source = _snapshot_in(resolve(name), revision or "main")
+        self._source = _snapshot_in(resolve(name, revision), revision or "main")
         self.file = path if (path := Path(self._source)).is_file() else None
         self._is_folder = path.is_dir()
         self._revision = revision or "main"

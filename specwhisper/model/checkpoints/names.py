@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -18,8 +19,19 @@ OTHER_NAMES = {"large": "large-v3", "turbo": "large-v3-turbo"}
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
-def resolve(name: str) -> str:
-    """Return the hub id, folder or file of a model's name."""
+def fetched_folder(name: str) -> Path:
+    """Return where ``specwhisper models get`` keeps a model: below $SPECWHISPER_HOME."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "specwhisper")
+    return Path(os.environ.get("SPECWHISPER_HOME", cache), "models", name).expanduser()
+
+
+def resolve(name: str, revision: str | None = None) -> str:
+    """Return the hub id, folder or file of a model's name.
+
+    Parameters
+    ----------
+    revision : of the hub; without it, a model that was fetched before is taken.
+    """
     if name in DEMO_MODELS:
         folder = DEMO_FOLDER / name.removeprefix("demo-")
         if not folder.is_dir():
@@ -33,6 +45,8 @@ def resolve(name: str) -> str:
     if Path(name).is_dir() or HUB_ID.fullmatch(name):
         return name
     if full_name in OPENAI_MODELS:
+        if revision is None and (folder := fetched_folder(full_name)).is_dir():
+            return str(folder)
         return f"openai/whisper-{full_name.removesuffix('-v1')}"
     if name.startswith("distil-"):
         return f"distil-whisper/{name}"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.files import ModelFiles
+from specwhisper.model.checkpoints.names import fetched_folder
 from specwhisper.model.checkpoints.published import ALIGNMENT_HEADS, special_tokens
 from specwhisper.model.checkpoints.tokenizer import Tokenizer, read_tokenizer, tokenizer_of
 
@@ -52,10 +53,12 @@ def _rank_files() -> Iterator[Path]:
 
 
 def _cached_folders(models: list[str]) -> Iterator[Path]:
-    """Yield the folders of published models in the hub's cache."""
+    """Yield the folders of published models that were fetched, or are in the hub's cache."""
     from huggingface_hub import try_to_load_from_cache
 
     for model in models:
+        if (folder := fetched_folder(model)).is_dir():
+            yield folder
         for repository in REPOSITORIES:
             path = try_to_load_from_cache(repository.format(model), "tokenizer.json")
             if isinstance(path, str):

@@ -1,0 +1,52 @@
+"""The command line ``specwhisper models``."""
+
+from __future__ import annotations
+
+import asyncio
+import json as json_module
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from specwhisper_client.cli.jobs import imported, show_server
+from specwhisper_client.cli.tables import local_models_table
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.callback(invoke_without_command=True)
+def models(
+    context: typer.Context,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT,...",
+            help="Addresses of draft servers, or locator:///HOST:PORT, which lists them: shows their models.",
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Models of this machine as JSON.")] = False,
+) -> None:
+    """List the models on this machine, or those of a server."""
+    if context.invoked_subcommand is not None:
+        return
+    if server is not None:
+        if not asyncio.run(show_server(server, Console(), Console(stderr=True), context.obj)):
+            raise typer.Exit(1)
+        return
+    listing = imported("specwhisper.model.local.listing", "models without --server", "draft")
+    found = listing.local_models()
+    if json:
+        print(json_module.dumps(found, indent=2))
+    else:
+        Console().print(local_models_table(found))
+
+
+@app.command()
+def get(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of models: tiny.en, base.")],
+) -> None:
+    """Fetch models, so that their names work without a network from then on."""
+    fetching = imported("specwhisper.model.local.fetching", "models get", "draft")
+    for name in names:
+        print(f"{name}: {fetching.fetch(name)}")

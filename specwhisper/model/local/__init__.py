@@ -1,0 +1,1 @@
+"""Models on this machine: those that are here, and fetching others."""

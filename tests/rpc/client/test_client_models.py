@@ -1,0 +1,48 @@
+"""The command line lists models of this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.rpc.terminals import run_cli
+
+
+@pytest.fixture(autouse=True)
+def caches(tmp_path: Path, monkeypatch) -> None:
+    """Hide what is on this machine."""
+    for variable in ("SPECWHISPER_HOME", "XDG_CACHE_HOME", "HF_HUB_CACHE"):
+        monkeypatch.setenv(variable, str(tmp_path))
+
+
+async def test_models_are_a_table_or_json():
+    status, out, err = await run_cli("models")
+    assert (status, err) == (0, "")
+    [row] = [line for line in out.splitlines() if line.startswith("demo-draft-distil")]
+    assert row.split() == [
+        "demo-draft-distil",
+        "safetensors",
+        "7",
+        "4",
+        "+",
+        "2",
+        "192",
+        "2121",
+        "demo-target",
+    ]
+    status, out, err = await run_cli("models", "--json")
+    assert (status, err) == (0, "")
+    found = {model["name"]: model["drafts_for"] for model in json.loads(out)}
+    assert found == {
+        "demo-target": [],
+        "demo-draft-tiny": ["demo-target", "demo-draft-distil"],
+        "demo-draft-distil": ["demo-target"],
+    }
+
+
+async def test_a_model_that_cannot_be_fetched_is_one_sentence_and_status_1():
+    status, out, err = await run_cli("models", "get", "small")
+    assert (status, out) == (1, "")
+    assert err.startswith("error: 'small' is none of tiny.en, base: name one of these; ")
