@@ -10,5 +10,6 @@ result = model.transcribe(
     logprob_threshold=-1.0,
     no_speech_threshold=0.6,
     condition_on_previous_text=True,
+    padding="zero",
 )
 print(result["text"])
