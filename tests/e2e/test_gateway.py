@@ -29,7 +29,7 @@ SPOKEN_TEXT = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0
 # Options that temperature 0 means in OpenAI's API.
 AS_OPENAI = (
     *("--temperature-increment-on-fallback", "0.2", "--compression-ratio-threshold", "2.4"),
-    *("--logprob-threshold", "-1", "--no-speech-threshold", "0.6"),
+    *("--logprob-threshold", "-1", "--no-speech-threshold", "0.6", "--padding", "zero"),
 )
 
 pytestmark = pytest.mark.timeout(600)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from specwhisper.options import (
     OPENAI_THRESHOLDS,
     DecodingOptions,
+    Padding,
     Task,
     fallback_temperatures,
     options_from,
@@ -97,6 +98,7 @@ class AudioFields(BaseModel):
             hint=self.hint,
             temperatures=fallback_temperatures(self.temperature, increment),
             **OPENAI_THRESHOLDS,
+            padding=Padding.ZERO,
         )
         vad = {"vad_filter": self.vad_filter, "vad_parameters": self.vad_parameters or None}
         return options_from(options, vad)

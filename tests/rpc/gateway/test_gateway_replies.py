@@ -4,7 +4,7 @@ import openai
 import pytest
 from openai.types.audio import TranscriptionTextDeltaEvent, TranscriptionTextDoneEvent
 
-from specwhisper.options import CompressionRatio, DecodingOptions, Task
+from specwhisper.options import CompressionRatio, DecodingOptions, Padding, Task
 from specwhisper.wire.codec.decoding import decoding_options_from_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, duration, serving
@@ -17,6 +17,7 @@ OPENAIS = {
     "compression_ratio_of": CompressionRatio.TEXT,
     "logprob_threshold": -1.0,
     "no_speech_threshold": 0.6,
+    "padding": Padding.ZERO,
 }
 
 
