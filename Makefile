@@ -1,7 +1,7 @@
 # Two commands suffice on a fresh machine: `make demo` and `make test`. Both install into .venv what they need.
 PYTHON ?= python3
 
-.PHONY: help demo demo-web test check wheel site format proto venv clean
+.PHONY: help demo demo-real demo-web test check wheel site format proto venv clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -9,7 +9,10 @@ help:  ## list the targets
 demo: .venv/.demo  ## transcribe a sample with client, draft server and target server
 	scripts/demo
 
-demo-web: .venv/.web  ## the same in a browser, with a microphone or a sample, until Ctrl-C
+demo-real: .venv/.demo  ## the same with Whisper's base and tiny.en, fetched once (220 MB), on human speech or FILE=talk.mp3
+	MODEL=real scripts/demo $(FILE)
+
+demo-web: .venv/.web  ## the same in a browser, with a microphone or a sample, until Ctrl-C; MODEL=real as above
 	scripts/demo-web
 
 test: .venv/.dev  ## run the tests

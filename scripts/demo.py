@@ -1,7 +1,8 @@
 """Transcribe a bundled recording with client, draft server and target server, and prove the text.
 
-``make demo`` runs this; ``scripts/demo FILE`` takes a recording of your own. The same recording is then
-transcribed by the target alone, and the two transcripts are compared token for token.
+``make demo`` runs this with the bundled pair, ``make demo-real`` with Whisper's base and tiny.en, which it
+fetches; ``scripts/demo FILE`` takes a recording of your own. The same recording is then transcribed by the
+target alone, and the two transcripts are compared token for token.
 """
 
 from __future__ import annotations
@@ -12,15 +13,58 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 DEMO = Path(__file__).parent.parent / "specwhisper" / "demo"
 START_TIMEOUT_S = 120
 CLIENT = "specwhisper_client.cli.main"
-LANGUAGE = "en"  # the bundled pair was not trained to detect languages
+
+
+class Pair(NamedTuple):
+    """The models of a demo: names to fetch, options of both servers and of the client, a recording."""
+
+    fetched: tuple[str, ...]
+    target: tuple[str, ...]
+    draft: tuple[str, ...]
+    client: tuple[str, ...]
+    recording: Path
+
+
+# The bundled pair was not trained to detect languages.
+BUNDLED = Pair((), (), (), ("--language", "en"), DEMO / "samples" / "04_harbor_in_the_storm.ogg")
+REAL = Pair(
+    ("tiny.en", "base"),
+    ("--model", "base"),
+    ("--draft-model", "tiny.en", "--cut-windows"),
+    (),
+    DEMO / "human" / "jfk.flac",
+)
+
+
+def on_half_the_cores(pair: Pair) -> Pair:
+    """Give each server cores of its own: on the same ones, the draft comes too late to help."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    if len(cores) < 2:
+        return pair
+    middle = (len(cores) + 1) // 2
+    target, draft = (["--cores", ",".join(map(str, half))] for half in (cores[:middle], cores[middle:]))
+    return pair._replace(target=(*pair.target, *target), draft=(*pair.draft, *draft))
+
+
+def chosen_pair() -> Pair:
+    """Return the pair that the variable MODEL names, its models fetched."""
+    if (name := os.environ.get("MODEL", "")) not in ("", "real"):
+        sys.exit(f"MODEL is '{name}': set it to real, or leave it out for the bundled pair.")
+    if not name:
+        if not (DEMO / "target" / "model.safetensors").exists():
+            sys.exit("No demo pair is bundled; train it: `python -m experiments.demo_pair all --work FOLDER`")
+        return BUNDLED
+    if status := subprocess.run([*program(CLIENT), "models", "get", *REAL.fetched]).returncode:
+        sys.exit(status)
+    return on_half_the_cores(REAL)
 
 
 def program(module: str) -> list[str]:
@@ -59,7 +103,7 @@ def wait_until_ready(process: subprocess.Popen[bytes], module: str, log: Path) -
     sys.exit(f"{module} did not start; its log says:\n{log.read_text()}")
 
 
-def transcribe(recording: Path, address: str, folder: Path, *options: str) -> Any:
+def transcribe(recording: Path, address: str, folder: Path, options: Sequence[str]) -> Any:
     """Run the command line client, which shows the text live, and return its JSON output."""
     command = [
         *program(CLIENT),
@@ -67,8 +111,6 @@ def transcribe(recording: Path, address: str, folder: Path, *options: str) -> An
         str(recording),
         "--server",
         address,
-        "--language",
-        LANGUAGE,
         *options,
     ]
     output = ["--output-format", "json", "--output-dir", str(folder)]
@@ -85,22 +127,22 @@ def tokens(result: Any) -> list[int]:
 
 def main() -> None:
     """Run the demo."""
-    recording = Path(sys.argv[1]) if len(sys.argv) > 1 else DEMO / "samples" / "04_harbor_in_the_storm.ogg"
-    if not (DEMO / "target" / "model.safetensors").exists():
-        sys.exit("No demo pair is bundled yet; train it: `python -m experiments.demo_pair all --work FOLDER`")
+    pair = chosen_pair()
+    recording = Path(sys.argv[1]) if len(sys.argv) > 1 else pair.recording
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         logs = Path(folder)
         print("Starting a target server and a draft server ...", flush=True)
-        target = stack.enter_context(server("specwhisper_target_server", logs / "target.log"))
+        target = stack.enter_context(server("specwhisper_target_server", logs / "target.log", *pair.target))
         draft = stack.enter_context(
-            server("specwhisper_draft_server", logs / "draft.log", "--target", target)
+            server("specwhisper_draft_server", logs / "draft.log", "--target", target, *pair.draft)
         )
         print(f"target server {target}, draft server {draft}\n", flush=True)
-        print(f"$ specwhisper transcribe {recording.name} --language {LANGUAGE}", flush=True)
-        split = transcribe(recording, draft, logs / "split")
+        print(f"$ specwhisper transcribe {shlex.join([recording.name, *pair.client])}", flush=True)
+        split = transcribe(recording, draft, logs / "split", pair.client)
         if not sys.stdout.isatty():
             print("\n".join(segment["text"].strip() for segment in split["segments"]))
-        alone = transcribe(recording, draft, logs / "alone", "--mode", "target-only", "--quiet")
+        target_only = ("--mode", "target-only", "--quiet")
+        alone = transcribe(recording, draft, logs / "alone", (*pair.client, *target_only))
         if tokens(split) != tokens(alone):
             sys.exit(
                 "\nDIFFERENT: the split transcript is not the target's own. This is a bug; please report it."

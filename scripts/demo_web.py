@@ -1,7 +1,8 @@
-"""Show live transcription in a browser: target server, draft server and gateway with the bundled pair.
+"""Show live transcription in a browser: target server, draft server and gateway.
 
-``make demo-web`` runs this until Ctrl-C; ``scripts/demo-web PORT`` chooses the gateway's port. The draft
-server also has Riva's service, for voice agents.
+They have the bundled pair, or with ``MODEL=real`` Whisper's base and tiny.en. ``make demo-web`` runs this
+until Ctrl-C; ``scripts/demo-web PORT`` chooses the gateway's port. The draft server also has Riva's service,
+for voice agents.
 """
 
 from __future__ import annotations
@@ -16,22 +17,21 @@ from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 
-from demo import DEMO, server
+from demo import chosen_pair, server
 
 DEFAULT_PORT, DRAFT_PORT = 8000, 50051
 
 
 def main() -> None:
     """Run all three until a signal."""
-    if not (DEMO / "target" / "model.safetensors").exists():
-        sys.exit("No demo pair is bundled yet; train it: `python -m experiments.demo_pair all --work FOLDER`")
+    pair = chosen_pair()
     port = sys.argv[1] if len(sys.argv) > 1 else str(free_port(DEFAULT_PORT))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(0))  # unwinds the stack below, which stops the servers
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         logs = Path(folder)
         print("Starting a target server, a draft server and the gateway ...", flush=True)
-        target = stack.enter_context(server("specwhisper_target_server", logs / "target.log"))
+        target = stack.enter_context(server("specwhisper_target_server", logs / "target.log", *pair.target))
         draft = stack.enter_context(
             server(
                 "specwhisper_draft_server",
@@ -41,6 +41,7 @@ def main() -> None:
                 "--allow-latency-injection",
                 "--riva",
                 *("--port", str(free_port(DRAFT_PORT))),
+                *pair.draft,
             )
         )
         options = ("--server", draft, "--port", port)

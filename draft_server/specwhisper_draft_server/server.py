@@ -127,6 +127,7 @@ async def loaded_service(config: DraftConfig) -> AsyncIterator[TranscriptionServ
 
         checkpoint = whisper.load_draft(config)
     async with running_service(config, checkpoint, recogniser=recogniser) as service:
+        await service.prepare()
         yield service
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
@@ -11,7 +13,14 @@ from typing import Any
 from specwhisper import __version__
 from specwhisper.audio.scan import MEL_BINS
 from specwhisper.audio.source import AudioSource
-from specwhisper.errors import InvalidRequest, PairMismatch, ServerDraining, ServerFull, TargetUnavailable
+from specwhisper.errors import (
+    InvalidRequest,
+    PairMismatch,
+    ServerDraining,
+    ServerFull,
+    SpecWhisperError,
+    TargetUnavailable,
+)
 from specwhisper.rpc.access import caller
 from specwhisper.rpc.calls import admitted_by
 from specwhisper.rpc.session_limiter import SessionLimiter
@@ -45,6 +54,10 @@ from specwhisper_draft_server.resume_points import read_resume_point
 from specwhisper_draft_server.session_metrics import SessionMetrics
 from specwhisper_draft_server.sessions.live_session import LiveSession
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
+
+logger = logging.getLogger(__name__)
+
+FIRST_TARGET_S = 2.0  # for which a server that starts asks for a target
 
 
 class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
@@ -85,6 +98,19 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     def num_free_draft_slots(self) -> int | None:
         """Free slots of the draft model; ``None`` without one, or before it is placed."""
         return self._drafting.num_free_slots if self._drafting else None
+
+    async def prepare(self) -> None:
+        """Place the draft for a target that answers now, or else with the first session."""
+        if self._drafting is None:
+            return
+        placement = self._drafting.placement
+        try:
+            async with asyncio.timeout(FIRST_TARGET_S):
+                target = await self._transcriber.describe(placement.requirements())
+            async with asyncio.timeout(self._config.draft_timeout_s):
+                await placement.done_for(target)
+        except (SpecWhisperError, TimeoutError) as error:
+            logger.info("not paired yet", extra={"error": str(error)})
 
     async def check_health(self) -> None:
         """Return once the engines of this process have answered; raise if one hangs."""

@@ -169,8 +169,9 @@ class DraftState:
             self.report += DraftReport(network_ns=round_trip_ns, num_answers=1)
             self.controller.observe_answer(round_trip_ns)
         if commit.tokens:
+            prompt = self.current.window.prompt if self.current.window and not commit.base else (0,)
             self.controller.observe_forward(
-                1 + commit.num_verified, timing.forward_ns, timing.batch_size, timing.token_ns
+                len(prompt) + commit.num_verified, timing.forward_ns, timing.batch_size, timing.token_ns
             )
 
     def apply(self, commit: Commit) -> int:

@@ -23,11 +23,12 @@ from specwhisper.model.scoring import Probing
 from specwhisper.model.sharing import SharedEncoder
 from specwhisper.model.word_times import align_words, begin_alignment, most_attended_ms
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import FRAMES_PER_TIMESTAMP, DeviceMap, Window, WordAlignment
+from specwhisper.types import FRAMES_PER_TIMESTAMP, WINDOW_FRAMES, DeviceMap, Window, WordAlignment
 
 CUT_FRAMES = 200  # 2 s: the steps in which windows are cut
 # 6 s of silence after the audio: with less, a real tiny.en repeats itself at the end of short recordings.
 MARGIN_FRAMES = 600
+WARM_UP_WIDTHS = (1, 4, 16)  # tokens of forward passes
 
 
 class Model(Protocol):
@@ -156,7 +157,7 @@ class WhisperModel:
             library=library,
         )
         self.max_windows = self._backend.max_windows
-        has_own_encoder = not isinstance(encoder, SharedEncoder)
+        self._has_own_encoder = has_own_encoder = not isinstance(encoder, SharedEncoder)
         self._cut_windows = cut_windows and has_own_encoder
         self._cut_live_windows = (cut_windows or cut_live_windows) and has_own_encoder
         if self._cut_live_windows and self._backend.device is not None:
@@ -168,8 +169,20 @@ class WhisperModel:
         self._scorer = self._backend.scorer(rules, Probing(self.vocabulary, device))
 
     def warm_up(self) -> None:
-        """Capture every shape that may occur, on a GPU."""
+        """Run what the first session would wait for: on a GPU, every shape is captured.
+
+        On a CPU the first passes touch their memory; they would also mislead the estimates of times.
+        """
         self._backend.warm_up()
+        if self._backend.device is not None:
+            return
+        if self._has_own_encoder:
+            self._backend.encode([(0, np.zeros((self.num_mel_bins, WINDOW_FRAMES), np.float32))])
+        for width in WARM_UP_WIDTHS:
+            self.score(
+                [Row(0, [self.vocabulary.start_of_transcript] * width, width - 1, (), timestamps=False)]
+            )
+            self.rollback(0, 0)
 
     @property
     def bytes_per_slot(self) -> int:

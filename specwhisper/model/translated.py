@@ -102,7 +102,7 @@ class TranslatedModel:
         self._slots = [_Slot() for _ in range(own.num_slots)]
 
     def warm_up(self) -> None:
-        """Capture every shape that may occur, on a GPU."""
+        """Run what the first session would wait for."""
         self._own.warm_up()
 
     @property

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,7 +17,7 @@ from specwhisper.audio.scan import log_mel_max
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backends import load_encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
-from specwhisper.model.checkpoints.names import DEMO_FOLDER
+from specwhisper.model.checkpoints.names import DEMO_FOLDER, fetched_folder
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
@@ -27,7 +25,6 @@ from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import WINDOW_SAMPLES, Mode
 
 TARGET, DRAFT = "base", "tiny.en"
-FOLDER = "SPECWHISPER_REAL_MODELS"  # variable: a folder that holds models of these names, in any format
 HUMAN = DEMO_FOLDER / "human"
 RECORDINGS = sorted(path.name for path in HUMAN.glob("*.flac"))
 TEXTS = {
@@ -40,10 +37,9 @@ MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS)
 @cache
 def checkpoint(name: str, dtype: str = "float32") -> Checkpoint:
     """Load a model; skip the test where it is not on this machine."""
-    folder = os.environ.get(FOLDER)
-    if not folder:
-        pytest.skip(f"needs whisper-{TARGET} and whisper-{DRAFT} in the folder that {FOLDER} names")
-    return load_checkpoint(str(Path(folder, name)), dtype=dtype)
+    if not fetched_folder(name).is_dir():
+        pytest.skip(f"needs real Whisper: specwhisper models get {DRAFT} {TARGET}")
+    return load_checkpoint(name, dtype=dtype)
 
 
 @cache

@@ -33,6 +33,9 @@ class Pairing(Protocol):
     def choose(self, target: TargetDescription) -> bool:
         """Return whether it uses a target's vocabulary."""
 
+    async def done_for(self, target: TargetDescription) -> None:
+        """Wait until it can draft for a target."""
+
     def requirements(self, weights_digest: str = "") -> Requirements:
         """Return what a session with drafts requires of a target."""
 

@@ -28,6 +28,9 @@ class AnyTarget:
         """Return whether it can be used with a target: always."""
         return True
 
+    async def done_for(self, target: TargetDescription) -> None:
+        """Return at once."""
+
     def requirements(self, weights_digest: str = "") -> Requirements:
         """Return what a session requires of a target."""
         return Requirements("", weights_digest)

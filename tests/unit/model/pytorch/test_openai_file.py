@@ -59,7 +59,8 @@ def test_a_file_is_the_checkpoint_it_was_made_of(name: str, saved: dict[str, tup
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch) -> Path:
-    """Return an empty cache of the hub, on a machine without openai-whisper."""
+    """Return an empty cache of the hub, on a machine without openai-whisper and fetched models."""
+    monkeypatch.setenv("SPECWHISPER_HOME", str(tmp_path / "fetched"))
     monkeypatch.setattr(vocabulary_files, "PACKAGE", "no-such-package")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     return tmp_path
