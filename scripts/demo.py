@@ -24,23 +24,22 @@ CLIENT = "specwhisper_client.cli.main"
 
 
 class Pair(NamedTuple):
-    """The models of a demo: names to fetch, options of both servers and of the client, a recording."""
+    """The models of a demo: names to fetch, options of both servers, an English recording."""
 
     fetched: tuple[str, ...]
     target: tuple[str, ...]
     draft: tuple[str, ...]
-    client: tuple[str, ...]
     recording: Path
+    detects_languages: bool
 
 
-# The bundled pair was not trained to detect languages.
-BUNDLED = Pair((), (), (), ("--language", "en"), DEMO / "samples" / "04_harbor_in_the_storm.ogg")
+BUNDLED = Pair((), (), (), DEMO / "samples" / "04_harbor_in_the_storm.ogg", detects_languages=False)
 REAL = Pair(
     ("tiny.en", "base"),
     ("--model", "base"),
     ("--draft-model", "tiny.en", "--cut-windows"),
-    (),
     DEMO / "human" / "jfk.flac",
+    detects_languages=True,
 )
 
 
@@ -129,6 +128,8 @@ def main() -> None:
     """Run the demo."""
     pair = chosen_pair()
     recording = Path(sys.argv[1]) if len(sys.argv) > 1 else pair.recording
+    is_detected = pair.detects_languages and recording != pair.recording
+    language = () if is_detected else ("--language", "en")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         logs = Path(folder)
         print("Starting a target server and a draft server ...", flush=True)
@@ -137,12 +138,12 @@ def main() -> None:
             server("specwhisper_draft_server", logs / "draft.log", "--target", target, *pair.draft)
         )
         print(f"target server {target}, draft server {draft}\n", flush=True)
-        print(f"$ specwhisper transcribe {shlex.join([recording.name, *pair.client])}", flush=True)
-        split = transcribe(recording, draft, logs / "split", pair.client)
+        print(f"$ specwhisper transcribe {shlex.join([recording.name, *language])}", flush=True)
+        split = transcribe(recording, draft, logs / "split", language)
         if not sys.stdout.isatty():
             print("\n".join(segment["text"].strip() for segment in split["segments"]))
         target_only = ("--mode", "target-only", "--quiet")
-        alone = transcribe(recording, draft, logs / "alone", (*pair.client, *target_only))
+        alone = transcribe(recording, draft, logs / "alone", (*language, *target_only))
         if tokens(split) != tokens(alone):
             sys.exit(
                 "\nDIFFERENT: the split transcript is not the target's own. This is a bug; please report it."
