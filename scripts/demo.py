@@ -44,7 +44,7 @@ REAL = Pair(
 
 
 def on_half_the_cores(pair: Pair) -> Pair:
-    """Give each server cores of its own: on the same ones, the draft comes too late to help."""
+    """Return the pair with cores of its own for each server: on the same ones, the draft comes too late."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     if len(cores) < 2:
         return pair
