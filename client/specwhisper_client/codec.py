@@ -96,7 +96,7 @@ def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
         received_s=seconds(response.audio_received),
         statistics=statistics_from_proto(response.statistics) if response.HasField("statistics") else None,
         steps=tuple(
-            DecodedStep(step.start_sample, step.end_sample, step.num_passes) for step in response.steps
+            DecodedStep(step.start_sample, step.end_sample, step.num_forwards) for step in response.steps
         ),
         is_unverified=is_unverified,
         settled_text=settled,
@@ -106,8 +106,8 @@ def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
 def model_from_proto(message: pb.ModelInfo) -> ModelInfo:
     """Read a server's models."""
     return ModelInfo(
-        target=message.target_model,
-        draft=message.draft_model,
+        target=message.target,
+        draft=message.draft,
         target_weights_digest=message.target_weights_digest,
         mode=mode_from_proto(message.mode),
         gamma=message.gamma,
@@ -119,7 +119,7 @@ def server_from_proto(message: pb.GetModelResponse) -> ServerInfo:
     """Read a server's description."""
     return ServerInfo(
         model=model_from_proto(message.model),
-        languages=tuple(message.language_codes),
+        languages=tuple(message.languages),
         max_message_bytes=message.max_message_bytes,
         max_sessions=message.max_sessions,
         software_version=message.software_version,

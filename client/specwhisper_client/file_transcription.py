@@ -73,7 +73,7 @@ class FileTranscription:
         self._request_id = request_id.current_request_id()  # the same for all calls
         self._received = Received()
         self._segments: list[Segment] = []
-        self._resume_point = pb.Checkpoint()
+        self._resume_point = pb.ResumePoint()
         self._result: Transcription | None = None
         self.num_resumes = 0
 
@@ -103,7 +103,7 @@ class FileTranscription:
         config = pb.StreamingRecognitionConfig(
             config=config_to_proto(options, self._mode, self._gamma, is_container=False),
             interim_results=self._interim_results,
-            with_checkpoints=True,
+            with_resume_points=True,
             with_statistics=self._with_statistics,
         )
         async with aclosing(self._updates(config, source)) as updates:
@@ -154,7 +154,7 @@ class FileTranscription:
     ) -> AsyncGenerator[Update]:
         """Run one call, from the last resume point on."""
         self._received.begin_call()
-        config.checkpoint = self._resume_point.state
+        config.resume_point = self._resume_point.state
         metadata = ((request_id.KEY, self._request_id),)
         call = TranscriptionStub(connection.channel).StreamingRecognize(metadata=metadata)
         audio = source.pieces(self._resume_point.start_sample)
@@ -164,9 +164,9 @@ class FileTranscription:
                 if response == pb.StreamingRecognizeResponse(model=response.model):
                     continue  # it has no text: a call that resumes takes none back
                 self._segments += update.segments
-                if response.HasField("checkpoint"):
-                    self._resume_point = response.checkpoint
-                if update.segments or response.HasField("checkpoint"):
+                if response.HasField("resume_point"):
+                    self._resume_point = response.resume_point
+                if update.segments or response.HasField("resume_point"):
                     self._attempts.progressed()
                 yield update
 

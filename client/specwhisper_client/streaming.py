@@ -274,7 +274,7 @@ class StreamingClient:
             self._attempts.extend(self._reconnect_s)
         elif self.model.target_weights_digest != model.target_weights_digest:
             raise PairMismatch(
-                f"The server at {self._attempts.address} now has a target '{model.target_model}' whose "
+                f"The server at {self._attempts.address} now has a target '{model.target}' whose "
                 f"weights are not those of the '{self.model.target}' that the stream began on: open another "
                 "stream."
             )

@@ -43,11 +43,6 @@ def read_request(
         )
     server.check_mode(mode)
     options = codec.decoding_options_from_proto(config.decoding)
-    options = replace(
-        options,
-        language=config.language_code or options.language,
-        word_timestamps=options.word_timestamps or config.enable_word_time_offsets,
-    )
     return SessionRequest(options, server.length(mode, config.gamma or None))
 
 
@@ -57,10 +52,10 @@ def read_streaming_request(
     """Return what the client of a stream asks for, as :func:`read_request` does."""
     request = read_request(config.config, server, has_draft=has_draft)
     is_live = request.options.live is not None
-    if is_live and (config.with_checkpoints or config.checkpoint):
+    if is_live and (config.with_resume_points or config.resume_point):
         raise InvalidRequest(
-            "Resume points (with_checkpoints, checkpoint) are for recordings: leave them out, and continue "
-            "live audio from its position."
+            "with_resume_points and resume_point are for recordings: leave them out, and continue live audio "
+            "from its position."
         )
     if not is_live and (config.HasField("endpointing") or config.continue_unverified):
         raise InvalidRequest("endpointing and continue_unverified are for live audio: set decoding.live too.")
@@ -94,8 +89,8 @@ def required_weights(config: pb.StreamingRecognitionConfig) -> str:
 
     It is empty for a new stream.
     """
-    if config.checkpoint:
-        return codec.resume_point_weights(config.checkpoint)
+    if config.resume_point:
+        return codec.resume_point_weights(config.resume_point)
     return config.target_weights_digest
 
 

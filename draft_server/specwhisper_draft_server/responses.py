@@ -42,7 +42,7 @@ class StreamingResponses:
         self._config = config
         self._describe_model = describe_model
         self._resume_points = None
-        if config.with_checkpoints and isinstance(session, Session):
+        if config.with_resume_points and isinstance(session, Session):
             self._resume_points = ResumePoints(session)
         # As the client knows them:
         self._model: pb.ModelInfo | None = None
@@ -65,14 +65,14 @@ class StreamingResponses:
         response = self._response([*finals, *interim])
         response.steps.extend(
             pb.DecodedStep(
-                start_sample=step.start_sample, end_sample=step.end_sample, num_passes=step.num_forwards
+                start_sample=step.start_sample, end_sample=step.end_sample, num_forwards=step.num_forwards
             )
             for step in update.steps
         )
         self._add_model(response)
         if self._resume_points is not None:
             self._resume_points.add(response, has_finals=bool(finals))
-        if self._config.with_statistics or response.HasField("checkpoint"):
+        if self._config.with_statistics or response.HasField("resume_point"):
             self._add_statistics(response)
         # In silence, the position is reported now and then: clients keep audio from there on.
         position = response.position.start_sample // POSITION_SAMPLES
@@ -80,7 +80,7 @@ class StreamingResponses:
             finals
             or interim != self._interim
             or response.steps
-            or response.HasField("checkpoint")
+            or response.HasField("resume_point")
             or response.HasField("model")
             or position > self._position
         )

@@ -39,15 +39,15 @@ class ResumePoints:
         if resume_point is None:
             return
         self._num_sent_tokens = num_committed
-        response.checkpoint.state = codec.resume_point_to_bytes(
+        response.resume_point.state = codec.resume_point_to_bytes(
             resume_point, self._session.target.weights_digest
         )
-        response.checkpoint.start_sample = audio_needed_from(resume_point.resume.window.start_sample)
+        response.resume_point.start_sample = audio_needed_from(resume_point.resume.window.start_sample)
 
 
 def read_resume_point(config: pb.StreamingRecognitionConfig, target: TargetDescription) -> ResumePoint | None:
     """Return where a client's recording continues; ``None`` if at its beginning."""
-    if not config.checkpoint:
+    if not config.resume_point:
         return None
     audio = config.config
     if audio.sample_rate_hertz != SAMPLE_RATE or audio.audio_channel_count > 1:
@@ -55,5 +55,5 @@ def read_resume_point(config: pb.StreamingRecognitionConfig, target: TargetDescr
             f"A recording continues from a resume point in mono at {SAMPLE_RATE} Hz: convert its audio."
         )
     return codec.resume_point_from_bytes(
-        config.checkpoint, target.weights_digest, vocabulary_size=len(target.vocabulary)
+        config.resume_point, target.weights_digest, vocabulary_size=len(target.vocabulary)
     )

@@ -123,7 +123,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         target = await self._descriptions.ask()
         return pb.GetModelResponse(
             model=self._model_info(target, self._config.length(self._config.mode, None)),
-            language_codes=sorted(target.vocabulary.languages) or ["en"],
+            languages=sorted(target.vocabulary.languages) or ["en"],
             max_message_bytes=self._config.max_message_bytes,
             max_sessions=self._config.max_sessions,
             software_version=__version__,
@@ -220,7 +220,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             responses = StreamingResponses(session, config, partial(self._model_of, session, request))
             live = request.options.live
             measured = SessionMetrics(self.metrics, session, live.position.start_sample if live else 0)
-            recording = session if isinstance(session, Session) and not config.checkpoint else None
+            recording = session if isinstance(session, Session) and not config.resume_point else None
             with measured.counted(), self._parity.kept(recording, request) as keep:
                 pcm = with_observers(read_audio(requests, audio, request.hints), measured.on_audio, keep)
                 async with aclosing(session.run(pcm)) as updates:
@@ -289,8 +289,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self, target: TargetDescription, length: DraftLength, *, is_lossy: bool = False
     ) -> pb.ModelInfo:
         return pb.ModelInfo(
-            target_model=target.model,
-            draft_model=self._drafting.name if self._drafting and length.mode.drafts else "",
+            target=target.model,
+            draft=self._drafting.name if self._drafting and length.mode.drafts else "",
             target_weights_digest=target.weights_digest,
             mode=codec.mode_to_proto(length.mode),
             gamma=0 if length.is_adaptive else length.gamma,

@@ -23,7 +23,7 @@ from specwhisper_gateway.config import GatewayConfig
 SERVICE = "specwhisper.wire.v1.Transcription"
 WINDOW_S, SEGMENT_S, WORD_S = 30.0, 4.0, 0.4
 MODEL = pb.ModelInfo(
-    target_model="scripted", draft_model="scripted", target_weights_digest="1", mode="MODE_FULL", gamma=4
+    target="scripted", draft="scripted", target_weights_digest="1", mode="MODE_FULL", gamma=4
 )
 
 
@@ -63,7 +63,7 @@ class _Talkative(rpc.TranscriptionServicer):
     ) -> pb.GetModelResponse:
         return pb.GetModelResponse(
             model=MODEL,
-            language_codes=["en"],
+            languages=["en"],
             max_message_bytes=262_144,
             max_sessions=16,
             software_version="1",
@@ -80,7 +80,7 @@ def _responses(length_s: float) -> Iterator[pb.StreamingRecognizeResponse]:
         last: dict[str, Any] = {}
         if number == num_windows - 1:
             last["language"] = pb.SpokenLanguage(code="en", name="english")
-            last["statistics"] = pb.SpeculationStatistics(num_passes=1, num_windows=num_windows)
+            last["statistics"] = pb.SpeculationStatistics(num_forwards=1, num_windows=num_windows)
         yield pb.StreamingRecognizeResponse(
             results=list(map(_segment, starts)), model=MODEL, audio_received=received, **last
         )

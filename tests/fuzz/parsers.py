@@ -32,7 +32,7 @@ from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.types import Candidates, Limits, Resume, Window
 from specwhisper.wire import PROTOCOL_VERSION, codec, flac
 from specwhisper.wire.status import shorten
-from specwhisper.wire.v1 import checkpoint_pb2, transcription_pb2, verification_pb2
+from specwhisper.wire.v1 import resume_point_pb2, transcription_pb2, verification_pb2
 from specwhisper_draft_server.riva.audio import StreamedAudio
 from specwhisper_draft_server.riva.requests import endpointing, recognition_config, whole_audio, whole_config
 from specwhisper_gateway.audio.fields import TranslationFields
@@ -92,16 +92,14 @@ def streaming_config(data: bytes) -> None:
     codec.decoding_options_to_proto(options)  # sent on to the target
 
 
-def checkpoint(data: bytes) -> None:
+def resume_point(data: bytes) -> None:
     """Parse a client's resume point of this version and these weights."""
     # Concatenated messages of protobuf are merged into one.
-    here = checkpoint_pb2.CheckpointState(protocol_version=PROTOCOL_VERSION, weights_digest=WEIGHTS)
-    resume_point = codec.resume_point_from_bytes(
-        here.SerializeToString() + data, WEIGHTS, vocabulary_size=SIZE
-    )
-    assert max(resume_point.resume.committed + resume_point.resume.previous, default=0) < SIZE
-    assert len(resume_point.resume.committed) == len(resume_point.resume.log_probs)
-    codec.resume_point_to_bytes(resume_point, WEIGHTS)  # can be sent again
+    here = resume_point_pb2.ResumePointState(protocol_version=PROTOCOL_VERSION, weights_digest=WEIGHTS)
+    found = codec.resume_point_from_bytes(here.SerializeToString() + data, WEIGHTS, vocabulary_size=SIZE)
+    assert max(found.resume.committed + found.resume.previous, default=0) < SIZE
+    assert len(found.resume.committed) == len(found.resume.log_probs)
+    codec.resume_point_to_bytes(found, WEIGHTS)  # can be sent again
 
 
 def riva_stream(data: bytes) -> None:
@@ -302,7 +300,7 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
             verification_pb2.VerifyResponse(**message).SerializeToString()
             for message in (
                 {"welcome": {"limits": codec.limits_to_proto(Limits())}},
-                {"window_opened": {"window": codec.window_to_proto(WINDOW), "expected": [1]}},
+                {"window_opened": {"window": codec.window_to_proto(WINDOW), "opening": [1]}},
                 {"commit": {"tokens": [1, 2], "log_probs": [-1, -1], "step": {"final_end": 3}}},
             )
         ],
@@ -317,7 +315,7 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
             ).SerializeToString()
         ],
     ),
-    "checkpoint": (checkpoint, [codec.resume_point_to_bytes(STATE, WEIGHTS)]),
+    "resume_point": (resume_point, [codec.resume_point_to_bytes(STATE, WEIGHTS)]),
     "riva-stream": (
         riva_stream,
         [

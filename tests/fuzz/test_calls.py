@@ -14,7 +14,7 @@ from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Resume, Window
 from specwhisper.wire import PROTOCOL_VERSION, codec
-from specwhisper.wire.v1 import checkpoint_pb2
+from specwhisper.wire.v1 import resume_point_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.fuzz.messages import messages, requests
 from tests.fuzz.resumes import resumes
@@ -95,26 +95,26 @@ def test_any_options_of_a_stream(running, config, is_right, pieces):
     config.config.encoding, config.added_latency_ms = pb.AUDIO_ENCODING_LINEAR16, 0
     if is_right:
         config.config.sample_rate_hertz, config.config.audio_channel_count = RATE, 1
-        config.config.language_code = "en"
+        config.config.decoding.language = "en"
         config.config.ClearField("mode")
     sent = [pb.StreamingRecognizeRequest(streaming_config=config)]
     sent += [pb.StreamingRecognizeRequest(audio_content=piece) for piece in pieces]
     check(running, "draft", STREAM, [request.SerializeToString() for request in sent])
 
 
-def resuming(state: checkpoint_pb2.CheckpointState, pieces: list[bytes]) -> list[bytes]:
+def resuming(state: resume_point_pb2.ResumePointState, pieces: list[bytes]) -> list[bytes]:
     """Return a stream that resumes at a forged resume point with valid digests."""
     state.protocol_version, state.weights_digest = PROTOCOL_VERSION, WEIGHTS
-    first = streaming_config(language_code="en")
-    first.streaming_config.checkpoint = state.SerializeToString()
-    first.streaming_config.with_checkpoints = True
+    first = streaming_config(decoding={"language": "en"})
+    first.streaming_config.resume_point = state.SerializeToString()
+    first.streaming_config.with_resume_points = True
     sent = [first, *(pb.StreamingRecognizeRequest(audio_content=piece) for piece in pieces)]
     return [request.SerializeToString() for request in sent]
 
 
 @FUZZED
 @given(
-    state=messages(checkpoint_pb2.CheckpointState.DESCRIPTOR),
+    state=messages(resume_point_pb2.ResumePointState.DESCRIPTOR),
     resume=resumes(),
     pieces=st.sampled_from(WHOLE) | st.lists(PIECES, max_size=4),
 )
@@ -123,10 +123,10 @@ def test_any_resume_point_with_valid_digests(running, state, resume, pieces):
     check(running, "draft", STREAM, resuming(state, pieces))
 
 
-def test_a_forged_checkpoint_that_is_valid_is_transcribed(running):
+def test_a_forged_resume_point_that_is_valid_is_transcribed(running):
     """The fuzzing above can reach the decoder only if this succeeds."""
     resume = Resume(Window(1, 0, 3000, (END + 1,), 60), (), None, (), ())
-    state = checkpoint_pb2.CheckpointState(resume=codec.resume_to_proto(resume))
+    state = resume_point_pb2.ResumePointState(resume=codec.resume_to_proto(resume))
     status = running.run(status_of(running.channels["draft"], STREAM, resuming(state, WHOLE[0])))
     assert status is grpc.StatusCode.OK
 

@@ -36,16 +36,14 @@ def interim(text: str, stability: float) -> pb.SpeechRecognitionResult:
     return pb.SpeechRecognitionResult(alternatives=[alternative], stability=stability, language_code="en")
 
 
-MODEL = pb.ModelInfo(
-    target_model="large", draft_model="tiny", target_weights_digest="abc", mode="MODE_FULL", gamma=5
-)
+MODEL = pb.ModelInfo(target="large", draft="tiny", target_weights_digest="abc", mode="MODE_FULL", gamma=5)
 STATISTICS = pb.SpeculationStatistics(
     num_drafted=10,
     num_verified=8,
     num_accepted=6,
     num_self_decoded=1,
     num_committed=10,
-    num_passes=4,
+    num_forwards=4,
     acceptance_histogram=[1, 0, 3],
     num_blocks=3,
     num_windows=1,
@@ -135,7 +133,7 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
     async def GetModel(self, request, context):
         return pb.GetModelResponse(
             model=MODEL,
-            language_codes=["de", "en"],
+            languages=["de", "en"],
             max_message_bytes=262_144,
             max_sessions=16,
             software_version="1.2.3",

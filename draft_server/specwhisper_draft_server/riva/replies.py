@@ -104,9 +104,9 @@ def config_response(
                 parameters={
                     "type": kind,
                     "streaming": streams,
-                    "language_code": ",".join(model.language_codes),
+                    "language_code": ",".join(model.languages),
                     "sample_rate": str(SAMPLE_RATE),
-                    "draft_model": model.model.draft_model,
+                    "draft_model": model.model.draft,
                 },
             )
             for name in names

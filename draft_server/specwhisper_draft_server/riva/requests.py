@@ -34,19 +34,16 @@ def recognition_config(
     _check_supported(config)
     custom = config.custom_configuration
     language = config.language_code
+    has_speakers = config.diarization_config.enable_speaker_diarization
     options = DecodingOptions(
+        language=None if language.lower() == ANY_LANGUAGE else language,
         task=_task(custom),
+        word_timestamps=config.enable_word_time_offsets or has_speakers,
         hotwords=", ".join(phrase for context in config.speech_contexts for phrase in context.phrases),
         live=live,
         **OPENAI_THRESHOLDS,  # Riva's clients cannot set any, and silence must not become text
     )
-    has_speakers = config.diarization_config.enable_speaker_diarization
-    message = pb.RecognitionConfig(
-        language_code="" if language.lower() == ANY_LANGUAGE else language,
-        enable_word_time_offsets=config.enable_word_time_offsets or has_speakers,
-        gamma=_gamma(custom),
-        decoding=codec.decoding_options_to_proto(options),
-    )
+    message = pb.RecognitionConfig(gamma=_gamma(custom), decoding=codec.decoding_options_to_proto(options))
     if mode := custom.get("mode"):
         message.mode = codec.mode_to_proto(_mode(mode))
     return message

@@ -143,7 +143,7 @@ class RivaService:
         return LiveSpeakers(speakers.live, max_speakers=config.diarization_config.max_speaker_count or None)
 
     async def _target_name(self) -> str:
-        return (await self._service.GetModel(pb.GetModelRequest(), None)).model.target_model
+        return (await self._service.GetModel(pb.GetModelRequest(), None)).model.target
 
     async def _check_model(self, name: str) -> None:
         """See :meth:`ModelNames.tolerate`; no name is the target's."""

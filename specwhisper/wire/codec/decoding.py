@@ -31,6 +31,7 @@ ACCEPTANCES = {
 ACCEPTANCE_OF_NUMBER = {int(number): acceptance for acceptance, number in ACCEPTANCES.items()}
 ACCEPTANCE_OF_NUMBER[pb.ACCEPTANCE_UNSPECIFIED] = Acceptance.EXACT
 OPTIONAL = (
+    "timestamps",
     "acceptance_threshold",
     "max_new_tokens",
     "max_initial_timestamp_s",
@@ -39,6 +40,7 @@ OPTIONAL = (
     "logprob_threshold",
     "no_speech_threshold",
     "hallucination_silence_threshold",
+    "realigns",
 )
 MODE_OF_NUMBER = {int(number): mode for mode, number in MODES.items()}
 TASK_OF_NUMBER = {int(number): task for task, number in TASKS.items()}
@@ -79,7 +81,7 @@ def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
         language=options.language,
         multilingual=options.multilingual,
         task=task_to_proto(options.task),
-        without_timestamps=not options.timestamps,
+        timestamps=options.timestamps,
         word_timestamps=options.word_timestamps,
         max_new_tokens=options.max_new_tokens,
         max_initial_timestamp_s=options.max_initial_timestamp_s,
@@ -99,7 +101,7 @@ def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
         carry_initial_prompt=options.carry_initial_prompt,
         hotwords=options.hotwords,
         hint=options.hint,
-        without_realignment=not options.realigns,
+        realigns=options.realigns,
         log_mel_max=options.log_mel_max,
         zero_padding=options.padding is Padding.ZERO,
         live=None if options.live is None else live_options_to_proto(options.live),
@@ -118,7 +120,6 @@ def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
         language=message.language or None,
         multilingual=message.multilingual,
         task=task_from_proto(message.task),
-        timestamps=not message.without_timestamps,
         word_timestamps=message.word_timestamps,
         temperatures=tuple(message.temperatures) or (0.0,),
         top_k=message.top_k,
@@ -130,7 +131,6 @@ def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
         carry_initial_prompt=message.carry_initial_prompt,
         hotwords=message.hotwords,
         hint=message.hint,
-        realigns=not message.without_realignment,
         **optional,
         log_mel_max=dict(message.log_mel_max),
         padding=Padding.ZERO if message.zero_padding else Padding.SILENCE,

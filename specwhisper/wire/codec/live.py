@@ -25,7 +25,7 @@ def live_options_to_proto(options: LiveOptions) -> decoding_pb2.LiveOptions:
         policy=POLICIES[options.policy],
         margin_ms=options.margin_ms,
         trim_ms=options.trim_ms,
-        without_recall=not options.reuses_candidates,
+        reuses_candidates=options.reuses_candidates,
         position=live_position_to_proto(options.position),
     )
 
@@ -48,7 +48,9 @@ def live_options_from_proto(message: decoding_pb2.LiveOptions) -> LiveOptions:
         policy=POLICY_OF_NUMBER[message.policy],
         margin_ms=message.margin_ms if message.HasField("margin_ms") else DEFAULT.margin_ms,
         trim_ms=message.trim_ms or DEFAULT.trim_ms,
-        reuses_candidates=not message.without_recall,
+        reuses_candidates=(
+            message.reuses_candidates if message.HasField("reuses_candidates") else DEFAULT.reuses_candidates
+        ),
         position=live_position_from_proto(message.position),
     )
 

@@ -190,7 +190,7 @@ def resume_to_proto(resume: Resume) -> pb.Resume:
     return pb.Resume(
         window=window_to_proto(resume.window),
         committed=resume.committed,
-        log_mel_ceiling=resume.log_mel_max,
+        log_mel_max=resume.log_mel_max,
         log_probs=resume.log_probs,
         previous=resume.previous,
     )
@@ -216,8 +216,8 @@ def window_opened_to_proto(opened: WindowOpened) -> pb.WindowOpened:
     """Encode the opening of a window."""
     return pb.WindowOpened(
         window=window_to_proto(opened.window),
-        log_mel_ceiling=opened.log_mel_max,
-        expected=opened.opening,
+        log_mel_max=opened.log_mel_max,
+        opening=opened.opening,
         num_final=opened.num_final,
         previous=opened.previous,
     )
@@ -227,7 +227,7 @@ def window_opened_from_proto(message: pb.WindowOpened, *, vocabulary_size: int |
     """Decode the opening of a window."""
     if not message.HasField("window"):
         raise InvalidRequest("WindowOpened names no window.")
-    window, opening, previous = window_from_proto(message.window), message.expected, message.previous
+    window, opening, previous = window_from_proto(message.window), message.opening, message.previous
     _check_tokens("A window", [*window.prompt, *opening, *previous], vocabulary_size)
     return WindowOpened(window, _log_mel_max(message), tuple(opening), message.num_final, tuple(previous))
 
@@ -251,8 +251,8 @@ def commit_to_proto(commit: Commit, message: pb.Commit | None = None) -> pb.Comm
     message.credit = commit.credit
     message.is_final = commit.is_final
     message.outcome = OUTCOMES[commit.outcome]
-    message.num_recalled = commit.num_hinted
-    message.num_recalled_first = commit.num_hinted_first
+    message.num_hinted = commit.num_hinted
+    message.num_hinted_first = commit.num_hinted_first
     message.queue_ns = timing.queue_ns
     message.forward_ns = timing.forward_ns
     message.batch_size = timing.batch_size
@@ -264,7 +264,7 @@ def commit_to_proto(commit: Commit, message: pb.Commit | None = None) -> pb.Comm
     if commit.no_speech_prob is not None:
         message.no_speech_prob = commit.no_speech_prob
     if commit.num_align_forwards or timing.align_ns:
-        message.num_align_passes, message.align_ns = commit.num_align_forwards, timing.align_ns
+        message.num_align_forwards, message.align_ns = commit.num_align_forwards, timing.align_ns
     if commit.step is not None:
         message.step.CopyFrom(pb.Step(**asdict(commit.step)))
     for word in commit.words:
@@ -302,9 +302,9 @@ def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None)
         credit=message.credit,
         is_final=message.is_final,
         outcome=OUTCOME_OF_NUMBER.get(message.outcome, Outcome.KEPT),
-        num_hinted=message.num_recalled,
-        num_hinted_first=message.num_recalled_first,
-        num_align_forwards=message.num_align_passes,
+        num_hinted=message.num_hinted,
+        num_hinted_first=message.num_hinted_first,
+        num_align_forwards=message.num_align_forwards,
         words=tuple(
             WordAlignment(word.base, word.num_tokens, word.start_sample, word.end_sample)
             for word in message.words
@@ -344,7 +344,7 @@ def _check_tokens(holder: str, tokens: Sequence[int], vocabulary_size: int | Non
 
 def _log_mel_max(message: pb.Resume | pb.WindowOpened) -> float | None:
     """Return the log-mel maximum, if the message has one."""
-    if not message.HasField("log_mel_ceiling"):
+    if not message.HasField("log_mel_max"):
         return None
-    check_finite("log_mel_ceiling", [message.log_mel_ceiling])
-    return message.log_mel_ceiling
+    check_finite("log_mel_max", [message.log_mel_max])
+    return message.log_mel_max

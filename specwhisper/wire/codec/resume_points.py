@@ -8,16 +8,16 @@ from specwhisper.errors import InvalidRequest, PairMismatch
 from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.codec.messages import resume_from_proto, resume_to_proto
-from specwhisper.wire.v1 import checkpoint_pb2 as pb
+from specwhisper.wire.v1 import resume_point_pb2 as pb
 
 
 def resume_point_to_bytes(resume_point: ResumePoint, weights_digest: str) -> bytes:
     """Encode a resume point and the digest of the weights of its recording."""
-    return pb.CheckpointState(
+    return pb.ResumePointState(
         protocol_version=PROTOCOL_VERSION,
         weights_digest=weights_digest,
         resume=resume_to_proto(resume_point.resume),
-        is_told=resume_point.is_sent,
+        is_sent=resume_point.is_sent,
         no_speech_prob=resume_point.no_speech_prob,
         language_probs=resume_point.language_probs,
     ).SerializeToString()
@@ -59,14 +59,14 @@ def resume_point_from_bytes(state: bytes, weights_digest: str, *, vocabulary_siz
         )
     return ResumePoint(
         resume,
-        message.is_told,
+        message.is_sent,
         message.no_speech_prob if message.HasField("no_speech_prob") else None,
         dict(message.language_probs),
     )
 
 
-def _read(state: bytes) -> pb.CheckpointState:
+def _read(state: bytes) -> pb.ResumePointState:
     try:
-        return pb.CheckpointState.FromString(state)
+        return pb.ResumePointState.FromString(state)
     except DecodeError as error:
         raise InvalidRequest("The resume point cannot be read: send the last one of the stream.") from error

@@ -57,7 +57,7 @@ COMPRESSION_RATIO_TOKENS: CompressionRatio
 COMPRESSION_RATIO_TEXT: CompressionRatio
 
 class DecodingOptions(_message.Message):
-    __slots__ = ("language", "task", "without_timestamps", "max_new_tokens", "log_mel_max", "word_timestamps", "max_initial_timestamp_s", "temperatures", "top_k", "top_p", "seed", "acceptance", "acceptance_threshold", "compression_ratio_threshold", "compression_ratio_of", "logprob_threshold", "no_speech_threshold", "condition_on_previous_text", "initial_prompt", "carry_initial_prompt", "hotwords", "hint", "hallucination_silence_threshold", "multilingual", "without_realignment", "zero_padding", "live")
+    __slots__ = ("language", "multilingual", "task", "timestamps", "word_timestamps", "max_new_tokens", "max_initial_timestamp_s", "temperatures", "top_k", "top_p", "seed", "acceptance", "acceptance_threshold", "compression_ratio_threshold", "compression_ratio_of", "logprob_threshold", "no_speech_threshold", "hallucination_silence_threshold", "condition_on_previous_text", "initial_prompt", "carry_initial_prompt", "hotwords", "hint", "realigns", "zero_padding", "log_mel_max", "live")
     class LogMelMaxEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -66,11 +66,11 @@ class DecodingOptions(_message.Message):
         value: float
         def __init__(self, key: _Optional[int] = ..., value: _Optional[float] = ...) -> None: ...
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    MULTILINGUAL_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
-    WITHOUT_TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
-    MAX_NEW_TOKENS_FIELD_NUMBER: _ClassVar[int]
-    LOG_MEL_MAX_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
     WORD_TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
+    MAX_NEW_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MAX_INITIAL_TIMESTAMP_S_FIELD_NUMBER: _ClassVar[int]
     TEMPERATURES_FIELD_NUMBER: _ClassVar[int]
     TOP_K_FIELD_NUMBER: _ClassVar[int]
@@ -82,22 +82,22 @@ class DecodingOptions(_message.Message):
     COMPRESSION_RATIO_OF_FIELD_NUMBER: _ClassVar[int]
     LOGPROB_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     NO_SPEECH_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    HALLUCINATION_SILENCE_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     CONDITION_ON_PREVIOUS_TEXT_FIELD_NUMBER: _ClassVar[int]
     INITIAL_PROMPT_FIELD_NUMBER: _ClassVar[int]
     CARRY_INITIAL_PROMPT_FIELD_NUMBER: _ClassVar[int]
     HOTWORDS_FIELD_NUMBER: _ClassVar[int]
     HINT_FIELD_NUMBER: _ClassVar[int]
-    HALLUCINATION_SILENCE_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
-    MULTILINGUAL_FIELD_NUMBER: _ClassVar[int]
-    WITHOUT_REALIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    REALIGNS_FIELD_NUMBER: _ClassVar[int]
     ZERO_PADDING_FIELD_NUMBER: _ClassVar[int]
+    LOG_MEL_MAX_FIELD_NUMBER: _ClassVar[int]
     LIVE_FIELD_NUMBER: _ClassVar[int]
     language: str
+    multilingual: bool
     task: Task
-    without_timestamps: bool
-    max_new_tokens: int
-    log_mel_max: _containers.ScalarMap[int, float]
+    timestamps: bool
     word_timestamps: bool
+    max_new_tokens: int
     max_initial_timestamp_s: float
     temperatures: _containers.RepeatedScalarFieldContainer[float]
     top_k: int
@@ -109,33 +109,33 @@ class DecodingOptions(_message.Message):
     compression_ratio_of: CompressionRatio
     logprob_threshold: float
     no_speech_threshold: float
+    hallucination_silence_threshold: float
     condition_on_previous_text: bool
     initial_prompt: str
     carry_initial_prompt: bool
     hotwords: str
     hint: str
-    hallucination_silence_threshold: float
-    multilingual: bool
-    without_realignment: bool
+    realigns: bool
     zero_padding: bool
+    log_mel_max: _containers.ScalarMap[int, float]
     live: LiveOptions
-    def __init__(self, language: _Optional[str] = ..., task: _Optional[_Union[Task, str]] = ..., without_timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., word_timestamps: bool = ..., max_initial_timestamp_s: _Optional[float] = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance: _Optional[_Union[Acceptance, str]] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ..., hint: _Optional[str] = ..., hallucination_silence_threshold: _Optional[float] = ..., multilingual: bool = ..., without_realignment: bool = ..., zero_padding: bool = ..., live: _Optional[_Union[LiveOptions, _Mapping]] = ...) -> None: ...
+    def __init__(self, language: _Optional[str] = ..., multilingual: bool = ..., task: _Optional[_Union[Task, str]] = ..., timestamps: bool = ..., word_timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., max_initial_timestamp_s: _Optional[float] = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance: _Optional[_Union[Acceptance, str]] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., hallucination_silence_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ..., hint: _Optional[str] = ..., realigns: bool = ..., zero_padding: bool = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., live: _Optional[_Union[LiveOptions, _Mapping]] = ...) -> None: ...
 
 class LiveOptions(_message.Message):
-    __slots__ = ("step_ms", "policy", "margin_ms", "trim_ms", "without_recall", "position")
+    __slots__ = ("step_ms", "policy", "margin_ms", "trim_ms", "reuses_candidates", "position")
     STEP_MS_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     MARGIN_MS_FIELD_NUMBER: _ClassVar[int]
     TRIM_MS_FIELD_NUMBER: _ClassVar[int]
-    WITHOUT_RECALL_FIELD_NUMBER: _ClassVar[int]
+    REUSES_CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     step_ms: int
     policy: StabilityPolicy
     margin_ms: int
     trim_ms: int
-    without_recall: bool
+    reuses_candidates: bool
     position: LivePosition
-    def __init__(self, step_ms: _Optional[int] = ..., policy: _Optional[_Union[StabilityPolicy, str]] = ..., margin_ms: _Optional[int] = ..., trim_ms: _Optional[int] = ..., without_recall: bool = ..., position: _Optional[_Union[LivePosition, _Mapping]] = ...) -> None: ...
+    def __init__(self, step_ms: _Optional[int] = ..., policy: _Optional[_Union[StabilityPolicy, str]] = ..., margin_ms: _Optional[int] = ..., trim_ms: _Optional[int] = ..., reuses_candidates: bool = ..., position: _Optional[_Union[LivePosition, _Mapping]] = ...) -> None: ...
 
 class LivePosition(_message.Message):
     __slots__ = ("start_sample", "num_utterances", "final_tokens")

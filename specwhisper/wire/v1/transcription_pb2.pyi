@@ -28,12 +28,10 @@ SPEECH_EVENT_BEGIN: SpeechEvent
 SPEECH_EVENT_END: SpeechEvent
 
 class RecognitionConfig(_message.Message):
-    __slots__ = ("encoding", "sample_rate_hertz", "audio_channel_count", "language_code", "enable_word_time_offsets", "mode", "gamma", "decoding", "protocol_version", "software_version")
+    __slots__ = ("encoding", "sample_rate_hertz", "audio_channel_count", "mode", "gamma", "decoding", "protocol_version", "software_version")
     ENCODING_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_RATE_HERTZ_FIELD_NUMBER: _ClassVar[int]
     AUDIO_CHANNEL_COUNT_FIELD_NUMBER: _ClassVar[int]
-    LANGUAGE_CODE_FIELD_NUMBER: _ClassVar[int]
-    ENABLE_WORD_TIME_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     GAMMA_FIELD_NUMBER: _ClassVar[int]
     DECODING_FIELD_NUMBER: _ClassVar[int]
@@ -42,14 +40,12 @@ class RecognitionConfig(_message.Message):
     encoding: AudioEncoding
     sample_rate_hertz: int
     audio_channel_count: int
-    language_code: str
-    enable_word_time_offsets: bool
     mode: _decoding_pb2.Mode
     gamma: int
     decoding: _decoding_pb2.DecodingOptions
     protocol_version: int
     software_version: str
-    def __init__(self, encoding: _Optional[_Union[AudioEncoding, str]] = ..., sample_rate_hertz: _Optional[int] = ..., audio_channel_count: _Optional[int] = ..., language_code: _Optional[str] = ..., enable_word_time_offsets: bool = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., decoding: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ...) -> None: ...
+    def __init__(self, encoding: _Optional[_Union[AudioEncoding, str]] = ..., sample_rate_hertz: _Optional[int] = ..., audio_channel_count: _Optional[int] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., decoding: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ...) -> None: ...
 
 class RecognizeRequest(_message.Message):
     __slots__ = ("config", "audio")
@@ -92,14 +88,14 @@ class RecognitionHint(_message.Message):
     def __init__(self, start: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class StreamingRecognitionConfig(_message.Message):
-    __slots__ = ("config", "interim_results", "endpointing", "continue_unverified", "added_latency_ms", "with_checkpoints", "checkpoint", "with_heartbeats", "target_weights_digest", "with_statistics")
+    __slots__ = ("config", "interim_results", "endpointing", "continue_unverified", "added_latency_ms", "with_resume_points", "resume_point", "with_heartbeats", "target_weights_digest", "with_statistics")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     INTERIM_RESULTS_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTING_FIELD_NUMBER: _ClassVar[int]
     CONTINUE_UNVERIFIED_FIELD_NUMBER: _ClassVar[int]
     ADDED_LATENCY_MS_FIELD_NUMBER: _ClassVar[int]
-    WITH_CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
-    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    WITH_RESUME_POINTS_FIELD_NUMBER: _ClassVar[int]
+    RESUME_POINT_FIELD_NUMBER: _ClassVar[int]
     WITH_HEARTBEATS_FIELD_NUMBER: _ClassVar[int]
     TARGET_WEIGHTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     WITH_STATISTICS_FIELD_NUMBER: _ClassVar[int]
@@ -108,12 +104,12 @@ class StreamingRecognitionConfig(_message.Message):
     endpointing: Endpointing
     continue_unverified: bool
     added_latency_ms: int
-    with_checkpoints: bool
-    checkpoint: bytes
+    with_resume_points: bool
+    resume_point: bytes
     with_heartbeats: bool
     target_weights_digest: str
     with_statistics: bool
-    def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ..., continue_unverified: bool = ..., added_latency_ms: _Optional[int] = ..., with_checkpoints: bool = ..., checkpoint: _Optional[bytes] = ..., with_heartbeats: bool = ..., target_weights_digest: _Optional[str] = ..., with_statistics: bool = ...) -> None: ...
+    def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ..., continue_unverified: bool = ..., added_latency_ms: _Optional[int] = ..., with_resume_points: bool = ..., resume_point: _Optional[bytes] = ..., with_heartbeats: bool = ..., target_weights_digest: _Optional[str] = ..., with_statistics: bool = ...) -> None: ...
 
 class Endpointing(_message.Message):
     __slots__ = ("threshold", "prefix_padding_ms", "pause_ms", "silence_duration_ms", "min_speech_ms", "disabled", "sentence_silence_ms")
@@ -134,7 +130,7 @@ class Endpointing(_message.Message):
     def __init__(self, threshold: _Optional[float] = ..., prefix_padding_ms: _Optional[int] = ..., pause_ms: _Optional[int] = ..., silence_duration_ms: _Optional[int] = ..., min_speech_ms: _Optional[int] = ..., disabled: bool = ..., sentence_silence_ms: _Optional[int] = ...) -> None: ...
 
 class StreamingRecognizeResponse(_message.Message):
-    __slots__ = ("results", "model", "statistics", "audio_received", "language", "speech_event", "speech_event_offset", "position", "steps", "checkpoint", "heartbeat")
+    __slots__ = ("results", "model", "statistics", "audio_received", "language", "speech_event", "speech_event_offset", "position", "steps", "resume_point", "heartbeat")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_FIELD_NUMBER: _ClassVar[int]
@@ -144,7 +140,7 @@ class StreamingRecognizeResponse(_message.Message):
     SPEECH_EVENT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
-    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    RESUME_POINT_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[SpeechRecognitionResult]
     model: ModelInfo
@@ -155,11 +151,11 @@ class StreamingRecognizeResponse(_message.Message):
     speech_event_offset: _duration_pb2.Duration
     position: _decoding_pb2.LivePosition
     steps: _containers.RepeatedCompositeFieldContainer[DecodedStep]
-    checkpoint: Checkpoint
+    resume_point: ResumePoint
     heartbeat: bool
-    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ..., speech_event: _Optional[_Union[SpeechEvent, str]] = ..., speech_event_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., position: _Optional[_Union[_decoding_pb2.LivePosition, _Mapping]] = ..., steps: _Optional[_Iterable[_Union[DecodedStep, _Mapping]]] = ..., checkpoint: _Optional[_Union[Checkpoint, _Mapping]] = ..., heartbeat: bool = ...) -> None: ...
+    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ..., speech_event: _Optional[_Union[SpeechEvent, str]] = ..., speech_event_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., position: _Optional[_Union[_decoding_pb2.LivePosition, _Mapping]] = ..., steps: _Optional[_Iterable[_Union[DecodedStep, _Mapping]]] = ..., resume_point: _Optional[_Union[ResumePoint, _Mapping]] = ..., heartbeat: bool = ...) -> None: ...
 
-class Checkpoint(_message.Message):
+class ResumePoint(_message.Message):
     __slots__ = ("state", "start_sample")
     STATE_FIELD_NUMBER: _ClassVar[int]
     START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
@@ -168,14 +164,14 @@ class Checkpoint(_message.Message):
     def __init__(self, state: _Optional[bytes] = ..., start_sample: _Optional[int] = ...) -> None: ...
 
 class DecodedStep(_message.Message):
-    __slots__ = ("start_sample", "end_sample", "num_passes")
+    __slots__ = ("start_sample", "end_sample", "num_forwards")
     START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
     END_SAMPLE_FIELD_NUMBER: _ClassVar[int]
-    NUM_PASSES_FIELD_NUMBER: _ClassVar[int]
+    NUM_FORWARDS_FIELD_NUMBER: _ClassVar[int]
     start_sample: int
     end_sample: int
-    num_passes: int
-    def __init__(self, start_sample: _Optional[int] = ..., end_sample: _Optional[int] = ..., num_passes: _Optional[int] = ...) -> None: ...
+    num_forwards: int
+    def __init__(self, start_sample: _Optional[int] = ..., end_sample: _Optional[int] = ..., num_forwards: _Optional[int] = ...) -> None: ...
 
 class SpokenLanguage(_message.Message):
     __slots__ = ("code", "name", "probabilities")
@@ -195,13 +191,12 @@ class SpokenLanguage(_message.Message):
     def __init__(self, code: _Optional[str] = ..., name: _Optional[str] = ..., probabilities: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class SpeechRecognitionResult(_message.Message):
-    __slots__ = ("alternatives", "is_final", "stability", "start_offset", "end_offset", "channel_tag", "language_code", "utterance", "is_utterance_end", "is_unverified")
+    __slots__ = ("alternatives", "is_final", "stability", "start_offset", "end_offset", "language_code", "utterance", "is_utterance_end", "is_unverified")
     ALTERNATIVES_FIELD_NUMBER: _ClassVar[int]
     IS_FINAL_FIELD_NUMBER: _ClassVar[int]
     STABILITY_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    CHANNEL_TAG_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_CODE_FIELD_NUMBER: _ClassVar[int]
     UTTERANCE_FIELD_NUMBER: _ClassVar[int]
     IS_UTTERANCE_END_FIELD_NUMBER: _ClassVar[int]
@@ -211,12 +206,11 @@ class SpeechRecognitionResult(_message.Message):
     stability: float
     start_offset: _duration_pb2.Duration
     end_offset: _duration_pb2.Duration
-    channel_tag: int
     language_code: str
     utterance: int
     is_utterance_end: bool
     is_unverified: bool
-    def __init__(self, alternatives: _Optional[_Iterable[_Union[SpeechRecognitionAlternative, _Mapping]]] = ..., is_final: bool = ..., stability: _Optional[float] = ..., start_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., end_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., channel_tag: _Optional[int] = ..., language_code: _Optional[str] = ..., utterance: _Optional[int] = ..., is_utterance_end: bool = ..., is_unverified: bool = ...) -> None: ...
+    def __init__(self, alternatives: _Optional[_Iterable[_Union[SpeechRecognitionAlternative, _Mapping]]] = ..., is_final: bool = ..., stability: _Optional[float] = ..., start_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., end_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language_code: _Optional[str] = ..., utterance: _Optional[int] = ..., is_utterance_end: bool = ..., is_unverified: bool = ...) -> None: ...
 
 class SpeechRecognitionAlternative(_message.Message):
     __slots__ = ("transcript", "confidence", "words", "tokens", "avg_logprob", "compression_ratio", "temperature", "no_speech_prob", "seek")
@@ -253,107 +247,113 @@ class WordInfo(_message.Message):
     def __init__(self, start_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., end_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., word: _Optional[str] = ..., confidence: _Optional[float] = ...) -> None: ...
 
 class ModelInfo(_message.Message):
-    __slots__ = ("target_model", "draft_model", "target_weights_digest", "mode", "gamma", "is_lossy")
-    TARGET_MODEL_FIELD_NUMBER: _ClassVar[int]
-    DRAFT_MODEL_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("target", "draft", "target_weights_digest", "mode", "gamma", "is_lossy")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_FIELD_NUMBER: _ClassVar[int]
     TARGET_WEIGHTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     GAMMA_FIELD_NUMBER: _ClassVar[int]
     IS_LOSSY_FIELD_NUMBER: _ClassVar[int]
-    target_model: str
-    draft_model: str
+    target: str
+    draft: str
     target_weights_digest: str
     mode: _decoding_pb2.Mode
     gamma: int
     is_lossy: bool
-    def __init__(self, target_model: _Optional[str] = ..., draft_model: _Optional[str] = ..., target_weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., is_lossy: bool = ...) -> None: ...
+    def __init__(self, target: _Optional[str] = ..., draft: _Optional[str] = ..., target_weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., is_lossy: bool = ...) -> None: ...
 
 class SpeculationStatistics(_message.Message):
-    __slots__ = ("num_drafted", "num_verified", "num_accepted", "num_self_decoded", "num_committed", "num_passes", "acceptance_histogram", "num_blocks", "num_windows", "queue_ns", "forward_ns", "encode_ns", "draft_ns", "min_round_trip_ns", "num_recalled", "num_recalled_accepted", "num_recalled_passes", "num_align_passes", "align_ns", "network_ns", "num_answers", "control")
+    __slots__ = ("num_drafted", "num_verified", "num_accepted", "num_hinted", "num_hinted_accepted", "num_hinted_forwards", "num_self_decoded", "num_committed", "num_forwards", "num_align_forwards", "acceptance_histogram", "num_blocks", "num_windows", "queue_ns", "forward_ns", "encode_ns", "align_ns", "draft_ns", "min_round_trip_ns", "network_ns", "num_answers", "choice", "estimates")
     NUM_DRAFTED_FIELD_NUMBER: _ClassVar[int]
     NUM_VERIFIED_FIELD_NUMBER: _ClassVar[int]
     NUM_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    NUM_HINTED_FIELD_NUMBER: _ClassVar[int]
+    NUM_HINTED_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    NUM_HINTED_FORWARDS_FIELD_NUMBER: _ClassVar[int]
     NUM_SELF_DECODED_FIELD_NUMBER: _ClassVar[int]
     NUM_COMMITTED_FIELD_NUMBER: _ClassVar[int]
-    NUM_PASSES_FIELD_NUMBER: _ClassVar[int]
+    NUM_FORWARDS_FIELD_NUMBER: _ClassVar[int]
+    NUM_ALIGN_FORWARDS_FIELD_NUMBER: _ClassVar[int]
     ACCEPTANCE_HISTOGRAM_FIELD_NUMBER: _ClassVar[int]
     NUM_BLOCKS_FIELD_NUMBER: _ClassVar[int]
     NUM_WINDOWS_FIELD_NUMBER: _ClassVar[int]
     QUEUE_NS_FIELD_NUMBER: _ClassVar[int]
     FORWARD_NS_FIELD_NUMBER: _ClassVar[int]
     ENCODE_NS_FIELD_NUMBER: _ClassVar[int]
+    ALIGN_NS_FIELD_NUMBER: _ClassVar[int]
     DRAFT_NS_FIELD_NUMBER: _ClassVar[int]
     MIN_ROUND_TRIP_NS_FIELD_NUMBER: _ClassVar[int]
-    NUM_RECALLED_FIELD_NUMBER: _ClassVar[int]
-    NUM_RECALLED_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
-    NUM_RECALLED_PASSES_FIELD_NUMBER: _ClassVar[int]
-    NUM_ALIGN_PASSES_FIELD_NUMBER: _ClassVar[int]
-    ALIGN_NS_FIELD_NUMBER: _ClassVar[int]
     NETWORK_NS_FIELD_NUMBER: _ClassVar[int]
     NUM_ANSWERS_FIELD_NUMBER: _ClassVar[int]
-    CONTROL_FIELD_NUMBER: _ClassVar[int]
+    CHOICE_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATES_FIELD_NUMBER: _ClassVar[int]
     num_drafted: int
     num_verified: int
     num_accepted: int
+    num_hinted: int
+    num_hinted_accepted: int
+    num_hinted_forwards: int
     num_self_decoded: int
     num_committed: int
-    num_passes: int
+    num_forwards: int
+    num_align_forwards: int
     acceptance_histogram: _containers.RepeatedScalarFieldContainer[int]
     num_blocks: int
     num_windows: int
     queue_ns: int
     forward_ns: int
     encode_ns: int
+    align_ns: int
     draft_ns: int
     min_round_trip_ns: int
-    num_recalled: int
-    num_recalled_accepted: int
-    num_recalled_passes: int
-    num_align_passes: int
-    align_ns: int
     network_ns: int
     num_answers: int
-    control: DraftControl
-    def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_passes: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ..., num_recalled: _Optional[int] = ..., num_recalled_accepted: _Optional[int] = ..., num_recalled_passes: _Optional[int] = ..., num_align_passes: _Optional[int] = ..., align_ns: _Optional[int] = ..., network_ns: _Optional[int] = ..., num_answers: _Optional[int] = ..., control: _Optional[_Union[DraftControl, _Mapping]] = ...) -> None: ...
+    choice: Choice
+    estimates: Estimates
+    def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_hinted: _Optional[int] = ..., num_hinted_accepted: _Optional[int] = ..., num_hinted_forwards: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_forwards: _Optional[int] = ..., num_align_forwards: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., align_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ..., network_ns: _Optional[int] = ..., num_answers: _Optional[int] = ..., choice: _Optional[_Union[Choice, _Mapping]] = ..., estimates: _Optional[_Union[Estimates, _Mapping]] = ...) -> None: ...
 
-class DraftControl(_message.Message):
-    __slots__ = ("gamma", "max_ahead", "reason", "draft_ns", "pass_ns", "pass_token_ns", "round_trip_ns", "jitter_ns", "survival", "calibration", "min_confidence", "num_sharing", "realigned")
+class Choice(_message.Message):
+    __slots__ = ("gamma", "max_ahead", "reason", "min_confidence")
     GAMMA_FIELD_NUMBER: _ClassVar[int]
     MAX_AHEAD_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    gamma: int
+    max_ahead: int
+    reason: str
+    min_confidence: float
+    def __init__(self, gamma: _Optional[int] = ..., max_ahead: _Optional[int] = ..., reason: _Optional[str] = ..., min_confidence: _Optional[float] = ...) -> None: ...
+
+class Estimates(_message.Message):
+    __slots__ = ("draft_ns", "forward_ns", "forward_token_ns", "round_trip_ns", "jitter_ns", "survival", "calibration", "num_sharing", "realigned")
     DRAFT_NS_FIELD_NUMBER: _ClassVar[int]
-    PASS_NS_FIELD_NUMBER: _ClassVar[int]
-    PASS_TOKEN_NS_FIELD_NUMBER: _ClassVar[int]
+    FORWARD_NS_FIELD_NUMBER: _ClassVar[int]
+    FORWARD_TOKEN_NS_FIELD_NUMBER: _ClassVar[int]
     ROUND_TRIP_NS_FIELD_NUMBER: _ClassVar[int]
     JITTER_NS_FIELD_NUMBER: _ClassVar[int]
     SURVIVAL_FIELD_NUMBER: _ClassVar[int]
     CALIBRATION_FIELD_NUMBER: _ClassVar[int]
-    MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     NUM_SHARING_FIELD_NUMBER: _ClassVar[int]
     REALIGNED_FIELD_NUMBER: _ClassVar[int]
-    gamma: int
-    max_ahead: int
-    reason: str
     draft_ns: float
-    pass_ns: float
-    pass_token_ns: float
+    forward_ns: float
+    forward_token_ns: float
     round_trip_ns: float
     jitter_ns: float
     survival: _containers.RepeatedScalarFieldContainer[float]
     calibration: float
-    min_confidence: float
     num_sharing: float
     realigned: float
-    def __init__(self, gamma: _Optional[int] = ..., max_ahead: _Optional[int] = ..., reason: _Optional[str] = ..., draft_ns: _Optional[float] = ..., pass_ns: _Optional[float] = ..., pass_token_ns: _Optional[float] = ..., round_trip_ns: _Optional[float] = ..., jitter_ns: _Optional[float] = ..., survival: _Optional[_Iterable[float]] = ..., calibration: _Optional[float] = ..., min_confidence: _Optional[float] = ..., num_sharing: _Optional[float] = ..., realigned: _Optional[float] = ...) -> None: ...
+    def __init__(self, draft_ns: _Optional[float] = ..., forward_ns: _Optional[float] = ..., forward_token_ns: _Optional[float] = ..., round_trip_ns: _Optional[float] = ..., jitter_ns: _Optional[float] = ..., survival: _Optional[_Iterable[float]] = ..., calibration: _Optional[float] = ..., num_sharing: _Optional[float] = ..., realigned: _Optional[float] = ...) -> None: ...
 
 class GetModelRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class GetModelResponse(_message.Message):
-    __slots__ = ("model", "language_codes", "max_message_bytes", "max_sessions", "software_version", "log_mel_max_bins", "protocol_version", "allows_latency_injection")
+    __slots__ = ("model", "languages", "max_message_bytes", "max_sessions", "software_version", "log_mel_max_bins", "protocol_version", "allows_latency_injection")
     MODEL_FIELD_NUMBER: _ClassVar[int]
-    LANGUAGE_CODES_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGES_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_SESSIONS_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -361,11 +361,11 @@ class GetModelResponse(_message.Message):
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     ALLOWS_LATENCY_INJECTION_FIELD_NUMBER: _ClassVar[int]
     model: ModelInfo
-    language_codes: _containers.RepeatedScalarFieldContainer[str]
+    languages: _containers.RepeatedScalarFieldContainer[str]
     max_message_bytes: int
     max_sessions: int
     software_version: str
     log_mel_max_bins: _containers.RepeatedScalarFieldContainer[int]
     protocol_version: int
     allows_latency_injection: bool
-    def __init__(self, model: _Optional[_Union[ModelInfo, _Mapping]] = ..., language_codes: _Optional[_Iterable[str]] = ..., max_message_bytes: _Optional[int] = ..., max_sessions: _Optional[int] = ..., software_version: _Optional[str] = ..., log_mel_max_bins: _Optional[_Iterable[int]] = ..., protocol_version: _Optional[int] = ..., allows_latency_injection: bool = ...) -> None: ...
+    def __init__(self, model: _Optional[_Union[ModelInfo, _Mapping]] = ..., languages: _Optional[_Iterable[str]] = ..., max_message_bytes: _Optional[int] = ..., max_sessions: _Optional[int] = ..., software_version: _Optional[str] = ..., log_mel_max_bins: _Optional[_Iterable[int]] = ..., protocol_version: _Optional[int] = ..., allows_latency_injection: bool = ...) -> None: ...

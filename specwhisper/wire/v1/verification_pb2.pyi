@@ -256,18 +256,18 @@ class Hint(_message.Message):
     def __init__(self, start_sample: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
 
 class Resume(_message.Message):
-    __slots__ = ("window", "committed", "log_mel_ceiling", "log_probs", "previous")
+    __slots__ = ("window", "committed", "log_mel_max", "log_probs", "previous")
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
-    LOG_MEL_CEILING_FIELD_NUMBER: _ClassVar[int]
+    LOG_MEL_MAX_FIELD_NUMBER: _ClassVar[int]
     LOG_PROBS_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     window: Window
     committed: _containers.RepeatedScalarFieldContainer[int]
-    log_mel_ceiling: float
+    log_mel_max: float
     log_probs: _containers.RepeatedScalarFieldContainer[float]
     previous: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., committed: _Optional[_Iterable[int]] = ..., log_mel_ceiling: _Optional[float] = ..., log_probs: _Optional[_Iterable[float]] = ..., previous: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., committed: _Optional[_Iterable[int]] = ..., log_mel_max: _Optional[float] = ..., log_probs: _Optional[_Iterable[float]] = ..., previous: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("sent_ns", "echo_ns")
@@ -360,21 +360,21 @@ class Window(_message.Message):
     def __init__(self, id: _Optional[int] = ..., start_frame: _Optional[int] = ..., num_frames: _Optional[int] = ..., prompt: _Optional[_Iterable[int]] = ..., max_new_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class WindowOpened(_message.Message):
-    __slots__ = ("window", "log_mel_ceiling", "expected", "num_final", "previous")
+    __slots__ = ("window", "log_mel_max", "opening", "num_final", "previous")
     WINDOW_FIELD_NUMBER: _ClassVar[int]
-    LOG_MEL_CEILING_FIELD_NUMBER: _ClassVar[int]
-    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    LOG_MEL_MAX_FIELD_NUMBER: _ClassVar[int]
+    OPENING_FIELD_NUMBER: _ClassVar[int]
     NUM_FINAL_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     window: Window
-    log_mel_ceiling: float
-    expected: _containers.RepeatedScalarFieldContainer[int]
+    log_mel_max: float
+    opening: _containers.RepeatedScalarFieldContainer[int]
     num_final: int
     previous: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., log_mel_ceiling: _Optional[float] = ..., expected: _Optional[_Iterable[int]] = ..., num_final: _Optional[int] = ..., previous: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., log_mel_max: _Optional[float] = ..., opening: _Optional[_Iterable[int]] = ..., num_final: _Optional[int] = ..., previous: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("window_id", "base", "tokens", "log_probs", "margins", "num_verified", "num_accepted", "num_self_decoded", "candidates_received", "credit", "is_final", "no_speech_prob", "language_probs", "queue_ns", "forward_ns", "encode_ns", "batch_size", "words", "held", "block_age_ns", "outcome", "num_recalled", "num_recalled_first", "step", "num_align_passes", "align_ns", "detect_ns", "num_transcribed", "token_ns")
+    __slots__ = ("window_id", "base", "tokens", "log_probs", "margins", "num_verified", "num_accepted", "num_hinted", "num_hinted_first", "num_self_decoded", "candidates_received", "held", "credit", "is_final", "outcome", "no_speech_prob", "language_probs", "words", "num_transcribed", "step", "queue_ns", "forward_ns", "batch_size", "block_age_ns", "token_ns", "encode_ns", "detect_ns", "num_align_forwards", "align_ns")
     class LanguageProbsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -389,28 +389,28 @@ class Commit(_message.Message):
     MARGINS_FIELD_NUMBER: _ClassVar[int]
     NUM_VERIFIED_FIELD_NUMBER: _ClassVar[int]
     NUM_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    NUM_HINTED_FIELD_NUMBER: _ClassVar[int]
+    NUM_HINTED_FIRST_FIELD_NUMBER: _ClassVar[int]
     NUM_SELF_DECODED_FIELD_NUMBER: _ClassVar[int]
     CANDIDATES_RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     IS_FINAL_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
     NO_SPEECH_PROB_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_PROBS_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    NUM_TRANSCRIBED_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
     QUEUE_NS_FIELD_NUMBER: _ClassVar[int]
     FORWARD_NS_FIELD_NUMBER: _ClassVar[int]
-    ENCODE_NS_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
-    WORDS_FIELD_NUMBER: _ClassVar[int]
-    HELD_FIELD_NUMBER: _ClassVar[int]
     BLOCK_AGE_NS_FIELD_NUMBER: _ClassVar[int]
-    OUTCOME_FIELD_NUMBER: _ClassVar[int]
-    NUM_RECALLED_FIELD_NUMBER: _ClassVar[int]
-    NUM_RECALLED_FIRST_FIELD_NUMBER: _ClassVar[int]
-    STEP_FIELD_NUMBER: _ClassVar[int]
-    NUM_ALIGN_PASSES_FIELD_NUMBER: _ClassVar[int]
-    ALIGN_NS_FIELD_NUMBER: _ClassVar[int]
-    DETECT_NS_FIELD_NUMBER: _ClassVar[int]
-    NUM_TRANSCRIBED_FIELD_NUMBER: _ClassVar[int]
     TOKEN_NS_FIELD_NUMBER: _ClassVar[int]
+    ENCODE_NS_FIELD_NUMBER: _ClassVar[int]
+    DETECT_NS_FIELD_NUMBER: _ClassVar[int]
+    NUM_ALIGN_FORWARDS_FIELD_NUMBER: _ClassVar[int]
+    ALIGN_NS_FIELD_NUMBER: _ClassVar[int]
     window_id: int
     base: int
     tokens: _containers.RepeatedScalarFieldContainer[int]
@@ -418,29 +418,29 @@ class Commit(_message.Message):
     margins: _containers.RepeatedScalarFieldContainer[float]
     num_verified: int
     num_accepted: int
+    num_hinted: int
+    num_hinted_first: int
     num_self_decoded: int
     candidates_received: int
+    held: int
     credit: int
     is_final: bool
+    outcome: Outcome
     no_speech_prob: float
     language_probs: _containers.ScalarMap[str, float]
+    words: _containers.RepeatedCompositeFieldContainer[WordAlignment]
+    num_transcribed: int
+    step: Step
     queue_ns: int
     forward_ns: int
-    encode_ns: int
     batch_size: int
-    words: _containers.RepeatedCompositeFieldContainer[WordAlignment]
-    held: int
     block_age_ns: int
-    outcome: Outcome
-    num_recalled: int
-    num_recalled_first: int
-    step: Step
-    num_align_passes: int
-    align_ns: int
-    detect_ns: int
-    num_transcribed: int
     token_ns: int
-    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ..., margins: _Optional[_Iterable[float]] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., candidates_received: _Optional[int] = ..., credit: _Optional[int] = ..., is_final: bool = ..., no_speech_prob: _Optional[float] = ..., language_probs: _Optional[_Mapping[str, float]] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., batch_size: _Optional[int] = ..., words: _Optional[_Iterable[_Union[WordAlignment, _Mapping]]] = ..., held: _Optional[int] = ..., block_age_ns: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., num_recalled: _Optional[int] = ..., num_recalled_first: _Optional[int] = ..., step: _Optional[_Union[Step, _Mapping]] = ..., num_align_passes: _Optional[int] = ..., align_ns: _Optional[int] = ..., detect_ns: _Optional[int] = ..., num_transcribed: _Optional[int] = ..., token_ns: _Optional[int] = ...) -> None: ...
+    encode_ns: int
+    detect_ns: int
+    num_align_forwards: int
+    align_ns: int
+    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ..., margins: _Optional[_Iterable[float]] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_hinted: _Optional[int] = ..., num_hinted_first: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., candidates_received: _Optional[int] = ..., held: _Optional[int] = ..., credit: _Optional[int] = ..., is_final: bool = ..., outcome: _Optional[_Union[Outcome, str]] = ..., no_speech_prob: _Optional[float] = ..., language_probs: _Optional[_Mapping[str, float]] = ..., words: _Optional[_Iterable[_Union[WordAlignment, _Mapping]]] = ..., num_transcribed: _Optional[int] = ..., step: _Optional[_Union[Step, _Mapping]] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., batch_size: _Optional[int] = ..., block_age_ns: _Optional[int] = ..., token_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., detect_ns: _Optional[int] = ..., num_align_forwards: _Optional[int] = ..., align_ns: _Optional[int] = ...) -> None: ...
 
 class Step(_message.Message):
     __slots__ = ("utterance", "final_start", "final_end", "is_last")

@@ -117,7 +117,7 @@ async def test_the_request_has_the_callers_options(noise):
             pass
     assert server.config == pb.StreamingRecognitionConfig(
         interim_results=True,
-        with_checkpoints=True,
+        with_resume_points=True,
         with_heartbeats=True,
         config=pb.RecognitionConfig(
             encoding=pb.AUDIO_ENCODING_LINEAR16,

@@ -36,10 +36,10 @@ class Calls(ScriptedTranscription):
 
 
 def response(
-    received_s: float, position_s: float = 0.0, *, control: pb.DraftControl | None = None, **counts
+    received_s: float, position_s: float = 0.0, *, choice: pb.Choice | None = None, **counts
 ) -> pb.StreamingRecognizeResponse:
     return pb.StreamingRecognizeResponse(
-        statistics=pb.SpeculationStatistics(control=control, **counts),
+        statistics=pb.SpeculationStatistics(choice=choice, **counts),
         audio_received=duration(received_s),
         position=decoding_pb2.LivePosition(start_sample=int(position_s * 16_000)),
     )
@@ -49,22 +49,22 @@ NAMED = pb.StreamingRecognizeResponse(model=MODEL)
 SPEECH = pb.StreamingRecognizeResponse(speech_event=pb.SPEECH_EVENT_BEGIN, speech_event_offset=duration(2.5))
 FIRST = (
     NAMED,
-    response(1.0, num_passes=2, num_verified=4),
+    response(1.0, num_forwards=2, num_verified=4),
     response(
         3.0,
         2.0,
-        num_passes=5,
+        num_forwards=5,
         num_verified=9,
         acceptance_histogram=[1, 2],
         min_round_trip_ns=7,
-        control=pb.DraftControl(gamma=4),
+        choice=pb.Choice(gamma=4),
     ),
 )
 SECOND = (
     NAMED,
     SPEECH,
-    response(2.5, 2.0, num_passes=1),  # it receives again the audio that was not final
-    response(4.0, 4.0, num_passes=6, num_verified=1, acceptance_histogram=[0, 0, 3], min_round_trip_ns=9),
+    response(2.5, 2.0, num_forwards=1),  # it receives again the audio that was not final
+    response(4.0, 4.0, num_forwards=6, num_verified=1, acceptance_histogram=[0, 0, 3], min_round_trip_ns=9),
 )
 
 
@@ -102,7 +102,7 @@ async def test_changed_settings_lose_no_count():
 
 async def test_a_response_that_changes_the_models_keeps_its_text():
     """The draft of a running stream may fail; the response that reports it has text, too."""
-    target_only = pb.ModelInfo(target_model="large", target_weights_digest="abc", mode="MODE_TARGET_ONLY")
+    target_only = pb.ModelInfo(target="large", target_weights_digest="abc", mode="MODE_TARGET_ONLY")
     changed = pb.StreamingRecognizeResponse(
         model=target_only, results=[FINALS[0]], audio_received=duration(2)
     )

@@ -19,7 +19,7 @@ from specwhisper.rpc.channels import with_true_status
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Limits, Mode
 from specwhisper.wire import PROTOCOL_VERSION
-from specwhisper.wire.v1 import checkpoint_pb2
+from specwhisper.wire.v1 import resume_point_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.codec import config_to_proto
@@ -202,12 +202,12 @@ async def test_retries_end_after_the_time_limit(tmp_path):
 async def last_resume_point(draft) -> bytes:
     """Return the resume point after the first text of a recording."""
     call = draft.stub.StreamingRecognize(
-        iter([opening(with_checkpoints=True), *audio_requests(recording(40.0))])
+        iter([opening(with_resume_points=True), *audio_requests(recording(40.0))])
     )
     async for response in call:
-        if response.HasField("checkpoint"):
+        if response.HasField("resume_point"):
             call.cancel()
-            return response.checkpoint.state
+            return response.resume_point.state
     raise AssertionError("no resume point was sent")
 
 
@@ -220,14 +220,14 @@ def opening(**settings) -> pb.StreamingRecognizeRequest:
 
 
 def changed(state: bytes, **changes) -> bytes:
-    message = checkpoint_pb2.CheckpointState.FromString(state)
+    message = resume_point_pb2.ResumePointState.FromString(state)
     for name, new in changes.items():
         setattr(message, name, new)
     return message.SerializeToString()
 
 
 def with_tokens(state: bytes, *tokens: int) -> bytes:
-    message = checkpoint_pb2.CheckpointState.FromString(state)
+    message = resume_point_pb2.ResumePointState.FromString(state)
     message.resume.committed.extend(tokens)
     message.resume.log_probs.extend([0.0] * len(tokens))
     return message.SerializeToString()
@@ -240,7 +240,7 @@ async def test_invalid_resume_points_are_refused():
             b"\xff": InvalidRequest,
             changed(state, protocol_version=PROTOCOL_VERSION + 1): PairMismatch,
             changed(state, weights_digest="others"): PairMismatch,
-            checkpoint_pb2.CheckpointState(
+            resume_point_pb2.ResumePointState(
                 protocol_version=PROTOCOL_VERSION,
                 weights_digest="digest of scripted",
             ).SerializeToString(): InvalidRequest,
@@ -249,10 +249,10 @@ async def test_invalid_resume_points_are_refused():
             with_tokens(state, END): InvalidRequest,
         }
         for given, kind in bad.items():
-            requests = [opening(checkpoint=given), *audio_requests(recording(40.0))]
+            requests = [opening(resume_point=given), *audio_requests(recording(40.0))]
             call = with_true_status(draft.stub.StreamingRecognize(iter(requests)))
             assert type(await error_of(call)) is kind
-        wrong_rate = opening(checkpoint=state, sample_rate_hertz=44_100)
+        wrong_rate = opening(resume_point=state, sample_rate_hertz=44_100)
         error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([wrong_rate]))))
         assert "16000 Hz" in str(error)
         await all_free(target, draft)

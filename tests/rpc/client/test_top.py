@@ -65,7 +65,7 @@ async def test_a_cluster_is_shown_once():
             == at_target["acceptance"]
             == statistics.num_accepted / statistics.num_verified
         )
-        assert at_draft["tokens_per_forward"] == statistics.num_committed / statistics.num_passes
+        assert at_draft["tokens_per_forward"] == statistics.num_committed / statistics.num_forwards
         assert at_draft["round_trip_s"] > 0
         assert json.loads(out)["totals"]["target"]["sessions"] == 1
 

@@ -270,7 +270,7 @@ async def test_sessions_before_the_draft_is_placed_use_targets_of_one_vocabulary
         monkeypatch.setattr(link, "known", known_unless_any)
         monkeypatch.setattr(link, "describe", describe_in_turn)
         texts = await asyncio.gather(*(stream(draft, recording(1.0), mode=mode) for _ in range(num_sessions)))
-        found = Counter(responses[0].model.target_model for responses in texts)
+        found = Counter(responses[0].model.target for responses in texts)
         assert len(found) == (1 if mode == "MODE_SYNC" else 2)
 
 
@@ -316,7 +316,7 @@ async def test_a_full_target_refuses_no_session_that_one_of_other_mel_bins_can_t
             held.cancel()
     if is_taken:
         assert [finals(responses) for responses in texts] == [expected_finals(target_alone(1.0))] * 4
-        assert {responses[0].model.target_model for responses in texts} == {"wide"}
+        assert {responses[0].model.target for responses in texts} == {"wide"}
     else:
         assert {type(error_from_rpc(error, "the server")) for error in texts} == {PairMismatch}
 

@@ -69,7 +69,7 @@ async def talked(recogniser: Recogniser, **settings):
     ):
         responses = await listen(draft, talk(), live=STEP)
         assert texts_of(final_results(responses)) == spoken_utterances(talk())
-        assert responses[0].model.draft_model == recogniser.name
+        assert responses[0].model.draft == recogniser.name
         await all_free(target, draft)
         return codec.statistics_from_proto(responses[-1].statistics)
 

@@ -4,6 +4,7 @@ import io
 import json
 import threading
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import jiwer
 import pytest
@@ -85,12 +86,13 @@ def read(data: bytes, container: str, subtype: str) -> bytes:
         return bytes(sound.buffer_read(dtype="int16"))
 
 
-async def our_text(draft, pcm: bytes, **config) -> str:
+async def our_text(draft, pcm: bytes, **options) -> str:
     """Return our own service's text, with the options of Riva's clients."""
-    config = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": RATE, **config}
-    config["decoding"] = codec.decoding_options_to_proto(LIVE_DECODING)
-    config["decoding"].hotwords = config.pop("hotwords", "")
-    request = pb.RecognizeRequest(config=pb.RecognitionConfig(**config), audio=pcm)
+    decoding = codec.decoding_options_to_proto(replace(LIVE_DECODING, **options))
+    config = pb.RecognitionConfig(
+        encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE, decoding=decoding
+    )
+    request = pb.RecognizeRequest(config=config, audio=pcm)
     return "".join(text for *_, text in finals([await draft.stub.Recognize(request)]))
 
 
@@ -150,7 +152,7 @@ async def test_boosted_words_begin_every_prompt():
     async with demo_pair() as (_, draft), riva_client(draft) as client:
         pcm = demo_pcm(PHONE_CALL)
         response = await client.recognize(pcm, config)
-        ours = await our_text(draft, pcm, language_code="en", hotwords="Klara, Dawid")
+        ours = await our_text(draft, pcm, language="en", hotwords="Klara, Dawid")
         assert transcript(response.results) == f"{ours.strip()} "
 
 

@@ -83,7 +83,7 @@ STREAMS = {
         MessageTooLarge,
         "70000 bytes.*65536",
     ),
-    "another language": (config(language_code="de-DE"), UnsupportedOption, "English-only"),
+    "another language": (with_options(language="de-DE"), UnsupportedOption, "English-only"),
     "translation": (with_options(task="TASK_TRANSLATE"), UnsupportedOption, "English-only"),
     "an unknown task": (with_options(task=9), InvalidRequest, "Task 9"),
     "an unknown acceptance rule": (with_options(acceptance=9), InvalidRequest, "Acceptance 9"),
@@ -116,7 +116,12 @@ RECORDINGS = {
     "no samples": (LINEAR, b"", InvalidAudio, "is empty"),
     "half a sample": (LINEAR, b"abc", InvalidAudio, "within a frame"),
     "a low sample rate": (LINEAR | {"sample_rate_hertz": 1000}, SECOND, InvalidAudio, "1000 Hz"),
-    "another language": (LINEAR | {"language_code": "xx"}, SECOND, UnsupportedOption, "English-only"),
+    "another language": (
+        LINEAR | {"decoding": {"language": "xx"}},
+        SECOND,
+        UnsupportedOption,
+        "English-only",
+    ),
     "too large": (LINEAR, bytes(70_000), MessageTooLarge, "70.* exceeds the 66000 bytes"),
 }
 
@@ -159,7 +164,7 @@ async def test_the_error_for_an_unknown_language_names_the_known_ones():
         target_server(checkpoint=checkpoint) as target,
         draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
     ):
-        requests = iter(config(language_code="xx"))
+        requests = iter(with_options(language="xx"))
         error = await error_of(with_true_status(draft.stub.StreamingRecognize(requests)))
         await all_free(target, draft)
     check_error(error, UnsupportedOption, "'xx' is unknown to this model; it has: af, am, ")

@@ -65,7 +65,7 @@ async def test_final_results_are_in_order_in_every_mode(piece_bytes):
             statistics = responses[-1].statistics
             steps = [step for response in responses for step in response.steps]
             assert statistics.num_windows == len(steps) >= 3
-            assert statistics.num_passes == sum(step.num_passes for step in steps)
+            assert statistics.num_forwards == sum(step.num_forwards for step in steps)
             assert responses[-1].position.num_utterances == 3
             assert responses[-1].audio_received.ToNanoseconds() == LENGTH_S * 1e9
         await all_free(target, draft)
@@ -117,7 +117,7 @@ async def test_interim_results_have_verified_text_before_draft_text(monkeypatch)
     pcm = talk()
     async with speaking_pair(error_rate=0.0) as (_, draft):
         responses = await listen(
-            draft, pcm, interim=True, mode="MODE_SYNC", live={"without_recall": True, "step_ms": 300}
+            draft, pcm, interim=True, mode="MODE_SYNC", live={"reuses_candidates": False, "step_ms": 300}
         )
     letters = {number: SPOKEN.decode(text) for number, text in spoken_utterances(pcm).items()}
     stabilities, final, number = set(), "", 1
@@ -185,7 +185,7 @@ async def test_silence_has_no_text_no_forward_pass_and_is_not_kept():
         await all_free(target, draft)
     assert not any(response.results or response.speech_event for response in responses)
     statistics = responses[-1].statistics
-    assert (statistics.num_passes, statistics.num_windows, statistics.num_blocks) == (0, 0, 0)
+    assert (statistics.num_forwards, statistics.num_windows, statistics.num_blocks) == (0, 0, 0)
     assert responses[-1].audio_received.ToNanoseconds() == minutes * 60e9
 
 
@@ -262,7 +262,7 @@ AUDIO = pb.StreamingRecognizeRequest(audio_content=bytes(3_200))
             "1025 final tokens",
         ),
         (
-            [config(decoding={"without_timestamps": False}, language="xx"), AUDIO],
+            [config(decoding={"timestamps": True}, language="xx"), AUDIO],
             UnsupportedOption,
             "English",
         ),

@@ -90,7 +90,7 @@ async def test_another_callers_session_id_opens_a_session_of_its_own():
 
 
 def opening(**settings) -> client_pb.StreamingRecognizeRequest:
-    request = streaming_config(language_code="en")
+    request = streaming_config(decoding={"language": "en"})
     request.streaming_config.MergeFrom(client_pb.StreamingRecognitionConfig(**settings))
     return request
 
@@ -101,16 +101,16 @@ def as_caller(draft: Draft, channel) -> Draft:
 
 async def resume_point_of(draft: Draft) -> bytes:
     """Return the resume point after the first text of a recording."""
-    call = draft.stub.StreamingRecognize(iter([opening(with_checkpoints=True), *audio_requests(LONG)]))
+    call = draft.stub.StreamingRecognize(iter([opening(with_resume_points=True), *audio_requests(LONG)]))
     async for response in call:
-        if response.HasField("checkpoint"):
+        if response.HasField("resume_point"):
             call.cancel()
-            return response.checkpoint.state
+            return response.resume_point.state
     raise AssertionError("no resume point was sent")
 
 
-async def resumed(draft: Draft, checkpoint: bytes, pcm: bytes) -> list[tuple]:
-    requests = [opening(checkpoint=checkpoint), *audio_requests(pcm)]
+async def resumed(draft: Draft, resume_point: bytes, pcm: bytes) -> list[tuple]:
+    requests = [opening(resume_point=resume_point), *audio_requests(pcm)]
     call = with_true_status(draft.stub.StreamingRecognize(iter(requests)))
     return finals([response async for response in call])
 

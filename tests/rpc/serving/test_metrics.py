@@ -69,7 +69,7 @@ async def test_a_session_is_counted_on_both_servers():
         assert value(samples, f"{prefix}_verified_tokens_total") == statistics.num_verified
         assert value(samples, f"{prefix}_accepted_tokens_total") == statistics.num_accepted
         assert value(samples, f"{prefix}_self_decoded_tokens_total") == statistics.num_self_decoded
-        assert value(samples, f"{prefix}_session_forward_passes_total") == statistics.num_passes
+        assert value(samples, f"{prefix}_session_forward_passes_total") == statistics.num_forwards
         assert value(samples, f"{prefix}_forward_pass_accepted_tokens_sum") == statistics.num_accepted
         assert value(samples, f"{prefix}_draining") == 0
     assert value(at_draft, f"{DRAFT}_drafted_tokens_total") == statistics.num_drafted
@@ -77,7 +77,7 @@ async def test_a_session_is_counted_on_both_servers():
     assert value(at_draft, f"{DRAFT}_held_audio_bytes") == 0
     assert value(at_target, f"{TARGET}_slots") == MAX_SESSIONS
     assert value(at_target, f"{TARGET}_slots_in_use") == 0
-    assert value(at_target, f"{TARGET}_queue_seconds_count") == statistics.num_passes
+    assert value(at_target, f"{TARGET}_queue_seconds_count") == statistics.num_forwards
     assert value(at_target, f"{TARGET}_encode_seconds_count") == statistics.num_windows
     assert value(
         at_target,

@@ -137,8 +137,8 @@ async def check_resumed(open_target, pcm, opening, window_id, num_committed) -> 
     resume = pb.Resume(
         window=opened.window, committed=tokens[:num_committed], log_probs=[0.0] * num_committed
     )
-    if opened.HasField("log_mel_ceiling"):
-        resume.log_mel_ceiling = opened.log_mel_ceiling
+    if opened.HasField("log_mel_max"):
+        resume.log_mel_max = opened.log_mel_max
     # The window's first frames depend on 200 samples before it.
     start = max(0, opened.window.start_frame * 160 - 200)
     async with open_target() as second:
@@ -179,7 +179,7 @@ async def test_a_resumed_session_keeps_the_log_mel_maximum():
     _, checkpoint = build_checkpoint(Shape(d_model=32, max_target_positions=24))
     quieter = np.frombuffer(LONG, "<i2") * 2e-4
     quieter[:RATE] = 32_000 * np.sin(np.arange(RATE) * 0.4)
-    opening = hello(vocabulary_digest=checkpoint.vocabulary.digest, options={"without_timestamps": True})
+    opening = hello(vocabulary_digest=checkpoint.vocabulary.digest, options={"timestamps": False})
     await check_resumed(
         partial(target_server, checkpoint=checkpoint), quieter.astype("<i2").tobytes(), opening, 2, 5
     )

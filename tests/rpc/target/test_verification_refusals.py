@@ -53,7 +53,7 @@ def resume(committed=(), log_mel_max=None, **window) -> pb.VerifyRequest:
         window=pb.Window(**fields | window), committed=committed, log_probs=[0.0] * len(committed)
     )
     if log_mel_max is not None:
-        message.log_mel_ceiling = log_mel_max
+        message.log_mel_max = log_mel_max
     return pb.VerifyRequest(resume=message)
 
 

@@ -131,7 +131,7 @@ def test_a_noise_with_interim_text_has_an_empty_final_result():
 @pytest.mark.parametrize(
     "response",
     [
-        pb.StreamingRecognizeResponse(model=pb.ModelInfo(target_model="large")),
+        pb.StreamingRecognizeResponse(model=pb.ModelInfo(target="large")),
         pb.StreamingRecognizeResponse(speech_event=pb.SPEECH_EVENT_BEGIN, speech_event_offset=RECEIVED),
     ],
 )

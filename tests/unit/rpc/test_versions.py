@@ -7,7 +7,7 @@ import pytest
 from specwhisper.errors import PairMismatch
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.codec.resume_points import resume_point_from_bytes
-from specwhisper.wire.v1.checkpoint_pb2 import CheckpointState
+from specwhisper.wire.v1.resume_point_pb2 import ResumePointState
 from specwhisper.wire.versions import check_protocol
 
 
@@ -27,7 +27,7 @@ def test_only_the_own_protocol_is_spoken():
     ],
 )
 def test_a_resume_point_that_does_not_fit_says_what_to_do(protocol, weights, advice):
-    state = CheckpointState(protocol_version=protocol, weights_digest=weights).SerializeToString()
+    state = ResumePointState(protocol_version=protocol, weights_digest=weights).SerializeToString()
     with pytest.raises(PairMismatch) as raised:
         resume_point_from_bytes(state, "old", vocabulary_size=8)
     assert str(raised.value).endswith(advice)

@@ -82,7 +82,7 @@ REFUSED = [
     ("window", some_window(start_frame=2**56), InvalidRequest, "begins at mel frame 72057594037927936"),
     ("resume", pb.Resume(), InvalidRequest, "no window"),
     ("resume", pb.Resume(window=some_window(), committed=[1, 2, 3]), InvalidRequest, "3 committed"),
-    ("resume", pb.Resume(window=some_window(), log_mel_ceiling=math.nan), InvalidRequest, "log_mel_ceiling"),
+    ("resume", pb.Resume(window=some_window(), log_mel_max=math.nan), InvalidRequest, "log_mel_max"),
     ("resume", pb.Resume(window=some_window(), log_probs=[math.nan]), InvalidRequest, "no log-probability"),
     ("resume", pb.Resume(window=some_window(), log_probs=[1000.0]), InvalidRequest, "no log-probability"),
     ("window_opened", pb.WindowOpened(), InvalidRequest, "no window"),
@@ -135,7 +135,7 @@ WITH_TOKENS = {
     "resume: committed": lambda tokens: pb.Resume(window=some_window(), committed=tokens),
     "resume: previous": lambda tokens: pb.Resume(window=some_window(), previous=tokens),
     "window_opened: prompt": lambda tokens: pb.WindowOpened(window=some_window(prompt=tokens)),
-    "window_opened: expected": lambda tokens: pb.WindowOpened(window=some_window(), expected=tokens),
+    "window_opened: opening": lambda tokens: pb.WindowOpened(window=some_window(), opening=tokens),
     "window_opened: previous": lambda tokens: pb.WindowOpened(window=some_window(), previous=tokens),
     "commit": lambda tokens: pb.Commit(tokens=tokens),
 }
