@@ -45,7 +45,7 @@ def compare(folders: Mapping[str, Path], tree: Path, rounds: int, seed: int, con
 
     Parameters
     ----------
-    folders : of checkpoints, by name; in an earlier tree a name with "draft" has a draft's decoder.
+    folders : of checkpoints, by name.
     tree : the earlier tree's folder.
 
     Raises

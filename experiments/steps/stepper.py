@@ -1,8 +1,7 @@
 """Step decoders of this tree or of an earlier one, on command: run as a file, with that tree's modules.
 
 Standard input has lines of a checkpoint's folder, a dtype, sessions and tokens, separated by tabs. Each is
-answered by the milliseconds of processor time that a pass takes. Trees before ONNX Runtime build a decoder of
-a transformers model; a draft's is the faster one that they have.
+answered by the milliseconds of processor time that a pass takes.
 """
 
 from __future__ import annotations
@@ -11,28 +10,17 @@ import sys
 import time
 from dataclasses import replace
 from functools import cache
-from inspect import signature
-from pathlib import Path
-from typing import Any
 
 from experiments.steps.subjects import Ours
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 
 SLOTS, HELD, STEPS, UNTIMED = 8, 60, 8, 2
 
 
 @cache
-def subject(folder: str, dtype: str) -> Any:
-    """Build a checkpoint's decoder with this tree's engine."""
-    build: Any = Ours
-    if "checkpoint" in signature(Ours).parameters:
-        from specwhisper.model.checkpoints.checkpoint import load_checkpoint
-
-        return build(replace(load_checkpoint(folder), dtype=dtype), slots=SLOTS, held=HELD)
-    from transformers import WhisperForConditionalGeneration
-
-    model = WhisperForConditionalGeneration.from_pretrained(folder).float()
-    is_draft = "draft" in Path(folder).name
-    return build(model, dtype, slots=SLOTS, held=HELD, is_draft=is_draft)
+def subject(folder: str, dtype: str) -> Ours:
+    """Build a checkpoint's decoder with the tree's engine."""
+    return Ours(replace(load_checkpoint(folder), dtype=dtype), slots=SLOTS, held=HELD)
 
 
 def main() -> None:
