@@ -204,7 +204,7 @@ class SharedStream:
                     await self._submit(blocks, len(self._sessions))
             self.drain()
         except Exception as error:
-            self._error = error
+            self._error = self._error or error  # the first: an evicted call also fails to be read
             self._has_news.set()
 
     def _blocks(self, request: pb.ShareRequest) -> list[SessionCandidates]:
