@@ -19,6 +19,7 @@ from specwhisper.rpc.channels import Credentials, open_channel, with_true_status
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import Limits
 from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_target_server import sharing
 from tests.rpc.hostile import Session, Shared, candidates, hello, session, whole
@@ -38,8 +39,8 @@ async def sharing_stream(target: Target) -> AsyncIterator[Shared]:
         opened.call.cancel()
 
 
-async def session_error(session: Session) -> Exception:
-    return error_from_rpc(await session.error(), "here")
+async def session_error(session: Session, *requests: pb.VerifyRequest) -> Exception:
+    return error_from_rpc(await session.error(requests), "here")
 
 
 async def test_events_of_a_session_come_in_the_shared_stream_and_its_end_in_its_own():
@@ -192,8 +193,8 @@ async def test_a_stream_may_last_longer_than_its_sessions():
 async def test_a_stream_whose_events_are_not_read_is_evicted(monkeypatch):
     monkeypatch.setattr(sharing, "MAX_UNREAD_EVENTS", 0)  # with more, the transport may take them in time
     async with target_server() as target, sharing_stream(target) as shared:
-        async with session(target, hello(shared_key=shared.key, shared_number=1), *whole(LONG)) as joined:
-            assert type(await session_error(joined)).__name__ == "SlowReader"
+        async with session(target, hello(shared_key=shared.key, shared_number=1)) as joined:
+            assert type(await session_error(joined, *whole(LONG))).__name__ == "SlowReader"
         assert type(await shared.error()).__name__ == "SlowReader"
         await all_free(target)
 
