@@ -61,7 +61,7 @@ def local_models_table(models: Sequence[Mapping[str, Any]]) -> Table:
         box=SIMPLE_HEAD,
         show_edge=False,
         padding=(0, 1, 0, 0),
-        caption="Each can be a target.",
+        caption="Each can be a target. Drafts are smaller models with about as many tokens.",
         caption_justify="left",
     )
     table.add_column("model", overflow="fold")
@@ -69,7 +69,9 @@ def local_models_table(models: Sequence[Mapping[str, Any]]) -> Table:
     for heading in ("MB", "layers", "width", "tokens"):
         table.add_column(heading, justify="right")
     table.add_column("drafts for", overflow="fold")
+    english_only = {model["name"] for model in models if model["english_only"]}
     for model in models:
+        in_english = {*model["drafts_for"]} - english_only if model["english_only"] else ()
         layers = f"{model['encoder_layers']} + {model['decoder_layers']}" if model["width"] else ""
         table.add_row(
             escape(model["name"]),
@@ -78,7 +80,7 @@ def local_models_table(models: Sequence[Mapping[str, Any]]) -> Table:
             layers,
             str(model["width"] or ""),
             str(model["tokens"] or ""),
-            escape(", ".join(model["drafts_for"])),
+            escape(", ".join(name + " in English" * (name in in_english) for name in model["drafts_for"])),
         )
     return table
 

@@ -1,10 +1,10 @@
-"""List the models on this machine, and which can draft for which."""
+"""List the models on this machine, and which may help which as a draft."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,30 @@ from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import PROJECTION, weight_shapes
 from specwhisper.model.local.fetching import SOURCES
 
+ENGLISH_TOKENS = 51_864  # of the published English-only models; multilingual ones have one or two more
+SHAPE = ("parameters", "encoder_layers", "decoder_layers", "width", "tokens", "english_only")
+
 
 def local_models() -> list[dict[str, Any]]:
     """Return facts of the models on this machine, as plain values.
 
-    ``drafts_for`` names the models that have more parameters: any tokenizer can draft for any other.
+    ``drafts_for`` names the models that a model may help. Any model can draft for any other.
     """
     models = list(filter(None, (_facts(name, place) for name, place in _places())))
     for model in models:
-        size = model["parameters"] or math.inf
-        model["drafts_for"] = [each["name"] for each in models if (each["parameters"] or 0) > size]
+        model["drafts_for"] = [each["name"] for each in models if _may_help(model, each)]
     return models
+
+
+def _may_help(draft: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
+    """Return whether a draft is smaller and has about as many tokens.
+
+    One that has far fewer lacks most of the target's words.
+    """
+    if draft["parameters"] is None or target["parameters"] is None:
+        return False
+    fewest, most = sorted((draft["tokens"], target["tokens"]))
+    return bool(draft["parameters"] < target["parameters"] and most < 2 * fewest)
 
 
 def _places() -> Iterator[tuple[str, str]]:
@@ -72,7 +85,7 @@ def _facts(name: str, place: str) -> dict[str, Any] | None:
         "format": str(format_of(paths[0]) or "ONNX"),
         "quantised": is_quantised,
         "bytes": sum(path.stat().st_size for path in paths),
-        **dict.fromkeys(("parameters", "encoder_layers", "decoder_layers", "width", "tokens")),
+        **dict.fromkeys(SHAPE),
         **({} if sizes is None else _shape(sizes)),
     }
 
@@ -85,4 +98,5 @@ def _shape(sizes: ModelSizes) -> dict[str, int]:
         "decoder_layers": sizes.decoder_layers,
         "width": sizes.d_model,
         "tokens": sizes.vocab_size,
+        "english_only": sizes.vocab_size == ENGLISH_TOKENS,
     }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from specwhisper_client.cli.tables import local_models_table
 from tests.rpc.terminals import run_cli
 
 
@@ -40,6 +41,19 @@ async def test_models_are_a_table_or_json():
         "demo-draft-tiny": ["demo-target", "demo-draft-distil"],
         "demo-draft-distil": ["demo-target"],
     }
+
+
+def test_an_english_only_model_drafts_for_a_multilingual_one_in_english():
+    shape = dict.fromkeys(("encoder_layers", "decoder_layers", "width", "tokens"), 1)
+    common = {"format": "ggml", "quantised": False, "bytes": 1, **shape}
+    names = {"tiny.en": (["base.en", "base"], True), "base.en": ([], True), "base": ([], False)}
+    table = local_models_table(
+        [
+            {"name": name, "drafts_for": targets, "english_only": english, **common}
+            for name, (targets, english) in names.items()
+        ]
+    )
+    assert list(table.columns[-1].cells) == ["base.en, base in English", "", ""]
 
 
 async def test_a_model_that_cannot_be_fetched_is_one_sentence_and_status_1():
