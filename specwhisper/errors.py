@@ -11,7 +11,7 @@
     │   └── UnsupportedOption     an option this model or this version does not have
     │       └── MissingExtra      a package that is not installed
     ├── MessageTooLarge           one message exceeds the announced limit
-    ├── PairMismatch              this draft cannot work with this target
+    ├── PairMismatch              two versions, vocabularies or weights do not fit
     ├── CheckpointError           a model that is missing, unsafe or not Whisper
     ├── ServerFull                every slot is in use
     ├── ServerDraining            the server is stopping and takes no new work
@@ -100,7 +100,7 @@ class MessageTooLarge(SpecWhisperError):
 
 
 class PairMismatch(SpecWhisperError):
-    """Draft and target cannot work together."""
+    """Two sides differ in what they must share: version, vocabulary or weights."""
 
 
 class CheckpointError(SpecWhisperError):

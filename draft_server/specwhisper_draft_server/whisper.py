@@ -68,7 +68,7 @@ def drafting_of(
     place: PlaceDraft | None,
     on_failure: Callable[[], None],
 ) -> Drafting:
-    """Return the draft model's engine; the model is placed with the first session.
+    """Return the draft model's engine; the model is placed once a target is known.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 RETRY_PLACE_S = 60.0  # after the model could not be placed: memory may be free by then
 
-# Places the draft model, reordered to a target's vocabulary.
+# Places the draft model, set up for a target's vocabulary.
 PlaceDraft = Callable[[TargetDescription], Model]
 
 
