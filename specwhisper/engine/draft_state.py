@@ -116,6 +116,8 @@ class DraftState:
         if not self.length.mode.drafts:
             return belief.num_committed
         if not self.length.mode.is_lock_step:
+            if choice.max_ahead and not belief.num_committed and self.length.depth is None:
+                return belief.credit  # the target encodes, which takes longer than any answer after it
             return min(belief.credit, belief.num_committed + choice.max_ahead)
         if belief.blocks_in_flight:
             return len(belief.tokens)

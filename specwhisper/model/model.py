@@ -197,7 +197,7 @@ class WhisperModel:
         features = recording.window_features(start_frame, self.num_mel_bins)
         if self._cut_live_windows if recording.is_clip else self._cut_windows:
             num_frames = recording.audio_frames - start_frame + MARGIN_FRAMES
-            num_steps = -(-num_frames // CUT_FRAMES)
+            num_steps = max(1, -(-num_frames // CUT_FRAMES))  # a window may begin after the audio
             features = np.ascontiguousarray(features[:, : num_steps * CUT_FRAMES])
         self._encoder_batcher.run((slot, features))
 

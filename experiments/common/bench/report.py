@@ -27,7 +27,7 @@ PACKAGES = ("torch", "transformers", "grpcio", "protobuf", "numpy")
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A claim with its measured value, which must lie below ``bound``.
+    """A claim with its measured value, which must lie below ``bound``, or not below it with ``at_least``.
 
     ``shown`` is the text of the value, with its spread.
     """
@@ -36,14 +36,16 @@ class Bar:
     value: float
     bound: float
     shown: str
+    at_least: bool = False
 
     @property
     def holds(self) -> bool:
-        """Whether the value lies below the bound."""
-        return self.value < self.bound
+        """Whether the value lies on the right side of the bound."""
+        return self.value >= self.bound if self.at_least else self.value < self.bound
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.shown}, bar < {self.bound:g}: {'holds' if self.holds else 'fails'}"
+        sign = ">=" if self.at_least else "<"
+        return f"{self.name}: {self.shown}, bar {sign} {self.bound:g}: {'holds' if self.holds else 'short'}"
 
 
 def open_console() -> Console:

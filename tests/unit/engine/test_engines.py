@@ -291,3 +291,28 @@ def test_a_long_block_is_verified_in_one_forward_pass(gamma):
     blocks = text.stats.num_blocks
     assert sum(text.stats.acceptance_histogram) <= blocks
     assert len(text.stats.acceptance_histogram) > 17
+
+
+def test_before_the_first_answer_of_a_window_a_draft_goes_on_to_the_end_of_its_text():
+    """The target encodes first, which takes longer than any answer."""
+
+    def drafted(length: DraftLength) -> list[int]:
+        verifier = Verifier(ScriptedModel(seed=12), executor=InlineExecutor())
+        drafter = Drafter(ScriptedModel(seed=12), executor=InlineExecutor())
+        chunk = AudioChunk(0, RECORDINGS[0, 33.0], is_last=True)
+        verifier.open("one", length.mode, DecodingOptions(language="en"))
+        drafter.open("one", length, DecodingOptions(language="en"), max_ahead_tokens=200)
+        verifier.submit("one", chunk)
+        drafter.submit("one", chunk)
+        drafter.submit("one", verifier.step()[0][1])
+        tokens: list[int] = []
+        while drafter.has_work:
+            for _, made in drafter.step():
+                tokens += made.candidates.tokens if made.candidates else ()
+        return tokens
+
+    for mode in (Mode.FULL, Mode.PIPELINED):
+        length = DraftLength.of(mode, None, min_confidence=0.0)
+        text = drafted(length)
+        assert len(text) > length.gamma * length.first_depth and text[-1] == VOCABULARY.end_of_text
+        assert drafted(DraftLength.of(mode, 4, depth=2)) == text[:8]

