@@ -194,9 +194,9 @@ class DraftState:
             credit=commit.credit,
             lost_all=not self.length.mode.self_decodes and _has_waited_in_vain(commit),
         )
-        draft.keep_stale(old, agreed, self.word_of)
-        if (is_realigned := draft.judge_realignment()) is not None:
+        if (is_realigned := draft.judge_realignment()) is not None:  # before another contradiction
             self.controller.observe_realigned(is_realigned)
+        draft.keep_stale(old, agreed, self.word_of)
         draft.has_sent_empty = False
         end = min(agreed + 1, num_drafted, belief.num_committed)
         judged = [position for position in range(num_known, end) if position in draft.distances]

@@ -82,19 +82,24 @@ def test_full_matches_its_closed_form_with_realignment(acceptance, realigns, rou
     assert found == pytest.approx(expected, rel=0.2)
 
 
+def measured_realignment(acceptance: float, realigns: float, round_trip: float) -> float:
+    session = simulate_session(
+        windows(acceptance, realigns),
+        VOCABULARY,
+        COSTS,
+        DraftLength.of(Mode.FULL, None),
+        round_trip_s=round_trip * STEP_S,
+    )
+    return session.statistics.estimates.realigned
+
+
 def test_the_controller_measures_realignment():
-    sessions = [
-        simulate_session(
-            windows(0.85, realigns),
-            VOCABULARY,
-            COSTS,
-            DraftLength.of(Mode.FULL, None),
-            round_trip_s=STEP_S,
-        )
-        for realigns in (0.0, 0.9)
-    ]
-    never, often = (session.statistics.estimates.realigned for session in sessions)
-    assert never < 0.1 and 0.6 < often < 0.95
+    assert measured_realignment(0.85, 0.0, 1.0) < 0.1
+    assert 0.6 < measured_realignment(0.85, 0.9, 1.0) < 0.95
+
+
+def test_a_correction_right_after_another_counts_as_not_realigned():
+    assert measured_realignment(0.7, 0.5, 5.0) == pytest.approx(0.7 * 0.5, abs=0.1)
 
 
 def hint_of(decodings, share: float) -> str:
