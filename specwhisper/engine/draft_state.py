@@ -196,14 +196,17 @@ class DraftState:
         )
         if (is_realigned := draft.judge_realignment()) is not None:  # before another contradiction
             self.controller.observe_realigned(is_realigned)
+            self.report += DraftReport(num_realigned=int(is_realigned))
         draft.keep_stale(old, agreed, self.word_of)
         draft.has_sent_empty = False
         end = min(agreed + 1, num_drafted, belief.num_committed)
         judged = [position for position in range(num_known, end) if position in draft.distances]
+        num_right = sum(position < agreed for position in judged)
+        self.report += DraftReport(num_judged=len(judged), num_corrections=len(judged) - num_right)
         self.controller.observe_tokens(
             [draft.distances[position] for position in judged],
             [exp(draft.log_probs[position]) for position in judged],
-            num_right=sum(position < agreed for position in judged),
+            num_right=num_right,
             num_committed=belief.num_committed - num_known,
         )
         return agreed

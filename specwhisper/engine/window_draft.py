@@ -138,7 +138,8 @@ class WindowDraft:
             self.stale = Hint([*old[agreed:], *later], word_of)
             self.stale.follow(self.belief.tokens[agreed])
             next_token = self.stale.continuation(max_tokens=1)
-            self.expected = (agreed + 1, next_token[0] if next_token else -1)
+            if agreed in self.distances:  # drafted, not from the target's earlier text
+                self.expected = (agreed + 1, next_token[0] if next_token else -1)
             agreed += 1
         if self.stale is not None:
             for token in self.belief.tokens[agreed:]:

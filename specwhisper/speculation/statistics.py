@@ -20,12 +20,18 @@ class DraftReport:
     forward_ns : time of its steps.
     network_ns, num_answers : time on the way of so many answers: from sending a block to receiving its
         answer, without its time at the target. An answer to several blocks counts from the last of them.
+    num_judged, num_corrections : drafted tokens after a right text that the target's tokens confirmed or
+        corrected, and those that were corrected.
+    num_realigned : corrections after which the next token was the one that was drafted before them.
     choice, estimates : how far the draft runs ahead now, and the basis of that choice.
     """
 
     forward_ns: int = 0
     network_ns: int = 0
     num_answers: int = 0
+    num_judged: int = 0
+    num_corrections: int = 0
+    num_realigned: int = 0
     choice: Choice | None = None
     estimates: Estimates | None = None
 
@@ -34,6 +40,9 @@ class DraftReport:
             self.forward_ns + later.forward_ns,
             self.network_ns + later.network_ns,
             self.num_answers + later.num_answers,
+            self.num_judged + later.num_judged,
+            self.num_corrections + later.num_corrections,
+            self.num_realigned + later.num_realigned,
             later.choice or self.choice,
             later.estimates or self.estimates,
         )
@@ -59,7 +68,7 @@ class SpeculationStatistics(Keyed):
     num_align_forwards : further forward passes for word times or AlignAtt.
     acceptance_histogram : entry n counts the forward passes with candidates that kept n of them.
     num_blocks : candidate blocks sent; in lock-step these are the round trips.
-    network_ns, num_answers : as in :class:`DraftReport`.
+    network_ns, num_answers, num_judged, num_corrections, num_realigned : as in :class:`DraftReport`.
     choice, estimates : how far the draft runs ahead now, and the basis of that choice.
     """
 
@@ -84,6 +93,9 @@ class SpeculationStatistics(Keyed):
     min_round_trip_ns: int = 0
     network_ns: int = 0
     num_answers: int = 0
+    num_judged: int = 0
+    num_corrections: int = 0
+    num_realigned: int = 0
     choice: Choice | None = None
     estimates: Estimates | None = None
 
@@ -96,6 +108,17 @@ class SpeculationStatistics(Keyed):
     def acceptance_rate(self) -> float:
         """Accepted per verified candidate; 0 without candidates."""
         return self.num_accepted / self.num_verified if self.num_verified else 0.0
+
+    @property
+    def alpha(self) -> float:
+        """Share of drafted tokens that are right after a right text; 0 without any."""
+        return 1 - self.num_corrections / self.num_judged if self.num_judged else 0.0
+
+    @property
+    def mean_run(self) -> float:
+        """Right tokens of the draft in a row; a window or a correction ends a run."""
+        num_right = self.num_judged - self.num_corrections
+        return num_right / (self.num_corrections + self.num_windows) if num_right else 0.0
 
     @property
     def tokens_per_forward(self) -> float:
@@ -171,6 +194,9 @@ class SpeculationStatistics(Keyed):
         self.draft_ns += report.forward_ns
         self.network_ns += report.network_ns
         self.num_answers += report.num_answers
+        self.num_judged += report.num_judged
+        self.num_corrections += report.num_corrections
+        self.num_realigned += report.num_realigned
         self.choice, self.estimates = report.choice or self.choice, report.estimates or self.estimates
 
     def _observe_forward(self, commit: Commit) -> None:

@@ -263,7 +263,7 @@ class ModelInfo(_message.Message):
     def __init__(self, target: _Optional[str] = ..., draft: _Optional[str] = ..., target_weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., is_lossy: bool = ...) -> None: ...
 
 class SpeculationStatistics(_message.Message):
-    __slots__ = ("num_drafted", "num_verified", "num_accepted", "num_hinted", "num_hinted_accepted", "num_hinted_forwards", "num_self_decoded", "num_committed", "num_forwards", "num_align_forwards", "acceptance_histogram", "num_blocks", "num_windows", "queue_ns", "forward_ns", "encode_ns", "align_ns", "draft_ns", "min_round_trip_ns", "network_ns", "num_answers", "choice", "estimates")
+    __slots__ = ("num_drafted", "num_verified", "num_accepted", "num_hinted", "num_hinted_accepted", "num_hinted_forwards", "num_self_decoded", "num_committed", "num_forwards", "num_align_forwards", "acceptance_histogram", "num_blocks", "num_windows", "queue_ns", "forward_ns", "encode_ns", "align_ns", "draft_ns", "min_round_trip_ns", "network_ns", "num_answers", "choice", "estimates", "num_judged", "num_corrections", "num_realigned")
     NUM_DRAFTED_FIELD_NUMBER: _ClassVar[int]
     NUM_VERIFIED_FIELD_NUMBER: _ClassVar[int]
     NUM_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
@@ -287,6 +287,9 @@ class SpeculationStatistics(_message.Message):
     NUM_ANSWERS_FIELD_NUMBER: _ClassVar[int]
     CHOICE_FIELD_NUMBER: _ClassVar[int]
     ESTIMATES_FIELD_NUMBER: _ClassVar[int]
+    NUM_JUDGED_FIELD_NUMBER: _ClassVar[int]
+    NUM_CORRECTIONS_FIELD_NUMBER: _ClassVar[int]
+    NUM_REALIGNED_FIELD_NUMBER: _ClassVar[int]
     num_drafted: int
     num_verified: int
     num_accepted: int
@@ -310,7 +313,10 @@ class SpeculationStatistics(_message.Message):
     num_answers: int
     choice: Choice
     estimates: Estimates
-    def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_hinted: _Optional[int] = ..., num_hinted_accepted: _Optional[int] = ..., num_hinted_forwards: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_forwards: _Optional[int] = ..., num_align_forwards: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., align_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ..., network_ns: _Optional[int] = ..., num_answers: _Optional[int] = ..., choice: _Optional[_Union[Choice, _Mapping]] = ..., estimates: _Optional[_Union[Estimates, _Mapping]] = ...) -> None: ...
+    num_judged: int
+    num_corrections: int
+    num_realigned: int
+    def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_hinted: _Optional[int] = ..., num_hinted_accepted: _Optional[int] = ..., num_hinted_forwards: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_forwards: _Optional[int] = ..., num_align_forwards: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., align_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ..., network_ns: _Optional[int] = ..., num_answers: _Optional[int] = ..., choice: _Optional[_Union[Choice, _Mapping]] = ..., estimates: _Optional[_Union[Estimates, _Mapping]] = ..., num_judged: _Optional[int] = ..., num_corrections: _Optional[int] = ..., num_realigned: _Optional[int] = ...) -> None: ...
 
 class Choice(_message.Message):
     __slots__ = ("gamma", "max_ahead", "reason", "min_confidence")

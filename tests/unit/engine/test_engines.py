@@ -86,6 +86,17 @@ def test_a_perfect_draft_is_accepted_and_saves_forward_passes(mode):
     assert statistics.num_forwards == target.num_forwards < statistics.num_committed
 
 
+@pytest.mark.parametrize("mode", [Mode.ONE_PROCESS, Mode.SYNC])
+def test_in_lock_step_what_is_accepted_is_judged_right(mode):
+    draft = ScriptedModel(seed=3, error_rate=0.3)
+    (transcript,) = InlinePair(ScriptedModel(seed=3), draft, mode=mode, gamma=4).transcribe(
+        [RECORDINGS[0, 33.0]]
+    )
+    statistics = transcript.stats
+    assert statistics.num_judged - statistics.num_corrections == statistics.num_accepted > 0
+    assert statistics.acceptance_rate < statistics.alpha == pytest.approx(0.7, abs=0.1)
+
+
 options = st.builds(
     DecodingOptions,
     language=st.sampled_from([None, "en", "de"]),

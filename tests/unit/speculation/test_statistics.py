@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.speculation.statistics import DraftReport, SpeculationStatistics
 from specwhisper.types import Candidates, Commit, Timing, Window, WindowOpened
 
 
@@ -30,6 +30,17 @@ def observed(*messages) -> SpeculationStatistics:
 def test_statistics_without_messages():
     statistics = SpeculationStatistics()
     assert (statistics.acceptance_rate, statistics.tokens_per_forward) == (0.0, 0.0)
+    assert (statistics.alpha, statistics.mean_run) == (0.0, 0.0)
+
+
+def test_a_run_begins_with_a_window_and_after_each_correction():
+    opened = WindowOpened(Window(0, 0, 3000, (1,), 10))
+    reports = DraftReport(num_judged=7, num_corrections=1) + DraftReport(
+        num_judged=3, num_corrections=1, num_realigned=1
+    )
+    statistics = observed(opened, opened, reports)
+    assert (statistics.alpha, statistics.mean_run) == (0.8, 8 / 4)
+    assert (statistics.num_corrections, statistics.num_realigned) == (2, 1)
 
 
 def test_ratios_are_ratios_of_sums():

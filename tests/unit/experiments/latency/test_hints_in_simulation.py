@@ -13,6 +13,7 @@ from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.speculation.theory import Costs as Theory
 from specwhisper.speculation.theory import full_s
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -82,7 +83,7 @@ def test_full_matches_its_closed_form_with_realignment(acceptance, realigns, rou
     assert found == pytest.approx(expected, rel=0.2)
 
 
-def measured_realignment(acceptance: float, realigns: float, round_trip: float) -> float:
+def measured(acceptance: float, realigns: float, round_trip: float) -> SpeculationStatistics:
     session = simulate_session(
         windows(acceptance, realigns),
         VOCABULARY,
@@ -90,16 +91,19 @@ def measured_realignment(acceptance: float, realigns: float, round_trip: float) 
         DraftLength.of(Mode.FULL, None),
         round_trip_s=round_trip * STEP_S,
     )
-    return session.statistics.estimates.realigned
+    return session.statistics
 
 
 def test_the_controller_measures_realignment():
-    assert measured_realignment(0.85, 0.0, 1.0) < 0.1
-    assert 0.6 < measured_realignment(0.85, 0.9, 1.0) < 0.95
+    assert measured(0.85, 0.0, 1.0).estimates.realigned < 0.1
+    assert 0.6 < measured(0.85, 0.9, 1.0).estimates.realigned < 0.95
 
 
 def test_a_correction_right_after_another_counts_as_not_realigned():
-    assert measured_realignment(0.7, 0.5, 5.0) == pytest.approx(0.7 * 0.5, abs=0.1)
+    statistics = measured(0.7, 0.5, 5.0)
+    assert statistics.estimates.realigned == pytest.approx(0.7 * 0.5, abs=0.1)
+    assert statistics.num_realigned / statistics.num_corrections == pytest.approx(0.7 * 0.5, abs=0.08)
+    assert statistics.alpha == pytest.approx(0.7, abs=0.05)
 
 
 def hint_of(decodings, share: float) -> str:
