@@ -13,6 +13,11 @@ from specwhisper.evaluation.scoring import error_rates
 from specwhisper.evaluation.side_by_side import Arm, ComparedRecording, Comparison
 from specwhisper.speculation.statistics import SpeculationStatistics
 
+FACTS_OF_DRAFT = (
+    *("acceptance_rate", "alpha", "mean_run", "num_corrections", "num_realigned"),
+    *("tokens_per_forward", "acceptance_histogram"),
+)
+
 
 def table_of(comparison: Comparison) -> Table:
     """Return a table of both arms."""
@@ -22,6 +27,9 @@ def table_of(comparison: Comparison) -> Table:
     if len(comparison.speculative.seconds) > 1:
         mean = "batch" if len(comparison.speculative.seconds) < count else "recording"
         caption += f"\nper {mean} {comparison.speed_up_of_batches} times: mean and 95 % interval"
+    if (counts := comparison.speculative.statistics).num_judged:
+        caption += f"\nalpha {counts.alpha:.1%}, mean run {counts.mean_run:.1f} tokens"
+        caption += f"; {counts.num_realigned} of {counts.num_corrections} corrections realigned"
     table = Table(
         "",
         "WER",
@@ -54,12 +62,12 @@ def recordings_table(comparison: Comparison) -> Table:
     """
     rows = [(each, *_wers(each, comparison.language)) for each in comparison.recordings]
     has_own_rates = any(wer != standard_wer for _, wer, standard_wer in rows)
-    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=0)
     table.add_column("recording", overflow="fold")
-    for heading in ("audio", "WER", *(["WER alone"] if has_own_rates else [])):
-        table.add_column(heading, justify="right", max_width=7)
-    for heading in ("speed-up", "accepted", "tokens per pass", "identical"):
-        table.add_column(heading, justify="right", max_width=10)
+    rates = ("WER", "WER\nalone") if has_own_rates else ("WER",)
+    drafted = ("accepted", "alpha", "run", "realigned", "tokens\nper pass")
+    for heading in ("audio", *rates, "speed-up", *drafted, "same"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for recording, wer, standard_wer in rows:
         counts = recording.speculative.stats or SpeculationStatistics()
         table.add_row(
@@ -69,6 +77,8 @@ def recordings_table(comparison: Comparison) -> Table:
             *([f"{standard_wer:.1%}"] if has_own_rates else []),
             f"{recording.speed_up:.2f}",
             _accepted(counts),
+            *((f"{counts.alpha:.1%}", f"{counts.mean_run:.1f}") if counts.num_judged else ("", "")),
+            f"{counts.num_realigned} of {counts.num_corrections}" if counts.num_corrections else "",
             f"{counts.tokens_per_forward:.2f}",
             "yes" if recording.is_identical else "no",
         )
@@ -98,8 +108,7 @@ def _facts_of_arm(comparison: Comparison, arm: Arm) -> dict[str, Any]:
         "wer": rates.wer,
         "cer": rates.cer,
         "elapsed_s": arm.elapsed_s,
-        "acceptance_rate": counts.acceptance_rate,
-        "tokens_per_forward": counts.tokens_per_forward,
+        **_facts_of_draft(counts),
         "batch_seconds": arm.seconds,
         "texts": arm.texts,
     }
@@ -116,10 +125,13 @@ def _facts_of_recording(recording: ComparedRecording, language: str) -> dict[str
         "elapsed_s": recording.speculative.elapsed_s,
         "standard_elapsed_s": recording.standard.elapsed_s,
         "speed_up": recording.speed_up,
-        "acceptance_rate": counts.acceptance_rate,
-        "tokens_per_forward": counts.tokens_per_forward,
+        **_facts_of_draft(counts),
         "is_identical": recording.is_identical,
     }
+
+
+def _facts_of_draft(counts: SpeculationStatistics) -> dict[str, Any]:
+    return {name: getattr(counts, name) for name in FACTS_OF_DRAFT}
 
 
 def _accepted(counts: SpeculationStatistics) -> str:

@@ -15,6 +15,7 @@ from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.evaluation.command import app
 from specwhisper.evaluation.references import Reference, from_dataset, from_folder
 from specwhisper.evaluation.side_by_side import compare
+from specwhisper.evaluation.tables import facts
 from specwhisper.evaluation.ways import in_one_process
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from tests.e2e.processes import run
@@ -58,6 +59,10 @@ def test_recordings_that_cannot_be_decoded_are_skipped_and_named(pair, short):
     assert found.references == [short[0].text]
     assert [name for name, _ in bad] == ["broken.wav"]
     assert "neither libsndfile nor FFmpeg" in bad[0][1]
+    (row,) = facts(found)["recordings"]
+    assert 0.5 < row["acceptance_rate"] <= row["alpha"] <= 1.0
+    assert row["mean_run"] > 1.0 and row["num_realigned"] <= row["num_corrections"]
+    assert sum(row["acceptance_histogram"]) > 0
 
 
 @pytest.mark.nightly

@@ -121,7 +121,15 @@ def result(text: str, *tokens: int, elapsed_s: float = 1.0, **how) -> Transcript
 
 ALONE = SpeculationStatistics(num_committed=5, num_forwards=5)
 DRAFTED = SpeculationStatistics(
-    num_drafted=4, num_verified=4, num_accepted=3, num_committed=5, num_forwards=2
+    num_drafted=4,
+    num_verified=4,
+    num_accepted=3,
+    num_committed=5,
+    num_forwards=2,
+    num_windows=1,
+    num_judged=4,
+    num_corrections=1,
+    num_realigned=1,
 )
 PAIR = ModelInfo("large-v3", "tiny")
 
@@ -156,19 +164,24 @@ def test_the_table_has_both_arms(comparison):
         "75.0%",
         "2.50",
         "0.500",
+        "alpha 75.0%, mean run 1.5 tokens; 2 of 2 corrections realigned",
     ):
         assert part in text
 
 
 def test_every_recording_has_a_row(comparison):
+    drafted = "75.0%", "75.0%", "1.5", "1", "of", "1"
     rows = [line.split() for line in printed(recordings_table(comparison)).splitlines()]
     assert rows[-2:] == [
-        ["a.flac", "5.0", "s", "0.0%", "2.00", "75.0%", "2.50", "yes"],
-        ["b.flac", "5.0", "s", "100.0%", "3.00", "75.0%", "2.50", "no"],
+        ["a.flac", "5.0", "s", "0.0%", "2.00", *drafted, "2.50", "yes"],
+        ["b.flac", "5.0", "s", "100.0%", "3.00", *drafted, "2.50", "no"],
     ]
     comparison.standard.results[1] = result("free", 3)
     rows = [line.split() for line in printed(recordings_table(comparison)).splitlines()]
     assert rows[-1][3:5] == ["100.0%", "0.0%"]
+    comparison.speculative.results[1] = result("free", 3, stats=ALONE)  # nothing was drafted
+    rows = [line.split() for line in printed(recordings_table(comparison)).splitlines()]
+    assert rows[-1] == ["b.flac", "5.0", "s", "0.0%", "1.00", "1.00", "yes"]
 
 
 def test_the_facts_can_be_written_as_json(comparison):
@@ -178,6 +191,7 @@ def test_the_facts_can_be_written_as_json(comparison):
     assert loaded["num_identical"] == 1
     assert loaded["speculative"]["acceptance_rate"] == 0.75
     assert loaded["standard"]["texts"] == ["one two", "three"]
+    assert [each["num_realigned"] for each in (loaded["speculative"], *loaded["recordings"])] == [2, 1, 1]
     assert [each["is_identical"] for each in loaded["recordings"]] == [True, False]
     assert [each["standard_elapsed_s"] for each in loaded["recordings"]] == [2.0, 3.0]
 
