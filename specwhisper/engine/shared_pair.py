@@ -207,19 +207,19 @@ class _RunningEngine:
         self._pools = [
             EndingPool(name, num_threads)
             for name, num_threads in (
-                ("encoder", target.max_windows),
+                # Both models' encodings: side by side on the same cores, both together take longer.
+                ("encoder", max(target.max_windows, (draft or target).max_windows)),
                 ("aligner", 1),
-                ("draft-encoder", (draft or target).max_windows),
                 ("reader", target.num_slots),
             )
         ]
-        encoder, aligner, draft_encoder, reader = self._pools
+        encoder, aligner, reader = self._pools
         self._engine = PairEngine(
             target,
             draft,
             encoder=encoder,
             aligner=aligner,
-            draft_encoder=draft_encoder,
+            draft_encoder=encoder,
             reader=reader,
             wake=self._thread.wake,
             max_width=MAX_GAMMA,  # no session's block is longer

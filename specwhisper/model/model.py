@@ -25,7 +25,7 @@ from specwhisper.model.word_times import align_words, begin_alignment, most_atte
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import FRAMES_PER_TIMESTAMP, WINDOW_FRAMES, DeviceMap, Window, WordAlignment
 
-CUT_FRAMES = 200  # 2 s: the steps in which windows are cut
+CUT_FRAMES = 100  # 1 s: the steps in which windows are cut
 # 6 s of silence after the audio: with less, a real tiny.en repeats itself at the end of short recordings.
 MARGIN_FRAMES = 600
 WARM_UP_WIDTHS = (1, 4, 16)  # tokens of forward passes

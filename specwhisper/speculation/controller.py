@@ -56,7 +56,7 @@ FIRST_CORRECTIONS = 2  # that :data:`FIRST_REALIGNED` counts as
 REALIGNED_MEMORY = 0.95  # of a correction's weight, with every later one
 MIN_GAIN = 0.02  # of the target's time, that a draft must save in `full`
 # Where a draft stops by its own confidence that all it drafted is right.
-FIRST_CONFIDENCE = 0.05  # before anything is measured
+FIRST_CONFIDENCE = 0.05  # before anything is measured, in lock-step
 MIN_CONFIDENCE, MAX_CONFIDENCE = 1e-4, 0.9
 MIN_CALIBRATION = 0.9  # right over promised tokens, of a draft whose confidence ends its blocks
 
@@ -136,8 +136,8 @@ def _min_confidence(length: DraftLength, estimates: Estimates | None) -> float:
     that stops waits for the answer. If one before it is wrong, it may still continue the text after the
     correction: then it saves its share of that time.
     """
-    if estimates is None:
-        return FIRST_CONFIDENCE
+    if estimates is None:  # while the target encodes, only in lock-step does anyone wait for the draft
+        return FIRST_CONFIDENCE if length.mode.is_lock_step else MIN_CONFIDENCE
     costs = estimates.costs
     if length.mode.is_lock_step:
         token_s = sync_s(costs, estimates.survival, best_gamma(costs, estimates.survival, MAX_ADAPTIVE_GAMMA))

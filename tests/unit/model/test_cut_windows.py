@@ -30,7 +30,10 @@ def recording(length_s: float) -> Recording:
 
 @pytest.mark.parametrize(
     ("length_s", "start_frame", "num_frames"),
-    [(0.5, 0, 800), (2.0, 0, 800), (2.1, 0, 1_000), (33.0, 0, 3_000), (33.0, 3_000, 1_000), (1.0, 500, 200)],
+    [
+        *((0.5, 0, 700), (2.0, 0, 800), (2.1, 0, 900), (33.0, 0, 3_000), (33.0, 3_000, 900)),
+        *((1.0, 500, 200), (1.0, 800, 100)),  # windows that begin after the audio
+    ],
 )
 def test_windows_are_cut_after_their_audio(length_s, start_frame, num_frames, monkeypatch):
     encoded = note_encoded(monkeypatch)
@@ -43,7 +46,7 @@ def test_windows_of_live_audio_alone_can_be_cut(monkeypatch):
     model = WhisperModel(CHECKPOINT, 1, cut_live_windows=True)
     model.encode(0, recording(5.0), 0)
     model.encode(0, recording(5.0).clip(100, 250), 0)
-    assert [features.shape for features in encoded] == [(80, 3_000), (80, 1_000)]
+    assert [features.shape for features in encoded] == [(80, 3_000), (80, 800)]
 
 
 @pytest.mark.parametrize("mode", [Mode.ONE_PROCESS, Mode.SYNC])
