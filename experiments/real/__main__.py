@@ -23,6 +23,7 @@ from experiments.pair.measure import Pair, SetErrors
 from experiments.pair.recordings import folder_recordings
 from experiments.real.arms import (
     ALONE,
+    ALONE_INT8,
     FULL,
     PAIR,
     PAIR_INT8,
@@ -85,7 +86,7 @@ def real(
         sys.exit(f"experiments.real: {error}")
     exact = {arm: of_arm for arm, of_arm in {**runs, **untimed}.items() if arm.dtype == "float32"}
     different = count_differences(exact, references)
-    same_in_int8 = count_differences({PAIR_INT8: runs[PAIR_INT8]}, runs[TIMED[4]][0].tokens)
+    same_in_int8 = count_differences({PAIR_INT8: runs[PAIR_INT8]}, runs[ALONE_INT8][0].tokens)
     print_times(runs, missing, console)
     print_agreement(draft, errors, console)
     bars = find_bars(runs, errors.drafts[draft].agreement.acceptance, sum(different.values()), same_in_int8)
