@@ -22,14 +22,14 @@ from specwhisper.evaluation.side_by_side import Comparison, Way, compare
 from specwhisper.evaluation.tables import facts, recordings_table, table_of
 from specwhisper.evaluation.ways import in_one_process, over_servers
 from specwhisper.extras import MISSING_EXTRA_STATUS, needs_extra
-from specwhisper.options import DecodingOptions, Task, options_from
+from specwhisper.options import DecodingOptions, Padding, Task, options_from
 from specwhisper.rpc.channels import OPEN
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import DTYPES, SERVER_MODES, Mode
-from specwhisper_client.cli.arguments import parse_mode
+from specwhisper_client.cli.arguments import PaddingOption, parse_mode
 
 IN_ONE_PROCESS_ONLY = (
-    *("final_model", "draft_model", "device", "dtype", "cut_windows", "adaptive_gamma"),
+    *("final_model", "draft_model", "device", "dtype", "draft_dtype", "cut_windows", "adaptive_gamma"),
     *("chunk_length_s", "stride_length_s"),
 )
 OVER_SERVERS_ONLY = ("mode",)
@@ -97,6 +97,10 @@ def evaluate(
     dtype: Annotated[
         str, typer.Option(metavar="TYPE", help=f"Precision of both models: {', '.join(DTYPES)}.")
     ] = "float32",
+    draft_dtype: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE", help="Precision of the draft, if another: it changes no text."),
+    ] = None,
     cut_windows: Annotated[
         bool,
         typer.Option("--cut-windows", help="Draft that encodes only the audio that a window has, on CPUs."),
@@ -130,6 +134,7 @@ def evaluate(
         ),
     ] = Task.TRANSCRIBE,
     timestamps: Annotated[bool, typer.Option(help="Decoding with timestamps.")] = True,
+    padding: PaddingOption = Padding.SILENCE,
     chunk_length_s: Annotated[
         float | None,
         typer.Option(
@@ -177,7 +182,12 @@ def evaluate(
         if plot_file is not None:
             check_plot(plot_file)
         references, count = _references(folder, dataset, config, split, limit)
-        decoding: dict[str, Any] = {"language": language, "task": task, "timestamps": timestamps}
+        decoding: dict[str, Any] = {
+            "language": language,
+            "task": task,
+            "timestamps": timestamps,
+            "padding": padding,
+        }
         with _ways(context, server, decoding) as ways, ProgressBar(count) as bar:
             comparison = compare(
                 ways,
@@ -210,9 +220,9 @@ def _check(context: typer.Context, server: str | None) -> None:
                 if server is not None
                 else f"{option} is for servers: add --server HOST:PORT, or leave it out."
             )
-    dtype = context.params["dtype"]
-    if dtype not in DTYPES:
-        raise InvalidRequest(f"There is no dtype '{dtype}': choose from {', '.join(DTYPES)}.")
+    for dtype in (context.params["dtype"], context.params["draft_dtype"]):
+        if dtype not in (*DTYPES, None):
+            raise InvalidRequest(f"There is no dtype '{dtype}': choose from {', '.join(DTYPES)}.")
 
 
 @contextmanager
@@ -236,6 +246,7 @@ def _ways(context: typer.Context, server: str | None, decoding: dict[str, Any]) 
         asked["device"],
         speculation,
         dtype=asked["dtype"],
+        draft_dtype=asked["draft_dtype"],
         batch_size=asked["batch_size"],
         cut_windows=asked["cut_windows"],
     )

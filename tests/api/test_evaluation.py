@@ -80,7 +80,16 @@ def test_the_command_continues_without_them_and_exits_with_1(short, tmp_path):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    "how", [[], ["--chunk-length-s", "5"], ["--dtype", "bfloat16"], ["--cut-windows"]], ids=str
+    "how",
+    [
+        [],
+        ["--chunk-length-s", "5"],
+        ["--dtype", "bfloat16"],
+        ["--draft-dtype", "bfloat16"],
+        ["--cut-windows"],
+        ["--padding", "zero"],
+    ],
+    ids=str,
 )
 def test_the_models_libraries_write_nothing_to_the_terminal(short, tmp_path, how):
     shutil.copy(short[0].audio, tmp_path / "good.flac")

@@ -278,6 +278,7 @@ def test_a_plot_that_cannot_be_written_is_refused_first(tmp_path, monkeypatch):
             "Folder nowhere does not exist: make it, or name another for --plot",
         ),
         (["--dtype", "float3"], "There is no dtype 'float3'"),
+        (["--draft-dtype", "float3"], "There is no dtype 'float3'"),
         ([], "Name either a folder or a dataset"),
     ],
 )
