@@ -15,6 +15,8 @@ from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.wire.printable import blanked
 from specwhisper_client.updates import ServerInfo
 
+MAX_NAME = 32  # letters of a model's name that stay on one line
+
 
 def transcript_table(transcript: Transcription) -> Table:
     """Return a table of a transcription's models, times and acceptance."""
@@ -61,26 +63,26 @@ def local_models_table(models: Sequence[Mapping[str, Any]]) -> Table:
         box=SIMPLE_HEAD,
         show_edge=False,
         padding=(0, 1, 0, 0),
-        caption="Each can be a target. Drafts are smaller models with about as many tokens.",
+        caption="layers: encoder + decoder x width. Each can be a target. "
+        "Drafts are smaller models with about as many tokens.",
         caption_justify="left",
     )
-    table.add_column("model", overflow="fold")
+    longest = max((len(model["name"]) for model in models), default=0)
+    table.add_column("model", overflow="fold", min_width=min(MAX_NAME, longest))
     table.add_column("format")
-    for heading in ("MB", "layers", "width", "tokens"):
-        table.add_column(heading, justify="right")
+    table.add_column("MB", justify="right")
+    table.add_column("layers", no_wrap=True)
     table.add_column("drafts for", overflow="fold")
     english_only = {model["name"] for model in models if model["english_only"]}
     for model in models:
         in_english = {*model["drafts_for"]} - english_only if model["english_only"] else ()
-        layers = f"{model['encoder_layers']} + {model['decoder_layers']}" if model["width"] else ""
+        shape = "{encoder_layers} + {decoder_layers} x {width}".format_map(model) if model["width"] else ""
         table.add_row(
             escape(model["name"]),
             model["format"] + (", quantised" if model["quantised"] else ""),
             f"{model['bytes'] / 1e6:.0f}",
-            layers,
-            str(model["width"] or ""),
-            str(model["tokens"] or ""),
-            escape(", ".join(name + " in English" * (name in in_english) for name in model["drafts_for"])),
+            shape,
+            escape("\n".join(name + " in English" * (name in in_english) for name in model["drafts_for"])),
         )
     return table
 

@@ -57,7 +57,7 @@ class ModelFiles:
         if self._is_folder:
             path = Path(self._source, file)
             return path if path.is_file() else None
-        cached, may_exist = _fetch(self._source, file, self._revision)
+        cached, may_exist = _fetch(self._source, file, self._revision, asks=not self._may_lack)
         self._may_lack |= may_exist
         if cached is not None and COMMIT.fullmatch(cached.parent.name):
             self._revision = cached.parent.name
@@ -185,10 +185,14 @@ def digest_of(paths: list[Path]) -> str:
     return digest.hexdigest()
 
 
-def _fetch(repository: str, file: str, revision: str) -> tuple[Path | None, bool]:
+def _fetch(repository: str, file: str, revision: str, *, asks: bool) -> tuple[Path | None, bool]:
     """Return a file of the hub from the cache, or download it.
 
     The second value is whether the hub may have a file that is not returned, since it could not be asked.
+
+    Parameters
+    ----------
+    asks : whether to ask the hub for a file that the cache lacks.
     """
     # Models in folders do not need it.
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
@@ -200,13 +204,15 @@ def _fetch(repository: str, file: str, revision: str) -> tuple[Path | None, bool
         RevisionNotFoundError,
     )
 
+    cached = try_to_load_from_cache(repository, file, revision=revision)
     if COMMIT.fullmatch(revision):  # never changes, so the hub need not be asked
-        cached = try_to_load_from_cache(repository, file, revision=revision)
         if is_known_to_lack(cached):
             return None, False
         if cached is not None:
             return Path(cached), False
     try:
+        if cached is None and not (asks and _answers(repository, file, revision)):
+            raise LocalEntryNotFoundError(file)
         return Path(hf_hub_download(repository, file, revision=revision)), False
     except LocalEntryNotFoundError as error:
         if file == CONFIG:
@@ -220,3 +226,18 @@ def _fetch(repository: str, file: str, revision: str) -> tuple[Path | None, bool
         raise OSError("the hub has no such model, or it is private") from error
     except RevisionNotFoundError as error:
         raise OSError(f"it has no revision '{revision}'") from error
+
+
+def _answers(repository: str, file: str, revision: str) -> bool:
+    """Return whether the hub answers, at the first try; a download would try for half a minute."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.constants import HF_HUB_ETAG_TIMEOUT
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        get_hf_file_metadata(hf_hub_url(repository, file, revision=revision), timeout=HF_HUB_ETAG_TIMEOUT)
+    except HfHubHTTPError:
+        return True
+    except Exception:  # of the library below, which has changed before
+        return False
+    return True

@@ -29,8 +29,8 @@ async def test_models_are_a_table_or_json():
         "4",
         "+",
         "2",
+        "x",
         "192",
-        "2121",
         "demo-target",
     ]
     status, out, err = await run_cli("models", "--json")
@@ -53,7 +53,7 @@ def test_an_english_only_model_drafts_for_a_multilingual_one_in_english():
             for name, (targets, english) in names.items()
         ]
     )
-    assert list(table.columns[-1].cells) == ["base.en, base in English", "", ""]
+    assert list(table.columns[-1].cells) == ["base.en\nbase in English", "", ""]
 
 
 async def test_a_model_that_cannot_be_fetched_is_one_sentence_and_status_1():

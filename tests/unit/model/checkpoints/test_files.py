@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from huggingface_hub import get_hf_file_metadata
 from transformers.utils.hub import cached_file
 
 from experiments.common.models.checkpoints import Shape, save_checkpoint
@@ -87,6 +88,21 @@ def test_weights_that_are_not_in_the_cache_are_not_said_to_be_missing(cache: Pat
     (cache / "models--someone--whisper" / "snapshots" / COMMIT / WEIGHTS).unlink()
     with pytest.raises(CheckpointError, match="are not in the cache, and the hub cannot be reached"):
         load_checkpoint("someone/whisper")
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(cache: Path, monkeypatch):
+    asked = []
+
+    def ask(url: str, **_: object) -> None:
+        asked.append(url)
+        get_hf_file_metadata(url.replace("https://huggingface.co", "http://127.0.0.1:9"))
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", ask)
+    files = ModelFiles("someone/whisper", COMMIT)
+    assert files.find(CONFIG) is not None and not asked  # a commit never changes
+    assert [files.find(name) for name in (WEIGHTS_INDEX, "merges.txt")] == [None, None]
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("names", [["missing.safetensors"], ["../model.safetensors"]])
