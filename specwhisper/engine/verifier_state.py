@@ -182,6 +182,7 @@ class VerifierState:
             raise InvalidAudio(
                 f"The audio leaves a gap: samples {needed_from} to {chunk.start_sample} are missing."
             )
+        self.recording.discard_before(window_start)  # a window may have ended since the last piece
         held_from = chunk.start_sample if is_first else self.recording.first_sample
         start = min(window_start, held_from + CONTEXT_SAMPLES)
         end = chunk.start_sample + len(chunk.pcm) // 2
