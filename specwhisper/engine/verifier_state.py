@@ -173,7 +173,9 @@ class VerifierState:
         Raises
         ------
         InvalidAudio
-            if the audio leaves a gap or runs too far ahead of the open window.
+            if the audio leaves a gap.
+        InvalidRequest
+            if it comes too early, further ahead of the open window than the limit.
         """
         window_start = self.windows.next_frame * HOP_SAMPLES
         needed_from = window_start if self.windows.is_live else max(0, window_start - CONTEXT_SAMPLES)
@@ -187,9 +189,9 @@ class VerifierState:
         start = min(window_start, held_from + CONTEXT_SAMPLES)
         end = chunk.start_sample + len(chunk.pcm) // 2
         if end - start > self.limits.max_ahead_samples:
-            raise InvalidAudio(
-                f"Audio up to sample {end} runs more than {self.limits.max_ahead_samples} samples ahead of "
-                f"the window at {start}: wait for the next window."
+            raise InvalidRequest(
+                f"The sender is {end - start - self.limits.max_ahead_samples} samples further ahead of the "
+                f"window at sample {start} than this target allows: it must wait for the next window."
             )
         self._derived = None
         self.recording.append(chunk)
