@@ -64,6 +64,18 @@ class Drafter:
         self._encodings = Encodings(executor, wake)
         self._sessions: dict[str, DraftState] = {}
         self._failures: list[tuple[str, Failed]] = []
+        self._likely_language = self._only_language()  # of the next session: the last one's
+
+    def _only_language(self) -> str | None:
+        """Return the model's language if it knows only one, in the target's vocabulary."""
+        vocabulary, options = self._model.vocabulary, DecodingOptions(timestamps=False)
+        known = (
+            code
+            for code in vocabulary.languages
+            if self._model.can_continue(vocabulary.prompt(options, code))
+        )
+        first = next(known, None)
+        return first if next(known, None) is None else None
 
     @property
     def num_free_slots(self) -> int:
@@ -230,6 +242,7 @@ class Drafter:
     def _on_window_opened(self, session: DraftState, opened: WindowOpened) -> None:
         """Begin with an opened window; keep its draft if it was predicted."""
         window = opened.window
+        self._likely_language = self._model.vocabulary.prompt_language(window.prompt) or self._likely_language
         session.num_blocks = {id_: number for id_, number in session.num_blocks.items() if id_ >= window.id}
         predicted = session.predicted
         if predicted is not None and predicted.predicts(window):
@@ -245,11 +258,13 @@ class Drafter:
     def _predict_next(self, session: DraftState) -> None:
         """Begin with the window that the target will likely open next.
 
-        It needs a slot of its own.
+        It needs a slot of its own. The first window is predicted while the target detects its language.
         """
         if not self._drafts_next_window:
             return
         prediction = session.windows.predict_next(session.current.belief.tokens, session.recording)
+        if prediction is None and self._likely_language is not None:
+            prediction = session.windows.predict_first(self._likely_language, session.recording)
         if prediction is None:
             return
         if session.options.live is not None and self._encodings.num_unfinished:

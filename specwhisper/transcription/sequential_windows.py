@@ -99,3 +99,29 @@ class SequentialWindows(WhisperWindows):
             return None
         start_frame = window.start_frame + split_window(window, tokens, self._vocabulary).advance_frames
         return PredictedWindow(self._after(window, start_frame, self._frames_from(start_frame, audio) or 0))
+
+    def predict_first(self, language: str, audio: Extent) -> PredictedWindow | None:
+        """Return the first window, if the target detects this language in it.
+
+        Only the target can open one whose prompt has words of the caller.
+        """
+        num_frames, options = self._frames_from(0, audio), self._options
+        is_opened = self._followed is not None or self.next_frame > 0
+        if (
+            is_opened
+            or self.language is not None
+            or options.initial_prompt
+            or options.hotwords
+            or not num_frames
+        ):
+            return None
+        prompt = self._vocabulary.prompt(options, language)
+        window = Window(
+            id=0,
+            start_frame=0,
+            num_frames=num_frames,
+            prompt=prompt,
+            max_new_tokens=self._room(prompt),
+            temperature=options.temperatures[0],
+        )
+        return PredictedWindow(window)

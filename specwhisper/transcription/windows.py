@@ -235,6 +235,13 @@ class Windows(ABC):
         """
         return None
 
+    def predict_first(self, language: str, audio: Extent) -> PredictedWindow | None:
+        """Return the first window, if the target detects this language in it.
+
+        ``None`` if the target needs not detect it, or if the window cannot be predicted.
+        """
+        return None
+
     @abstractmethod
     def _prompt(self) -> tuple[int, ...]:
         """Return the prompt of the next window."""

@@ -55,7 +55,7 @@ class Marks:
 
 
 class Target:
-    """A target in this process, which takes a step when it is told to."""
+    """A target in this process, which takes a step when the test calls for it."""
 
     limits = LIMITS
 

@@ -189,6 +189,40 @@ def test_the_next_window_is_drafted_before_it_is_opened(mode):
     assert len(early) == num_early  # without a second slot no window is predicted
 
 
+class EnglishOnly(ScriptedModel):
+    def can_continue(self, prompt: Sequence[int]) -> bool:
+        return self.vocabulary.prompt_language(prompt) == "en"
+
+
+@pytest.mark.parametrize("mode", [Mode.PIPELINED, Mode.FULL])
+@pytest.mark.parametrize("initial_prompt", ["", "abc"])
+def test_a_draft_of_one_language_drafts_while_the_target_detects_it(mode, initial_prompt):
+    options = DecodingOptions(initial_prompt=initial_prompt)
+    detected = set()
+    for seed in range(8):
+        pcm = recording(3.0, seed)
+        early: list[Candidates] = []
+
+        def record_early_blocks(block: Candidates, early: list[Candidates] = early) -> list[Candidates]:
+            early.extend([block] if block.start_frame == 0 else [])
+            return [block]
+
+        ours, alone = (
+            InlinePair(
+                ScriptedModel(vocabulary=MULTILINGUAL),
+                draft,
+                mode=mode,
+                drafts_next_window=True,
+                edit_block=record_early_blocks,
+            ).transcribe([pcm], options)[0]
+            for draft in (EnglishOnly(2, vocabulary=MULTILINGUAL), None)
+        )
+        assert (ours.window_tokens, ours.language) == (alone.window_tokens, alone.language)
+        assert bool(early) == (not initial_prompt)  # only the target knows a prompt's words
+        detected.add(ours.language)
+    assert len(detected) > 1
+
+
 def test_a_new_session_takes_the_slot_of_a_predicted_window():
     model = ScriptedModel(2, seed=3)
     drafter = Drafter(model, executor=InlineExecutor(), drafts_next_window=True)
