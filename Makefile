@@ -10,7 +10,7 @@ demo: .venv/.demo  ## transcribe a sample with client, draft server and target s
 	scripts/demo
 
 demo-real: .venv/.demo  ## the same with Whisper's base and tiny.en, fetched once (220 MB), on human speech or FILE=talk.mp3
-	MODEL=real scripts/demo $(FILE)
+	MODEL=real scripts/demo $(if $(FILE),"$(FILE)")
 
 demo-web: .venv/.web  ## the same in a browser, with a microphone or a sample, until Ctrl-C; MODEL=real as above
 	scripts/demo-web

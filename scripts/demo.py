@@ -126,8 +126,11 @@ def tokens(result: Any) -> list[int]:
 
 def main() -> None:
     """Run the demo."""
+    named = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    if named is not None and not named.is_file():
+        sys.exit(f"There is no file '{named}': name a recording.")
     pair = chosen_pair()
-    recording = Path(sys.argv[1]) if len(sys.argv) > 1 else pair.recording
+    recording = named or pair.recording
     is_detected = pair.detects_languages and recording != pair.recording
     language = () if is_detected else ("--language", "en")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:

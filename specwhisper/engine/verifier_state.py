@@ -172,19 +172,17 @@ class VerifierState:
 
         Raises
         ------
-        InvalidAudio
-            if the audio leaves a gap.
-        InvalidRequest
-            if it comes too early, further ahead of the open window than the limit.
+        InvalidAudio : it leaves a gap.
+        InvalidRequest : it comes further ahead of the open window than the limit.
         """
         window_start = self.windows.next_frame * HOP_SAMPLES
         needed_from = window_start if self.windows.is_live else max(0, window_start - CONTEXT_SAMPLES)
         is_first = not self.recording.received_samples
         if is_first and chunk.start_sample > needed_from:
-            raise InvalidAudio(
-                f"The audio leaves a gap: samples {needed_from} to {chunk.start_sample} are missing."
-            )
-        self.recording.discard_before(window_start)  # a window may have ended since the last piece
+            gap = f"samples {needed_from} to {chunk.start_sample}"
+            raise InvalidAudio(f"The audio leaves a gap: {gap} are missing.")
+        if self.aligning is None:  # words may move the next window back
+            self.recording.discard_before(window_start)
         held_from = chunk.start_sample if is_first else self.recording.first_sample
         start = min(window_start, held_from + CONTEXT_SAMPLES)
         end = chunk.start_sample + len(chunk.pcm) // 2

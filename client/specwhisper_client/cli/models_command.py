@@ -40,6 +40,11 @@ def models(
         print(json_module.dumps(found, indent=2))
     else:
         Console().print(local_models_table(found))
+        Console().print(
+            "\nlayers: encoder + decoder x width. Each can be a target, and a draft for any other; named are "
+            "those that it likely helps: larger ones with about as many tokens.",
+            highlight=False,
+        )
 
 
 @app.command()

@@ -15,7 +15,7 @@ from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.wire.printable import blanked
 from specwhisper_client.updates import ServerInfo
 
-MAX_NAME = 32  # letters of a model's name that stay on one line
+MAX_TARGET = 24  # letters of a line of the models that a draft may help
 
 
 def transcript_table(transcript: Transcription) -> Table:
@@ -32,7 +32,9 @@ def transcript_table(transcript: Transcription) -> Table:
         **counts.described(),
         "round trips": round_trips,
     }
-    if (choice := counts.choice) is not None:
+    if transcript.model.draft and not counts.num_drafted:
+        rows["draft"] = f"no candidates: it knows no '{transcript.language}', or came too late"
+    elif (choice := counts.choice) is not None:
         rows["draft"] = f"blocks of {choice.gamma}, up to {choice.max_ahead} tokens ahead: {choice.reason}"
     if (estimates := counts.estimates) is not None:
         rows["times"] = (
@@ -63,16 +65,12 @@ def local_models_table(models: Sequence[Mapping[str, Any]]) -> Table:
         box=SIMPLE_HEAD,
         show_edge=False,
         padding=(0, 1, 0, 0),
-        caption="layers: encoder + decoder x width. Each can be a target. "
-        "Drafts are smaller models with about as many tokens.",
-        caption_justify="left",
     )
-    longest = max((len(model["name"]) for model in models), default=0)
-    table.add_column("model", overflow="fold", min_width=min(MAX_NAME, longest))
-    table.add_column("format")
-    table.add_column("MB", justify="right")
+    table.add_column("model", overflow="fold")
+    table.add_column("format", no_wrap=True)
+    table.add_column("MB", justify="right", no_wrap=True)
     table.add_column("layers", no_wrap=True)
-    table.add_column("drafts for", overflow="fold")
+    table.add_column("drafts for", overflow="fold", max_width=MAX_TARGET)
     english_only = {model["name"] for model in models if model["english_only"]}
     for model in models:
         in_english = {*model["drafts_for"]} - english_only if model["english_only"] else ()
