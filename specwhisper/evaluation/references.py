@@ -43,7 +43,7 @@ def from_folder(folder: Path) -> Iterator[Reference]:
     if not found:
         raise InvalidRequest(
             f"The folder {folder} has no recording with a text: put NAME.txt beside NAME.wav, or name them "
-            "in metadata.csv with the columns file_name and text."
+            "in metadata.csv or metadata.jsonl with file_name and text."
         )
 
 

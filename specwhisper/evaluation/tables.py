@@ -63,6 +63,10 @@ def recordings_table(comparison: Comparison) -> Table:
     rows = [(each, *_wers(each, comparison.language)) for each in comparison.recordings]
     has_own_rates = any(wer != standard_wer for _, wer, standard_wer in rows)
     table = Table(box=SIMPLE_HEAD, show_edge=False, padding=0)
+    table.caption = (
+        "alpha: right tokens, of all written after a right text; run: right ones in a row; "
+        "realigned: corrections after which the draft's next token was right"
+    )
     table.add_column("recording", overflow="fold")
     rates = ("WER", "WER\nalone") if has_own_rates else ("WER",)
     drafted = ("accepted", "alpha", "run", "realigned", "tokens\nper pass")

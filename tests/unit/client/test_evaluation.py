@@ -171,16 +171,21 @@ def test_the_table_has_both_arms(comparison):
 
 def test_every_recording_has_a_row(comparison):
     drafted = "75.0%", "75.0%", "1.5", "1", "of", "1"
-    rows = [line.split() for line in printed(recordings_table(comparison)).splitlines()]
-    assert rows[-2:] == [
+
+    def printed_rows() -> list[list[str]]:
+        lines = printed(recordings_table(comparison)).splitlines()
+        return [line.split() for line in lines if ".flac" in line]
+
+    rows = printed_rows()
+    assert rows == [
         ["a.flac", "5.0", "s", "0.0%", "2.00", *drafted, "2.50", "yes"],
         ["b.flac", "5.0", "s", "100.0%", "3.00", *drafted, "2.50", "no"],
     ]
     comparison.standard.results[1] = result("free", 3)
-    rows = [line.split() for line in printed(recordings_table(comparison)).splitlines()]
+    rows = printed_rows()
     assert rows[-1][3:5] == ["100.0%", "0.0%"]
     comparison.speculative.results[1] = result("free", 3, stats=ALONE)  # nothing was drafted
-    rows = [line.split() for line in printed(recordings_table(comparison)).splitlines()]
+    rows = printed_rows()
     assert rows[-1] == ["b.flac", "5.0", "s", "0.0%", "1.00", "1.00", "yes"]
 
 
