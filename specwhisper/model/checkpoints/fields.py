@@ -46,6 +46,6 @@ class FieldReader:
         return self._block[offset : offset + num_bytes]
 
     def number(self, code: str = "I") -> int:
-        """Read an unsigned number of one of struct's types."""
+        """Read a number of one of struct's types; without one, an unsigned one of four bytes."""
         value: int = struct.unpack(f"<{code}", self.take(struct.calcsize(f"<{code}")))[0]
         return value

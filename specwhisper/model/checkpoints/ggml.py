@@ -55,7 +55,7 @@ class GgmlModel:
         reader.skip(MAGIC_BYTES)
         self._name = name
         self._path = path
-        self._dimensions = {dimension: reader.number() for dimension in DIMENSIONS}
+        self._dimensions = {dimension: reader.number("i") for dimension in DIMENSIONS}
         reader.skip(4 * reader.number() * reader.number())  # mel filters
         self._tokens = [reader.take(reader.number()) for _ in range(reader.number())]
         self._tensors = dict(_tensors(reader))

@@ -59,5 +59,5 @@ def config_of(dimensions: Mapping[str, Any], num_weights: int) -> dict[str, int]
     if dimensions["n_text_state"] != config["d_model"]:
         raise ValueError("its encoder and its decoder differ in width")
     if (layers := max(config["encoder_layers"], config["decoder_layers"])) > num_weights:
-        raise ValueError(f"it has {num_weights} weights for {layers} layers")
+        raise ValueError(f"it has fewer weights ({num_weights}) than layers ({layers})")
     return config | dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), FFN_FACTOR * config["d_model"])

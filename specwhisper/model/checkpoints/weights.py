@@ -133,17 +133,18 @@ def complete_weights(name: str, weights: Weights, sizes: ModelSizes) -> Weights:
         for own, other in ((PROJECTION, EMBEDDING), (EMBEDDING, PROJECTION)):
             if own not in found and other in found:
                 found[own] = found[other]
-    _check(name, "are missing", [key for key in known if key not in found])
-    _check(name, "do not fit its sizes", [key for key, shape in known.items() if found[key].shape != shape])
+    missing = [key for key in known if key not in found]
+    _check(missing, name, "is missing", "are missing")
+    misshapen = [key for key, shape in known.items() if found[key].shape != shape]
+    _check(misshapen, name, "does not fit its sizes", "do not fit its sizes")
     return Weights({key: found[key] for key in known})
 
 
-def _check(name: str, problem: str, keys: list[str]) -> None:
+def _check(keys: list[str], name: str, of_one: str, of_several: str) -> None:
     if keys:
-        raise CheckpointError(
-            f"Model '{name}' is incomplete: {len(keys)} weights {problem}, '{min(keys)}' first; "
-            "fetch or save it again."
-        )
+        several = f"{len(keys)} weights {of_several}, '{min(keys)}' first"
+        problem = several if len(keys) > 1 else f"weight '{keys[0]}' {of_one}"
+        raise CheckpointError(f"Model '{name}' is incomplete: {problem}; fetch or save it again.")
 
 
 def weight_shapes(sizes: ModelSizes) -> dict[str, tuple[int, ...]]:

@@ -260,7 +260,7 @@ def without_tokenizer(folder: Path) -> None:
         (pickled, "has pickled weights, which can carry code: save it again as safetensors"),
         (
             with_a_weight_missing,
-            "is incomplete: 1 weights are missing, 'model.decoder.layer_norm.weight' first",
+            "is incomplete: weight 'model.decoder.layer_norm.weight' is missing; fetch or save it again",
         ),
         (cut_off, r"cannot be loaded from .*: fetch or save it again"),
         (without_tokenizer, "has no tokenizer: fetch or save it again together with it"),

@@ -139,8 +139,14 @@ def test_the_folder_of_a_model_in_the_hubs_cache(folder: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"decoder/layer_0/ffn/linear_1/weight": None}, "1 weights are missing"),
-        ({"decoder/layer_0/ffn/linear_1/weight": np.zeros((1, 2), np.float32)}, "1 weights do not fit"),
+        (
+            {"decoder/layer_0/ffn/linear_1/weight": None},
+            "weight 'model.decoder.layers.0.fc2.weight' is missing;",
+        ),
+        (
+            {"decoder/layer_0/ffn/linear_1/weight": np.zeros((1, 2), np.float32)},
+            "weight 'model.decoder.layers.0.fc2.weight' does not fit its sizes;",
+        ),
         ({"decoder/embeddings/weight": None}, "has no"),
         ({"encoder/layer_0/ffn/linear_0/low_rank_weight_1": np.zeros(1, np.float32)}, "low-rank matrices"),
     ],

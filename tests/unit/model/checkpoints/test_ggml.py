@@ -133,8 +133,12 @@ BIAS = tensor("encoder.conv1.bias", 0, (1,), bytes(4))
         (ggml_file(BIAS, n_vocab=NUM_TOKENS + 3), "has 51867 tokens, not 51864, 51865, 51866 as published"),
         (ggml_file(BIAS), r"\(it.bin has 2 of 50256 text tokens\)"),
         (ggml_file(BIAS, n_text_state=2), "its encoder and its decoder differ in width"),
-        (ggml_file(BIAS, n_text_layer=1 << 31), "has 1 weights for 2147483648 layers"),
+        (ggml_file(BIAS, n_text_layer=1 << 30), r"has fewer weights \(1\) than layers \(1073741824\)"),
         (ggml_file(BIAS, n_audio_head=0), "The header of model '.*' has encoder_attention_heads=0"),
+        (
+            ggml_file(BIAS, n_audio_ctx=(1 << 32) - 5),
+            "max_source_positions=-5, which must be a whole number above 0",
+        ),
         (ggml_file(BIAS, n_audio_ctx=1), "has max_source_positions=1, but windows of 30 s have 1500"),
         (b"GGUF" + bytes(100), r"is a GGUF file: name whisper.cpp's ggml-\*.bin of the model, or a folder"),
         (b"\x80\x02}q\x00.", "is a pickle, which can carry code"),
@@ -157,11 +161,11 @@ def test_missing_and_misshapen_tensors_are_named(saved: dict[str, tuple[Path, Pa
     path, name = tmp_path / "it.bin", b"decoder.blocks.0.mlp.0.weight"
     content = saved["English-only"][1].read_bytes()
     path.write_bytes(content.replace(name, name.upper()))
-    with pytest.raises(CheckpointError, match=r"1 weights are missing, 'model.decoder.layers.0.fc1.weight'"):
+    with pytest.raises(CheckpointError, match=r"weight 'model.decoder.layers.0.fc1.weight' is missing"):
         load_checkpoint(str(path))
     shape = ints(32, 128)
     path.write_bytes(content.replace(shape + name, ints(128, 32) + name))
-    with pytest.raises(CheckpointError, match=r"1 weights do not fit its sizes"):
+    with pytest.raises(CheckpointError, match=r"fc1.weight' does not fit its sizes"):
         load_checkpoint(str(path))
 
 
