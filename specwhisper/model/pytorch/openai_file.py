@@ -42,6 +42,9 @@ class OpenAIModel:
                 f"'{name}' is a damaged PyTorch file, or holds more than weights and so may run code: fetch "
                 "it again, or save the model as safetensors."
             ) from error
+        except RuntimeError as error:  # with several sentences about causes
+            reason = str(error).split(". ")[0]
+            raise CheckpointError(f"'{name}' is truncated or damaged ({reason}): fetch it again.") from error
         parts = content if isinstance(content, dict) else {}
         dimensions, state = parts.get("dims"), parts.get("model_state_dict")
         if not (isinstance(dimensions, Mapping) and isinstance(state, Mapping)):

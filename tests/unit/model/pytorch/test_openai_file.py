@@ -139,6 +139,16 @@ def test_other_files_are_refused_in_a_sentence(content: Any, problem: str, tmp_p
     assert capsys.readouterr().out == ""
 
 
+def test_a_truncated_file_is_refused_in_a_sentence(tmp_path: Path):
+    path = tmp_path / "it.pt"
+    torch.save({"dims": DIMENSIONS, "model_state_dict": {"it": WEIGHT}}, path)
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(
+        CheckpointError, match=r"it\.pt' is truncated or damaged \(Pytorch[^.]*\): fetch it again\.$"
+    ):
+        load_checkpoint(str(path))
+
+
 @pytest.fixture(scope="module")
 def damaged(tmp_path_factory) -> tuple[bytes, Path]:
     """Return the bytes of a small file, and where to write damaged ones."""
