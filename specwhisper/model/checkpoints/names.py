@@ -16,6 +16,7 @@ OPENAI_MODELS = (
 )
 # Names of openai/whisper and faster-whisper; on the hub "whisper-large" is the first version.
 OTHER_NAMES = {"large": "large-v3", "turbo": "large-v3-turbo"}
+FILE_SUFFIXES = (".bin", ".pt")  # of models in one file
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
@@ -42,7 +43,11 @@ def resolve(name: str, revision: str | None = None) -> str:
     full_name = OTHER_NAMES.get(name, name)
     if Path(name).is_file() and full_name not in OPENAI_MODELS:
         return name
-    if Path(name).is_dir() or HUB_ID.fullmatch(name):
+    if Path(name).is_dir():
+        return name
+    if name.endswith(FILE_SUFFIXES) or ("/" in name and not HUB_ID.fullmatch(name)):
+        raise CheckpointError(f"The file or folder '{name}' does not exist: check the path, or {_advice()}")
+    if HUB_ID.fullmatch(name):
         return name
     if full_name in OPENAI_MODELS:
         if revision is None and (folder := fetched_folder(full_name)).is_dir():
@@ -56,6 +61,7 @@ def resolve(name: str, revision: str | None = None) -> str:
 def _advice() -> str:
     bundled = (name for name in DEMO_MODELS if (DEMO_FOLDER / name.removeprefix("demo-")).is_dir())
     return (
-        "name a folder, a hub id such as openai/whisper-small or onnx-community/whisper-tiny, distil-..., or "
-        f"one of {', '.join((*bundled, *OPENAI_MODELS, *OTHER_NAMES))}."
+        "name a folder, a file (whisper.cpp's ggml-*.bin or OpenAI's .pt), a hub id such as "
+        "openai/whisper-small or onnx-community/whisper-tiny, distil-..., or one of "
+        f"{', '.join((*bundled, *OPENAI_MODELS, *OTHER_NAMES))}."
     )

@@ -68,11 +68,18 @@ class TestNames:
         assert resolve("tiny") == "tiny"
         assert resolve(str(tmp_path)) == str(tmp_path)
 
+    def test_an_unknown_name_is_refused_with_the_known_ones(self):
+        with pytest.raises(
+            CheckpointError, match=r"no model 'whisper-huge': name a folder, a file \(.*\.pt\)"
+        ):
+            resolve("whisper-huge")
+
     @pytest.mark.parametrize(
-        "name", ["whisper-huge", "/nowhere/model", "./model", "../model", "a/b/c", "a//b"]
+        "name",
+        ["/nowhere/model", "./model", "../model", "a/b/c", "a//b", "/x/no.bin", "x/no.pt", "distil-no.bin"],
     )
-    def test_an_unknown_name_is_refused_with_the_known_ones(self, name):
-        with pytest.raises(CheckpointError, match=f"There is no model '{name}': name a folder, a hub id"):
+    def test_a_path_that_does_not_exist_is_said_not_to(self, name):
+        with pytest.raises(CheckpointError, match=f"'{name}' does not exist: check the path, or name a "):
             resolve(name)
 
     def test_a_hub_id_that_cannot_be_downloaded_is_reported(self):
