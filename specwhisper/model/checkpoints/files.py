@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -18,6 +18,9 @@ from specwhisper.model.checkpoints.names import resolve
 
 CONFIG, WEIGHTS, WEIGHTS_INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 MODEL_BIN = "model.bin"  # CTranslate2's weights
+# What its models have in config.json, or beside it.
+CTRANSLATE2_FIELDS = {"suppress_ids", "suppress_ids_begin", "lang_ids", "alignment_heads"}
+VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
 # As optimum names them; transformers.js has them in a folder of their own, in several precisions.
 ENCODERS, DECODERS = ("encoder_model",), ("decoder_model_merged", "decoder_model")
 ONNX_FOLDERS, ONNX_SUFFIXES = ("", "onnx/"), ("", "_fp16")
@@ -106,10 +109,35 @@ class ModelFiles:
                 return [*models, *filter(None, data)]
         return []
 
-    def ctranslate2(self) -> Path | None:
-        """Return the file of a CTranslate2 model; ``None`` if it is none."""
+    def ctranslate2(self, config: Mapping[str, Any]) -> Path | None:
+        """Return the weights of a CTranslate2 model; ``None`` for a model of another kind.
+
+        Raises
+        ------
+        CheckpointError : if it has no weights, or they are damaged.
+        """
+        if "model_type" in config:
+            return None
         path = self.find(MODEL_BIN)
-        return path if path is not None and format_of(path) is FileFormat.CTRANSLATE2 else None
+        if path is None:
+            if config.keys().isdisjoint(CTRANSLATE2_FIELDS) and not any(map(self.find, VOCABULARIES)):
+                return None
+            if self._may_lack:
+                raise self._no_weights()
+            raise CheckpointError(
+                f"CTranslate2 model '{self.name}' has no {MODEL_BIN}: fetch or convert it again."
+            )
+        if (found := format_of(path)) is FileFormat.CTRANSLATE2:
+            return path
+        if found is FileFormat.GIT_LFS:
+            raise CheckpointError(
+                f"The {MODEL_BIN} of model '{self.name}' stands for a file that Git LFS has not fetched: "
+                "run git lfs pull in its folder."
+            )
+        raise CheckpointError(
+            f"The {MODEL_BIN} of model '{self.name}' is no CTranslate2 model, so it is empty, damaged or of "
+            "another format: fetch or convert it again."
+        )
 
     @contextmanager
     def errors_reported(self) -> Iterator[None]:
@@ -138,16 +166,6 @@ class ModelFiles:
             raise CheckpointError(
                 f"Folder '{self.name}' holds no model: it has no config.json; name another."
             )
-        if any(folder.glob("*.safetensors")) or any(folder.glob("**/encoder_model*.onnx")):
-            return
-        if self.ctranslate2() is not None:
-            return
-        if any(folder.glob("*.bin")):
-            raise CheckpointError(
-                f"Model '{self.name}' has pickled weights, which can carry code: save it again as "
-                "safetensors."
-            )
-        raise self._no_weights()
 
     def _no_weights(self) -> CheckpointError:
         if self._may_lack:
@@ -159,6 +177,11 @@ class ModelFiles:
             return CheckpointError(
                 f"Model '{self.name}' has no ONNX files of encoder and decoder in float32, or of both in "
                 "float16: fetch those that are not quantised."
+            )
+        if self._is_folder and any(Path(self._source).glob("pytorch_model*.bin")):
+            return CheckpointError(
+                f"Model '{self.name}' has pickled weights, which can carry code: save it again as "
+                "safetensors."
             )
         return CheckpointError(f"Model '{self.name}' has no weights: fetch or save it again as safetensors.")
 

@@ -63,7 +63,12 @@ def open_model(files: ModelFiles) -> StoredModel:
     config = files.read(CONFIG)
     if config is None:
         raise OSError(f"it has no {CONFIG}")
-    if "model_type" not in config and (path := files.ctranslate2()) is not None:
+    if "n_audio_state" in config:
+        raise CheckpointError(
+            f"Model '{files.name}' is in MLX's format, which is not supported: name another format of it, "
+            "a folder of transformers or CTranslate2, whisper.cpp's ggml-*.bin, OpenAI's .pt or a hub id."
+        )
+    if (path := files.ctranslate2(config)) is not None:
         return CTranslate2Model(files, config, path)
     if config.get("model_type") != "whisper":
         raise CheckpointError(

@@ -166,6 +166,39 @@ def test_a_model_of_another_kind_is_refused(folder: Path):
         load_checkpoint(str(folder))
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, r"CTranslate2 model '.*' has no model\.bin: fetch or convert it again\.$"),
+        (b"", r"The model\.bin of model '.*' is no CTranslate2 model, so it is empty, damaged or of another"),
+        (
+            b"garbage" * 99,
+            r"The model\.bin of model '.*' is no CTranslate2 model, so it is empty, damaged or",
+        ),
+        (b"version https://git-lfs.github.com/spec/v1\n", "run git lfs pull in its folder"),
+    ],
+)
+@pytest.mark.parametrize("sign", ["lang_ids", "vocabulary.json"])
+def test_missing_and_damaged_weights_are_not_said_to_be_pickled(
+    content: bytes | None, problem: str, sign: str, folder: Path
+):
+    (folder / "config.json").write_text('{"lang_ids": []}' if sign == "lang_ids" else "{}")
+    (folder / sign).touch()
+    if content is not None:
+        (folder / "model.bin").write_bytes(content)
+    with pytest.raises(CheckpointError, match=problem):
+        load_checkpoint(str(folder))
+
+
+@pytest.mark.parametrize("weights", ["weights.npz", "weights.safetensors"])
+def test_a_folder_of_mlx_is_refused_in_a_sentence(weights: str, tmp_path: Path):
+    config = {"model_type": "whisper", "n_mels": 80, "n_audio_state": 384}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / weights).touch()
+    with pytest.raises(CheckpointError, match="is in MLX's format, which is not supported: name another"):
+        load_checkpoint(str(tmp_path))
+
+
 def test_a_small_file_is_read(tmp_path: Path):
     path = tmp_path / "model.bin"
     path.write_bytes(CTRANSLATE2_FILE)
