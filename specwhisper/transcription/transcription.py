@@ -106,6 +106,11 @@ class Transcription(Keyed):
         return self.duration_s
 
     @property
+    def duration_after_vad(self) -> float | None:
+        """:attr:`duration_after_vad_s` by another name."""
+        return self.duration_after_vad_s
+
+    @property
     def language_probability(self) -> float:
         """Probability of the language; 1 where it was not detected."""
         return self.language_probs.get(self.language, 1.0)

@@ -102,7 +102,8 @@ def test_every_part_is_a_mapping_of_its_attributes(part):
 
 def test_the_parts_of_json_have_the_same_keys():
     document = json.loads(RESULT.to_json())
-    assert RESULT.keys() - document.keys() == {"options", "words", "window_tokens", "duration_after_vad_s"}
+    absent = {"options", "words", "window_tokens", "duration_after_vad_s", "duration_after_vad"}
+    assert RESULT.keys() - document.keys() == absent
     assert document["stats"].keys() - RESULT.stats.keys() == {"elapsed_s", "real_time_factor"}
     assert (
         document["stats"].items()
@@ -120,6 +121,7 @@ def test_a_transcription_unpacks_as_faster_whispers():
     assert [(each.start, each.end, each.text) for each in segments][1] == (1.5, 2.0, " Bye.")
     assert (segments[1].words[0].word, segments[1].words[0].probability) == (" Bye.", 0.7)
     assert (info.language, info.language_probability, info.duration) == ("en", 0.75, 4.0)
+    assert replace(RESULT, duration_after_vad_s=3.5).duration_after_vad == 3.5
     assert RESULT.language_probability == 1, "it was not detected"
 
 
