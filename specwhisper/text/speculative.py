@@ -30,6 +30,7 @@ OPTION_NAMES = frozenset(
     "temperature temperatures top_k k top_p seed acceptance acceptance_threshold beam_size num_beams "
     "max_tokens".split()
 )
+PARAMETERS = {"gamma", "use_adaptive_gamma", "max_new_tokens", "stop_token_ids"}  # of ``generate`` itself
 MAX_NEW_TOKENS = 256
 SILENCE = bytes(2)  # one sample: the engines need audio to begin
 Prompt: TypeAlias = str | Sequence[int]  # text or token ids
@@ -211,9 +212,8 @@ class SpeculativeLM:
             if another error ends some of several prompts, with the results of the others.
         """
         if unknown := options.keys() - OPTION_NAMES:
-            raise InvalidRequest(
-                f"There is no option '{min(unknown)}' for text; there are {', '.join(sorted(OPTION_NAMES))}."
-            )
+            names = ", ".join(sorted(OPTION_NAMES | PARAMETERS))
+            raise InvalidRequest(f"There is no option '{min(unknown)}' for text; there are {names}.")
         limits = {} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}
         defaults = self.config.decoding | {"max_new_tokens": MAX_NEW_TOKENS}
         wanted = options_from(defaults, options | limits | {"timestamps": False})
