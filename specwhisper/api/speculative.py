@@ -22,7 +22,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.inputs import Audio, Source
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.audio.source import pcm_if_short
-from specwhisper.engine.process import default_device, resolve_device
+from specwhisper.engine.process import check_device, default_device
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import RecordingsFailed
 from specwhisper.languages import language_name
@@ -89,11 +89,11 @@ class SpeculativeWhisper:
     ) -> None:
         check_batch_size(batch_size)
         self.batch_size = batch_size
-        device = resolve_device(device or default_device())
+        device = check_device(device or default_device(), "device")
         self.config = config or SpeculativeConfig()
         target = load_checkpoint(final_model, dtype=dtype)
         draft = None
-        if draft_model:
+        if draft_model is not None:
             draft = load_checkpoint(draft_model, dtype=draft_dtype or dtype, is_draft=True)
         self._models = ModelInfo(target.name, draft.name if draft else "", target.weights_digest)
         self._source = resolve(final_model)

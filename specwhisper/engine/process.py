@@ -81,7 +81,9 @@ def check_device(device: str, flag: str) -> str:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")
-        raise InvalidRequest(f"{flag} is '{device}', which cannot be used here: {reason}.") from error
+        raise InvalidRequest(
+            f"{flag} is '{device}', which cannot be used here: {reason}; choose cpu, or auto."
+        ) from error
     return device
 
 

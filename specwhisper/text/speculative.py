@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.api.transcribe_call import check_batch_size
-from specwhisper.engine.process import default_device, resolve_device
+from specwhisper.engine.process import check_device, default_device
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch, RecordingsFailed
 from specwhisper.model.checkpoints.refused import REFUSED_IN_TEXT, refuse
@@ -141,7 +141,7 @@ class SpeculativeLM:
     ) -> None:
         check_batch_size(batch_size)
         self.config = config or SpeculativeConfig()
-        load = partial(_load, dtype=dtype, device=resolve_device(device or default_device()))
+        load = partial(_load, dtype=dtype, device=check_device(device or default_device(), "device"))
         target, tokenizer = load(final_model, device_map=device_map, offload_folder=offload_folder)
         generation = target.generation_config
         # transformers reads the second without the first; which one it was is not kept.

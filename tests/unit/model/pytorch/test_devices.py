@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from specwhisper import SpeculativeWhisper
+from specwhisper import SpeculativeLM, SpeculativeWhisper
 from specwhisper.engine import process
 from specwhisper.engine.process import prepare_process, resolve_device
 from specwhisper.errors import InvalidRequest
@@ -53,6 +53,13 @@ def test_a_server_and_the_python_api_take_auto(monkeypatch):
     assert TargetConfig(insecure=True, device="auto", cross_cache="int8").cross_cache == "int8"
     with pytest.raises(InvalidRequest, match="--cross-cache is for a model on one GPU"):
         TargetConfig(insecure=True, device="mps", cross_cache="int8")
+
+
+@pytest.mark.parametrize("made", [SpeculativeWhisper, SpeculativeLM])
+def test_a_device_that_torch_cannot_use_is_refused(made):
+    advice = "device is 'cuda:99', which cannot be used here: .*; choose cpu, or auto"
+    with pytest.raises(InvalidRequest, match=advice):
+        made(None, "demo-target", device="cuda:99")
 
 
 def test_tokens_are_chosen_on_the_cpu_for_a_model_on_mps():
