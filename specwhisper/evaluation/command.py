@@ -26,7 +26,7 @@ from specwhisper.options import DecodingOptions, Padding, Task, options_from
 from specwhisper.rpc.channels import OPEN
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import DTYPES, SERVER_MODES, Mode
-from specwhisper_client.cli.arguments import PaddingOption, parse_mode
+from specwhisper_client.cli.arguments import PaddingOption, one_of
 
 IN_ONE_PROCESS_ONLY = (
     *("final_model", "draft_model", "device", "dtype", "draft_dtype", "cut_windows", "adaptive_gamma"),
@@ -76,7 +76,7 @@ def evaluate(
     mode: Annotated[
         Mode | None,
         typer.Option(
-            parser=parse_mode,
+            parser=one_of(SERVER_MODES),
             metavar="MODE",
             help=f"With --server: {', '.join(SERVER_MODES[1:-1])} or {SERVER_MODES[-1]}. Default: its own.",
         ),

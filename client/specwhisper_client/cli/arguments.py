@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import fields
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, TypeVar
 
 import typer
 
 from specwhisper.errors import InvalidRequest, MissingExtra, SpecWhisperError
-from specwhisper.options import DecodingOptions, Padding, Task, VadOptions
+from specwhisper.options import Acceptance, DecodingOptions, Padding, Task, VadOptions
 from specwhisper.transcription.hints.file import read_hint
 from specwhisper.types import SERVER_MODES, Mode
 
 TOKEN_VARIABLE = "SPECWHISPER_TOKEN"
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def one_of(choices: Iterable[Choice]) -> Callable[[str], Choice]:
+    """Return a parser of values that are written as they are.
+
+    typer's own puts pydantic's "Value error" before what is wrong.
+    """
+    values = tuple(choices)
+
+    def parse(name: str) -> Choice:
+        for value in values:
+            if value == name:
+                return value
+        raise typer.BadParameter(f"'{name}' is none of {', '.join(values)}.")
+
+    return parse
+
+
 Server = Annotated[
     str,
     typer.Option(
@@ -42,15 +63,32 @@ Hints = Annotated[
     ),
 ]
 TaskOption = Annotated[
-    Task, typer.Option("--task", metavar="TASK", help="Task: transcribe, or translate into English.")
+    Task,
+    typer.Option(
+        "--task",
+        parser=one_of(Task),
+        metavar="TASK",
+        help="Task: transcribe, or translate into English.",
+    ),
 ]
 PaddingOption = Annotated[
     Padding,
     typer.Option(
         "--padding",
+        parser=one_of(Padding),
         metavar="silence|zero",
         help="Content of windows after the end of the audio: silence, as transformers, or features of 0, "
         "as OpenAI and faster-whisper.",
+    ),
+]
+AcceptanceOption = Annotated[
+    Acceptance,
+    typer.Option(
+        "--acceptance",
+        parser=one_of(Acceptance),
+        metavar="exact|classical",
+        help="Rule by which candidates are accepted. classical: speculative sampling; the sampled text "
+        "then depends on the draft.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No output but the text.")]
@@ -61,18 +99,10 @@ def hint_of(file: str) -> str:
     return read_hint(file) if file else ""
 
 
-def parse_mode(name: str) -> Mode:
-    """Read the name of a mode that servers have."""
-    for mode in SERVER_MODES:
-        if mode == name:
-            return mode
-    raise typer.BadParameter(f"'{name}' is none of {', '.join(SERVER_MODES)}.")
-
-
 ServerMode = Annotated[
     Mode | None,
     typer.Option(
-        parser=parse_mode,
+        parser=one_of(SERVER_MODES),
         metavar="MODE",
         help=f"Mode of draft and target: {', '.join(SERVER_MODES[:-1])} or {SERVER_MODES[-1]}. "
         "Default: the server's.",

@@ -21,6 +21,7 @@ from specwhisper_client.cli.arguments import (
     ServerMode,
     TaskOption,
     hint_of,
+    one_of,
 )
 from specwhisper_client.cli.speaker_options import SpeakersOfUtterances
 from specwhisper_client.servers import DEFAULT_SERVER
@@ -55,6 +56,7 @@ class Steps:
     policy: Annotated[
         StabilityPolicy,
         typer.Option(
+            parser=one_of(StabilityPolicy),
             metavar="POLICY",
             help="Rule by which words become final. local-agreement: two decodings agree; align-att: the "
             "model no longer attends to the end of the audio for them.",

@@ -18,6 +18,7 @@ from specwhisper.rpc.channels import Credentials
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW
 from specwhisper_client.cli.arguments import (
+    AcceptanceOption,
     Gamma,
     Hints,
     PaddingOption,
@@ -153,14 +154,7 @@ class Decoding:
             help="Most tokens of a window. Default: the model's.",
         ),
     ] = None
-    acceptance: Annotated[
-        Acceptance,
-        typer.Option(
-            metavar="exact|classical",
-            help="Rule by which candidates are accepted. classical: speculative sampling; the sampled text "
-            "then depends on the draft.",
-        ),
-    ] = Acceptance.EXACT
+    acceptance: AcceptanceOption = Acceptance.EXACT
     acceptance_threshold: Annotated[
         float | None,
         typer.Option(

@@ -164,11 +164,25 @@ async def test_no_server_is_one_sentence_and_status_1(files, unused_tcp_port):
     assert await run_cli("models", "--server", address) == (1, "", sentence)
 
 
-async def test_version_and_a_mode_that_no_server_has():
+async def test_the_version():
     assert await run_cli("--version") == (0, f"specwhisper {__version__}\n", "")
-    status, out, err = await run_cli("transcribe", "talk.mp3", "--mode", Mode.ONE_PROCESS)
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "value"),
+    [
+        (("transcribe", "talk.mp3"), "--mode", Mode.ONE_PROCESS),  # no server has it
+        (("transcribe", "talk.mp3"), "--padding", "bogus"),
+        (("transcribe", "talk.mp3"), "--acceptance", "bogus"),
+        (("listen",), "--task", "bogus"),
+        (("listen",), "--policy", "bogus"),
+        (("evaluate", "talk.mp3"), "--padding", "bogus"),
+    ],
+)
+async def test_a_value_that_is_no_choice_is_refused(command, flag, value):
+    status, out, err = await run_cli(*command, flag, value)
     assert (status, out) == (2, "")
-    assert "'one-process' is none of" in err
+    assert f"Invalid value for '{flag}': '{value}' is none of " in err
 
 
 async def test_options_are_named_as_whispers_and_reach_the_server(files):
