@@ -58,6 +58,13 @@ class AudioFields(BaseModel):
             "`vad_parameters[speech_pad_ms]`.",
         ),
     ]
+    padding: Annotated[
+        Literal["silence", "zero"],
+        Field(
+            description="Not OpenAI's: content of windows after the end of the audio, `zero` as in "
+            "openai/whisper or `silence` as in transformers."
+        ),
+    ] = "zero"
 
     @classmethod
     def read(cls, form: Iterable[tuple[str, str]]) -> Self:
@@ -98,7 +105,7 @@ class AudioFields(BaseModel):
             hint=self.hint,
             temperatures=fallback_temperatures(self.temperature, increment),
             **OPENAI_THRESHOLDS,
-            padding=Padding.ZERO,
+            padding=Padding(self.padding),
         )
         vad = {"vad_filter": self.vad_filter, "vad_parameters": self.vad_parameters or None}
         return options_from(options, vad)

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from specwhisper.languages import language_code
 from specwhisper.live import EndpointingOptions
-from specwhisper.options import DecodingOptions
+from specwhisper.options import DecodingOptions, Padding
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.streaming import LIVE_DECODING
 from specwhisper_gateway.errors import InvalidEvent
@@ -46,6 +46,9 @@ class _Transcription(StrictModel):
     prompt: str | None = None
     keywords: _Words | None = None
     hint: Annotated[str | None, Field(description="Not OpenAI's: text that the audio may say.")] = None
+    padding: Annotated[
+        Padding | None, Field(description="Not OpenAI's: content of windows after the end of the audio.")
+    ] = None
     interim_results: Annotated[
         bool | None, Field(description="Not OpenAI's: text that may still change, too.")
     ] = None
@@ -89,6 +92,7 @@ class RealtimeSettings:
     ----------
     audio_format : of the client's audio.
     model : a served name of the target; empty for the first one, until it is known.
+    padding : content of windows after the end of the audio.
     interim_results : whether to send text that may still change, too.
     endpointing : finds where utterances begin and end; ``None`` if the client commits.
     eagerness : of turn detection by text, a key of ``EAGERNESS``; ``None`` for detection by silence alone.
@@ -100,6 +104,7 @@ class RealtimeSettings:
     prompt: str = ""
     keywords: tuple[str, ...] = ()
     hint: str = ""
+    padding: Padding = LIVE_DECODING.padding
     interim_results: bool = False
     endpointing: EndpointingOptions | None = EndpointingOptions()  # noqa: RUF009 (it is frozen)
     eagerness: str | None = None
@@ -112,6 +117,7 @@ class RealtimeSettings:
             initial_prompt=self.prompt,
             hotwords=", ".join(self.keywords),
             hint=self.hint,
+            padding=self.padding,
         )
 
     def updated(self, session: Mapping[str, Any]) -> RealtimeSettings:
@@ -150,6 +156,8 @@ class RealtimeSettings:
             transcription |= {"keywords": list(self.keywords)}
         if self.hint:
             transcription |= {"hint": self.hint}
+        if self.padding != LIVE_DECODING.padding:
+            transcription |= {"padding": self.padding}
         if self.interim_results:
             transcription |= {"interim_results": True}
         return {
@@ -184,7 +192,8 @@ class RealtimeSettings:
             named["language"] = next(iter(changes.languages), None)
         if "language" in named:
             named["language"] = language_code(named["language"])
-        defaults = {"model": "", "prompt": "", "hint": "", "interim_results": False}
+        texts = {"model": "", "prompt": "", "hint": ""}
+        defaults = texts | {"padding": LIVE_DECODING.padding, "interim_results": False}
         named = {name: value or defaults.get(name) for name, value in named.items()}
         return replace(
             self,

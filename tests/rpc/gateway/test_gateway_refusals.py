@@ -102,6 +102,7 @@ async def test_a_file_that_is_not_audio(content, sentence):
         ({"languages": ["de"], "language": "en"}, "languages", "unsupported_value"),
         ({"language": "en", "extra_body": {"multilingual": True}}, "multilingual", "unsupported_value"),
         ({"keywords": ["a"], "extra_body": {"hotwords": "b"}}, "keywords", "unsupported_value"),
+        ({"extra_body": {"padding": "bogus"}}, "padding", "invalid_value"),
         ({"extra_body": {"clip_timestamps": "0"}}, "clip_timestamps", "unknown_parameter"),
         ({"extra_body": {"temperature": [0.1, 0.2]}}, "temperature", "invalid_value"),
     ],

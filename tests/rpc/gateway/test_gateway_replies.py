@@ -132,13 +132,14 @@ async def test_every_field_reaches_the_draft_server():
             file=RECORDING,
             model=MODEL,
             languages=["nl"],
-            extra_body={"hotwords": "gamma", "hint": "De bijen"},
+            extra_body={"hotwords": "gamma", "hint": "De bijen", "padding": "silence"},
         )
     expected = OPENAIS | {"temperatures": (0.4,)}
     options = DecodingOptions(language="de", initial_prompt="Ray Serve", hotwords="alpha, beta", **expected)
     assert asked == options
     asked = decoding_options_from_proto(server.config.config.decoding)
-    assert asked == DecodingOptions(language="nl", hotwords="gamma", hint="De bijen", **OPENAIS)
+    expected = OPENAIS | {"padding": Padding.SILENCE}
+    assert asked == DecodingOptions(language="nl", hotwords="gamma", hint="De bijen", **expected)
     assert not server.config.interim_results
 
 

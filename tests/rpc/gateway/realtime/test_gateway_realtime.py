@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from specwhisper.options import Padding
+from specwhisper.wire.codec.decoding import decoding_options_from_proto
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
 from tests.rpc.live_scripts import EVERYTHING, TWO_UTTERANCES
@@ -108,6 +110,7 @@ async def test_settings_reach_the_draft_server():
             "prompt": "Bienen",
             "keywords": ["Imker", "Wabe"],
             "hint": "Die Imkerin",
+            "padding": "zero",
         },
         "turn_detection": {"type": "server_vad", "threshold": 0.7, "silence_duration_ms": 150},
     }
@@ -130,6 +133,8 @@ async def test_settings_reach_the_draft_server():
     decoding = server.config.config.decoding
     assert (decoding.language, decoding.initial_prompt, decoding.hotwords) == ("de", "Bienen", "Imker, Wabe")
     assert decoding.hint == "Die Imkerin"
+    assert decoding_options_from_proto(decoding).padding is Padding.ZERO
+    assert received.transcription.padding == "zero"
     endpointing = server.config.endpointing
     assert endpointing.threshold == pytest.approx(0.7)
     assert (endpointing.silence_duration_ms, endpointing.pause_ms) == (150, 150)

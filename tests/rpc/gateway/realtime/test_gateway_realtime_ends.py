@@ -56,6 +56,7 @@ TOO_LARGE = "message_too_large"
         ({"transcription": {"languages": ["de", "en"]}}, "audio.input.transcription.languages"),
         ({"transcription": {"temperature": 1}}, "audio.input.transcription.temperature"),
         ({"transcription": {"delay": "low"}}, "audio.input.transcription.delay"),
+        ({"transcription": {"padding": "some"}}, "audio.input.transcription.padding"),
         ({"transcription": {"interim_results": "some"}}, "audio.input.transcription.interim_results"),
     ],
 )
