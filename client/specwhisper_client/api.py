@@ -21,7 +21,7 @@ from specwhisper.audio.vad_filter import find_speech, only_speech
 from specwhisper.options import DecodingOptions, VadOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.transcription.transcription import Transcription
-from specwhisper.types import Mode
+from specwhisper.types import Mode, TimeOrder
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION, flac
 from specwhisper.wire.codec import statistics_from_proto
 from specwhisper.wire.status import error_from_rpc
@@ -169,7 +169,7 @@ class TranscriptionClient:
         config = config_to_proto(options.without_vad(), mode, gamma, is_container=True)
         reply, _ = await self._request("Recognize", pb.RecognizeRequest(config=config, audio=audio))
         return Transcription(
-            segments=placed(segments_from_proto(reply.results), speech),
+            segments=TimeOrder()(placed(segments_from_proto(reply.results), speech)),
             language=reply.language.code,
             language_name=reply.language.name,
             language_probs=dict(reply.language.probabilities),

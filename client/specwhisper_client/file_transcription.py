@@ -18,8 +18,9 @@ from specwhisper.audio.speech_map import placed
 from specwhisper.errors import ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.observe import request_id
 from specwhisper.options import DecodingOptions
+from specwhisper.transcription.segments import Borders
 from specwhisper.transcription.transcription import Transcription
-from specwhisper.types import Mode, Segment
+from specwhisper.types import Mode, Segment, TimeOrder
 from specwhisper.wire.status import ended_by_server, error_from_rpc, has_broken
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
@@ -106,9 +107,11 @@ class FileTranscription:
             with_resume_points=True,
             with_statistics=self._with_statistics,
         )
+        borders, order = Borders(), TimeOrder()
         async with aclosing(self._updates(config, source)) as updates:
             async for update in updates:
-                segments = placed(update.segments, speech)
+                segments = order(placed(borders(update.segments), speech))
+                self._segments += segments
                 yield replace(update, segments=segments, duration_s=source.duration_s)
         received = self._received
         if received.model is None:
@@ -116,7 +119,7 @@ class FileTranscription:
                 f"The server at {self._servers.address} ended the call without naming its model."
             )
         self._result = Transcription(
-            segments=placed(self._segments, speech),
+            segments=tuple(self._segments),
             language=received.language,
             language_name=received.language_name,
             language_probs=received.language_probs,
@@ -163,7 +166,6 @@ class FileTranscription:
                 update = self._received.add(response)
                 if response == pb.StreamingRecognizeResponse(model=response.model):
                     continue  # it has no text: a call that resumes takes none back
-                self._segments += update.segments
                 if response.HasField("resume_point"):
                     self._resume_point = response.resume_point
                 if update.segments or response.HasField("resume_point"):

@@ -24,8 +24,9 @@ from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.hints.feed import HintFeed, hint_at
+from specwhisper.transcription.segments import Borders
 from specwhisper.transcription.transcription import ModelInfo
-from specwhisper.types import SAMPLE_RATE, Mode, TimedHint, in_order
+from specwhisper.types import SAMPLE_RATE, Mode, TimedHint
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -116,7 +117,7 @@ class StreamingClient:
         self._request_id = request_id.current_request_id()  # the same for all calls
         self._call: LiveCall | None = None  # the last one
         self._received = Received(received_s=self.position.start_sample / SAMPLE_RATE)
-        self._final_end_s = self._received.received_s
+        self._borders = Borders(self._received.received_s)
         self.num_reconnects = 0
 
     @property
@@ -253,7 +254,7 @@ class StreamingClient:
                     continue  # it only names the models
                 if response.HasField("position"):
                     self._move_to(response.position)
-                yield self._in_order(update)
+                yield replace(update, segments=self._borders(update.segments))
 
     async def _with_hints(self, audio: AsyncGenerator[bytes]) -> AsyncGenerator[bytes | TimedHint]:
         """Yield audio, and before each piece the hints that have come since the last one."""
@@ -278,12 +279,6 @@ class StreamingClient:
                 f"weights are not those of the '{self.model.target}' that the stream began on: open another "
                 "stream."
             )
-
-    def _in_order(self, update: Update) -> Update:
-        """Return the update with segments that begin after those before."""
-        segments = in_order(update.segments, self._final_end_s)
-        self._final_end_s = segments[-1].end_s if segments else self._final_end_s
-        return replace(update, segments=segments)
 
     def _move_to(self, message: decoding_pb2.LivePosition) -> None:
         """Note the position at which another call would continue."""

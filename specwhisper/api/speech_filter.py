@@ -10,6 +10,7 @@ from specwhisper.audio.speech_map import SpeechMap, placed
 from specwhisper.audio.vad_filter import find_speech, only_speech
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription
+from specwhisper.types import TimeOrder
 
 
 class NoSpeech(Exception):
@@ -45,7 +46,7 @@ class SpeechFilter:
             return outcome
         return replace(
             outcome,
-            segments=placed(outcome.segments, speech),
+            segments=TimeOrder()(placed(outcome.segments, speech)),
             duration_s=speech.duration_s,
             duration_after_vad_s=speech.speech_s,
         )

@@ -8,7 +8,7 @@ from typing import Any
 from specwhisper.options import Task
 from specwhisper.speakers.turns import by_speaker
 from specwhisper.transcription.subtitles import HIGHLIGHT, Cue, Layout, cues, one_line
-from specwhisper.types import Segment, Word
+from specwhisper.types import Segment, TimeOrder, Word
 
 
 def to_txt(segments: Iterable[Segment]) -> str:
@@ -131,7 +131,7 @@ def verbose_word(word: Word) -> dict[str, Any]:
 
 def to_diarized_json(segments: Sequence[Segment], *, duration_s: float, task: Task) -> dict[str, Any]:
     """Return a transcript in the form of OpenAI's ``diarized_json``."""
-    spoken = [segment for segment in by_speaker(segments) if segment.text.strip()]
+    spoken = [segment for segment in TimeOrder()(by_speaker(segments)) if segment.text.strip()]
     return {
         "task": str(task),
         "duration": duration_s,

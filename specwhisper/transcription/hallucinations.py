@@ -17,11 +17,10 @@ from typing import NamedTuple
 
 from specwhisper.transcription.segments import FRAME_S
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.transcription.words import CLOSING, OPENING
+from specwhisper.transcription.words import CLOSING, OPENING, SENTENCE_ENDS
 from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, Segment, Window, WordAlignment
 
 PUNCTUATION = OPENING + CLOSING  # words of these are not judged
-SENTENCE_ENDS = ".。!！?？"  # noqa: RUF001
 NUM_JUDGED = 8  # first words of a segment
 IMPROBABLE = 0.15
 SHORT_S, LONG_S = 0.133, 2.0  # of a word

@@ -36,7 +36,7 @@ from collections.abc import Mapping, Sequence
 from specwhisper.live import LivePosition
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.open_window import OpenWindow
-from specwhisper.transcription.segments import FRAME_S
+from specwhisper.transcription.segments import FRAME_S, Borders
 from specwhisper.transcription.stability import continuation, up_to_last_word
 from specwhisper.transcription.vocabulary import UNSPACED, Vocabulary
 from specwhisper.types import (
@@ -84,6 +84,7 @@ class LiveTranscript:
         self._num_utterances = position.num_utterances
         self._start_sample = position.start_sample
         self._final_end_s = position.start_sample / SAMPLE_RATE
+        self._borders = Borders(self._final_end_s)
         self.num_samples = position.start_sample
         self.language = "en"
         self.language_probs: Mapping[str, float] = {}
@@ -263,7 +264,8 @@ class LiveTranscript:
             is_utterance_end=closed.is_last,
             language=self.language,
         )
-        return step.with_scores(segment, start, end, commit.words, self._vocabulary)
+        segment = step.with_scores(segment, start, end, commit.words, self._vocabulary)
+        return self._borders([segment])[0]
 
     def _time_s(self, step: OpenWindow, position: int) -> float:
         """Estimate when a token is spoken, in seconds.

@@ -1,4 +1,4 @@
-"""Cut a window's tokens into segments, and find where the next window begins.
+"""Cut windows into segments, find where the next begins, and order words there.
 
 The rules are those of transformers' sequential long-form decoding
 (``WhisperGenerationMixin._retrieve_segment``): segments end where two timestamps meet; a single timestamp at
@@ -8,13 +8,17 @@ decoded again from there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE, Segment, Window
+from specwhisper.transcription.words import SENTENCE_ENDS
+from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE, Segment, TimeOrder, Window, Word
 
 FRAME_S = HOP_SAMPLES / SAMPLE_RATE
+BRIEF_S = 0.2  # what a word may last that ends after its window's text
+SIMILAR = 0.5  # share of the letters of two words
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +101,64 @@ def shift_timestamps(tokens: Sequence[int], frames: int, vocabulary: Vocabulary)
     """Return tokens with the timestamps of a window that begins ``frames`` later."""
     begin, shift = vocabulary.timestamp_begin, frames // FRAMES_PER_TIMESTAMP
     return tuple(max(begin, token - shift) if token >= begin else token for token in tokens)
+
+
+def up_to_border(segment: Segment, border_s: float) -> Segment:
+    """Return a segment with words up to where the next window begins.
+
+    One that begins there may last a little longer.
+    """
+    return replace(segment, words=tuple(_up_to(word, border_s) for word in segment.words))
+
+
+def _up_to(word: Word, border_s: float) -> Word:
+    start_s = min(word.start_s, border_s)
+    return replace(word, start_s=start_s, end_s=min(word.end_s, max(border_s, start_s + BRIEF_S)))
+
+
+class Borders(TimeOrder):
+    """Orders segments, and leaves out words that two windows wrote.
+
+    The next window begins at the closing timestamp of the last segment. The times of words come from
+    cross-attention, and may lie after it: silence counts as part of the word before it, or the timestamp is
+    early. Then the next window holds the last word again, and often writes it again. openai/whisper moves the
+    window instead; here windows are those of transformers, whether words have times or not. Tokens stay as
+    they were decoded.
+    """
+
+    def __init__(self, end_s: float = 0.0) -> None:
+        super().__init__(end_s)
+        self._seek = 0
+        self._last_word: Word | None = None
+
+    def __call__(self, segments: Iterable[Segment]) -> tuple[Segment, ...]:
+        """Return the next segments."""
+        return super().__call__(map(self._without_repeated, segments))
+
+    def _without_repeated(self, segment: Segment) -> Segment:
+        if not segment.words:
+            return segment
+        last, first = self._last_word, segment.words[0]
+        if (
+            last is not None
+            and segment.seek > self._seek
+            and first.start_s < last.end_s
+            and last.end_s > segment.seek * FRAME_S
+            and _is_same(last.text, first.text)
+        ):
+            text = segment.text.lstrip().removeprefix(first.text.strip())
+            segment = replace(segment, text=text, words=segment.words[1:])
+        self._seek = segment.seek
+        self._last_word = segment.words[-1] if segment.words else last
+        return segment
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Return whether two words have the same letters, or similar ones and end a sentence each."""
+    first, second = (
+        "".join(character for character in word.lower() if character.isalnum()) for word in (one, other)
+    )
+    if first == second:
+        return bool(first)
+    ends_sentences = all(word.rstrip().endswith(tuple(SENTENCE_ENDS)) for word in (one, other))
+    return ends_sentences and SequenceMatcher(None, first, second).ratio() >= SIMILAR

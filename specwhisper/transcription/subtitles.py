@@ -63,7 +63,15 @@ class Layout:
 
 
 def cues(segments: Sequence[Segment], layout: Layout | None = None) -> Iterator[Cue]:
-    """Yield the cues of a transcript: one per segment, or as the layout has it."""
+    """Yield cues in order: one per segment, or as the layout has it."""
+    end_s = 0.0
+    for cue in _cues(segments, layout):
+        start_s = max(cue.start_s, end_s)
+        end_s = max(cue.end_s, start_s)
+        yield replace(cue, start_s=start_s, end_s=end_s)
+
+
+def _cues(segments: Sequence[Segment], layout: Layout | None) -> Iterator[Cue]:
     if layout is None or layout == Layout():
         whole = (Cue(s.start_s, s.end_s, one_line(s.text), s.speaker) for s in by_speaker(segments))
         yield from (cue for cue in whole if cue.text)

@@ -8,7 +8,7 @@ from math import inf
 
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.open_window import OpenWindow
-from specwhisper.transcription.segments import split_window
+from specwhisper.transcription.segments import FRAME_S, Borders, split_window, up_to_border
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
@@ -42,6 +42,7 @@ class TranscriptBuilder:
         self._window_tokens: list[tuple[int, ...]] = []
         self.language = "en"  # of a model without languages
         self.language_probs: Mapping[str, float] = {}
+        self._borders = Borders()
         self.segments: list[Segment] = []
         self.num_samples = 0
         self.statistics = SpeculationStatistics()
@@ -117,7 +118,7 @@ class TranscriptBuilder:
         self._open, self._drafted = None, []
         if commit.outcome is not Outcome.KEPT:
             return []
-        segments = self._segments(opened, commit)
+        segments = list(self._borders(self._segments(opened, commit)))
         self._window_tokens.append(tuple(opened.tokens))
         self.segments += segments
         return segments
@@ -131,7 +132,9 @@ class TranscriptBuilder:
         segments, start = [], 0
         # transformers lets the last window end after 30 s, whatever it holds; openai/whisper cuts it as here.
         end_s = self.num_samples / SAMPLE_RATE if self.num_samples else inf
-        for segment in split_window(complete.window, complete.tokens, self._vocabulary).segments:
+        result = split_window(complete.window, complete.tokens, self._vocabulary)
+        border_s = (complete.window.start_frame + result.advance_frames) * FRAME_S
+        for segment in result.segments:
             end = start + len(segment.tokens)
             if segment.tokens and end <= num_transcribed:
                 segment = replace(
@@ -141,6 +144,9 @@ class TranscriptBuilder:
                     language=self.language,
                 )
                 own_words = [word for word in commit.words if start <= word.base < end]
-                segments.append(complete.with_scores(segment, start, end, own_words, self._vocabulary))
+                segment = complete.with_scores(segment, start, end, own_words, self._vocabulary)
+                segments.append(
+                    up_to_border(segment, border_s) if commit.num_transcribed is None else segment
+                )
             start = end
         return segments

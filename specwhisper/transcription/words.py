@@ -11,6 +11,7 @@ from specwhisper.transcription.vocabulary import UNSPACED, Vocabulary
 
 OPENING = "\"'“¡¿([{-"  # joins the word after it, if a space is before it
 CLOSING = "\"'.。,，!！?？:：”)]}、"  # joins the word before it  # noqa: RUF001
+SENTENCE_ENDS = ".。!！?？"  # noqa: RUF001
 REPLACEMENT = "\ufffd"  # stands for broken UTF-8
 
 

@@ -48,7 +48,7 @@ from specwhisper.types.session import (
     Mode,
     default_num_batched_tokens,
 )
-from specwhisper.types.transcript import Segment, Word, in_order
+from specwhisper.types.transcript import Segment, TimeOrder, Word
 from specwhisper.types.weights import CROSS_CACHES, DTYPES, DeviceMap
 
 __all__ = [
@@ -84,6 +84,7 @@ __all__ = [
     "Resume",
     "Segment",
     "Step",
+    "TimeOrder",
     "TimedHint",
     "Timing",
     "ToTarget",
@@ -94,5 +95,4 @@ __all__ = [
     "Word",
     "WordAlignment",
     "default_num_batched_tokens",
-    "in_order",
 ]

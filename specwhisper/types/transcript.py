@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from specwhisper.types.keyed import Keyed
 
@@ -51,7 +52,8 @@ class Segment(Keyed):
 
     Attributes
     ----------
-    tokens : of the segment, timestamps included.
+    tokens : of the segment, timestamps included, as decoded: also of a word that is left out of its text
+        because the window before ends with it.
     confidence : mean probability of the tokens, 0 where unknown.
     avg_logprob, compression_ratio, temperature, no_speech_prob : of the window it was decoded in, as
         openai/whisper reports them; the ratio is over the text.
@@ -91,25 +93,35 @@ class Segment(Keyed):
         """:attr:`end_s` by another name."""
         return self.end_s
 
-    def not_before(self, time_s: float) -> Segment:
-        """Return the segment with no time before this one, its words included."""
-        if self.start_s >= time_s and self.end_s >= self.start_s:
-            return self
-        start_s = max(self.start_s, time_s)
-        words = tuple(
-            replace(word, start_s=max(word.start_s, start_s), end_s=max(word.end_s, start_s))
-            for word in self.words
-        )
-        return replace(self, start_s=start_s, end_s=max(self.end_s, start_s), words=words)
+
+Spoken = TypeVar("Spoken", Word, Segment)
 
 
-def in_order(segments: Iterable[Segment], final_end_s: float) -> tuple[Segment, ...]:
-    """Move segments so that none begins before the end of the one before.
+class TimeOrder:
+    """Moves segments and words, so that none begins before the last one ends.
 
-    A server or target at which a stream resumes knows the final text, but not its times.
+    Parameters
+    ----------
+    end_s : no time is before this one.
     """
-    ordered: list[Segment] = []
-    for segment in segments:
-        ordered.append(segment.not_before(final_end_s))
-        final_end_s = ordered[-1].end_s
-    return tuple(ordered)
+
+    def __init__(self, end_s: float = 0.0) -> None:
+        self._segments_end_s = self._words_end_s = end_s
+
+    def __call__(self, segments: Iterable[Segment]) -> tuple[Segment, ...]:
+        """Return the next segments in order."""
+        return tuple(map(self._placed, segments))
+
+    def _placed(self, segment: Segment) -> Segment:
+        words = []
+        for word in segment.words:
+            words.append(_not_before(word, self._words_end_s))
+            self._words_end_s = words[-1].end_s
+        segment = _not_before(segment, self._segments_end_s)
+        self._segments_end_s = segment.end_s
+        return replace(segment, words=tuple(words))
+
+
+def _not_before(spoken: Spoken, time_s: float) -> Spoken:
+    start_s = max(spoken.start_s, time_s)
+    return replace(spoken, start_s=start_s, end_s=max(spoken.end_s, start_s))

@@ -8,7 +8,8 @@ from dataclasses import replace
 from specwhisper.live import LivePosition
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.live_transcript import LiveTranscript
-from specwhisper.types import SAMPLE_RATE, in_order
+from specwhisper.transcription.segments import Borders
+from specwhisper.types import SAMPLE_RATE
 from specwhisper_draft_server.sessions.update import SessionUpdate
 
 
@@ -33,7 +34,7 @@ class MergedTranscript:
         self._earlier = SpeculationStatistics()  # of the targets' parts that have ended
         self._language: str | None = None  # the last one of earlier parts
         self._earlier_samples = part.num_samples  # received in earlier parts
-        self._end_s = 0.0  # of the last final segment
+        self._borders = Borders()
 
     def follow_target(self, part: LiveTranscript) -> None:
         """Continue with another target's part, from :attr:`position`."""
@@ -67,9 +68,7 @@ class MergedTranscript:
             if segment.is_utterance_end:
                 self._final = ()
                 self._unverified = {n: text for n, text in self._unverified.items() if n > segment.utterance}
-        segments = in_order(update.segments, self._end_s)
-        self._end_s = segments[-1].end_s if segments else self._end_s
-        return replace(update, segments=segments)
+        return replace(update, segments=self._borders(update.segments))
 
     def _add_unverified(self, utterance: int, tokens: Sequence[int]) -> None:
         if self._part.text_after((), tokens).strip():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.types import Segment, Word, in_order
+from specwhisper.types import Segment, TimeOrder, Word
 from specwhisper_client.live_transcription import whole_utterances
 from specwhisper_client.updates import Update
 from specwhisper_client.utterances import Utterances, joined
@@ -114,8 +114,8 @@ def test_final_text_of_a_resumed_stream_does_not_go_back_in_time():
     """The next server gets final text without its times."""
     word = Word(0.5, 0.6, " a")
     end = replace(piece(" a", at_s=0.5, is_last=True), end_s=0.69, words=(word,))
-    (shifted,) = in_order([end], final_end_s=4.22)
+    (shifted,) = TimeOrder(4.22)([end])
     assert (shifted.start_s, shifted.end_s) == (4.22, 4.22)
     assert shifted.words == (replace(word, start_s=4.22, end_s=4.22),)
     ordered = [replace(piece("a", at_s=5.0), end_s=5.5), replace(piece("b", at_s=5.5), end_s=6.0)]
-    assert in_order(ordered, final_end_s=4.22) == tuple(ordered)
+    assert TimeOrder(4.22)(ordered) == tuple(ordered)
