@@ -187,7 +187,8 @@ class DecodingOptions:
     initial_prompt : text the first window is prompted with; every window, where none is prompted with the
         text before it.
     carry_initial_prompt : whether it stays in front of the previous text.
-    hotwords : words that stay in front of every prompt.
+    hotwords : words that stay in front of every prompt. Of more tokens than fit into half a window, those of
+        the initial prompt included, the last ones count.
     hint : text that the audio is believed to say: captions, a script, an older transcript. The target
         verifies it like a draft: it makes a transcription faster, and changes no text but with an
         ``acceptance_threshold``. At most 200,000 bytes.

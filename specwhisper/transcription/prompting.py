@@ -1,14 +1,15 @@
 """Build a window's prompt from the caller's words and the text before it.
 
 The rules are transformers' (``WhisperGenerationMixin._prepare_decoder_input_ids``). faster-whisper's hotwords
-are added: they stay in front of every prompt. If all of this would leave a window no room for its own tokens,
-the text before is shortened; transformers raises an error then.
+are added: they stay in front of every prompt. Of words that are too long the last tokens count, as in
+openai/whisper, hotwords first. If all of this would leave a window no room for its own tokens, the text
+before is shortened; transformers raises an error in both cases.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specwhisper.errors import UnsupportedOption
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -43,23 +44,17 @@ class PreviousText:
 
     def __init__(self, vocabulary: Vocabulary, words: PromptText, *, condition: bool) -> None:
         self._vocabulary = vocabulary
-        self._words = words
-        self._condition = condition
         self._max_tokens = vocabulary.max_length // 2 - 1
+        self._words = words = _fitting(words, self._max_tokens)
+        self._condition = condition
         self._max_in_front = vocabulary.max_length * 3 // 4
         self._is_confident = True
         self.tokens = () if words.is_carried else words.initial
         self._has_any = bool(self.tokens)
-        given = len(words.initial) + len(words.hotwords)
         start = vocabulary.start_of_prev
         # Where another token stands for it, transformers puts that before previous text, not before prompts.
-        if given and (start is None or vocabulary.tokens[start] != START_OF_PREV):
+        if (words.initial or words.hotwords) and (start is None or vocabulary.tokens[start] != START_OF_PREV):
             raise UnsupportedOption("This model takes no prompt: leave initial_prompt and hotwords out.")
-        if given and given > self._max_tokens:
-            raise UnsupportedOption(
-                f"The prompt has {given} tokens, hotwords included; this model takes at most "
-                f"{self._max_tokens}: shorten it."
-            )
 
     def prefix(self) -> tuple[int, ...]:
         """Return the tokens before ``<|startoftranscript|>`` in the next window."""
@@ -93,3 +88,10 @@ class PreviousText:
     def _remember(self, tokens: Sequence[int]) -> None:
         self._has_any = True
         self.tokens = (*self.tokens, *tokens)[-self._max_tokens :]
+
+
+def _fitting(words: PromptText, max_tokens: int) -> PromptText:
+    """Return the last tokens of words that are too long."""
+    hotwords = words.hotwords[max(0, len(words.hotwords) - max_tokens) :]
+    num_left_out = len(words.initial) + len(hotwords) - max_tokens
+    return replace(words, hotwords=hotwords, initial=words.initial[max(0, num_left_out) :])

@@ -94,7 +94,6 @@ STREAMS = {
         "higher than the one before",
     ),
     "an invalid probability": (with_options(top_p=float("nan")), InvalidRequest, "top_p is nan"),
-    "a prompt too long": (with_options(initial_prompt="a" * 40), UnsupportedOption, "prompt has 40 tokens"),
     "contradictory acceptance": (
         with_options(acceptance="ACCEPTANCE_CLASSICAL", acceptance_threshold=0.5),
         InvalidRequest,

@@ -93,11 +93,21 @@ def test_another_target_continues_with_the_previous_text():
     assert other.prefix() == made.prefix()
 
 
-def test_a_prompt_that_is_too_long_is_refused():
-    with pytest.raises(
-        UnsupportedOption, match="has 32 tokens, hotwords included; this model takes at most 31"
-    ):
-        previous(PromptText(initial=(1,) * 31, hotwords=(1,)))
+@pytest.mark.parametrize("is_carried", [True, False])
+@pytest.mark.parametrize(
+    ("initial", "hotwords", "expected"),
+    [
+        (range(40), (), range(9, 40)),  # as openai/whisper: the last ones
+        (range(31), (99,), (99, *range(1, 31))),
+        ((7,), range(40), range(9, 40)),
+        (range(40), range(31), range(31)),
+    ],
+)
+def test_of_a_prompt_that_is_too_long_the_last_tokens_count(initial, hotwords, expected, is_carried):
+    words = PromptText(tuple(initial), tuple(hotwords), is_carried)
+    for condition in (False, True):
+        made = previous(words, condition=condition)
+        assert made.prefix() == (PREV, *expected)
 
 
 def test_a_model_without_prompts_refuses_them():
