@@ -195,8 +195,8 @@ class SpeculativeWhisper:
         Parameters
         ----------
         audio : one recording or any iterable of them: files of any format (by name, open, or as bytes),
-            arrays or tensors of 16 kHz mono samples (floats in -1..1, or int16), or dicts of ``array`` and
-            ``sampling_rate``. At most one is read ahead of those that are being transcribed.
+            arrays or tensors of 16 kHz mono samples (floats in -1..1, int16, int32 or uint8), or dicts of
+            ``array`` and ``sampling_rate``. At most one is read ahead of those that are being transcribed.
         mode : ``Mode.TARGET_ONLY`` for the final model alone; by default ``Mode.ONE_PROCESS``, with a draft.
             The others need two servers.
         gamma, use_adaptive_gamma : as in :class:`SpeculativeConfig`; by default the config's. A ``gamma``

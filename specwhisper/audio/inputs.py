@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from array import array as PlainArray
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,10 +20,11 @@ from specwhisper.errors import InvalidAudio, within_floats
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
 # File names, whole files, open files, arrays and tensors of 16 kHz mono, and audio of a Hugging Face dataset.
-Audio = str | os.PathLike[str] | bytes | BinaryIO | NDArray[Any] | Mapping[str, Any]
+Audio = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | NDArray[Any] | Mapping[str, Any]
 WANTED = (
     "pass a file name, an open file, an array of 16 kHz mono samples, or a dict of array and sampling_rate"
 )
+MAX_SHOWN_ERRORS = 20  # in one sentence
 Decode = Callable[[], Iterator[bytes]]
 
 
@@ -55,7 +57,7 @@ def recordings_in(audio: Audio | Iterable[Audio]) -> tuple[Iterable[Source | Inv
 def is_recording(audio: Any) -> bool:
     """Return whether it is a single recording, and not several in an iterable."""
     return (
-        isinstance(audio, str | os.PathLike | bytes | bytearray)
+        isinstance(audio, str | os.PathLike | bytes | bytearray | memoryview | PlainArray)
         or hasattr(audio, "read")
         or hasattr(audio, "__array__")
         or _is_of_dataset(audio)
@@ -98,8 +100,11 @@ def check_all(recordings: Iterable[Source | InvalidAudio]) -> None:
     if len(errors) == 1:
         raise errors[0]
     if errors:
-        reasons = " ".join(map(str, errors))
-        raise InvalidAudio(f"{len(errors)} recordings cannot be read, and nothing was decoded. {reasons}")
+        reasons = " ".join(map(str, errors[:MAX_SHOWN_ERRORS]))
+        more = f" (and {len(errors) - MAX_SHOWN_ERRORS} more)" if len(errors) > MAX_SHOWN_ERRORS else ""
+        raise InvalidAudio(
+            f"{len(errors)} recordings cannot be read, and nothing was decoded. {reasons}{more}"
+        )
 
 
 def _checked(recording: Any) -> Source | InvalidAudio:
@@ -115,6 +120,9 @@ def _source(recording: Any) -> Source:
         if not os.path.exists(recording):
             raise InvalidAudio(f"Audio file '{name}' does not exist.")
         return Source(str(name), partial(decode_file, recording))
+    if isinstance(recording, memoryview | PlainArray):
+        view = memoryview(recording)
+        recording = view.tobytes() if view.itemsize == 1 else np.asarray(view)  # a file, or samples
     if isinstance(recording, bytes | bytearray):
         return Source("", _OpenFile(BytesIO(recording)))
     if hasattr(recording, "read"):
@@ -182,9 +190,27 @@ def _decoder_of_array(array: Any, sample_rate: Any) -> Decode:
 
 
 def _pieces(samples: NDArray[Any], sample_rate: int) -> Iterator[bytes]:
-    if np.issubdtype(samples.dtype, np.floating):
-        samples = samples.astype(np.float32, copy=False)
     stream = CanonicalStream(sample_rate)
     for start in range(0, len(samples), WINDOW_SAMPLES):
-        yield stream.push(samples[start : start + WINDOW_SAMPLES])
+        yield stream.push(_of_known_type(samples[start : start + WINDOW_SAMPLES]))
     yield stream.finish()
+
+
+def _of_known_type(samples: NDArray[Any]) -> NDArray[Any]:
+    """Return samples as float32, or as int16 where they are that.
+
+    Integers fill the range of their type, as in WAV files: those of 8 bits without a sign have 128 for 0.
+    """
+    kind, num_bits = samples.dtype.kind, samples.dtype.itemsize * 8
+    if kind == "f":
+        return samples.astype(np.float32, copy=False)
+    if samples.dtype == np.uint8:
+        return (samples.astype(np.float32) - 128) / 128
+    if kind != "i" or num_bits > 32:
+        raise InvalidAudio(
+            f"Samples of type {samples.dtype} are not supported: pass floats between -1 and 1, or int16, "
+            "int32 or uint8."
+        )
+    if num_bits == 16:
+        return samples.astype(np.int16, copy=False)
+    return samples.astype(np.float32) / np.float32(2 ** (num_bits - 1))

@@ -208,7 +208,7 @@ def test_invalid_requests_are_refused(pair, samples, asked, error, message):
         (np.full(16_000, np.nan, np.float32), "not finite"),
         (np.zeros((2, 16_000), np.float32), "is not a recording"),
         (np.zeros(0, np.float32), "is empty"),
-        (np.zeros(16_000, np.int32), "int32 are not supported"),
+        (np.zeros(16_000, np.int64), "int64 are not supported: pass floats"),
         ("nowhere.wav", "does not exist"),
         ([0.0, 0.1], "of type float cannot be read: pass a file name"),
         (None, "of type NoneType cannot be read: pass a file name"),
