@@ -18,7 +18,7 @@ from specwhisper.model.checkpoints.names import resolve
 
 CONFIG, WEIGHTS, WEIGHTS_INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 MODEL_BIN = "model.bin"  # CTranslate2's weights
-# What its models have in config.json, or beside it.
+# Its models have these in config.json, or beside it.
 CTRANSLATE2_FIELDS = {"suppress_ids", "suppress_ids_begin", "lang_ids", "alignment_heads"}
 VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
 # As optimum names them; transformers.js has them in a folder of their own, in several precisions.

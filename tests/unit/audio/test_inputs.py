@@ -1,4 +1,4 @@
-"""What a Python caller passes as audio, and the samples that it is."""
+"""Audio that Python callers pass, and the samples that it is."""
 
 from __future__ import annotations
 
