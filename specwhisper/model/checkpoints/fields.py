@@ -46,6 +46,6 @@ class FieldReader:
         return self._block[offset : offset + num_bytes]
 
     def number(self, code: str = "I") -> int:
-        """Read a number of one of struct's types; without one, an unsigned one of four bytes."""
+        """Read a number of one of struct's types; the default is unsigned."""
         value: int = struct.unpack(f"<{code}", self.take(struct.calcsize(f"<{code}")))[0]
         return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -13,14 +13,10 @@ from typing import Any
 
 from specwhisper.errors import CheckpointError, MissingExtra
 from specwhisper.model.checkpoints.compat import is_known_to_lack
-from specwhisper.model.checkpoints.magic import FileFormat, format_of
 from specwhisper.model.checkpoints.names import resolve
 
 CONFIG, WEIGHTS, WEIGHTS_INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 MODEL_BIN = "model.bin"  # CTranslate2's weights
-# Its models have these in config.json, or beside it.
-CTRANSLATE2_FIELDS = {"suppress_ids", "suppress_ids_begin", "lang_ids", "alignment_heads"}
-VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
 # As optimum names them; transformers.js has them in a folder of their own, in several precisions.
 ENCODERS, DECODERS = ("encoder_model",), ("decoder_model_merged", "decoder_model")
 ONNX_FOLDERS, ONNX_SUFFIXES = ("", "onnx/"), ("", "_fp16")
@@ -90,7 +86,7 @@ class ModelFiles:
             return [path]
         if (index := self.read(WEIGHTS_INDEX)) is None:
             if not (onnx_files := self._onnx_files()):
-                raise self._no_weights()
+                raise self.no_weights()
             return onnx_files
         names = sorted(set(index["weight_map"].values()))
         paths = [self.find(name) if Path(name).name == name else None for name in names]
@@ -108,36 +104,6 @@ class ModelFiles:
                 data = (self.find(f"{folder}{path.name}_data") for path in models)
                 return [*models, *filter(None, data)]
         return []
-
-    def ctranslate2(self, config: Mapping[str, Any]) -> Path | None:
-        """Return the weights of a CTranslate2 model; ``None`` for a model of another kind.
-
-        Raises
-        ------
-        CheckpointError : if it has no weights, or they are damaged.
-        """
-        if "model_type" in config:
-            return None
-        path = self.find(MODEL_BIN)
-        if path is None:
-            if config.keys().isdisjoint(CTRANSLATE2_FIELDS) and not any(map(self.find, VOCABULARIES)):
-                return None
-            if self._may_lack:
-                raise self._no_weights()
-            raise CheckpointError(
-                f"CTranslate2 model '{self.name}' has no {MODEL_BIN}: fetch or convert it again."
-            )
-        if (found := format_of(path)) is FileFormat.CTRANSLATE2:
-            return path
-        if found is FileFormat.GIT_LFS:
-            raise CheckpointError(
-                f"The {MODEL_BIN} of model '{self.name}' stands for a file that Git LFS has not fetched: "
-                "run git lfs pull in its folder."
-            )
-        raise CheckpointError(
-            f"The {MODEL_BIN} of model '{self.name}' is no CTranslate2 model, so it is empty, damaged or of "
-            "another format: fetch or convert it again."
-        )
 
     @contextmanager
     def errors_reported(self) -> Iterator[None]:
@@ -167,12 +133,20 @@ class ModelFiles:
                 f"Folder '{self.name}' holds no model: it has no config.json; name another."
             )
 
-    def _no_weights(self) -> CheckpointError:
+    def no_weights(self, message: str | None = None) -> CheckpointError:
+        """Return the error for weights that are not found.
+
+        Parameters
+        ----------
+        message : used unless the hub could not be asked for them.
+        """
         if self._may_lack:
             return CheckpointError(
                 f"The weights of model '{self.name}' are not in the cache, and the hub cannot be reached: "
                 "check the connection, or name a folder."
             )
+        if message is not None:
+            return CheckpointError(message)
         if self._is_folder and any(Path(self._source).glob("**/encoder_model*.onnx")):
             return CheckpointError(
                 f"Model '{self.name}' has no ONNX files of encoder and decoder in float32, or of both in "

@@ -40,8 +40,6 @@ def resolve(name: str, revision: str | None = None) -> str:
                 f"Model '{name}' comes with the source tree, not with the installed package: {_advice()}"
             )
         return str(folder)
-    if not name:  # as a path it is the current folder
-        raise CheckpointError(f"A model's name is empty: {_advice()}")
     full_name = OTHER_NAMES.get(name, name)
     if Path(name).is_file() and full_name not in OPENAI_MODELS:
         return name

@@ -14,7 +14,6 @@ from safetensors.torch import load_file, save_file
 from transformers import WhisperForConditionalGeneration
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint, save_checkpoint
-from specwhisper import SpeculativeWhisper
 from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
@@ -82,12 +81,6 @@ class TestNames:
     def test_a_path_that_does_not_exist_is_said_not_to(self, name):
         with pytest.raises(CheckpointError, match=f"'{name}' does not exist: check the path, or name a "):
             resolve(name)
-
-    def test_an_empty_name_is_no_model(self):
-        with pytest.raises(CheckpointError, match="A model's name is empty: name a folder"):
-            resolve("")
-        with pytest.raises(CheckpointError, match="A model's name is empty"):
-            SpeculativeWhisper("", "demo-target", "cpu")
 
     def test_a_hub_id_that_cannot_be_downloaded_is_reported(self):
         with pytest.raises(
