@@ -24,9 +24,10 @@ from specwhisper.evaluation.ways import in_one_process, over_servers
 from specwhisper.extras import MISSING_EXTRA_STATUS, needs_extra
 from specwhisper.options import DecodingOptions, Padding, Task, options_from
 from specwhisper.rpc.channels import OPEN
+from specwhisper.settings.choices import one_of
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import DTYPES, SERVER_MODES, Mode
-from specwhisper_client.cli.arguments import PaddingOption, one_of
+from specwhisper_client.cli.arguments import PaddingOption
 
 IN_ONE_PROCESS_ONLY = (
     *("final_model", "draft_model", "device", "dtype", "draft_dtype", "cut_windows", "adaptive_gamma"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from enum import EnumType
 from typing import Annotated, Any, get_origin
 
 import typer
@@ -14,6 +15,7 @@ from specwhisper import __version__
 from specwhisper.errors import InvalidRequest, MissingExtra, SpecWhisperError
 from specwhisper.extras import MISSING_EXTRA_STATUS
 from specwhisper.observe.logs import configure_logging
+from specwhisper.settings.choices import one_of
 from specwhisper.settings.setting import Config, Option, make_settings, options_of
 from specwhisper.settings.typer_compat import UsageError
 
@@ -115,6 +117,7 @@ def _parameter(option: Option) -> inspect.Parameter:
         default=...,
         param_decls=(option.flag,) if option.default is False else None,
         metavar=setting.metavar,
+        parser=one_of(value_type) if isinstance(value_type, EnumType) else None,
         help=setting.help,
         file_okay=not setting.is_folder,
         show_envvar=False,

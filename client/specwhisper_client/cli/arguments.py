@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
 from dataclasses import fields
-from enum import StrEnum
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
 from specwhisper.errors import InvalidRequest, MissingExtra, SpecWhisperError
 from specwhisper.options import Acceptance, DecodingOptions, Padding, Task, VadOptions
+from specwhisper.settings.choices import one_of
 from specwhisper.transcription.hints.file import read_hint
 from specwhisper.types import SERVER_MODES, Mode
 
 TOKEN_VARIABLE = "SPECWHISPER_TOKEN"
-Choice = TypeVar("Choice", bound=StrEnum)
-
-
-def one_of(choices: Iterable[Choice]) -> Callable[[str], Choice]:
-    """Return a parser of values that are written as they are.
-
-    typer's own puts pydantic's "Value error" before what is wrong.
-    """
-    values = tuple(choices)
-
-    def parse(name: str) -> Choice:
-        for value in values:
-            if value == name:
-                return value
-        raise typer.BadParameter(f"'{name}' is none of {', '.join(values)}.")
-
-    return parse
-
-
 Server = Annotated[
     str,
     typer.Option(

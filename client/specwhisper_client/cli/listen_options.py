@@ -11,6 +11,7 @@ import typer
 from specwhisper.live import MIN_SILENCE_MS, EndpointingOptions, LiveOptions, StabilityPolicy
 from specwhisper.options import Task, options_from
 from specwhisper.rpc.channels import Credentials
+from specwhisper.settings.choices import one_of
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper_client.cli.arguments import (
     Gamma,
@@ -21,7 +22,6 @@ from specwhisper_client.cli.arguments import (
     ServerMode,
     TaskOption,
     hint_of,
-    one_of,
 )
 from specwhisper_client.cli.speaker_options import SpeakersOfUtterances
 from specwhisper_client.servers import DEFAULT_SERVER
