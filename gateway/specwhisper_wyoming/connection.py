@@ -16,7 +16,7 @@ from wyoming.ping import Ping, Pong
 
 from specwhisper.errors import IdleClient, InvalidAudio, InvalidRequest, SpecWhisperError
 from specwhisper.observe.request_id import received_request_id, request_id
-from specwhisper.options import DecodingOptions
+from specwhisper.options import DecodingOptions, Padding
 from specwhisper.wire.status import INTERNAL_ERROR, refusal
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.streaming import LIVE_DECODING
@@ -41,6 +41,7 @@ class Connection:
     ----------
     client : the connections to draft servers.
     idle_timeout_s : seconds that the client may send nothing, or read nothing.
+    padding : content of windows after the end of an utterance.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class Connection:
         writer: asyncio.StreamWriter,
         client: TranscriptionClient,
         idle_timeout_s: float,
+        padding: Padding,
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._client = client
         self._idle_timeout_s = idle_timeout_s
-        self._options = LIVE_DECODING  # of the next utterance
+        self._defaults = replace(LIVE_DECODING, padding=padding)
+        self._options = self._defaults  # of the next utterance
         self._utterance: WyomingUtterance | None = None  # the last one
         self._answering: asyncio.Task[None] | None = None
         self._reading: asyncio.Timeout | None = None
@@ -134,7 +137,7 @@ class Connection:
                     if self._has_failed:
                         await self._cancel()  # audio may follow without an audio-start
                     self._has_failed = False
-                    self._options = options_of(event)
+                    self._options = options_of(event, self._defaults)
                 case "audio-start":
                     await self._answered()
                     await self._cancel()
@@ -175,7 +178,7 @@ class Connection:
     async def _finish(self) -> None:
         """End the audio of the utterance; without audio, the transcript is empty."""
         await self._answered()
-        options, self._options = self._options, LIVE_DECODING
+        options, self._options = self._options, self._defaults
         if self._has_failed:
             self._has_ended = True
         elif self._utterance is not None:
@@ -263,8 +266,8 @@ def _request() -> dict[str, Any]:
     return {"request": request_id.get()} if request_id.get() else {}
 
 
-def options_of(event: Event) -> DecodingOptions:
-    """Return the options of a request: its language, and words that it expects.
+def options_of(event: Event, defaults: DecodingOptions) -> DecodingOptions:
+    """Return the options of a request: its language and words, else the defaults.
 
     The only model is the target, whatever the request's name of it.
 
@@ -278,4 +281,4 @@ def options_of(event: Event) -> DecodingOptions:
         if not isinstance(given, list | None) or not all(isinstance(word, str) for word in given or ()):
             raise InvalidRequest("Names and terms of a 'transcribe' event must be lists of strings.")
         words += given or ()
-    return replace(LIVE_DECODING, language=request.language or None, hotwords=", ".join(words))
+    return replace(defaults, language=request.language or None, hotwords=", ".join(words))

@@ -95,8 +95,9 @@ class WyomingServer:
                 yield str(address)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = Connection(reader, writer, self._client, self._config.idle_timeout_s)
-        limit = self._config.max_connections
+        config = self._config
+        connection = Connection(reader, writer, self._client, config.idle_timeout_s, config.padding)
+        limit = config.max_connections
         if len(self._connections) >= limit:
             error = ServerFull(f"This server has its {limit} connections already: try again later.")
             refusal = asyncio.create_task(connection.refuse(error))

@@ -16,9 +16,11 @@ from wyoming.ping import Ping, Pong
 
 from experiments.common.models.speech import speech
 from specwhisper.errors import ServerFull
+from specwhisper.wire.codec.decoding import decoding_options_from_proto
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_wyoming.server import WyomingServer
 from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.live_scripts import EVERYTHING
 from tests.rpc.services import Draft, Target, all_free, eventually
 from tests.rpc.speaking import speaking_pair
 from tests.rpc.wyomings import (
@@ -205,6 +207,16 @@ async def test_a_request_after_a_failed_utterance_needs_no_audio_start():
             await send(client, Transcribe(), AudioChunk(RATE, 2, 1, PCM))
             while not Error.is_type((await client.read_event()).type):
                 pass
+
+
+async def test_every_utterance_has_the_servers_padding():
+    scripted = ScriptedTranscription(EVERYTHING)
+    async with serving(scripted) as draft, wyoming_server(draft, padding="zero") as server:
+        async with client_of(server) as client:
+            for _ in range(2):
+                await say(client, PCM)
+                await answer(client)
+                assert decoding_options_from_proto(scripted.config.config.decoding).padding == "zero"
 
 
 async def test_a_wrong_request_is_an_error_and_another_one_is_answered(server):

@@ -14,6 +14,7 @@ from wyoming.event import Event
 from wyoming.info import Info
 
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsafeBind
+from specwhisper.options import Padding
 from specwhisper.settings.command_line import config_from
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper_client.streaming import LIVE_DECODING
@@ -73,9 +74,9 @@ def test_a_server_is_described_and_the_package_reads_it():
 
 def test_a_request_names_language_and_words():
     request = Transcribe(name="any", language="en-US", transcript_names=["Ada"], transcript_terms=["lamp"])
-    options = options_of(request.event())
+    options = options_of(request.event(), LIVE_DECODING)
     assert (options.language, options.hotwords) == ("en", "Ada, lamp")
-    assert options_of(Transcribe().event()) == LIVE_DECODING
+    assert options_of(Transcribe().event(), LIVE_DECODING) == LIVE_DECODING
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_a_request_names_language_and_words():
 )
 def test_a_request_of_other_types_is_refused(data):
     with pytest.raises(InvalidRequest):
-        options_of(Event("transcribe", data))
+        options_of(Event("transcribe", data), LIVE_DECODING)
 
 
 @pytest.mark.parametrize(
@@ -119,3 +120,10 @@ def test_a_public_address_needs_permission_and_an_announcement_a_public_address(
         config_from(WyomingConfig, {"zeroconf": "kitchen"})
     with pytest.raises(InvalidRequest, match="--zeroconf is empty"):
         config_from(WyomingConfig, flags | {"zeroconf": " "})
+
+
+def test_a_padding_is_one_of_two():
+    assert config_from(WyomingConfig, {}).padding is Padding.SILENCE
+    assert config_from(WyomingConfig, {"padding": "zero"}).padding is Padding.ZERO
+    with pytest.raises(InvalidRequest, match="'--padding': 'bogus' is none of silence, zero"):
+        config_from(WyomingConfig, {"padding": "bogus"})
