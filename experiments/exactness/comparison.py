@@ -35,9 +35,12 @@ def differences(
             found.append("the same windows, but other segments")
             continue
         end_s = text.duration_s  # where ours are cut off
+        last_end_s = 0.0  # where ours begin at the earliest
         for ours, theirs in zip(text.segments, spoken, strict=True):
-            # theirs may begin before the window, see docs/exactness.md
-            times = (min(max(theirs.start_s, ours.seek * FRAME_S), end_s), min(theirs.end_s, end_s))
+            # theirs may begin before the window or the end of the last segment, see docs/exactness.md
+            start_s = min(max(theirs.start_s, ours.seek * FRAME_S, last_end_s), end_s)
+            times = start_s, max(start_s, min(theirs.end_s, end_s))
+            last_end_s = times[1]
             if max(abs(ours.start_s - times[0]), abs(ours.end_s - times[1])) > HALF_STEP_S:
                 found.append(f"segment at {ours.start_s} to {ours.end_s} s instead of {theirs}")
             if tokenizer is not None and theirs.ends_s:
