@@ -20,6 +20,7 @@ class UpdateSession:
 
     session: dict[str, Any]
     is_flat: bool = False
+    event_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,9 @@ def command_of(event: dict[str, Any]) -> Command:
             session = event.get("session")
             if not isinstance(session, dict):
                 raise InvalidEvent(f"{kind} needs an object 'session'.", "session")
-            return UpdateSession(session, is_flat=kind == "transcription_session.update")
+            return UpdateSession(
+                session, is_flat=kind == "transcription_session.update", event_id=event_id_of(event)
+            )
         case "input_audio_buffer.append":
             riva = event.get("runtime_config")  # of its client
             ends_utterance = isinstance(riva, dict) and riva.get("force_eou") == "true"

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.g711 import G711, decode_g711
-from specwhisper_gateway.errors import InvalidEvent
 
 PCM_RATE = 24_000  # of OpenAI's pcm16, in Hz
 G711_RATE = 8_000
@@ -28,13 +27,12 @@ class AudioFormat:
     name: FormatName = "audio/pcm"
     rate: int = PCM_RATE
 
-    def decode(self, audio: bytes) -> bytes:
-        """Return 16-bit samples; raise :class:`InvalidEvent` if one is incomplete."""
+    def decode(self, audio: bytes) -> tuple[bytes, bytes]:
+        """Return 16-bit samples, and the bytes of one that is incomplete."""
         if self.name in LAWS:
-            return decode_g711(audio, LAWS[self.name])
-        if len(audio) % BYTES_PER_SAMPLE:
-            raise InvalidEvent(f"audio has {len(audio)} bytes: 16-bit samples have two each.", "audio")
-        return audio
+            return decode_g711(audio, LAWS[self.name]), b""
+        end = len(audio) - len(audio) % BYTES_PER_SAMPLE
+        return audio[:end], audio[end:]
 
     def describe(self) -> dict[str, Any]:
         """Return OpenAI's object, which has no rate for G.711."""

@@ -29,10 +29,10 @@ from specwhisper_gateway.realtime.commands import (
     event_id_of,
     read_event,
 )
-from specwhisper_gateway.realtime.settings import RealtimeSettings, check_language, nested
+from specwhisper_gateway.realtime.settings import RealtimeSettings, check_language, known_part, nested
 from specwhisper_gateway.realtime.turn import Items, RealtimeTurn
 from specwhisper_gateway.state import Gateway
-from specwhisper_gateway.transport.messages import error_event, new_id
+from specwhisper_gateway.transport.messages import error_event, new_id, warning_event
 from specwhisper_gateway.transport.sockets import Peer, stall_timeout
 
 MAX_TURNS = 4  # waiting for their transcription; a client that commits more often has to wait
@@ -91,6 +91,7 @@ class RealtimeConnection:
         self._items = Items(is_beta, keeps_transcript=is_riva)
         self._is_riva = is_riva
         self._pieces = riva.WavPieces()
+        self._rest = b""  # of a sample that the next piece of audio completes
         self._previous_s = 0.0  # audio of the turns before the open one
         self._hints = HintFeed()
         self._open: _Running | None = None  # the turn that receives audio
@@ -130,7 +131,8 @@ class RealtimeConnection:
             case Append(audio, ends_utterance):
                 if self._is_riva:
                     audio = self._pieces.samples_of(audio)
-                await self._append(self._settings.audio_format.decode(audio))
+                samples, self._rest = self._settings.audio_format.decode(self._rest + audio)
+                await self._append(samples)
                 if ends_utterance:
                     self._pieces.finish()
                     await self._end_turn()
@@ -156,8 +158,8 @@ class RealtimeConnection:
             case TimedHint():
                 self._hints.put(command)
                 self._send_hints()
-            case UpdateSession(session, is_flat):
-                await self._update(session, is_flat=is_flat)
+            case UpdateSession():
+                await self._update(command)
 
     async def _append(self, pcm: bytes) -> None:
         if not pcm:
@@ -203,6 +205,7 @@ class RealtimeConnection:
 
     async def _end_turn(self) -> None:
         """Complete the open turn; further audio begins another one."""
+        self._rest = b""
         if (running := self._open) is None:
             return
         self._close_turn(running)
@@ -212,6 +215,7 @@ class RealtimeConnection:
 
     async def _clear(self) -> None:
         """Discard audio that is not committed; what is committed is still completed."""
+        self._rest = b""
         if (running := self._open) is None:
             return
         if not running.turn.discard():
@@ -231,11 +235,13 @@ class RealtimeConnection:
         self._open = None
         self._previous_s += running.length_s
 
-    async def _update(self, session: dict[str, Any], *, is_flat: bool) -> None:
+    async def _update(self, command: UpdateSession) -> None:
+        ignored: list[InvalidEvent] = []
         if self._is_riva:
-            settings = riva.updated(self._settings, session)
+            settings = riva.updated(self._settings, command.session)
         else:
-            settings = self._settings.updated(nested(session) if is_flat else session)
+            session, ignored = known_part(nested(command.session) if command.is_flat else command.session)
+            settings = self._settings.updated(session)
         if settings.model != self._settings.model:
             name = await self._gateway.model_names.resolve(settings.model)
             settings = replace(settings, model=name)
@@ -244,7 +250,9 @@ class RealtimeConnection:
         if settings != self._settings:
             await self._end_turn()  # a running transcription keeps its settings
         self._settings = settings
-        await self._send_session("updated", is_flat=is_flat)
+        if ignored:
+            await self._peer.send(warning_event(ignored, command.event_id))
+        await self._send_session("updated", is_flat=command.is_flat)
 
     async def _transcribe(self) -> None:
         """Run the turns one by one.

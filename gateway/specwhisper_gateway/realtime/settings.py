@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, ValidationError
 
@@ -17,8 +17,15 @@ from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.realtime.formats import BETA_NAMES, G711_RATE, PCM_RATE, AudioFormat, FormatName
 from specwhisper_gateway.transport.messages import SHOWN_CHARS, UNKNOWN, StrictModel, first_problem
 
-NO_LOGPROBS = "draft servers do not send log-probabilities of tokens"
 NO_RESPONSES = "a transcription session has no responses"
+WITHOUT_EFFECT = {
+    "include": "draft servers do not send log-probabilities of tokens",
+    "create_response": NO_RESPONSES,
+    "interrupt_response": NO_RESPONSES,
+    "idle_timeout_ms": NO_RESPONSES,
+    "noise_reduction": "audio is transcribed without noise reduction",
+    "delay": "text is sent as soon as it is final",
+}
 VAD_KEYS = {"threshold", "prefix_padding_ms", "silence_duration_ms"}
 # Silence that ends an utterance, in milliseconds: after a sentence, and otherwise, as OpenAI documents it.
 EAGERNESS = {"low": (800, 8_000), "medium": (400, 4_000), "high": (200, 2_000)}
@@ -52,7 +59,6 @@ class _Transcription(StrictModel):
     interim_results: Annotated[
         bool | None, Field(description="Not OpenAI's: text that may still change, too.")
     ] = None
-    delay: Annotated[None, Field(description="Text is sent as soon as it is final.")] = None
 
 
 class _TurnDetection(StrictModel):
@@ -62,14 +68,10 @@ class _TurnDetection(StrictModel):
     threshold: Annotated[float | None, Field(ge=0.05, le=0.95)] = None
     prefix_padding_ms: Annotated[int | None, Field(ge=0, le=2_000)] = None
     silence_duration_ms: Annotated[int | None, Field(ge=32, le=10_000)] = None
-    create_response: Literal[False] | None = None
-    interrupt_response: Literal[False] | None = None
-    idle_timeout_ms: None = None
 
 
 class _Input(StrictModel):
     format: _Format | None = None
-    noise_reduction: None = None
     transcription: _Transcription | None = None
     turn_detection: _TurnDetection | None = None
 
@@ -81,7 +83,6 @@ class _Audio(StrictModel):
 class _Session(StrictModel):
     type: Literal["transcription"] = "transcription"
     audio: _Audio | None = None
-    include: Annotated[list[str] | None, Field(max_length=0)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +124,13 @@ class RealtimeSettings:
     def updated(self, session: Mapping[str, Any]) -> RealtimeSettings:
         """Return the settings with a client's changes.
 
-        Raises :class:`InvalidEvent` if one is not supported.
+        Raises :class:`InvalidEvent` if one is not supported, or has no effect.
         """
+        known, ignored = known_part(session)
+        for each in ignored:
+            raise each
         try:
-            changes = _Session.model_validate(session)
+            changes = _Session.model_validate(known)
         except ValidationError as error:
             raise _refused(error) from None
         changed = changes.audio.input if changes.audio else None
@@ -185,7 +189,7 @@ class RealtimeSettings:
         }
 
     def _with_transcription(self, changes: _Transcription) -> RealtimeSettings:
-        named = {name: getattr(changes, name) for name in changes.model_fields_set - {"languages", "delay"}}
+        named = {name: getattr(changes, name) for name in changes.model_fields_set - {"languages"}}
         if changes.languages is not None:
             if changes.language or len(changes.languages) > 1:
                 raise _unsupported("audio.input.transcription.languages", "name one language, or none")
@@ -244,6 +248,28 @@ def nested(session: Mapping[str, Any]) -> dict[str, Any]:
     return {"audio": {"input": changes}} | others
 
 
+def known_part(
+    session: Mapping[str, Any], model: type[StrictModel] = _Session, path: str = "session"
+) -> tuple[dict[str, Any], list[InvalidEvent]]:
+    """Return a session without what has no effect, and an error about each such key."""
+    known: dict[str, Any] = {}
+    ignored: list[InvalidEvent] = []
+    for key, value in session.items():
+        name = f"{path}.{key[:SHOWN_CHARS]}"
+        if key in model.model_fields:
+            types = get_args(model.model_fields[key].annotation)
+            inner = next((each for each in types if isinstance(each, type(StrictModel))), None)
+            if inner is not None and isinstance(value, dict):
+                value, more = known_part(value, inner, name)
+                ignored += more
+            known[key] = value
+        elif (reason := WITHOUT_EFFECT.get(key)) is None:
+            ignored.append(InvalidEvent(f"{name} is not known.", name, UNKNOWN))
+        elif value not in (None, False, []):  # what a session has without it
+            ignored.append(InvalidEvent(f"{name} has no effect: {reason}.", name, "unsupported_value"))
+    return known, ignored
+
+
 def _endpointing(settings: RealtimeSettings, changes: _TurnDetection) -> EndpointingOptions:
     before = settings.endpointing
     if before is None or settings.eagerness is not None:
@@ -262,19 +288,7 @@ def _refused(error: ValidationError) -> InvalidEvent:
     """Return the first error as one sentence."""
     problem = first_problem(error)
     name = problem.name
-    if problem.kind == UNKNOWN:
-        return InvalidEvent(
-            f"Unknown parameter: 'session.{name}'; parameters without effect are refused, not ignored.",
-            f"session.{name}",
-            UNKNOWN,
-        )
     reasons = {
-        "include": NO_LOGPROBS,
-        "create_response": NO_RESPONSES,
-        "interrupt_response": NO_RESPONSES,
-        "idle_timeout_ms": NO_RESPONSES,
-        "noise_reduction": "audio is transcribed without noise reduction",
-        "delay": "text is sent as soon as it is final",
         "rate": "the sample rate of audio/pcm must be 24000, 16000 or 8000 Hz",
         "type": problem.reason,
     }

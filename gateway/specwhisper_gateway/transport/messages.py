@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ MAX_VALUES = 2048  # a resume point on /live has up to 1024 tokens
 MAX_DEPTH = 8
 MAX_SEPARATORS = 64  # commas and opening brackets of a message that is mostly audio
 SHOWN_CHARS = 100
+MAX_WARNINGS = 10  # in one event
 
 UNKNOWN = "unknown_parameter"
 
@@ -87,6 +88,14 @@ def error_event(error: BaseException, event_id: str | None = None) -> dict[str, 
     """
     details = body_of(error)["error"] | {"event_id": event_id}
     return {"type": "error", "event_id": new_id("event"), "error": details}
+
+
+def warning_event(ignored: Sequence[InvalidEvent], event_id: str | None = None) -> dict[str, Any]:
+    """Return an event about ignored parts of a client's; it is not OpenAI's."""
+    more = len(ignored) - MAX_WARNINGS
+    reasons = [*map(str, ignored[:MAX_WARNINGS]), *([f"{more} more are ignored."] if more > 0 else [])]
+    details = {"code": ignored[0].code, "param": ignored[0].param, "message": " ".join(reasons)}
+    return {"type": "warning", "event_id": new_id("event"), "warning": details | {"event_id": event_id}}
 
 
 async def read_object(frame: str, *, audio: str | None = None) -> dict[str, Any]:

@@ -121,9 +121,9 @@ async def test_settings_reach_the_draft_server():
                 session={"type": "transcription", "audio": {"input": audio_input}}
             )
             updated = await connection.recv()
-            # In odd pieces of whole samples; 16 kHz arrives byte for byte.
-            for start in range(0, len(PCM), 4_242):
-                await connection.input_audio_buffer.append(audio=base64_of(PCM[start : start + 4_242]))
+            # In pieces that cut samples in two; 16 kHz arrives byte for byte.
+            for start in range(0, len(PCM), 4_243):
+                await connection.input_audio_buffer.append(audio=base64_of(PCM[start : start + 4_243]))
             await connection.input_audio_buffer.commit()
             await up_to(connection, COMPLETED)
     received = updated.session.audio.input
@@ -138,6 +138,20 @@ async def test_settings_reach_the_draft_server():
     endpointing = server.config.endpointing
     assert endpointing.threshold == pytest.approx(0.7)
     assert (endpointing.silence_duration_ms, endpointing.pause_ms) == (150, 150)
+
+
+async def test_half_a_sample_before_a_commit_does_not_shift_the_audio_after_it():
+    server = ScriptedTranscription(EVERYTHING)
+    async with serving(server) as address, running_gateway(address) as gateway:
+        async with session(gateway) as connection:
+            await connection.session.update(session=SAME_RATE)
+            await connection.session.update(session=MANUAL)
+            for _ in range(2):
+                server.audio = b""
+                await connection.input_audio_buffer.append(audio=base64_of(PCM + b"x"))
+                await connection.input_audio_buffer.commit()
+                await up_to(connection, COMPLETED)
+                assert server.audio == PCM
 
 
 async def test_a_hint_reaches_the_turn_of_its_time():
