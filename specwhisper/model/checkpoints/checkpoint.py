@@ -13,6 +13,7 @@ from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.model.checkpoints.files import ModelFiles, digest_of
 from specwhisper.model.checkpoints.formats import open_model
 from specwhisper.model.checkpoints.generation import build_vocabulary, check_generation
+from specwhisper.model.checkpoints.names import public_name
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.tokenizer import Tokenizer
 from specwhisper.model.checkpoints.weights import Weights, complete_weights
@@ -29,7 +30,7 @@ class Checkpoint:
 
     Attributes
     ----------
-    name : as the user wrote it.
+    name : as the user wrote it; of a path only the last part, since servers' clients see it.
     weights : read when they are asked for; :meth:`Weights.close` frees them.
     weights_digest : SHA-256 of the weight files, and of what else changes the text, such as another dtype
         than float32. No session migrates between targets with different digests.
@@ -94,7 +95,7 @@ def load_checkpoint(
             )
         digest = digest_of(paths)
         return Checkpoint(
-            name=name,
+            name=public_name(name),
             sizes=sizes,
             vocabulary=vocabulary,
             weights=weights,

@@ -17,6 +17,7 @@ OPENAI_MODELS = (
 # Names of openai/whisper and faster-whisper; on the hub "whisper-large" is the first version.
 OTHER_NAMES = {"large": "large-v3", "turbo": "large-v3-turbo"}
 FILE_SUFFIXES = (".bin", ".pt")  # of models in one file
+CACHED = "models--"  # begins the name of a model's folder in the cache of huggingface_hub
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
@@ -56,6 +57,17 @@ def resolve(name: str, revision: str | None = None) -> str:
     if name.startswith("distil-"):
         return f"distil-whisper/{name}"
     raise CheckpointError(f"There is no model '{name}': {_advice()}")
+
+
+def public_name(name: str) -> str:
+    """Return what clients may know of a model's name: of a path the last part."""
+    path = Path(name)
+    if not path.exists() or name in (*DEMO_MODELS, *OPENAI_MODELS, *OTHER_NAMES):
+        return name
+    path = path.resolve()
+    if path.parent.name == "snapshots" and path.parents[1].name.startswith(CACHED):
+        return path.parents[1].name.removeprefix(CACHED).replace("--", "/")
+    return path.name or name
 
 
 def _advice() -> str:
