@@ -56,11 +56,13 @@ def find_hint(folder: Path, recording: Path) -> Path | None:
 
 def _text_of(path: Path) -> str:
     try:
-        if (num_bytes := path.stat().st_size) > MAX_FILE_BYTES:
+        with path.open("rb") as file:  # a pipe or a device has no size, and may have no end
+            content_bytes = file.read(MAX_FILE_BYTES + 1)
+        if len(content_bytes) > MAX_FILE_BYTES:
             raise InvalidRequest(
-                f"The hint {path} has {num_bytes} bytes: a hint is at most {MAX_HINT_BYTES} of text."
+                f"The hint {path} has more than {MAX_FILE_BYTES} bytes: its text may have {MAX_HINT_BYTES}."
             )
-        content = path.read_text("utf-8-sig")
+        content = content_bytes.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"The hint {path} cannot be read as text ({error}).") from error
     suffix = path.suffix.lower()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -106,8 +109,62 @@ def test_a_file_of_another_kind_is_named(tmp_path, monkeypatch):
     with pytest.raises(InvalidRequest, match=r"b\.txt holds captions: name it .*\.ttml"):
         read_hint(tmp_path / "b.txt")
     monkeypatch.setattr(file, "MAX_FILE_BYTES", 9)
-    with pytest.raises(InvalidRequest, match=r"a\.txt has \d+ bytes"):
+    with pytest.raises(InvalidRequest, match=r"a\.txt has more than 9 bytes"):
         read_hint(tmp_path / "a.txt")
+
+
+def test_a_pipe_is_read_and_a_device_without_end_is_refused():
+    with pytest.raises(InvalidRequest, match=r"/dev/zero has more than 4000000 bytes: its text may have"):
+        read_hint("/dev/zero")
+    reading, writing = os.pipe()
+    os.write(writing, b"Good day.")
+    os.close(writing)
+    assert read_hint(f"/dev/fd/{reading}") == "Good day."
+    os.close(reading)
+
+
+@pytest.mark.parametrize("suffix", [".srt", ".vtt", ".ass", ".ttml", ".txt", ".tsv", ".json"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "<",
+        "<a",
+        "< ",
+        "{",
+        "{}",
+        "{\\i1}",
+        "[",
+        "0:00:00",
+        "0:00 ",
+        "1 ",
+        "-",
+        "-->",
+        "\n",
+        "\n\nNOTE",
+        "a\n",
+        "&#",
+    ],
+)
+def test_the_time_to_read_a_file_grows_with_its_length_alone(tmp_path, suffix, part):
+    path = tmp_path / f"a{suffix}"
+    header = "00:00:01,000 --> 00:00:02,000\n"
+    if suffix == ".vtt":
+        header = "WEBVTT\n\n00:00:01.000 --> 00:00:02.000\n"
+    if suffix == ".ass":
+        header = ASS.partition("Second")[0]
+    path.write_text(header + part * (200_000 // len(part)), "utf-8")
+    began_s = time.process_time()
+    with suppress(InvalidRequest):
+        read_hint(path)
+    assert time.process_time() - began_s < 2
+
+
+def test_captions_nested_however_deep_are_read(tmp_path):
+    path = tmp_path / "a.ttml"
+    for name in ("span", "p", "div"):
+        opened, closed = f"<{name}>" * 100_000, f"</{name}>" * 100_000
+        path.write_text(f"<tt><body>{opened}<p>deep</p>{closed}</body></tt>", "utf-8")
+        assert read_hint(path) == "deep"
 
 
 def test_a_folder_has_hints_by_the_names_of_recordings(tmp_path):
