@@ -23,6 +23,7 @@ from specwhisper.evaluation.tables import facts, recordings_table, table_of
 from specwhisper.evaluation.ways import in_one_process, over_servers
 from specwhisper.extras import MISSING_EXTRA_STATUS, needs_extra
 from specwhisper.options import DecodingOptions, Padding, Task, options_from
+from specwhisper.printable import escaped
 from specwhisper.rpc.channels import OPEN
 from specwhisper.settings.choices import one_of
 from specwhisper.speculation.draft_length import MAX_GAMMA
@@ -203,7 +204,7 @@ def evaluate(
         if comparison.references and plot_file is not None:
             plot(comparison, plot_file)
     except SpecWhisperError as error:
-        errors.print(f"error: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
+        errors.print(escaped(f"error: {error}"), style="red", highlight=False, soft_wrap=True, markup=False)
         status = MISSING_EXTRA_STATUS if isinstance(error, MissingExtra) else 1
         raise typer.Exit(status) from None
     if bad or not comparison.references:
@@ -270,7 +271,7 @@ def _references(
 def _report(comparison: Comparison, bad: list[str], errors: Console, *, with_recordings: bool) -> None:
     """Print the tables, and what was left out."""
     for line in bad:
-        errors.print(f"left out: {line}", style="red", highlight=False, soft_wrap=True, markup=False)
+        errors.print(escaped(f"left out: {line}"), style="red", highlight=False, soft_wrap=True, markup=False)
     if not comparison.references:
         errors.print("error: There was nothing to transcribe.", style="red")
         return

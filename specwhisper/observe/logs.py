@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, TextIO
 
 from specwhisper.observe.request_id import request_id
-from specwhisper.wire.printable import escaped
+from specwhisper.printable import escaped
 
 STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 

@@ -15,6 +15,7 @@ from specwhisper import __version__
 from specwhisper.errors import InvalidRequest, MissingExtra, SpecWhisperError
 from specwhisper.extras import MISSING_EXTRA_STATUS
 from specwhisper.observe.logs import configure_logging
+from specwhisper.printable import escaped
 from specwhisper.settings.choices import one_of
 from specwhisper.settings.setting import Config, Option, make_settings, options_of
 from specwhisper.settings.typer_compat import UsageError
@@ -49,10 +50,10 @@ def run_command(program: str, settings: type[Config], serve: Callable[[Config], 
         try:
             serve(_configured(settings, values))
         except MissingExtra as error:
-            print(f"{program}: {error}", file=sys.stderr)
+            print(f"{program}: {escaped(str(error))}", file=sys.stderr)
             sys.exit(MISSING_EXTRA_STATUS)
         except SpecWhisperError as error:
-            sys.exit(f"{program}: {error}")
+            sys.exit(f"{program}: {escaped(str(error))}")
 
     command.__doc__ = inspect.getdoc(serve)
     app_of(settings, command)()

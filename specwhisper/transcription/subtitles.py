@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from specwhisper.errors import InvalidRequest
+from specwhisper.printable import blanked
 from specwhisper.speakers.turns import by_speaker
 from specwhisper.types import Segment, Word
 
-HIGHLIGHT = ("\x0e", "\x0f")  # around the spoken word: shift out and in, which no transcript holds
+HIGHLIGHT = ("\x0e", "\x0f")  # around the spoken word: shift out and in, of which a text is cleared
 PAUSE_S = 3.0  # a longer pause ends a cue
 
 Line = list[Word]
@@ -91,8 +92,8 @@ def _cues(segments: Sequence[Segment], layout: Layout | None) -> Iterator[Cue]:
 
 
 def one_line(text: str) -> str:
-    """Return a text without line breaks and surrounding spaces."""
-    return " ".join(text.split())
+    """Return a text without control characters and surrounding spaces."""
+    return " ".join(blanked(text).split())
 
 
 def _cut(segments: Iterable[Segment], layout: Layout) -> Iterator[list[Line]]:
@@ -129,7 +130,8 @@ def _joined(lines: Sequence[Line], highlighted: Word | None = None) -> str:
 
 
 def _shown(word: Word, is_highlighted: bool) -> str:
+    text = blanked(word.text)
     if not is_highlighted:
-        return word.text
-    spaces = word.text[: len(word.text) - len(word.text.lstrip())]
-    return f"{spaces}{HIGHLIGHT[0]}{word.text.lstrip()}{HIGHLIGHT[1]}"
+        return text
+    spaces = text[: len(text) - len(text.lstrip())]
+    return f"{spaces}{HIGHLIGHT[0]}{text.lstrip()}{HIGHLIGHT[1]}"

@@ -9,6 +9,7 @@ from typing import Any
 
 from specwhisper.languages import language_name
 from specwhisper.options import DecodingOptions
+from specwhisper.printable import escaped_json
 from specwhisper.speakers.turns import Turn, with_speakers
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription import formats
@@ -236,4 +237,4 @@ def _spoken(part: Segment | Word) -> dict[str, Any]:
 
 
 def _dumped(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    return escaped_json(json.dumps(document, ensure_ascii=False, indent=2)) + "\n"

@@ -37,7 +37,7 @@ from specwhisper.errors import (
     UnsafeBind,
     UnsupportedOption,
 )
-from specwhisper.wire.printable import escaped
+from specwhisper.printable import escaped
 
 logger = logging.getLogger(__name__)
 

@@ -21,6 +21,7 @@ from specwhisper.errors import (
     TargetUnavailable,
     Unauthenticated,
 )
+from specwhisper.printable import escaped
 from specwhisper.rpc.failover import Failover
 from specwhisper.transcription.transcription import Transcription
 from specwhisper_client.api import TranscriptionClient
@@ -77,7 +78,7 @@ async def transcribe_files(arguments: Sequence[Path], job: Job, console: Console
         report(error, errors)
         return False
     if failed and num_all > 1:
-        names = ", ".join(map(str, failed))
+        names = escaped(", ".join(map(str, failed)))
         errors.print(Text(f"{len(failed)} of {num_all} files failed: {names}", "red"), soft_wrap=True)
     return not failed
 
@@ -119,7 +120,7 @@ async def _one_by_one(
     failed = []
     for number, (recording, outputs) in enumerate(work, start=1):
         if has_others and not job.quiet:
-            errors.print(Text(str(recording.path), "bold"))
+            errors.print(Text(escaped(str(recording.path)), "bold"))
         try:
             await transcribe_with_display(client, recording, outputs, job, console, errors)
         except SpecWhisperError as error:
@@ -266,7 +267,7 @@ class _Batch:
         """Print a text, and its recording's name to standard error."""
         text = self._texts.pop(number)
         if text and not self._job.quiet:
-            self._errors.print(Text(str(self._work[number][0].path), "bold"), soft_wrap=True)
+            self._errors.print(Text(escaped(str(self._work[number][0].path)), "bold"), soft_wrap=True)
         self._console.file.write(text)
         self._console.file.flush()
 

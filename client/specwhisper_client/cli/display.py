@@ -12,11 +12,11 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from specwhisper.printable import blanked
 from specwhisper.speakers.turns import by_speaker
 from specwhisper.transcription.subtitles import one_line
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
-from specwhisper.wire.printable import blanked
 from specwhisper_client.updates import Update
 
 REFRESHES_PER_SECOND = 12

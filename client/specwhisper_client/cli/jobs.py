@@ -18,6 +18,7 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.errors import DiarizationFailed, MissingExtra, SpecWhisperError
 from specwhisper.extras import MISSING_EXTRA_STATUS, needs_extra
 from specwhisper.options import DecodingOptions
+from specwhisper.printable import escaped
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.speakers.beside import beside
 from specwhisper.speakers.diarizer import Diarizer
@@ -234,7 +235,8 @@ def report(error: SpecWhisperError, errors: Console, file: Path | None = None) -
     ``file`` is named if the error does not name it.
     """
     name = f"{file}: " if file is not None and str(file) not in str(error) else ""
-    errors.print(Text.assemble(("error: ", "bold red"), name, described(error)), soft_wrap=True)
+    text = escaped(f"{name}{described(error)}")
+    errors.print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
     return MISSING_EXTRA_STATUS if isinstance(error, MissingExtra) else 1
 
 

@@ -13,11 +13,11 @@ from rich.live import Live
 from rich.text import Text
 
 from specwhisper.errors import MissingExtra, SpecWhisperError
+from specwhisper.printable import blanked
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.transcription.subtitles import one_line
 from specwhisper.types import Segment, VoiceEvent
-from specwhisper.wire.printable import blanked
 from specwhisper_client import sources
 from specwhisper_client.cli.display import REFRESHES_PER_SECOND, color_of, span
 from specwhisper_client.cli.jobs import report

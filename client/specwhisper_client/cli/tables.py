@@ -10,9 +10,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from specwhisper.printable import blanked
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
-from specwhisper.wire.printable import blanked
 from specwhisper_client.updates import ServerInfo
 
 MAX_TARGET = 24  # letters of a line of the models that a draft may help

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from specwhisper.wire.printable import blanked
+from specwhisper.printable import blanked
 from specwhisper_client.top.figures import DRAFT, DRAINING, GATEWAY, KINDS, LOST, SERVING, TARGET, Figures
 
 BAR_CELLS = 6

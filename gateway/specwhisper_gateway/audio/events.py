@@ -19,6 +19,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
 from specwhisper.errors import SessionExpired, SpecWhisperError
+from specwhisper.printable import escaped_json
 from specwhisper.settings.speakers import Turns
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
@@ -179,4 +180,4 @@ def _failure(error: SpecWhisperError) -> bytes:
 
 
 def _written(event: TranscriptEvent) -> bytes:
-    return format_sse_event(data_str=event.model_dump_json(exclude_none=True))
+    return format_sse_event(data_str=escaped_json(event.model_dump_json(exclude_none=True)))

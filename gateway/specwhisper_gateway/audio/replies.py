@@ -22,6 +22,7 @@ from openai.types.audio.transcription_language import TranscriptionLanguage
 from openai.types.audio.transcription_verbose import Usage
 from pydantic import BaseModel
 
+from specwhisper.printable import blanked, escaped_json
 from specwhisper.transcription.formats import (
     spoken_words,
     srt_blocks,
@@ -47,7 +48,7 @@ async def reply(fields: AudioFields, transcript: Transcription) -> Response:
     """
     match fields.response_format:
         case "text":
-            return PlainTextResponse(f"{transcript.text}\n")
+            return PlainTextResponse(f"{blanked(transcript.text)}\n")
         case "srt":
             return PlainTextResponse("\n".join(await _in_turns(srt_blocks(transcript.segments))))
         case "vtt":
@@ -144,7 +145,7 @@ async def _in_turns(pieces: Iterator[str]) -> list[str]:
 
 
 def _dumped(body: BaseModel) -> str:
-    return body.model_dump_json(exclude_none=True)
+    return escaped_json(body.model_dump_json(exclude_none=True))
 
 
 def _json(body: str) -> Response:

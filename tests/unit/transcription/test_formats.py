@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specwhisper.options import Task
+from specwhisper.printable import CONTROL, DIRECTION
 from specwhisper.transcription.formats import (
     clock,
     to_srt,
@@ -14,6 +15,8 @@ from specwhisper.transcription.formats import (
     to_verbose_json,
     to_vtt,
 )
+from specwhisper.transcription.subtitles import Layout
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment, Word
 
 SEGMENTS = (
@@ -47,6 +50,23 @@ def test_vtt_escapes_markup():
         "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nHello, &lt;world> &amp; all.\n\n"
         "01:00:00.000 --> 02:01:01.250\nA -> B\n"
     )
+
+
+def test_control_characters_reach_no_format():
+    bad = "\x1b[31mred\x00 \u202egnikcart\u202c\x9b2J\x07"
+    words = tuple(Word(0.0, 1.0, word, 0.5, speaker=bad) for word in (f" {bad}", f"\r{bad}\x0e"))
+    segments = (Segment(0.0, 1.0, (1,), bad, words=words, speaker=bad),)
+    layout = Layout(max_line_width=40, highlight_words=True)
+    result = Transcription(segments, duration_s=1.0)
+    texts = (
+        *(to_txt(segments), to_srt(segments), to_vtt(segments), to_tsv(segments), to_unsure(words)),
+        *(to_srt(segments, layout), to_vtt(segments, layout), result.to_json("a.wav")),
+        *(result.to_verbose_json(), result.to_diarized_json()),
+    )
+    for text in texts:
+        lines = text.replace("\t", "\n").split("\n")
+        assert [line for line in lines if CONTROL.search(line) or DIRECTION.search(line)] == []
+        assert "gnikcart" in text
 
 
 def test_unsure_words_have_times_in_milliseconds_and_their_probability():

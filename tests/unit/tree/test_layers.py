@@ -21,7 +21,7 @@ HOMES = {f"specwhisper.{name}": home for home, names in specwhisper._HOMES.items
 CORE = {
     "specwhisper",
     *(f"specwhisper.{name}" for name in "errors extras languages live onnx_metadata".split()),
-    *(f"specwhisper.{name}" for name in "options tasks types validated".split()),
+    *(f"specwhisper.{name}" for name in "options printable tasks types validated".split()),
 }
 PURE = {f"specwhisper.{name}" for name in "audio speakers speculation transcription".split()}
 MODELS = {"specwhisper.model", "specwhisper.engine", "specwhisper.api"}
@@ -45,6 +45,7 @@ LAYERS = {
     "specwhisper.errors": (set(), TORCH | GRPC | RAY),
     "specwhisper.types": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
     "specwhisper.extras": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
+    "specwhisper.printable": (set(), TORCH | GRPC | RAY),
     "specwhisper.tasks": (set(), TORCH | GRPC | RAY),
     "specwhisper.languages": (set(), TORCH | GRPC | RAY),
     "specwhisper.onnx_metadata": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
