@@ -15,6 +15,8 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.audio.scan import MEL_BINS
 from specwhisper.audio.source import AudioSource
 from specwhisper.audio.speech_map import placed
+from specwhisper.audio.stated import check_stated_length
+from specwhisper.audio.turns import Turn, in_turn
 from specwhisper.errors import ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.observe import request_id
 from specwhisper.options import DecodingOptions
@@ -91,6 +93,8 @@ class FileTranscription:
         """Transcribe the file; leaving the loop early ends the call."""
         started_s = time.perf_counter()
         decode = partial(decode_file, self._path, self._max_duration_s)
+        if self._max_duration_s is not None:
+            await in_turn(Turn(), check_stated_length, self._path, self._max_duration_s)
         source = await AudioSource.open(decode, self._options.vad)
         speech = source.speech
         if speech is not None and not speech.spans:  # servers refuse recordings without audio

@@ -13,6 +13,7 @@ from typing import Any
 from specwhisper import __version__
 from specwhisper.audio.scan import MEL_BINS
 from specwhisper.audio.source import AudioSource
+from specwhisper.audio.turns import decoding_for
 from specwhisper.errors import (
     InvalidRequest,
     PairMismatch,
@@ -162,6 +163,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         request = read_request(config, self._config, has_draft=self._drafting is not None)
         if request.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
+        decoding_for.set(caller.get())
         with self.metrics.session(request.length.mode):
             target, _ = await self._target_for(request)
             source = await AudioSource.open(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection
 
+from specwhisper.audio.turns import decoding_for
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.settings.model_names import ModelNames
 from specwhisper_client.api import TranscriptionClient
@@ -51,5 +52,6 @@ def gateway_of(connection: HTTPConnection) -> Gateway:
 
 async def admit(connection: HTTPConnection) -> AsyncIterator[None]:
     """Count a transcription towards the session limits until it ends."""
+    decoding_for.set(caller_of(connection))
     with gateway_of(connection).limiter.admit(caller_of(connection)):
         yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
@@ -10,6 +9,7 @@ from typing import TypeVar
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.audio.speech_map import SpeechMap
+from specwhisper.audio.turns import Turn, in_turn
 from specwhisper.audio.vad_filter import find_speech, only_speech
 from specwhisper.options import Padding, VadOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
@@ -85,27 +85,30 @@ class AudioSource:
         """Yield the recording from a sample on in pieces of at most 32 KiB."""
         blocks = self._decode() if self._short_pcm is None else iter([self._short_pcm])
         num_skipped = start_sample * BYTES_PER_SAMPLE
-        while (pcm := await asyncio.to_thread(next, blocks, None)) is not None:
+        turn = Turn()
+        while (pcm := await in_turn(turn, next, blocks, None)) is not None:
             for start in range(min(num_skipped, len(pcm)), len(pcm), PIECE_BYTES):
                 yield pcm[start : start + PIECE_BYTES]
             num_skipped = max(0, num_skipped - len(pcm))
 
 
 async def _in_thread(read: Callable[[Iterator[bytes]], T], blocks: Iterator[bytes]) -> T:
-    """Read blocks in a thread of the shared pool.
+    """Read blocks in a thread, in turns with those of other recordings.
 
     The thread stops at the next block once the caller is cancelled.
     """
     is_awaited = True
+    turn = Turn()
 
     def awaited() -> Iterator[bytes]:
         for pcm in blocks:
             if not is_awaited:
                 return
             yield pcm
+            turn.pass_on()
 
     try:
-        return await asyncio.to_thread(read, awaited())
+        return await in_turn(turn, read, awaited())
     finally:
         is_awaited = False
 

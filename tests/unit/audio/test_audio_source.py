@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from specwhisper.audio import turns
 from specwhisper.audio.source import AudioSource
 
 SECOND = bytes(32_000)
@@ -37,9 +38,9 @@ class Decoder:
 
 
 @pytest.fixture
-async def decoder() -> Decoder:
-    """A decoder; the thread pool has one thread, so that calls run in order."""
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+async def decoder(monkeypatch: pytest.MonkeyPatch) -> Decoder:
+    """A decoder; one thread works at a time, so that calls run in order."""
+    monkeypatch.setattr(turns.TURNS, "_max_working", 1)
     return Decoder()
 
 
@@ -54,8 +55,8 @@ async def cancel(reading: asyncio.Task, decoder: Decoder) -> None:
 
 
 async def reader_is_idle() -> None:
-    """Wait until the only thread of the pool is idle; it has closed the decoder."""
-    await asyncio.to_thread(int)
+    """Wait until no thread works; it has closed the decoder."""
+    await turns.in_turn(turns.Turn(), int)
 
 
 async def test_a_scan_ends_when_its_caller_is_cancelled(decoder):
