@@ -12,8 +12,10 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
+from time import monotonic_ns
 
 from specwhisper.errors import (
+    IdleClient,
     InvalidRequest,
     ServerFull,
     SlowReader,
@@ -23,7 +25,7 @@ from specwhisper.errors import (
 from specwhisper.observe.window_spans import WindowSpans
 from specwhisper.rpc.eviction import Evictor
 from specwhisper.types import Candidates, Commit, Failed, Finished, FromTarget, WindowOpened
-from specwhisper.wire import codec
+from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_target_server.event_queue import EventQueue
 
@@ -153,7 +155,7 @@ class SharedStream:
         self._is_served = True
         self._watch_idle()
         try:
-            yield pb.ShareResponse(key=self.key)
+            yield pb.ShareResponse(key=self.key, heartbeat=_heartbeat())
             while True:
                 while not self._unread:
                     if self._error is not None:
@@ -161,7 +163,11 @@ class SharedStream:
                     if self._is_draining and not self._sessions:
                         return
                     self._has_news.clear()
-                    await self._has_news.wait()
+                    try:
+                        async with asyncio.timeout(HEARTBEAT_S):
+                            await self._has_news.wait()
+                    except TimeoutError:
+                        yield pb.ShareResponse(heartbeat=_heartbeat())
                 yield self._next_response()
         finally:
             reading.cancel()
@@ -196,7 +202,7 @@ class SharedStream:
     async def _read(self, requests: AsyncIterator[pb.ShareRequest]) -> None:
         """Pass candidates to the engine; an invalid block ends its session only."""
         try:
-            async for request in requests:
+            async for request in _in_time(requests):
                 if len(request.candidates) > MAX_BLOCKS:
                     num_blocks = len(request.candidates)
                     raise InvalidRequest(f"A request has {num_blocks} blocks; at most {MAX_BLOCKS} fit.")
@@ -231,6 +237,28 @@ class SharedStream:
         self._error = error
         self._unread.clear()
         self._evictor.evict(error)
+
+
+def _heartbeat() -> pb.Heartbeat:
+    return pb.Heartbeat(sent_ns=monotonic_ns())
+
+
+async def _in_time(requests: AsyncIterator[pb.ShareRequest]) -> AsyncIterator[pb.ShareRequest]:
+    """Yield requests; raise :class:`IdleClient` if heartbeats stop."""
+    silence_s = None  # earlier versions send none
+    while True:
+        try:
+            async with asyncio.timeout(silence_s):
+                request = await anext(requests, None)
+        except TimeoutError:
+            raise IdleClient(
+                f"The stream that sessions share has brought nothing for {silence_s:g} s, no heartbeat."
+            ) from None
+        if request is None:
+            return
+        if request.HasField("heartbeat"):
+            silence_s = SILENCE_S
+        yield request
 
 
 class SharedStreams:

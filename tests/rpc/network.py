@@ -25,14 +25,21 @@ class CutNetwork(BadNetwork):
     cuts : after how many of the target's messages each session is cut, in order; -1: before its welcome.
         Later sessions are not cut.
     cuts_of_shared : the same for streams that sessions share, in responses with events.
+    stalls : whether those streams go silent instead, while their connections stay open.
     """
 
     def __init__(
-        self, target: grpc.aio.Channel, cuts: Sequence[int], cuts_of_shared: Sequence[int] = ()
+        self,
+        target: grpc.aio.Channel,
+        cuts: Sequence[int],
+        cuts_of_shared: Sequence[int] = (),
+        *,
+        stalls: bool = False,
     ) -> None:
         super().__init__(target, None, 0)
         self._cuts = list(cuts)
         self._cuts_of_shared = list(cuts_of_shared)
+        self._stalls = stalls
         self.num_cut = 0
 
     async def Verify(self, requests, context):
@@ -52,6 +59,9 @@ class CutNetwork(BadNetwork):
         async with aclosing(super().Share(requests, context)) as responses:
             async for response in responses:
                 if response.events:
+                    if not left and self._stalls:
+                        self.num_cut += 1
+                        await asyncio.Event().wait()
                     if not left:
                         await self._cut(context)
                     left -= 1
@@ -64,11 +74,11 @@ class CutNetwork(BadNetwork):
 
 @asynccontextmanager
 async def cut_network(
-    target: str, cuts: Sequence[int], cuts_of_shared: Sequence[int] = ()
+    target: str, cuts: Sequence[int], cuts_of_shared: Sequence[int] = (), *, stalls: bool = False
 ) -> AsyncIterator[tuple[RunningServer, CutNetwork]]:
     """Run a server that forwards to ``target``; yield it and its network."""
     async with open_channel(target) as channel:
-        servicer = CutNetwork(channel, cuts, cuts_of_shared)
+        servicer = CutNetwork(channel, cuts, cuts_of_shared, stalls=stalls)
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, servicer)
         server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
         try:

@@ -2,7 +2,7 @@
 
 Over gRPC, a message takes the same time however small it is. So the candidates of all sessions at a target go
 out together, and their windows and commits come together, once a target has several sessions. Everything else
-of a session stays in a stream of its own: its audio, heartbeats, errors and end.
+of a session stays in a stream of its own: its audio, errors and end. Each stream has heartbeats of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context
 from itertools import count
+from time import monotonic_ns
 from typing import Any
 
 import grpc.aio
@@ -21,7 +22,7 @@ import grpc.aio
 from specwhisper.errors import SlowReader, SpecWhisperError, TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Candidates
-from specwhisper.wire import codec
+from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
@@ -183,6 +184,9 @@ class SharedStream:
             if isinstance(reason, SlowReader):
                 error = reason
             logger.info("no shared stream", extra={"target": self._address, "error": str(reason)})
+        except TargetUnavailable as silence:
+            error = silence
+            logger.info("no shared stream", extra={"target": self._address, "error": str(error)})
         except Exception:  # a bug; sessions resume
             logger.exception("no shared stream", extra={"target": self._address})
         finally:
@@ -193,7 +197,21 @@ class SharedStream:
                 session.receive(error)
 
     async def _receive(self, call: Any) -> None:
-        async for response in call:
+        responses = aiter(call)
+        has_heartbeats = False  # earlier versions send none
+        while True:
+            try:
+                async with asyncio.timeout(SILENCE_S if has_heartbeats else None):
+                    response = await anext(responses, None)
+            except TimeoutError:
+                call.cancel()
+                raise TargetUnavailable(
+                    f"Target {self._address} has sent nothing for {SILENCE_S:g} s in the stream that "
+                    "sessions share, not even a heartbeat."
+                ) from None
+            if response is None:
+                return
+            has_heartbeats |= response.HasField("heartbeat")
             if response.key:
                 self.key = response.key
                 self._has_begun.set()
@@ -205,7 +223,11 @@ class SharedStream:
         while not self.is_over:
             while not (self._unsent or self.is_over):
                 self._has_news.clear()
-                await self._has_news.wait()
+                try:
+                    async with asyncio.timeout(HEARTBEAT_S):
+                        await self._has_news.wait()
+                except TimeoutError:
+                    yield pb.ShareRequest(heartbeat=pb.Heartbeat(sent_ns=monotonic_ns()))
             request, num_bytes = pb.ShareRequest(), 0
             while self._unsent and len(request.candidates) < MAX_BLOCKS and num_bytes < MAX_BYTES:
                 number, block = self._unsent.popleft()

@@ -308,10 +308,12 @@ class Welcome(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., weights_digest: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., credit: _Optional[int] = ..., is_shared: bool = ...) -> None: ...
 
 class ShareRequest(_message.Message):
-    __slots__ = ("candidates",)
+    __slots__ = ("candidates", "heartbeat")
     CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     candidates: _containers.RepeatedCompositeFieldContainer[SharedCandidates]
-    def __init__(self, candidates: _Optional[_Iterable[_Union[SharedCandidates, _Mapping]]] = ...) -> None: ...
+    heartbeat: Heartbeat
+    def __init__(self, candidates: _Optional[_Iterable[_Union[SharedCandidates, _Mapping]]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class SharedCandidates(_message.Message):
     __slots__ = ("number", "candidates")
@@ -322,12 +324,14 @@ class SharedCandidates(_message.Message):
     def __init__(self, number: _Optional[int] = ..., candidates: _Optional[_Union[Candidates, _Mapping]] = ...) -> None: ...
 
 class ShareResponse(_message.Message):
-    __slots__ = ("key", "events")
+    __slots__ = ("key", "events", "heartbeat")
     KEY_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     key: str
     events: _containers.RepeatedCompositeFieldContainer[SharedEvent]
-    def __init__(self, key: _Optional[str] = ..., events: _Optional[_Iterable[_Union[SharedEvent, _Mapping]]] = ...) -> None: ...
+    heartbeat: Heartbeat
+    def __init__(self, key: _Optional[str] = ..., events: _Optional[_Iterable[_Union[SharedEvent, _Mapping]]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class SharedEvent(_message.Message):
     __slots__ = ("number", "window_opened", "commit", "is_finished")

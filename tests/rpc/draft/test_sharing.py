@@ -15,6 +15,7 @@ from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Candidates, Proposal
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_draft_server.link import sharing
+from specwhisper_target_server import sharing as serving_side
 from specwhisper_target_server.sharing import SharedStream
 from tests.rpc.hostile import hello, session, whole
 from tests.rpc.network import cut_network
@@ -129,6 +130,34 @@ async def test_sessions_continue_after_the_loss_of_their_stream(shared, fast_ret
     ):
         await check_texts(draft, "MODE_FULL")
         assert cutting.num_cut == 1
+
+
+async def test_sessions_continue_after_the_silence_of_their_stream(shared, fast_retries, monkeypatch):
+    """The sessions' own streams and the connection stay alive."""
+    monkeypatch.setattr(sharing, "SILENCE_S", 1.0)
+    monkeypatch.setattr(serving_side, "HEARTBEAT_S", 0.2)
+    async with (
+        target_server() as target,
+        cut_network(target.address, [], [4], stalls=True) as (network, cutting),
+        draft_server(network.address) as draft,
+        first_session(draft, target),
+        asyncio.timeout(30),
+    ):
+        await check_texts(draft, "MODE_FULL")
+        assert cutting.num_cut == 1
+    assert len(shared.streams) > 1
+
+
+async def test_heartbeats_keep_a_shared_stream_that_has_nothing_to_say(monkeypatch):
+    for side in (sharing, serving_side):
+        monkeypatch.setattr(side, "SILENCE_S", 0.5)
+        monkeypatch.setattr(side, "HEARTBEAT_S", 0.1)
+    async with target_server() as target:
+        stream = sharing.SharedStream(target.address, target.stub)
+        await stream.wait_begun()
+        await asyncio.sleep(1.5)
+        assert not stream.is_over
+        stream.close()
 
 
 async def test_sessions_that_open_at_once_share_a_stream_but_for_the_first(shared):
