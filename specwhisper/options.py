@@ -195,6 +195,8 @@ class DecodingOptions:
     vad_filter : whether only the speech of a recording is transcribed, as silero-vad's model finds it. Times
         are those of the whole recording. Not for live audio, which has endpointing.
     vad_parameters : which parts are speech: :class:`VadOptions`, or a dict of some of them.
+    strict : whether a recording of which something is missing, such as a damaged or cut file, is refused;
+        otherwise the rest is transcribed, and the result has ``warnings``.
     realigns : whether what the draft had drafted before a correction is verified after it, in mode "full". It
         never changes the text; turn it off only to measure what it saves.
     log_mel_max : largest log10 mel power of the whole recording by number of mel bins, when it is known
@@ -260,6 +262,7 @@ class DecodingOptions:
     )
     vad_filter: bool = flag()
     vad_parameters: VadOptions | None = option(None, _to_vad_options)  # noqa: RUF009 (a field)
+    strict: bool = flag()
     realigns: bool = flag(True)
     log_mel_max: Mapping[int, float] = field(default_factory=dict)
     padding: Padding = choice(Padding.SILENCE)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from io import BytesIO
 from typing import Any, Self
 
 import grpc.aio
 
 from specwhisper.audio.decode import decode_file
+from specwhisper.audio.files.damage import Warn, Warnings
 from specwhisper.audio.speech_map import SpeechMap, placed
 from specwhisper.audio.vad_filter import find_speech, only_speech
 from specwhisper.options import DecodingOptions, VadOptions, options_from
@@ -161,11 +163,12 @@ class TranscriptionClient:
         """Transcribe a short file, passed as bytes, in one message."""
         options = options_from(options or DecodingOptions(), named)
         started_s = time.perf_counter()
-        speech = None
+        speech, warnings = None, Warnings(is_strict=options.strict)
         if options.vad is not None:
-            speech, audio = await asyncio.to_thread(_speech_of, audio, options.vad)
+            speech, audio = await asyncio.to_thread(_speech_of, audio, options.vad, warnings)
             if not speech.spans:
-                return Transcription.without_speech(options, speech.duration_s)
+                silent = Transcription.without_speech(options, speech.duration_s)
+                return replace(silent, warnings=warnings.sentences)
         config = config_to_proto(options.without_vad(), mode, gamma, is_container=True)
         reply, _ = await self._request("Recognize", pb.RecognizeRequest(config=config, audio=audio))
         return Transcription(
@@ -179,6 +182,7 @@ class TranscriptionClient:
             model=model_from_proto(reply.model),
             options=options,
             elapsed_s=time.perf_counter() - started_s,
+            warnings=(*warnings.sentences, *reply.warnings),
         )
 
     async def _request(self, method: str, request: Any, timeout_s: float | None = None) -> tuple[Any, str]:
@@ -193,11 +197,11 @@ class TranscriptionClient:
                     await attempts.retry(error_from_rpc(error, connection.address))
 
 
-def _speech_of(audio: bytes, vad: VadOptions) -> tuple[SpeechMap, bytes]:
+def _speech_of(audio: bytes, vad: VadOptions, warn: Warn) -> tuple[SpeechMap, bytes]:
     """Return where the speech of a file lies, and the speech as FLAC; empty without it."""
 
     def decode() -> Iterator[bytes]:
-        return decode_file(BytesIO(audio))
+        return decode_file(BytesIO(audio), None, warn)
 
     speech = find_speech(decode(), vad)
     pcm = b"".join(only_speech(decode, speech)())

@@ -12,6 +12,7 @@ from functools import partial
 import grpc.aio
 
 from specwhisper.audio.decode import decode_file
+from specwhisper.audio.files.damage import Warnings
 from specwhisper.audio.scan import MEL_BINS
 from specwhisper.audio.source import AudioSource
 from specwhisper.audio.speech_map import placed
@@ -77,6 +78,7 @@ class FileTranscription:
         self._received = Received()
         self._segments: list[Segment] = []
         self._resume_point = pb.ResumePoint()
+        self._warnings = Warnings(is_strict=options.strict)
         self._result: Transcription | None = None
         self.num_resumes = 0
 
@@ -92,13 +94,14 @@ class FileTranscription:
     async def __aiter__(self) -> AsyncGenerator[Update]:
         """Transcribe the file; leaving the loop early ends the call."""
         started_s = time.perf_counter()
-        decode = partial(decode_file, self._path, self._max_duration_s)
+        decode = partial(decode_file, self._path, self._max_duration_s, self._warnings)
         if self._max_duration_s is not None:
             await in_turn(Turn(), check_stated_length, self._path, self._max_duration_s)
         source = await AudioSource.open(decode, self._options.vad)
         speech = source.speech
         if speech is not None and not speech.spans:  # servers refuse recordings without audio
-            self._result = Transcription.without_speech(self._options, speech.duration_s)
+            silent = Transcription.without_speech(self._options, speech.duration_s)
+            self._result = replace(silent, warnings=self._warnings.sentences)
             yield Update((), "", "", duration_s=speech.duration_s, statistics=self._result.stats)
             return
         options = self._options.without_vad()
@@ -133,6 +136,7 @@ class FileTranscription:
             model=received.model,
             options=self._options,
             elapsed_s=time.perf_counter() - started_s,
+            warnings=self._warnings.sentences,
         )
 
     async def _updates(

@@ -12,6 +12,7 @@ from typing import Any
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.decode import decode_file
+from specwhisper.audio.files.damage import Warn, ignore
 from specwhisper.audio.source import AudioSource
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.extras import needs_extra
@@ -79,9 +80,9 @@ async def microphone(device: str | None = None) -> AsyncIterator[AsyncGenerator[
         yield pieces()
 
 
-async def file(path: PathLike, *, is_paced: bool) -> AsyncGenerator[bytes]:
+async def file(path: PathLike, *, is_paced: bool, warn: Warn = ignore) -> AsyncGenerator[bytes]:
     """Yield a recording as canonical PCM, in real time or as fast as it is read."""
-    source = await AudioSource.open(partial(decode_file, path))
+    source = await AudioSource.open(partial(decode_file, path, None, warn))
     started_s, num_samples = monotonic(), 0
     async for block in source.pieces():
         for start in range(0, len(block), PIECE_SAMPLES * BYTES_PER_SAMPLE):

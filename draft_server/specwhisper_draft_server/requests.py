@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import MAX_PCM_BYTES_PER_S, decode_bytes
+from specwhisper.audio.files.damage import Warn, ignore
 from specwhisper.errors import InvalidRequest, MessageTooLarge, UnsupportedOption, check_between
 from specwhisper.transcription.hints.feed import HintFeed
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec
@@ -94,7 +95,9 @@ def required_weights(config: pb.StreamingRecognitionConfig) -> str:
     return config.target_weights_digest
 
 
-def decode_recording(config: pb.RecognitionConfig, audio: bytes, max_audio_s: float) -> Iterator[bytes]:
+def decode_recording(
+    config: pb.RecognitionConfig, audio: bytes, max_audio_s: float, warn: Warn = ignore
+) -> Iterator[bytes]:
     """Yield a whole recording as canonical PCM."""
     if config.encoding == pb.AUDIO_ENCODING_LINEAR16:
         stream = canonical_stream(config)
@@ -102,7 +105,7 @@ def decode_recording(config: pb.RecognitionConfig, audio: bytes, max_audio_s: fl
             yield stream.push(audio[start : start + MAX_PIECE_BYTES])
         yield stream.finish()
     else:
-        yield from decode_bytes(audio, max_audio_s, int(max_audio_s * MAX_PCM_BYTES_PER_S))
+        yield from decode_bytes(audio, max_audio_s, int(max_audio_s * MAX_PCM_BYTES_PER_S), warn)
 
 
 def canonical_stream(config: pb.RecognitionConfig) -> CanonicalStream:

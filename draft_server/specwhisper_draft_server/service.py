@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from specwhisper import __version__
+from specwhisper.audio.files.damage import Warnings
 from specwhisper.audio.scan import MEL_BINS
 from specwhisper.audio.source import AudioSource
 from specwhisper.audio.turns import decoding_for
@@ -166,8 +167,9 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         decoding_for.set(caller.get())
         with self.metrics.session(request.length.mode):
             target, _ = await self._target_for(request)
+            warnings = Warnings(is_strict=request.options.strict)
             source = await AudioSource.open(
-                partial(decode_recording, config, audio, self._config.max_audio_s)
+                partial(decode_recording, config, audio, self._config.max_audio_s, warnings)
             )
             if not source.fits_one_window:
                 maxima = await source.log_mel_max(self._mel_bins(target), request.options.padding)
@@ -187,6 +189,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         response.language.CopyFrom(spoken_language(session.builder))
         response.audio_duration.CopyFrom(duration(session.builder.num_samples / SAMPLE_RATE))
         response.statistics.CopyFrom(statistics_to_proto(session.builder.statistics))
+        response.warnings.extend(warnings.sentences)
         return response
 
     async def StreamingRecognize(

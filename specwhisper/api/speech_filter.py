@@ -1,10 +1,11 @@
-"""Leave silence out of a call's recordings; restore the times of transcripts."""
+"""Leave silence out of a call's recordings; restore transcripts' times."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from specwhisper.audio.files.damage import Warnings
 from specwhisper.audio.inputs import Source
 from specwhisper.audio.speech_map import SpeechMap, placed
 from specwhisper.audio.vad_filter import find_speech, only_speech
@@ -18,15 +19,23 @@ class NoSpeech(Exception):
 
 
 class SpeechFilter:
-    """The speech of each recording of one call; without ``vad_filter`` all of it."""
+    """The speech of each recording of one call; without ``vad_filter`` all of it.
+
+    It also keeps the warnings about each recording.
+    """
 
     def __init__(self, options: DecodingOptions) -> None:
         self._options = options
-        self._speech: dict[int, SpeechMap] = {}  # by index, of recordings under way
+        # By index, of recordings under way:
+        self._speech: dict[int, SpeechMap] = {}
+        self._warnings: dict[int, Warnings] = {}
 
     def filtered(self, sources: Iterable[Source | Exception]) -> Iterator[Source | Exception]:
         """Yield sources that decode to speech only, or errors in their places."""
         for index, source in enumerate(sources):
+            if isinstance(source, Source):
+                self._warnings[index] = source.warnings
+                source.warnings.is_strict = self._options.strict
             if self._options.vad is not None and isinstance(source, Source):
                 try:
                     speech = self._speech[index] = find_speech(source.decode(), self._options.vad)
@@ -38,11 +47,15 @@ class SpeechFilter:
             yield source
 
     def placed(self, index: int, outcome: Transcription | Exception) -> Transcription | Exception:
-        """Return the transcription of a recording's speech, with the recording's times."""
-        speech = self._speech.pop(index, None)
+        """Return a recording's transcription with its own times and its warnings."""
+        speech, warnings = self._speech.pop(index, None), self._warnings.pop(index, Warnings())
         if speech is not None and isinstance(outcome, NoSpeech):
-            return Transcription.without_speech(self._options, speech.duration_s)
-        if speech is None or isinstance(outcome, Exception):
+            outcome = Transcription.without_speech(self._options, speech.duration_s)
+            return replace(outcome, warnings=warnings.sentences)
+        if isinstance(outcome, Exception):
+            return outcome
+        outcome = replace(outcome, warnings=warnings.sentences)
+        if speech is None:
             return outcome
         return replace(
             outcome,

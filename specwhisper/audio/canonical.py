@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from specwhisper.errors import InvalidAudio
 from specwhisper.types import SAMPLE_RATE
 
-MIN_SAMPLE_RATE = 8_000
-MAX_SAMPLE_RATE = 192_000
+MIN_SAMPLE_RATE = 1_000
+MAX_SAMPLE_RATE = 768_000
 MAX_CHANNELS = 64
 MAX_AMPLITUDE = 16  # of floats, 24 dB above full scale: more is no recording, but numbers of integers
 BYTES_PER_SAMPLE = 2
@@ -73,12 +73,8 @@ class CanonicalStream:
     def finish(self) -> bytes:
         """End the audio; return the last canonical bytes.
 
-        Raises
-        ------
-        InvalidAudio : if the audio ends within a frame.
+        A part of a frame at the end, less than a millisecond, is left out.
         """
-        if self._partial:
-            raise InvalidAudio(f"The audio ends within a frame of {self._num_channels} 16-bit samples.")
         if self._resampler is None:
             return b""
         return _quantise(self._resampler.resample_chunk(np.zeros(0, np.float32), last=True))

@@ -8,27 +8,22 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
 import soundfile
-from numpy.typing import NDArray
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
+from specwhisper.audio.files.damage import Damage, Warn, ignore
+from specwhisper.audio.files.ffmpeg import HAS_FFMPEG, Block, containers, decode_with_ffmpeg
+from specwhisper.audio.files.links import links
 from specwhisper.errors import InvalidAudio
 from specwhisper.types import SAMPLE_RATE
-
-HAS_FFMPEG = find_spec("av") is not None
-Block = tuple[int, NDArray[np.float32]]  # samples per second, samples [frames, channels]
 
 BLOCK_SAMPLES = 65_536  # over all channels
 # Before mixing and resampling, 8 channels of 48 kHz: a file of kilobytes can hold far more silence than that.
 MAX_PCM_BYTES_PER_S = 8 * 48_000 * BYTES_PER_SAMPLE
-# Demuxers that only read the bytes they are given. Playlists (HLS, DASH, concat) would open further files.
-CONTAINERS = "aac,ac3,aiff,amr,ape,asf,avi,caf,flac,flv,matroska,mov,mp3,mpeg,mpegts,ogg,tta,w64,wav,wv"
 # Recorders that cannot seek back leave the size of their data open: sizes from here on mean nothing.
 OPEN_ENDED_BYTES = 0x7FFF_0000
 OPEN_ENDED_FRAMES = 2**48  # libsndfile's number where the length is not known is larger
@@ -38,24 +33,28 @@ AUDIO_SUFFIXES = frozenset(
     " .3gp .aac .ac3 .amr .ape .avi .flv .m4a .m4b .m4v .mka .mkv .mov .mp4 .mpeg .mpg .mts .tta .webm"
     " .wma .wmv .wv".split()
 )
+# FLAC, Ogg and MP3: libsndfile ends at the first damage in them, and writes about it on standard error.
+COMPRESSED = re.compile(rb"fLaC|OggS|ID3|\xff[\xe0-\xff]")
 # How libsndfile's log notes that a header announces more data than the file holds.
-CUT_OFF = re.compile(r"^\s*(?:data|SSND|Data Size)\s*:\s*(\d+) \(should be \d+\)", re.MULTILINE)
+CUT_OFF = re.compile(r"^\s*(?:data|SSND|Data Size)\s*:\s*(\d+) \(should be (\d+)\)", re.MULTILINE)
 
 
 def decode_file(
-    file: str | os.PathLike[str] | BinaryIO, max_duration_s: float | None = None
+    file: str | os.PathLike[str] | BinaryIO, max_duration_s: float | None = None, warn: Warn = ignore
 ) -> Iterator[bytes]:
     """Decode a file to canonical PCM, in constant memory.
 
-    Errors are raised while the caller iterates.
+    Of a damaged file all that can be decoded is; of joined ones, every part. Errors are raised while the
+    caller iterates.
 
     Parameters
     ----------
     max_duration_s : longest recording; it also bounds the decoded bytes before mixing and resampling.
+    warn : called with each warning about what is missing, at the end of the file.
 
     Raises
     ------
-    InvalidAudio : for a file that is missing, damaged, empty or too long.
+    InvalidAudio : for a file that is missing, no recording, empty or too long.
     """
     max_pcm_bytes = None
     if max_duration_s is not None:  # a second at least: blocks are counted whole
@@ -69,12 +68,14 @@ def decode_file(
         except OSError as error:
             raise InvalidAudio(f"{name} cannot be read: {error.strerror}.") from error
         with source:
-            yield from _canonical(source, name, max_duration_s, max_pcm_bytes)
+            yield from _canonical(source, name, max_duration_s, max_pcm_bytes, warn)
     else:
-        yield from _canonical(file, "The audio", max_duration_s, max_pcm_bytes)
+        yield from _canonical(file, "The audio", max_duration_s, max_pcm_bytes, warn)
 
 
-def decode_bytes(data: bytes, max_duration_s: float, max_pcm_bytes: int) -> Iterator[bytes]:
+def decode_bytes(
+    data: bytes, max_duration_s: float, max_pcm_bytes: int, warn: Warn = ignore
+) -> Iterator[bytes]:
     """Decode a file in memory that is not trusted.
 
     Parameters
@@ -83,8 +84,9 @@ def decode_bytes(data: bytes, max_duration_s: float, max_pcm_bytes: int) -> Iter
     max_duration_s : longest recording.
     max_pcm_bytes : most decoded PCM before mixing and resampling, counted as 16-bit samples: a few kilobytes
         can hold hours of 64-channel silence.
+    warn : as :func:`decode_file` takes it.
     """
-    yield from _canonical(BytesIO(data), "The audio", max_duration_s, max_pcm_bytes)
+    yield from _canonical(BytesIO(data), "The audio", max_duration_s, max_pcm_bytes, warn)
 
 
 def stated_duration_s(path: Path) -> float | None:
@@ -102,26 +104,32 @@ def stated_duration_s(path: Path) -> float | None:
     import av
 
     try:
-        with av.open(str(path), "r", options={"format_whitelist": CONTAINERS}) as container:
+        with path.open("rb") as source, av.open(source, "r", options=containers()) as container:
             return container.duration / av.time_base if container.duration else None
-    except (av.FFmpegError, ValueError):
+    except (av.FFmpegError, ValueError, OSError):
         return None
 
 
 def _canonical(
-    source: BinaryIO, name: str, max_duration_s: float | None, max_pcm_bytes: int | None
+    source: BinaryIO, name: str, max_duration_s: float | None, max_pcm_bytes: int | None, warn: Warn
 ) -> Iterator[bytes]:
-    stream: CanonicalStream | None = None
+    damage = Damage(name, warn)
+    stream, form = None, (0, 0)
     pcm_bytes = num_samples = 0
-    for rate, frames in _decode(source, name):
+    for rate, frames in _decode(source, name, damage):
         pcm_bytes += frames.size * BYTES_PER_SAMPLE
         if max_pcm_bytes is not None and pcm_bytes > max_pcm_bytes:
             raise InvalidAudio(f"{name} decodes to more than the limit of {max_pcm_bytes} bytes of PCM.")
+        pcm = b""
         try:
-            stream = stream or CanonicalStream(rate, frames.shape[1])
-            pcm = stream.push(frames)
+            if stream is None or form != (rate, frames.shape[1]):
+                pcm = b"" if stream is None else stream.finish()
+                form = rate, frames.shape[1]
+                stream = CanonicalStream(*form)
+            pcm += stream.push(damage.finite(frames, rate))
         except InvalidAudio as error:
             raise InvalidAudio(f"{name} cannot be used. {error}") from None
+        damage.decoded_s += len(frames) / rate
         num_samples += len(pcm) // BYTES_PER_SAMPLE
         if max_duration_s is not None and num_samples > max_duration_s * SAMPLE_RATE:
             raise InvalidAudio(f"{name} is longer than the limit of {max_duration_s:g} s.")
@@ -131,76 +139,58 @@ def _canonical(
         raise InvalidAudio(f"{name} holds no audio samples.")
     if pcm := stream.finish():
         yield pcm
+    damage.report()
 
 
-def _decode(source: BinaryIO, name: str) -> Iterator[Block]:
-    """Decode with the library that knows the format."""
+def _decode(source: BinaryIO, name: str, damage: Damage) -> Iterator[Block]:
+    """Decode every link; a link that cannot be decoded is missing."""
     if not source.read(1):
         return
     source.seek(0)
-    try:
-        sound = soundfile.SoundFile(source)
-    except (soundfile.SoundFileError, TypeError):  # TypeError: a name ending in .raw
-        sound = None
-    # soundfile seeks after every block, of which libsndfile's MP3 decoder complains on standard error.
-    if sound is not None and sound.frames > 0 and (sound.format != "MP3" or not HAS_FFMPEG):
+    first_error = None
+    for link in links(source, name):
+        try:
+            yield from _decode_link(link, name, damage)
+        except InvalidAudio as error:
+            first_error = first_error or error
+            damage.stop("a part that was joined to it")
+    if first_error is not None and not damage.decoded_s:
+        raise first_error
+
+
+def _decode_link(source: BinaryIO, name: str, damage: Damage) -> Iterator[Block]:
+    """Decode with the library that knows the format."""
+    sound = None
+    is_compressed = COMPRESSED.match(source.read(4)) is not None
+    source.seek(0)
+    if not (is_compressed and HAS_FFMPEG):
+        try:
+            sound = soundfile.SoundFile(source)
+        except (soundfile.SoundFileError, TypeError):  # TypeError: a name ending in .raw
+            pass
+    # Where a recorder that was killed left a size of 0, FFmpeg reads the samples all the same.
+    if sound is not None and sound.frames > 0:
         with sound:
-            yield from _decode_with_libsndfile(sound, name)
+            yield from _decode_with_libsndfile(sound, damage)
     else:
-        # A recorder that was killed leaves a size of 0; FFmpeg reads the samples all the same.
         source.seek(0)
-        yield from _decode_with_ffmpeg(source, name, is_known=sound is not None)
+        yield from decode_with_ffmpeg(source, name, is_known=sound is not None, damage=damage)
 
 
-def _decode_with_libsndfile(sound: soundfile.SoundFile, name: str) -> Iterator[Block]:
+def _decode_with_libsndfile(sound: soundfile.SoundFile, damage: Damage) -> Iterator[Block]:
+    stated_frames = float(sound.frames) if sound.frames < OPEN_ENDED_FRAMES else 0.0
     if (cut := CUT_OFF.search(sound.extra_info)) and int(cut[1]) < OPEN_ENDED_BYTES:
-        raise InvalidAudio(
-            f"{name} is cut off: only its first {sound.frames / sound.samplerate:.1f} s are there."
-        )
+        stated_frames *= int(cut[1]) / max(1, int(cut[2]))
     num_frames = 0
     while True:
         try:
             frames = sound.read(BLOCK_SAMPLES // sound.channels, dtype="float32", always_2d=True)
-        except soundfile.SoundFileError as error:
-            raise InvalidAudio(_damaged(name, num_frames / sound.samplerate)) from error
-        if not len(frames):
+        except soundfile.SoundFileError:
+            damage.stop()
             return
+        if not len(frames):
+            break
         num_frames += len(frames)
         yield sound.samplerate, frames
-
-
-def _decode_with_ffmpeg(source: BinaryIO, name: str, is_known: bool) -> Iterator[Block]:
-    if not HAS_FFMPEG:
-        if is_known:
-            return
-        raise InvalidAudio(
-            f"{name} cannot be decoded by libsndfile: pip install 'specwhisper[media]' adds FFmpeg's formats."
-        )
-    import av  # takes 17 MB, and most recordings do without it
-
-    try:
-        container = av.open(source, "r", options={"format_whitelist": CONTAINERS})
-    except (av.FFmpegError, ValueError) as error:
-        if is_known:
-            return  # libsndfile opened it and found no samples
-        raise InvalidAudio(
-            f"{name} cannot be decoded: neither libsndfile nor FFmpeg recognises it as a complete audio file."
-        ) from error
-    with container:
-        if not container.streams.audio:
-            raise InvalidAudio(f"{name} has no audio track.")
-        packed = av.AudioResampler(format="flt")
-        num_frames = rate = 0
-        try:
-            for decoded in container.decode(container.streams.audio[0]):
-                for frame in packed.resample(decoded):
-                    rate = frame.sample_rate
-                    num_frames += frame.samples
-                    samples = frame.to_ndarray().astype(np.float32, copy=False)
-                    yield rate, samples.reshape(-1, frame.layout.nb_channels)
-        except (av.FFmpegError, ValueError) as error:
-            raise InvalidAudio(_damaged(name, num_frames / rate if rate else 0.0)) from error
-
-
-def _damaged(name: str, good_s: float) -> str:
-    return f"{name} is damaged or cut off: it can be decoded for {good_s:.1f} s and no further."
+    if num_frames < stated_frames:
+        damage.fall_short(num_frames / sound.samplerate, stated_frames / sound.samplerate)

@@ -6,7 +6,7 @@ import math
 import os
 from array import array as PlainArray
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
 from typing import Any, BinaryIO
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import decode_file
+from specwhisper.audio.files.damage import Damage, Warn, Warnings
 from specwhisper.errors import InvalidAudio, within_floats
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
@@ -36,10 +37,18 @@ class Source:
     ----------
     name : in error messages; empty if it has none.
     decode : yields canonical PCM, from the beginning at each call.
+    warnings : what was missing in it, once it was decoded to its end.
     """
 
     name: str
     decode: Decode
+    warnings: Warnings = field(default_factory=Warnings)
+
+    @classmethod
+    def of(cls, name: str, decode: Callable[[Warn], Iterator[bytes]]) -> Source:
+        """Return a recording whose warnings are kept."""
+        warnings = Warnings()
+        return cls(name, partial(decode, warnings), warnings)
 
 
 def recordings_in(audio: Audio | Iterable[Audio]) -> tuple[Iterable[Source | InvalidAudio], bool]:
@@ -119,18 +128,18 @@ def _source(recording: Any) -> Source:
         name = os.fspath(recording)
         if not os.path.exists(recording):
             raise InvalidAudio(f"Audio file '{name}' does not exist.")
-        return Source(str(name), partial(decode_file, recording))
+        return Source.of(str(name), partial(decode_file, recording, None))
     if isinstance(recording, memoryview | PlainArray):
         view = memoryview(recording)
         recording = view.tobytes() if view.itemsize == 1 else np.asarray(view)  # a file, or samples
     if isinstance(recording, bytes | bytearray):
-        return Source("", _OpenFile(BytesIO(recording)))
+        return Source.of("", _OpenFile(BytesIO(recording)))
     if hasattr(recording, "read"):
-        return Source(str(getattr(recording, "name", "")), _OpenFile(recording))
+        return Source.of(str(getattr(recording, "name", "")), _OpenFile(recording))
     if _is_of_dataset(recording):
         return _source_of_dataset(recording)
     if hasattr(recording, "__array__"):
-        return Source("", _decoder_of_array(recording, SAMPLE_RATE))
+        return Source.of("", _decoder_of_array(recording, SAMPLE_RATE))
     raise InvalidAudio(f"A recording of type {type(recording).__name__} cannot be read: {WANTED}.")
 
 
@@ -144,7 +153,7 @@ def _source_of_dataset(recording: Any) -> Source:
         recording = {"array": recording["raw"], **recording}
     if not isinstance(recording, Mapping) or recording.keys() >= {"array", "sampling_rate"}:
         name = str(recording.get("path") or "") if isinstance(recording, Mapping) else ""
-        return Source(name, _decoder_of_array(recording["array"], recording["sampling_rate"]))
+        return Source.of(name, _decoder_of_array(recording["array"], recording["sampling_rate"]))
     if recording.get("bytes") is not None:
         return _source(recording["bytes"])
     if recording.get("path") is not None:
@@ -164,17 +173,17 @@ class _OpenFile:
             raise InvalidAudio("A file that is open as text holds no recording: open it with mode 'rb'.")
         self._file = file
 
-    def __call__(self) -> Iterator[bytes]:
+    def __call__(self, warn: Warn) -> Iterator[bytes]:
         try:
             if not (hasattr(self._file, "seekable") and self._file.seekable()):
                 self._file = BytesIO(self._file.read())
             self._file.seek(0)
         except (TypeError, ValueError, OSError) as error:
             raise InvalidAudio(f"An open file cannot be read: {error}.") from error
-        yield from decode_file(self._file)
+        yield from decode_file(self._file, None, warn)
 
 
-def _decoder_of_array(array: Any, sample_rate: Any) -> Decode:
+def _decoder_of_array(array: Any, sample_rate: Any) -> Callable[[Warn], Iterator[bytes]]:
     if hasattr(array, "detach"):  # a tensor: numpy knows neither devices nor gradients nor bfloat16
         array = array.detach().cpu()
         array = array.float() if array.is_floating_point() else array
@@ -189,11 +198,15 @@ def _decoder_of_array(array: Any, sample_rate: Any) -> Decode:
     return partial(_pieces, samples, int(sample_rate))
 
 
-def _pieces(samples: NDArray[Any], sample_rate: int) -> Iterator[bytes]:
-    stream = CanonicalStream(sample_rate)
+def _pieces(samples: NDArray[Any], sample_rate: int, warn: Warn) -> Iterator[bytes]:
+    is_floating = samples.dtype.kind == "f"
+    stream, damage = CanonicalStream(sample_rate), Damage("The audio", warn)
     for start in range(0, len(samples), WINDOW_SAMPLES):
-        yield stream.push(_of_known_type(samples[start : start + WINDOW_SAMPLES]))
+        piece = _of_known_type(samples[start : start + WINDOW_SAMPLES])
+        yield stream.push(damage.finite(piece[:, None], sample_rate) if is_floating else piece)
+        damage.decoded_s += len(piece) / sample_rate
     yield stream.finish()
+    damage.report()
 
 
 def _of_known_type(samples: NDArray[Any]) -> NDArray[Any]:

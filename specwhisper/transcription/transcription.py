@@ -60,6 +60,7 @@ class Transcription(Keyed):
     options : the decoding options of the request.
     elapsed_s : seconds from the request to the last text.
     window_tokens : tokens of each window, end-of-text included; empty where a server transcribed.
+    warnings : what is missing of the recording, such as of a damaged file: a sentence each.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -73,6 +74,7 @@ class Transcription(Keyed):
     options: DecodingOptions = field(default_factory=DecodingOptions)
     elapsed_s: float = field(default=0.0, compare=False)
     window_tokens: tuple[tuple[int, ...], ...] = ()
+    warnings: tuple[str, ...] = ()
     _dicts: list[dict[str, Any]] = field(default_factory=list, init=False, compare=False)
 
     def __post_init__(self) -> None:

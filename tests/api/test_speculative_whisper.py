@@ -202,10 +202,21 @@ def test_invalid_requests_are_refused(pair, samples, asked, error, message):
         pair.transcribe(samples, **asked)
 
 
+def test_a_recording_that_lacks_something_has_warnings(pair, samples):
+    damaged = samples.astype(np.float32) / 32_768
+    damaged[8_000] = np.nan
+    healthy, result = pair.transcribe([samples, damaged])
+    assert healthy.warnings == ()
+    (warning,) = result.warnings
+    assert "not finite numbers: 1 of them, the first at 0.5 s" in warning
+    with pytest.raises(InvalidAudio, match="not finite numbers"):
+        pair.transcribe(damaged, strict=True)
+
+
 @pytest.mark.parametrize(
     ("audio", "message"),
     [
-        (np.full(16_000, np.nan, np.float32), "not finite"),
+        (np.full(16_000, np.nan, np.float32), "no samples that are finite numbers"),
         (np.zeros((2, 16_000), np.float32), "is not a recording"),
         (np.zeros(0, np.float32), "is empty"),
         (np.zeros(16_000, np.int64), "int64 are not supported: pass floats"),

@@ -71,6 +71,13 @@ AcceptanceOption = Annotated[
         "then depends on the draft.",
     ),
 ]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Refusal of recordings that lack something, such as damaged files. Default: a warning.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No output but the text.")]
 
 

@@ -26,7 +26,7 @@ from specwhisper.rpc.failover import Failover
 from specwhisper.transcription.transcription import Transcription
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.display import BatchBar, clock, speed
-from specwhisper_client.cli.jobs import Job, report, transcribe_one, transcribe_with_display
+from specwhisper_client.cli.jobs import Job, report, transcribe_one, transcribe_with_display, warn
 from specwhisper_client.cli.output import OutputFormat, prepare_outputs, write
 from specwhisper_client.cli.recordings import RecordingFile, find_recordings
 from specwhisper_client.file_transcription import RESUME_TIMEOUT_S
@@ -202,6 +202,7 @@ class _Batch:
         text = ""
         try:
             transcript, no_speakers = await self._transcript(number, recording)
+            warn(transcript, self._errors)
             for form in self._job.formats:
                 text = self._job.rendered(transcript, recording, form)
                 if self._job.output_dir is not None:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from specwhisper.audio.decode import decode_file
+from specwhisper.audio.files.damage import Warnings
 from specwhisper.errors import DiarizationFailed, MissingExtra, SpecWhisperError
 from specwhisper.extras import MISSING_EXTRA_STATUS, needs_extra
 from specwhisper.options import DecodingOptions
@@ -170,10 +171,12 @@ async def _transcribe(
             servers=client.servers,
         )
         async with stream:
-            live = LiveTranscription(stream, sources.file(recording.path, is_paced=False))
+            warnings = Warnings(is_strict=options.strict)
+            audio = sources.file(recording.path, is_paced=False, warn=warnings)
+            live = LiveTranscription(stream, audio)
             async for update in whole_utterances(live):
                 show(update)
-            return live.result
+            return replace(live.result, warnings=warnings.sentences)
     transcription = client.stream_file(
         recording.path, options, mode=job.mode, gamma=job.gamma, interim_results=interim_results
     )
@@ -202,6 +205,7 @@ async def transcribe_with_display(
         transcript, no_speakers = await transcribe_one(
             client, recording, job, display.show, interim_results=is_live
         )
+    warn(transcript, errors)
     for form in job.formats:
         if job.output_dir is not None:
             write(outputs[form], job.rendered(transcript, recording, form))
@@ -238,6 +242,12 @@ def report(error: SpecWhisperError, errors: Console, file: Path | None = None) -
     text = escaped(f"{name}{described(error)}")
     errors.print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
     return MISSING_EXTRA_STATUS if isinstance(error, MissingExtra) else 1
+
+
+def warn(transcript: Transcription, errors: Console) -> None:
+    """Print what is missing of a recording."""
+    for sentence in transcript.warnings:
+        errors.print(Text.assemble(("warning: ", "bold yellow"), sentence), soft_wrap=True)
 
 
 def imported(module: str, command: str, extras: str) -> Any:

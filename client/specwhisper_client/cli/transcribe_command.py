@@ -25,6 +25,7 @@ from specwhisper_client.cli.arguments import (
     Quiet,
     Server,
     ServerMode,
+    Strict,
     TaskOption,
     hint_of,
 )
@@ -64,10 +65,7 @@ class Decoding:
         ),
     ] = ""
     carry_initial_prompt: Annotated[
-        bool,
-        typer.Option(
-            "--carry-initial-prompt", help="Initial prompt in every window, before the previous text."
-        ),
+        bool, typer.Option("--carry-initial-prompt", help="Initial prompt in every window, before others.")
     ] = False
     hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words in the prompt of every window.")] = ""
     hint: Hints = ""
@@ -82,6 +80,7 @@ class Decoding:
         bool, typer.Option("--condition-on-previous-text", help="Previous text as prompt of each window.")
     ] = False
     padding: PaddingOption = DecodingOptions().padding
+    strict: Strict = False
     temperature: Annotated[
         float, typer.Option(min=0, metavar="T", help="Sampling temperature; 0 is greedy.")
     ] = 0.0

@@ -41,6 +41,7 @@ def recognition_config(
         word_timestamps=config.enable_word_time_offsets or has_speakers,
         hotwords=", ".join(phrase for context in config.speech_contexts for phrase in context.phrases),
         live=live,
+        strict=custom.get("strict", "").lower() == "true",
         **OPENAI_THRESHOLDS,  # Riva's clients cannot set any, and silence must not become text
     )
     message = pb.RecognitionConfig(gamma=_gamma(custom), decoding=codec.decoding_options_to_proto(options))

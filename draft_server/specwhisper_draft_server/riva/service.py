@@ -38,6 +38,8 @@ from specwhisper_draft_server.riva.requests import (
 )
 from specwhisper_draft_server.service import TranscriptionService
 
+WARNING = "specwhisper-warning"  # in the trailing metadata: what is missing of the recording
+
 
 class RivaService:
     """Serves Riva's clients with our own service; it has no sessions of its own.
@@ -81,7 +83,9 @@ class RivaService:
         await self._check_model(request.config.model)
         config, audio = whole_config(request), await asyncio.to_thread(whole_audio, request)
         async with self._beside(request, config, audio) as turns:
-            response = recognize_response(await self._service.recognize(config, audio))
+            ours = await self._service.recognize(config, audio)
+            context.set_trailing_metadata(tuple((WARNING, sentence) for sentence in ours.warnings))
+            response = recognize_response(ours)
             if turns is not None:
                 await asyncio.to_thread(set_speakers, response, await turns)
         if request.HasField("id"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Literal
 
@@ -118,14 +118,19 @@ async def transcript_events(
                 for segment in (await asyncio.to_thread(diarized, transcript)).segments:
                     yield TranscriptionTextSegmentEvent.model_validate(segment.model_dump())
     metrics.count_transcript(transcript)
-    yield done(transcript)
+    warnings = [upload.without_path(sentence) for sentence in transcript.warnings]
+    yield done(transcript, warnings)
 
 
-def done(transcript: Transcription) -> TranscriptionTextDoneEvent:
-    """Return the last event; it has no usage, which OpenAI counts in billed tokens."""
-    return TranscriptionTextDoneEvent(
+def done(transcript: Transcription, warnings: Sequence[str] = ()) -> TranscriptionTextDoneEvent:
+    """Return the last event; it has no usage, which OpenAI counts in billed tokens.
+
+    ``warnings`` are not OpenAI's.
+    """
+    event = TranscriptionTextDoneEvent(
         type="transcript.text.done", text=transcript.text, languages=languages(transcript)
     )
+    return event.model_copy(update={"warnings": warnings}) if warnings else event
 
 
 class EventStream(EventSourceResponse):

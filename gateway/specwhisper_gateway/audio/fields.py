@@ -50,6 +50,13 @@ class AudioFields(BaseModel):
     vad_filter: Annotated[
         bool, Field(description="Not OpenAI's: only speech is transcribed; times are the recording's.")
     ] = False
+    strict: Annotated[
+        bool,
+        Field(
+            description="Not OpenAI's: a recording of which something is missing, such as a damaged file, is "
+            "refused; otherwise the header `Specwhisper-Warnings` lists it."
+        ),
+    ] = False
     vad_parameters: Annotated[
         dict[str, float],
         Field(
@@ -103,6 +110,7 @@ class AudioFields(BaseModel):
             initial_prompt=self.prompt,
             hotwords=self.hotwords,
             hint=self.hint,
+            strict=self.strict,
             temperatures=fallback_temperatures(self.temperature, increment),
             **OPENAI_THRESHOLDS,
             padding=Padding(self.padding),

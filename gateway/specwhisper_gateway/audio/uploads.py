@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -25,6 +26,7 @@ FILE, FORM = "file", "multipart/form-data"
 MAX_FIELDS = 200  # keywords[] is a list
 IDLE_TIMEOUT_S = 30.0  # for a client that stops in the middle: it counts as a session
 TEMPORARY_PREFIX = "specwhisper-upload-"
+SUFFIX = re.compile(r"\.[a-zA-Z0-9]{1,8}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ class Upload:
 
     path: Path
     fields: list[tuple[str, str]]
+
+    def without_path(self, sentence: str) -> str:
+        """Return a sentence about the recording without its path on this machine."""
+        return sentence.replace(f"Audio file '{self.path}'", "The file")
 
 
 @asynccontextmanager
@@ -62,7 +68,9 @@ async def receive_upload(request: Request, max_bytes: int) -> AsyncIterator[Uplo
             if not recording.size:
                 raise InvalidUpload("The file is empty: it has 0 bytes.")
             # A named file, because a long recording is decoded twice.
-            with NamedTemporaryFile(prefix=TEMPORARY_PREFIX) as file:
+            # FFmpeg knows some formats by their suffix alone.
+            suffix = SUFFIX.search(recording.filename or "")
+            with NamedTemporaryFile(prefix=TEMPORARY_PREFIX, suffix=suffix[0] if suffix else None) as file:
                 await asyncio.to_thread(shutil.copyfileobj, recording.file, file)
                 file.flush()
                 fields = [(name, value) for name, value in parts.multi_items() if isinstance(value, str)]
@@ -77,7 +85,7 @@ def errors_about(upload: Upload) -> Iterator[None]:
     try:
         yield
     except InvalidAudio as error:
-        raise InvalidUpload(str(error).replace(f"Audio file '{upload.path}'", "The file")) from error
+        raise InvalidUpload(upload.without_path(str(error))) from error
 
 
 @contextmanager

@@ -30,6 +30,8 @@ from specwhisper_gateway.transport.deadline import within_time
 from specwhisper_gateway.transport.disconnect import cancel_on_disconnect
 from specwhisper_gateway.transport.sockets import check_origin_without_keys
 
+WARNINGS = "Specwhisper-Warnings"  # what is missing of the recording, in a header
+
 router = APIRouter(
     prefix="/v1/audio", tags=["Audio"], dependencies=[Depends(check_origin_without_keys), Depends(admit)]
 )
@@ -119,7 +121,10 @@ async def _answer(request: Request, received: Upload, fields: AudioFields) -> Re
             transcription = await _begin(request, received, fields)
             transcript = await cancel_on_disconnect(request, _complete(transcription, beside))
     gateway_of(request).metrics.count_transcript(transcript)
-    return await reply(fields, transcript)
+    response = await reply(fields, transcript)
+    if transcript.warnings:
+        response.headers[WARNINGS] = received.without_path(" ".join(transcript.warnings))
+    return response
 
 
 async def _complete(

@@ -23,7 +23,9 @@ def pieces(length: int, cuts: list[int]) -> list[slice]:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    rate=st.sampled_from([8_000, 11_025, 16_000, 22_050, 44_100, 48_000, 96_000, 192_000, 15_999]),
+    rate=st.sampled_from(
+        [1_000, 8_000, 11_025, 16_000, 22_050, 44_100, 48_000, 96_000, 192_000, 768_000, 15_999]
+    ),
     num_channels=st.integers(1, 9),
     num_frames=st.integers(1, 9_000),
     cuts=st.lists(st.integers(0, 10**6), max_size=12),
@@ -90,9 +92,9 @@ def test_a_tone_keeps_its_frequency_and_level():
     np.testing.assert_allclose(resampled, expected, atol=1e-3)
 
 
-@pytest.mark.parametrize("rate", [0, 7_999, 192_001, 16_000.5, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("rate", [0, 999, 768_001, 16_000.5, np.nan, np.inf, -np.inf])
 def test_an_unsupported_sample_rate_is_named_with_the_limits(rate):
-    with pytest.raises(InvalidAudio, match=rf"{rate} Hz .* between 8000 and 192000 Hz\.$"):
+    with pytest.raises(InvalidAudio, match=rf"{rate} Hz .* between 1000 and 768000 Hz\.$"):
         CanonicalStream(rate, 1)
 
 
@@ -114,11 +116,10 @@ def test_an_unsupported_number_of_channels_is_named(num_channels):
         CanonicalStream(16_000, num_channels)
 
 
-def test_half_a_sample_at_the_end_is_refused():
+def test_half_a_frame_at_the_end_is_left_out():
     stream = CanonicalStream(16_000, 2)
     stream.push(b"\1\2\3\4\5\6")
-    with pytest.raises(InvalidAudio, match="within a frame of 2 16-bit samples"):
-        stream.finish()
+    assert stream.finish() == b""
 
 
 def test_an_array_with_an_incomplete_frame_is_refused():

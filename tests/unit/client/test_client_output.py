@@ -70,6 +70,7 @@ def test_json_output_has_all_fields():
         "elapsed_s": 2.5,
         "real_time_factor": 0.25,
         "is_lossy": False,
+        "warnings": [],
         "segments": [
             {
                 "id": number,

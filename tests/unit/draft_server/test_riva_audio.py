@@ -120,6 +120,6 @@ def test_invalid_headers(head, words):
 
 def test_an_unsupported_sample_rate():
     file = wav()
-    file = file[:24] + (1_000).to_bytes(4, "little") + file[28:]
-    with pytest.raises(InvalidRequest, match="sample_rate_hertz is 1000"):
+    file = file[:24] + (999).to_bytes(4, "little") + file[28:]
+    with pytest.raises(InvalidRequest, match="sample_rate_hertz is 999"):
         decoded([file], SILENT)

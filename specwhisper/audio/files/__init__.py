@@ -1,0 +1,1 @@
+"""Files: their links, their damage, and FFmpeg's formats."""

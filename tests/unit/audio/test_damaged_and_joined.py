@@ -1,0 +1,213 @@
+"""Of damaged, cut and joined files all is decoded that can be, and the rest is reported."""
+
+import io
+import struct
+
+import av
+import numpy as np
+import pytest
+import soundfile
+
+from specwhisper.audio.decode import decode_file
+from specwhisper.audio.files.damage import Warnings
+from specwhisper.audio.inputs import decoder_of, recordings_in
+from specwhisper.errors import InvalidAudio
+from tests.unit.audio.test_audio_decode import encode, tone
+
+LENGTH_S = 4
+JUNK = np.random.default_rng(0).bytes(400)
+TAGS = [b"LYRICSBEGIN" + b"x" * 900, b"APETAGEX" + bytes(200), b"TAG" + bytes(125)]
+
+
+def muxed(container: str, codec: str, rate: int, layout: str = "mono", length_s: float = LENGTH_S) -> bytes:
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format=container) as output:
+        stream = output.add_stream(codec, rate=rate, layout=layout)
+        samples = np.stack([tone(length_s, rate)] * len(stream.layout.channels))
+        frame = av.AudioFrame.from_ndarray(samples, format="fltp", layout=layout)
+        frame.sample_rate = rate
+        wanted = av.AudioResampler(format=stream.codec_context.format, layout=layout, rate=rate)
+        for piece in wanted.resample(frame):
+            output.mux(stream.encode(piece))
+        output.mux(stream.encode(None))
+    return buffer.getvalue()
+
+
+def decoded(file, *, strict: bool = False) -> tuple[float, tuple[str, ...]]:
+    """Return the length of what is decoded, and the warnings."""
+    warnings = Warnings()
+    warnings.is_strict = strict
+    file = io.BytesIO(file) if isinstance(file, bytes) else file
+    num_bytes = sum(map(len, decode_file(file, None, warnings)))
+    return num_bytes / 32_000, warnings.sentences
+
+
+ENCODED = {
+    "mp3": lambda rate, layout: muxed("mp3", "libmp3lame", rate, layout),
+    "aac": lambda rate, layout: muxed("adts", "aac", rate, layout),
+    "ts": lambda rate, layout: muxed("mpegts", "aac", rate, layout),
+    "m4a": lambda rate, layout: muxed("mp4", "aac", rate, layout),
+    "webm": lambda rate, layout: muxed("webm", "libopus", 48_000, layout),
+    "mkv": lambda rate, layout: muxed("matroska", "aac", rate, layout),
+    "opus": lambda rate, layout: muxed("ogg", "libopus", 48_000, layout),
+    "flac": lambda rate, layout: muxed("flac", "flac", rate, layout),
+    "tta": lambda rate, layout: muxed("tta", "tta", rate, layout),
+    "ac3": lambda rate, layout: muxed("ac3", "ac3", rate, layout),
+}
+
+
+@pytest.mark.parametrize("kind", ENCODED)
+def test_every_link_is_read_with_its_own_rate_and_channels(kind):
+    """As in radio streams, podcasts with inserted parts, and recorders that begin anew."""
+    joined = ENCODED[kind](48_000, "mono") + ENCODED[kind](44_100, "stereo")
+    length_s, warnings = decoded(joined)
+    assert length_s == pytest.approx(2 * LENGTH_S, abs=0.2)
+    assert not warnings
+
+
+@pytest.mark.parametrize("container", ["WAV", "AIFF", "CAF", "AU", "FLAC", "OGG"])
+def test_joined_files_of_libsndfile_are_read(container):
+    stereo = np.stack([tone(LENGTH_S, 44_100)] * 2, axis=1)
+    joined = encode(tone(LENGTH_S, 16_000), 16_000, container) + encode(stereo, 44_100, container)
+    assert decoded(joined) == (pytest.approx(2 * LENGTH_S, abs=0.05), ())
+
+
+def test_the_number_of_links_and_of_warnings_is_limited():
+    """A megabyte can hold a hundred thousand beginnings, which take milliseconds each."""
+    whole, beginning = ENCODED["flac"](48_000, "mono"), b"fLaC\0\0\0\x22"
+    with pytest.raises(InvalidAudio, match="joined from more than 1000 parts"):
+        decoded(beginning * 100_000)
+    length_s, warnings = decoded(whole + beginning * 20)
+    assert length_s == LENGTH_S and len(warnings) < 7
+
+
+@pytest.mark.parametrize("kind", ["mp3", "m4a", "webm", "mkv", "opus", "flac", "tta", "ts"])
+def test_zeros_after_the_last_frame_are_no_damage(kind):
+    whole = ENCODED[kind](48_000, "mono")
+    assert decoded(whole + bytes(5_000)) == (pytest.approx(decoded(whole)[0], abs=0.02), ())
+
+
+@pytest.mark.parametrize("tag", TAGS, ids=["Lyrics3", "APE", "ID3v1"])
+def test_tags_after_and_between_parts_are_no_damage(tag):
+    whole = ENCODED["mp3"](48_000, "mono")
+    length_s, warnings = decoded(whole + tag + whole + tag)
+    assert length_s == pytest.approx(2 * LENGTH_S, abs=0.2)
+    assert not warnings
+
+
+@pytest.mark.parametrize("kind", ["aac", "ac3", "flac", "m4a", "mp3", "opus", "ts"])
+def test_damage_costs_little_and_is_reported_with_its_place(kind):
+    data = bytearray(ENCODED[kind](48_000, "mono"))
+    middle = len(data) // 2
+    data[middle : middle + len(JUNK)] = JUNK
+    length_s, (warning,) = decoded(bytes(data))
+    assert LENGTH_S - 1.2 < length_s < LENGTH_S + 0.1
+    # Opus packets lie in pages of a second.
+    assert warning.startswith("The audio is damaged: about ") and warning.count(", at ") == 1
+    assert float(warning.split(", at ")[1].removesuffix(" s.")) == pytest.approx(LENGTH_S / 2, abs=1)
+    with pytest.raises(InvalidAudio, match="is damaged: about"):
+        decoded(bytes(data), strict=True)
+
+
+@pytest.mark.parametrize("kind", ["flac", "mkv", "mp3", "tta", "webm"])
+def test_a_file_that_is_cut_off_warns_with_both_lengths(kind):
+    data = ENCODED[kind](48_000, "mono")
+    length_s, warnings = decoded(data[: len(data) // 2])
+    assert 0 < length_s < 0.7 * LENGTH_S
+    joined_warnings = " ".join(warnings)
+    assert f"container states {LENGTH_S:.1f} s, and {length_s:.1f} s could be decoded" in joined_warnings or (
+        kind == "tta" and "about" in joined_warnings
+    )
+
+
+@pytest.mark.parametrize("container", ["WAV", "AIFF"])
+def test_a_pcm_file_that_is_cut_off_warns_with_both_lengths(container):
+    data = encode(tone(LENGTH_S, 16_000), 16_000, container)
+    cut = data[: len(data) - 2 * 16_000]
+    assert decoded(cut) == (
+        LENGTH_S - 1,
+        (
+            f"The audio is cut off or damaged: its container states {LENGTH_S}.0 s, and {LENGTH_S - 1}.0 s "
+            "could be decoded.",
+        ),
+    )
+    with pytest.raises(InvalidAudio, match="is cut off or damaged"):
+        decoded(cut, strict=True)
+
+
+@pytest.mark.parametrize("size", [2_000_000_000, 64_000 * LENGTH_S, 32_000 * LENGTH_S + 2])
+def test_a_wav_file_whose_size_is_too_large_is_read_with_a_warning(size):
+    data = bytearray(encode(tone(LENGTH_S, 16_000), 16_000))
+    data[40:44] = struct.pack("<I", size)
+    length_s, (warning,) = decoded(bytes(data))
+    assert length_s == LENGTH_S
+    assert "its container states" in warning
+
+
+def test_half_a_sample_at_the_end_is_left_out():
+    data = bytearray(encode(tone(LENGTH_S, 16_000), 16_000))
+    data[40:44] = struct.pack("<I", 32_000 * LENGTH_S + 1)
+    assert decoded(bytes(data) + b"\1") == (LENGTH_S, ())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_sample_that_is_no_number_is_silence(value):
+    samples = tone(LENGTH_S, 16_000)
+    samples[3 * 16_000] = value
+    warning = (
+        "The audio has samples that are not finite numbers: 1 of them, the first at 3.0 s. They are silence."
+    )
+    assert decoded(encode(samples, 16_000, "WAV", "FLOAT")) == (LENGTH_S, (warning,))
+    ((source,), _) = recordings_in(samples)
+    pcm = b"".join(source.decode())
+    assert np.frombuffer(pcm, "<i2")[3 * 16_000] == 0
+    assert source.warnings.sentences == (warning,)
+
+
+def test_audio_without_any_number_is_refused():
+    with pytest.raises(InvalidAudio, match="no samples that are finite numbers"):
+        list(decoder_of(np.full(9, np.nan, np.float32))())
+
+
+@pytest.mark.parametrize("rate", [1_000, 6_000, 7_999, 384_000, 768_000])
+def test_odd_rates_are_resampled(rate):
+    assert decoded(encode(tone(1, rate), rate)) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("suffix", "container", "codec", "rate"),
+    [
+        (".g722", "g722", "g722", 16_000),
+        (".latm", "latm", "aac", 44_100),
+        (".eac3", "eac3", "eac3", 48_000),
+        (".voc", "voc", "pcm_s16le", 16_000),
+        (".nut", "nut", "pcm_s16le", 16_000),
+    ],
+)
+def test_what_ffmpeg_reads_is_read(suffix, container, codec, rate, tmp_path):
+    path = tmp_path / f"speech{suffix}"
+    path.write_bytes(muxed(container, codec, rate))
+    length_s, warnings = decoded(path)
+    assert length_s == pytest.approx(LENGTH_S, abs=0.2)
+    assert not warnings
+
+
+@pytest.mark.parametrize(
+    "playlist",
+    [
+        "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{file}\n#EXT-X-ENDLIST\n",
+        "ffconcat version 1.0\nfile '{file}'\n",
+        "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=audio 5004 RTP/AVP 0\n",
+        '<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011" type="static"></MPD>',
+        "SBG\n-m {file}\n",
+    ],
+    ids=["HLS", "concat", "SDP", "DASH", "SBaGen"],
+)
+@pytest.mark.parametrize("suffix", [".m3u8", ".sbg", ".ffconcat", ".mp4", ""])
+def test_playlists_and_addresses_open_nothing(playlist, suffix, tmp_path):
+    speech = tmp_path / "speech.wav"
+    soundfile.write(speech, tone(1, 16_000), 16_000)
+    path = tmp_path / f"list{suffix}"
+    path.write_text(playlist.format(file=speech))
+    with pytest.raises(InvalidAudio):
+        decoded(path)
