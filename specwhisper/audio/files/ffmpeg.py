@@ -159,7 +159,7 @@ def _packets(container: Any, track: Any, damage: Damage) -> Iterator[Any]:
                 num_failures = 0
                 yield packet
             return
-        except av.FFmpegError:
+        except (av.FFmpegError, IndexError):  # IndexError: another track begins
             num_failures += 1
     damage.stop()
 

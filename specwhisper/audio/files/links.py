@@ -19,7 +19,7 @@ BLOCK_BYTES = 1 << 20
 MAX_MARK_BYTES = 128
 MAX_LINKS = 1_000  # of a day of songs; opening each takes milliseconds, however short it is
 
-# By what a file begins with: the beginning of a link. Decoders of MP3 and MPEG-TS find it themselves.
+# By what a file begins with: the beginning of a link. Decoders of MP3 find it themselves.
 _EBML = rb"\x1aE\xdf\xa3.{1,60}?\x42\x82.(?:matroska|webm)"
 _MP4 = rb"\0\0\0[\x10-\xff]ftyp[\x20-\x7e]{4}"
 MARKS = {
@@ -34,6 +34,10 @@ MARKS = {
     b"ftyp": re.compile(_MP4, re.DOTALL),
 }
 BEGINS_STREAM = 2  # flag of an Ogg page
+TS_BYTES = 188  # of an MPEG-TS packet
+# A packet that begins the table of all programs, or that of one's tracks: its number, and the table.
+TABLE = re.compile(rb"G([\x40-\x5f].)[\x10-\x1f]\x00([\x00\x02]\xb0.{32})", re.DOTALL)
+ALL_PROGRAMS = b"\x40\x00"
 
 
 def links(source: BinaryIO, name: str) -> Iterator[BinaryIO]:
@@ -52,12 +56,38 @@ def links(source: BinaryIO, name: str) -> Iterator[BinaryIO]:
 
 
 def _starts(source: BinaryIO) -> Iterator[int]:
-    head = source.read(8)
-    mark = MARKS.get(head[:4]) or MARKS.get(head[4:])
+    head = source.read(TS_BYTES + 1)
+    if head[:1] == head[TS_BYTES:] == b"G":
+        yield from _table_changes(source)
+    mark = MARKS.get(head[:4]) or MARKS.get(head[4:8])
     if mark is None:
         return
-    source.seek(0)
     is_ogg, was_begin = head[:4] == b"OggS", False
+    for at, found in _found(source, mark):
+        # The streams of one link begin together, each by a page of its own.
+        is_begin = not is_ogg or bool(found[1][0] & BEGINS_STREAM)
+        if is_begin and not (is_ogg and was_begin):
+            yield at
+        was_begin = is_begin
+
+
+def _table_changes(source: BinaryIO) -> Iterator[int]:
+    """Yield where the tables of an MPEG-TS name other tracks."""
+    tables: dict[bytes, bytes] = {}  # by the number of their packets
+    first_at = 0  # of the packets of tables, which come together
+    yield 0
+    for at, found in _found(source, TABLE):
+        if at % TS_BYTES == 0:
+            packet, table = found[1], found[2]
+            first_at = at if packet == ALL_PROGRAMS else first_at
+            if tables.setdefault(packet, table) != table:
+                tables = {packet: table}
+                yield first_at
+
+
+def _found(source: BinaryIO, mark: re.Pattern[bytes]) -> Iterator[tuple[int, re.Match[bytes]]]:
+    """Yield each mark with its position."""
+    source.seek(0)
     data = b""  # what was read last
     end = done = 0  # positions: up to which was read, and up to which marks were found
     while block := source.read(BLOCK_BYTES):
@@ -66,11 +96,7 @@ def _starts(source: BinaryIO) -> Iterator[int]:
         at = end - len(data)
         for found in mark.finditer(data, max(0, done - at)):
             done = at + found.end()
-            # The streams of one link begin together, each by a page of its own.
-            is_begin = not is_ogg or bool(found[1][0] & BEGINS_STREAM)
-            if is_begin and not (is_ogg and was_begin):
-                yield at + found.start()
-            was_begin = is_begin
+            yield at + found.start(), found
 
 
 class _Part(io.RawIOBase):

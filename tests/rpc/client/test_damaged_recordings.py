@@ -1,6 +1,10 @@
 """A recording that lacks something: its text and a warning at every door, or a refusal with strict."""
 
+import io
+
+import av
 import grpc
+import numpy as np
 import openai
 import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
@@ -68,3 +72,19 @@ async def test_the_gateway_has_warnings_in_a_header_and_in_the_last_event():
         assert last.warnings == [f"The file {WARNING}"]
         with pytest.raises(openai.BadRequestError, match=r"The file is cut off or damaged"):
             await create(file=("cut.wav", CUT_OFF), model=MODEL, extra_body={"strict": True})
+
+
+async def test_the_gateway_reads_formats_that_only_a_suffix_names():
+    noise = io.BytesIO()
+    with av.open(noise, "w", format="g722") as output:
+        stream = output.add_stream("g722", rate=16_000, layout="mono")
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 16_000), np.int16), format="s16", layout="mono")
+        frame.sample_rate = 16_000
+        output.mux(stream.encode(frame))
+        output.mux(stream.encode(None))
+    server = ScriptedTranscription()
+    async with serving(server) as address, running_gateway(address) as gateway:
+        create = gateway.api.audio.transcriptions.create
+        assert (await create(file=("call.g722", noise.getvalue()), model=MODEL)).text
+        with pytest.raises(openai.BadRequestError, match="cannot be decoded"):
+            await create(file=("call.%s/../", noise.getvalue()), model=MODEL)

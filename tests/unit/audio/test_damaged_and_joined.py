@@ -19,11 +19,11 @@ JUNK = np.random.default_rng(0).bytes(400)
 TAGS = [b"LYRICSBEGIN" + b"x" * 900, b"APETAGEX" + bytes(200), b"TAG" + bytes(125)]
 
 
-def muxed(container: str, codec: str, rate: int, layout: str = "mono", length_s: float = LENGTH_S) -> bytes:
+def muxed(container: str, codec: str, rate: int, layout: str = "mono", **options: str) -> bytes:
     buffer = io.BytesIO()
-    with av.open(buffer, "w", format=container) as output:
+    with av.open(buffer, "w", format=container, options=options) as output:
         stream = output.add_stream(codec, rate=rate, layout=layout)
-        samples = np.stack([tone(length_s, rate)] * len(stream.layout.channels))
+        samples = np.stack([tone(LENGTH_S, rate)] * len(stream.layout.channels))
         frame = av.AudioFrame.from_ndarray(samples, format="fltp", layout=layout)
         frame.sample_rate = rate
         wanted = av.AudioResampler(format=stream.codec_context.format, layout=layout, rate=rate)
@@ -63,6 +63,13 @@ def test_every_link_is_read_with_its_own_rate_and_channels(kind):
     length_s, warnings = decoded(joined)
     assert length_s == pytest.approx(2 * LENGTH_S, abs=0.2)
     assert not warnings
+
+
+@pytest.mark.parametrize("name", ["mpegts_start_pid", "mpegts_pmt_start_pid"])
+def test_every_link_of_a_transport_stream_is_read_whatever_its_tracks_are_called(name):
+    other = muxed("mpegts", "aac", 44_100, "stereo", **{name: "1234"})
+    first = muxed("mpegts", "aac", 48_000)
+    assert decoded(first + other + first) == (pytest.approx(3 * LENGTH_S, abs=0.2), ())
 
 
 @pytest.mark.parametrize("container", ["WAV", "AIFF", "CAF", "AU", "FLAC", "OGG"])
