@@ -22,7 +22,7 @@ from specwhisper.audio.speech_map import SpeechMap, placed
 from specwhisper.audio.vad_filter import find_speech, only_speech
 from specwhisper.options import DecodingOptions, VadOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.transcription.transcription import Transcription
+from specwhisper.transcription.transcription import Transcription, losses
 from specwhisper.types import Mode, TimeOrder
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION, flac
 from specwhisper.wire.codec import statistics_from_proto
@@ -182,7 +182,11 @@ class TranscriptionClient:
             model=model_from_proto(reply.model),
             options=options,
             elapsed_s=time.perf_counter() - started_s,
-            warnings=(*warnings.sentences, *reply.warnings),
+            warnings=(
+                *warnings.sentences,
+                *reply.warnings,
+                *losses(options, seconds(reply.audio_duration)),
+            ),
         )
 
     async def _request(self, method: str, request: Any, timeout_s: float | None = None) -> tuple[Any, str]:

@@ -22,7 +22,7 @@ from specwhisper.errors import ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.observe import request_id
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.segments import Borders
-from specwhisper.transcription.transcription import Transcription
+from specwhisper.transcription.transcription import Transcription, losses
 from specwhisper.types import Mode, Segment, TimeOrder
 from specwhisper.wire.status import ended_by_server, error_from_rpc, has_broken
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -136,7 +136,7 @@ class FileTranscription:
             model=received.model,
             options=self._options,
             elapsed_s=time.perf_counter() - started_s,
-            warnings=self._warnings.sentences,
+            warnings=(*self._warnings.sentences, *losses(self._options, received.received_s)),
         )
 
     async def _updates(

@@ -36,7 +36,7 @@ from specwhisper.model.sharing import SharedEncoder
 from specwhisper.model.translated import TranslatedModel, open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcript import TranscriptBuilder
-from specwhisper.transcription.transcription import ModelInfo, Transcription
+from specwhisper.transcription.transcription import ModelInfo, Transcription, losses
 from specwhisper.types import SAMPLE_RATE, DeviceMap, Mode, default_num_batched_tokens
 
 if TYPE_CHECKING:
@@ -325,6 +325,8 @@ class SpeculativeWhisper:
             prepared(), call.draft_length, max_sessions=call.num_slots, watch=watch
         ):
             num_samples.pop(index, None)
+            if isinstance(outcome, Transcription):
+                outcome = replace(outcome, warnings=losses(call.decoding, outcome.duration_s))
             yield index, outcome
 
     def _chunked(

@@ -54,7 +54,7 @@ class SpeechFilter:
             return replace(outcome, warnings=warnings.sentences)
         if isinstance(outcome, Exception):
             return outcome
-        outcome = replace(outcome, warnings=warnings.sentences)
+        outcome = replace(outcome, warnings=(*warnings.sentences, *outcome.warnings))
         if speech is None:
             return outcome
         return replace(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import ceil
 from typing import Any
 
 from specwhisper.languages import language_name
@@ -14,8 +15,9 @@ from specwhisper.speakers.turns import Turn, with_speakers
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription import formats
 from specwhisper.transcription.subtitles import Layout
-from specwhisper.types import Keyed, Mode, Segment, Word
+from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, Keyed, Mode, Segment, Word
 
+WINDOW_S = WINDOW_SAMPLES / SAMPLE_RATE
 MAX_SHOWN_CHARACTERS = 60  # in a ``repr``
 UNSURE_BELOW = 0.5  # probability of a word
 NOT_IN_JSON = {"options", "segments", "window_tokens", "words"}  # segments are written with their words
@@ -60,7 +62,7 @@ class Transcription(Keyed):
     options : the decoding options of the request.
     elapsed_s : seconds from the request to the last text.
     window_tokens : tokens of each window, end-of-text included; empty where a server transcribed.
-    warnings : what is missing of the recording, such as of a damaged file: a sentence each.
+    warnings : what is missing of the recording, such as of a damaged file, or may be: a sentence each.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -240,3 +242,15 @@ def _spoken(part: Segment | Word) -> dict[str, Any]:
 
 def _dumped(document: Mapping[str, Any]) -> str:
     return escaped_json(json.dumps(document, ensure_ascii=False, indent=2)) + "\n"
+
+
+def losses(options: DecodingOptions, duration_s: float) -> tuple[str, ...]:
+    """Return a warning where a recording's text may lack words by its options."""
+    num_parts = ceil(duration_s / WINDOW_S)
+    if options.timestamps or num_parts < 2:
+        return ()
+    return (
+        f"Without timestamps the recording is decoded in {num_parts} parts of {WINDOW_S:g} s, and the text "
+        f"of a part may end before its speech does: up to {WINDOW_S:g} s of each may be missing. Leave "
+        "timestamps on, and choose txt for text without times.",
+    )

@@ -249,6 +249,14 @@ def test_options_named_as_in_other_whispers(pair, samples):
     assert pair.transcribe(samples, language="en", seed=1, max_new_tokens=4, **asked).text == expected.text
 
 
+def test_a_long_recording_without_timestamps_has_a_warning(pair, samples):
+    long = np.tile(samples, 31 * 16_000 // len(samples) + 1)
+    asked = {"language": "en", "max_new_tokens": 4}
+    (warning,) = pair.transcribe(long, timestamps=False, **asked).warnings
+    assert "parts of 30 s" in warning
+    assert pair.transcribe(long, **asked).warnings == ()
+
+
 def test_a_segment_ends_no_later_than_its_recording(pair, samples):
     result = pair.transcribe(samples, language="en", timestamps=False, max_new_tokens=4)
     assert max(segment.end_s for segment in result.segments) == 3.0  # where transformers says 30

@@ -12,7 +12,7 @@ import pytest
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.subtitles import Layout
-from specwhisper.transcription.transcription import ModelInfo, Transcription
+from specwhisper.transcription.transcription import ModelInfo, Transcription, losses
 from specwhisper.types import Mode, Segment, Word
 from specwhisper_client.cli.output import OutputFormat, render
 from tests.whisper_utils import whispers_utils
@@ -32,6 +32,16 @@ RESULT = Transcription(
     options=DecodingOptions(word_timestamps=True),
     elapsed_s=2.0,
 )
+
+
+@pytest.mark.parametrize(("duration_s", "num_parts"), [(12.0, 0), (30.0, 0), (30.5, 2), (132.0, 5)])
+def test_a_long_recording_without_timestamps_is_warned_of(duration_s, num_parts):
+    found = losses(DecodingOptions(timestamps=False), duration_s)
+    assert len(found) == (num_parts > 0)
+    for sentence in found:
+        assert f"in {num_parts} parts of 30 s" in sentence
+        assert "up to 30 s of each may be missing" in sentence
+    assert losses(DecodingOptions(), duration_s) == ()
 
 
 def test_a_repr_is_one_line():
