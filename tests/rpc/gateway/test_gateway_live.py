@@ -109,7 +109,7 @@ async def test_audio_is_counted_once_after_a_resume():
         (b"\0\0", 1008),
         (json.dumps({"type": "finish"}), 1008),
         (json.dumps({"type": "start"}), 1008),
-        (json.dumps({"type": "start", "sample_rate": 4_000}), 1008),
+        (json.dumps({"type": "start", "sample_rate": 400}), 1008),
         (json.dumps(START | {"mode": "one-process"}), 1008),
         (json.dumps(START | {"volume": 11}), 1008),
     ],
