@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cache
 
 from starlette.requests import HTTPConnection
 
@@ -48,6 +50,20 @@ def gateway_of(connection: HTTPConnection) -> Gateway:
     """Return the gateway that received a request or a WebSocket."""
     gateway: Gateway = connection.app.state.gateway
     return gateway
+
+
+TakeSession = Callable[[], None]
+
+
+async def admit_later(connection: HTTPConnection) -> AsyncIterator[TakeSession]:
+    """Yield what counts a WebSocket as a session, which idle ones are not.
+
+    One that is above a limit is refused at once, or by :class:`ServerFull` when it wants a session.
+    """
+    limiter, caller = gateway_of(connection).limiter, caller_of(connection)
+    limiter.check(caller)
+    with ExitStack() as held:
+        yield cache(lambda: held.enter_context(limiter.admit(caller)))
 
 
 async def admit(connection: HTTPConnection) -> AsyncIterator[None]:

@@ -16,7 +16,7 @@ from specwhisper_client.utterances import Utterances
 from specwhisper_gateway.errors import ClientGone, InvalidEvent
 from specwhisper_gateway.live import reports
 from specwhisper_gateway.live.messages import Change, Finish, Start, read_message
-from specwhisper_gateway.state import Gateway
+from specwhisper_gateway.state import Gateway, TakeSession
 from specwhisper_gateway.transport.messages import error_event
 from specwhisper_gateway.transport.sockets import Peer, stall_timeout
 
@@ -25,21 +25,31 @@ RECONNECT_S = 10.0  # after it, the page shows that the connection is lost
 
 
 class LiveConnection:
-    """Runs a transcription for the page."""
+    """Runs a transcription for the page.
 
-    def __init__(self, gateway: Gateway, peer: Peer) -> None:
+    Parameters
+    ----------
+    take_session : called when the page sends more than its settings.
+    """
+
+    def __init__(self, gateway: Gateway, peer: Peer, take_session: TakeSession) -> None:
         self._gateway = gateway
         self._peer = peer
+        self._take_session = take_session
 
     async def run(self) -> None:
         """Transcribe until all text is sent or the page is closed."""
         frames = self._peer.frames()
         start = await _first(frames)
+        second = await anext(frames, None)
+        if second is None:
+            raise ClientGone("The page was closed before it sent any audio.")
+        self._take_session()
         speakers = self._speakers(start)
         stream = self._open(start, speakers)
         start_s = stream.received_s
         async with stream:
-            reading = asyncio.create_task(self._read(frames, stream))
+            reading = asyncio.create_task(self._read(_chained(second, frames), stream))
             sending = asyncio.create_task(self._send(stream, speakers))
             try:
                 await asyncio.wait((reading, sending), return_when=asyncio.FIRST_COMPLETED)
@@ -148,6 +158,12 @@ async def _first(frames: AsyncGenerator[str | bytes]) -> Start:
             return message
         raise InvalidEvent("A stream begins with a message of type 'start'; this one does not.")
     raise ClientGone("The page was closed before it started.")
+
+
+async def _chained(first: str | bytes, others: AsyncGenerator[str | bytes]) -> AsyncGenerator[str | bytes]:
+    yield first
+    async for frame in others:
+        yield frame
 
 
 async def _forward(stream: StreamingClient, pcm: bytes) -> None:

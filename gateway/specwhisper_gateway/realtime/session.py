@@ -31,7 +31,7 @@ from specwhisper_gateway.realtime.commands import (
 )
 from specwhisper_gateway.realtime.settings import RealtimeSettings, check_language, known_part, nested
 from specwhisper_gateway.realtime.turn import Items, RealtimeTurn
-from specwhisper_gateway.state import Gateway
+from specwhisper_gateway.state import Gateway, TakeSession
 from specwhisper_gateway.transport.messages import error_event, new_id, warning_event
 from specwhisper_gateway.transport.sockets import Peer, stall_timeout
 
@@ -71,6 +71,7 @@ class RealtimeConnection:
 
     Parameters
     ----------
+    take_session : called when audio comes.
     is_beta : whether the client uses the beta of OpenAI's API.
     is_riva : whether it is Riva's: it commits every piece, and ends the audio with an event.
     """
@@ -80,6 +81,7 @@ class RealtimeConnection:
         gateway: Gateway,
         peer: Peer,
         settings: RealtimeSettings,
+        take_session: TakeSession,
         *,
         is_beta: bool,
         is_riva: bool = False,
@@ -87,6 +89,7 @@ class RealtimeConnection:
         self._gateway = gateway
         self._peer = peer
         self._settings = settings
+        self._take_session = take_session
         self._id = new_id("sess")
         self._items = Items(is_beta, keeps_transcript=is_riva)
         self._is_riva = is_riva
@@ -173,6 +176,7 @@ class RealtimeConnection:
             await asyncio.sleep(0)
 
     async def _begin_turn(self) -> _Running:
+        self._take_session()
         settings = self._settings
         stream = StreamingClient(
             self._gateway.config.server,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from fastapi import APIRouter, Depends, WebSocket
 
 from specwhisper.rpc.tokens import SCHEME
@@ -9,7 +11,7 @@ from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.realtime import riva
 from specwhisper_gateway.realtime.session import RealtimeConnection
 from specwhisper_gateway.realtime.settings import RealtimeSettings
-from specwhisper_gateway.state import admit, gateway_of
+from specwhisper_gateway.state import TakeSession, admit_later, gateway_of
 from specwhisper_gateway.transport.access import authorization
 from specwhisper_gateway.transport.deadline import within_time
 from specwhisper_gateway.transport.sockets import (
@@ -25,8 +27,8 @@ RIVA_DEFAULTS = {"input_audio_params": {"sample_rate_hz": riva.SAMPLE_RATE, "num
 BETA_HEADER, BETA_SUBPROTOCOL = "realtime=v1", "openai-beta.realtime-v1"
 
 
-@router.websocket("", dependencies=[Depends(check_origin_without_keys), Depends(admit)])
-async def realtime(socket: WebSocket) -> None:
+@router.websocket("", dependencies=[Depends(check_origin_without_keys)])
+async def realtime(socket: WebSocket, take_session: Annotated[TakeSession, Depends(admit_later)]) -> None:
     """Transcribe live audio; an invalid request is answered with an event."""
     gateway = gateway_of(socket)
     if socket.query_params.get("intent", "transcription") != "transcription":
@@ -47,6 +49,6 @@ async def realtime(socket: WebSocket) -> None:
         settings = settings.with_model(model)
     if is_riva:
         settings = riva.updated(settings, RIVA_DEFAULTS)
-    session = RealtimeConnection(gateway, peer, settings, is_beta=is_beta, is_riva=is_riva)
+    session = RealtimeConnection(gateway, peer, settings, take_session, is_beta=is_beta, is_riva=is_riva)
     async with close_on_error(socket, peer, session.report_error), within_time(socket):
         await session.run()

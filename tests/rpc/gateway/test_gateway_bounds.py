@@ -6,10 +6,11 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import openai
 import pytest
+import websockets
 
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway.audio import uploads
@@ -116,6 +117,26 @@ async def test_an_idle_upload_ends_its_session(draft, monkeypatch):
         await eventually(lambda: gateway.num_sessions == 0)
 
 
+async def test_an_upload_has_a_least_rate(draft, monkeypatch):
+    monkeypatch.setattr(uploads, "IDLE_TIMEOUT_S", 0.3)
+    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
+        writer.write(b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nContent-Length: 99999\r\n")
+        writer.write(b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n")
+        answer, num_bytes = asyncio.create_task(reader.readuntil(b"}}")), 0
+        writer.write(b'Content-Disposition: form-data; name="file"; filename="a"\r\n\r\n')
+        for _ in range(10):  # fast enough
+            writer.write(bytes(1_000))
+            await asyncio.sleep(0.1)
+        assert not answer.done()
+        while not answer.done():
+            writer.write(b"0")
+            num_bytes += 1
+            await asyncio.sleep(0.1)
+        assert b"HTTP/1.1 408 " in await answer
+        assert num_bytes < 9
+        await eventually(lambda: gateway.num_sessions == 0)
+
+
 @pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/nowhere"])
 async def test_an_invalid_body_ends_its_request(draft, path, caplog):
     is_answered = path == "/nowhere"  # before its body was read
@@ -144,6 +165,7 @@ async def test_a_client_that_reads_nothing_is_cut_off(path, monkeypatch):
                     await reader.readuntil(b"\r\n\r\n")
                     start = json.dumps({"type": "start", "sample_rate": 16_000}).encode()
                     writer.write(bytes([0x81, 0x80 | len(start), 0, 0, 0, 0]) + start)
+                    writer.write(bytes([0x82, 0x80 | 2, 0, 0, 0, 0, 0, 0]))  # a sample
                     await server.has_read_everything.wait()
                 else:
                     writer.write(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
@@ -207,8 +229,40 @@ async def test_sessions_are_limited_in_all_and_per_caller():
         async with ben.realtime.connect(extra_query={"intent": "transcription"}) as connection:
             await connection.recv()
             await stream.close()
+            await eventually(lambda: gateway.num_sessions == 0)
+            await connection.input_audio_buffer.append(audio="AAAAAAAA")
             await eventually(lambda: gateway.num_sessions == 1)
         await eventually(lambda: gateway.num_sessions == 0)
+
+
+@pytest.mark.parametrize("path", ["/live", "/v1/realtime?intent=transcription"])
+async def test_idle_websockets_take_no_session(path):
+    start = json.dumps({"type": "start", "sample_rate": 16_000})
+    append = json.dumps({"type": "input_audio_buffer.append", "audio": "AAAAAAAA"})
+    audio = bytes(32) if path == "/live" else append
+    server = ScriptedTranscription(RESPONSES[:2], hangs=True)
+    async with (
+        serving(server) as address,
+        running_gateway(address, max_sessions=1) as gateway,
+        AsyncExitStack() as stack,
+    ):
+        url = f"ws://{gateway.server.address}{path}"
+        idle = [await stack.enter_async_context(websockets.connect(url)) for _ in range(3)]
+        for socket in idle:
+            if path == "/live":
+                await socket.send(start)
+        assert gateway.num_sessions == 0
+        await idle[0].send(audio)
+        await eventually(lambda: gateway.num_sessions == 1)
+        await idle[1].send(audio)
+        with pytest.raises(websockets.ConnectionClosed) as closed:
+            while True:
+                last = json.loads(await idle[1].recv())
+        assert (last["error"]["code"], closed.value.rcvd.code) == ("rate_limit_exceeded", 1013)
+        await idle[0].close()
+        await eventually(lambda: gateway.num_sessions == 0)
+        await idle[2].send(audio)
+        await eventually(lambda: gateway.num_sessions == 1)
 
 
 async def test_a_full_gateway_refuses_every_caller():

@@ -149,6 +149,7 @@ async def test_a_full_server_closes_with_1013():
     server = ScriptedTranscription((), error=error, reads_everything=False)
     async with serving(server) as address, running_gateway(address) as gateway:
         async with page(gateway) as socket:
+            await socket.send(PCM)
             messages, code = await received(socket)
     assert code == 1013
     assert [message["error"]["code"] for message in messages] == ["rate_limit_exceeded"]

@@ -218,7 +218,9 @@ async def test_connections_that_are_refused():
         async with running_gateway(address, max_sessions=1) as gateway:
             error, code = await refusal(gateway, extra_query={"intent": "conversation"})
             assert (error.param, code) == ("intent", 1008)
-            async with session(gateway):
+            async with session(gateway) as connection:
+                await connection.input_audio_buffer.append(audio=base64_of(PCM))
+                await eventually(lambda: gateway.num_sessions == 1)
                 error, code = await refusal(gateway)
                 assert (error.code, code) == ("rate_limit_exceeded", 1013)
             figures = await gateway.all_answered()
