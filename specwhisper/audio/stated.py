@@ -10,7 +10,8 @@ from contextlib import suppress
 
 import soundfile
 
-from specwhisper.audio.decode import HAS_FFMPEG, OPEN_ENDED_FRAMES
+from specwhisper.audio.decode import OPEN_ENDED_FRAMES
+from specwhisper.audio.files.ffmpeg import HAS_FFMPEG
 from specwhisper.errors import InvalidAudio
 
 EXACT = "mov"  # of FFmpeg's containers: others have a length that FFmpeg estimates, or that of the video
