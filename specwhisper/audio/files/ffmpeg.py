@@ -68,7 +68,10 @@ def decode_with_ffmpeg(source: BinaryIO, name: str, is_known: bool, damage: Dama
     with container:
         if not container.streams.audio:
             raise InvalidAudio(f"{name} has no audio track.")
-        yield from _decode_track(source, container, container.streams.audio[0], damage)
+        track = container.streams.audio[0]
+        if track.codec_context is None:
+            raise InvalidAudio(f"{name} has an audio track of a codec that FFmpeg does not decode.")
+        yield from _decode_track(source, container, track, damage)
 
 
 @cache
