@@ -36,6 +36,7 @@ from specwhisper.errors import SpecWhisperError, TargetUnavailable, Unauthentica
 from specwhisper.rpc.addresses import split_address
 from specwhisper_deploy import compat
 from specwhisper_deploy.config_checks import check_flags, check_hosts, check_ports, on_one_line, read_schema
+from specwhisper_deploy.forced_end import ForcedEnd
 from specwhisper_deploy.nodes import node_ips
 from specwhisper_deploy.orphans import describe_orphans, find_orphans
 
@@ -213,7 +214,7 @@ def run(config: Path | None, address: str | None) -> None:
         if orphans := find_orphans():
             console.print(describe_orphans(orphans), style="yellow", highlight=False, soft_wrap=True)
         check_ports(schema)
-    with cluster(address):
+    with ForcedEnd() as forced, cluster(address):
         check_hosts(schema, node_ips())
         signals.catch()  # after ray.init, which installs handlers of its own
         ran_before = serve.status().applications.keys()
@@ -234,6 +235,7 @@ def run(config: Path | None, address: str | None) -> None:
             to_end = names
         finally:
             signals.stop()  # also after an error
+            forced.count_stop()
             end(to_end, signals, console, is_all=address is None)
 
 

@@ -50,6 +50,7 @@ def private_names(source: str) -> set[str]:
                 found.add(name)
             case ast.keyword(arg=str(name)):
                 found.add(name)
+    found.discard("_exit")  # of os, where it is public
     return {name for name in found if name.startswith("_") and not name.startswith("__")}
 
 

@@ -1,0 +1,101 @@
+"""End the command although its main thread waits.
+
+Ray is gone, or the user is in a hurry. Calls of Ray, its shutdown too, wait for a cluster that no longer
+answers, and handle no signals meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Event, Thread
+from typing import Self
+
+import psutil
+import ray
+
+POLL_S, ASK_S = 0.25, 1.0
+LOST_S = 20.0  # without an answer; Ray itself takes some ten to notice a node that is gone
+HURRY_S = 1.0  # from the second signal on
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+LOST = "specwhisper serve: Ray is gone, or has not answered for {:g} s: start this command again."
+INTERRUPTED = 130  # exit status after Ctrl-C
+
+
+def ray_lives() -> bool:
+    """Return whether Ray, once it was started, has a node."""
+    return not ray.is_initialized() or any(node["Alive"] for node in ray.nodes())
+
+
+class ForcedEnd:
+    """A context manager, of the main thread, with which the body ends in any case.
+
+    Parameters
+    ----------
+    lives : whether what the body needs still runs; it may take for ever.
+    """
+
+    def __init__(self, lives: Callable[[], bool] = ray_lives) -> None:
+        self._lives = lives
+        self._is_over = Event()
+        self._is_gone = self._is_stopping = False
+        self._num_signals = 0
+        self._num_unanswered = 0  # polls; a time would include that for which this process was stopped
+        self._below: set[psutil.Process] = set()
+        # Python's handlers run between two steps of the main thread only; this is written to at once.
+        self._signalled, self._on_signal = socket.socketpair()
+        self._watching = Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        for end in (self._signalled, self._on_signal):
+            end.setblocking(False)
+        signal.set_wakeup_fd(self._on_signal.fileno(), warn_on_full_buffer=False)
+        self._watching.start()
+        Thread(target=self._ask, daemon=True).start()  # it may wait for Ray for ever
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(-1)
+        self._is_over.set()
+        self._watching.join()
+        self._signalled.close()
+        self._on_signal.close()
+
+    def count_stop(self) -> None:
+        """Act as if the first signal had come, and let Ray end."""
+        self._is_stopping = True
+
+    def _ask(self) -> None:
+        while not self._is_over.wait(ASK_S):
+            with suppress(Exception):  # whatever Ray raises is no answer
+                if self._lives():
+                    self._num_unanswered = 0
+                else:
+                    self._is_gone = not self._is_stopping
+
+    def _watch(self) -> None:
+        num_hurried = 0
+        while not self._is_over.wait(POLL_S):
+            with suppress(BlockingIOError):
+                self._num_signals += sum(number in STOP_SIGNALS for number in self._signalled.recv(64))
+            self._num_signals = max(self._num_signals, int(self._is_stopping))
+            with suppress(psutil.Error):
+                self._below.update(psutil.Process().children(recursive=True))
+            self._num_unanswered += 1
+            num_hurried += self._num_signals > 1
+            if num_hurried * POLL_S > HURRY_S:
+                self._stop(INTERRUPTED)
+            elif self._is_gone or self._num_unanswered * POLL_S > LOST_S:
+                print(LOST.format(LOST_S), file=sys.stderr, flush=True)
+                self._stop(1)
+
+    def _stop(self, status: int) -> None:
+        """End the processes that were started below this one, and this one."""
+        for process in self._below:
+            with suppress(psutil.Error):
+                process.kill()
+        os._exit(status)
