@@ -45,7 +45,7 @@ class Teacher:
     def __init__(self, name: str, language: str, device: str, batch_size: int) -> None:
         checkpoint = load_checkpoint(name)
         self._engine = InlinePair(WhisperModel(checkpoint, batch_size, device=device))
-        self._options = DecodingOptions(language=language_code(language))
+        self._options = DecodingOptions.greedy(language=language_code(language))
         self._vocabulary = checkpoint.vocabulary
         self._prompt = checkpoint.vocabulary.prompt(self._options)
         self._written: dict[bytes, tuple[int, ...]] = {}

@@ -27,7 +27,7 @@ def main() -> None:
     # The draft proposes tokens of the target, whatever its own tokenizer is.
     drafter = Drafter(open_draft(draft, 1, target.vocabulary), executor=InlineExecutor())
 
-    options = DecodingOptions(language="en")
+    options = DecodingOptions.greedy(language="en")
     verifier.open("session", Mode.SYNC, options)
     drafter.open("session", DraftLength(Mode.SYNC, gamma=6), options, max_ahead_tokens=256)
     sample = Path(str(files("specwhisper"))) / "demo" / "samples" / "01_phone_call.flac"

@@ -22,6 +22,7 @@ from specwhisper.validated import (
     number,
     option,
     text,
+    threshold,
     to_floats,
     to_text,
     validate,
@@ -62,13 +63,13 @@ class Padding(StrEnum):
     ZERO = "zero"  # features of 0, as in openai/whisper and faster-whisper: windows end with the audio
 
 
-# openai/whisper's defaults: when a window counts as silence, as a loop or as a guess.
-OPENAI_THRESHOLDS: Mapping[str, Any] = MappingProxyType(
+# Plain greedy decoding: every window is kept, whatever its text is.
+GREEDY: Mapping[str, Any] = MappingProxyType(
     {
-        "compression_ratio_threshold": 2.4,
-        "compression_ratio_of": CompressionRatio.TEXT,
-        "logprob_threshold": -1.0,
-        "no_speech_threshold": 0.6,
+        "temperatures": (0.0,),
+        "compression_ratio_threshold": None,
+        "logprob_threshold": None,
+        "no_speech_threshold": None,
     }
 )
 
@@ -151,7 +152,8 @@ class DecodingOptions:
     The same options and audio result in the same text in every mode.
 
     Only ``acceptance`` and ``acceptance_threshold`` can make the text depend on the draft. ``None`` leaves an
-    option out; choices may be given as plain strings, and a single temperature as a number.
+    option out; choices may be given as plain strings, and a single temperature as a number. Temperatures and
+    thresholds are openai/whisper's and faster-whisper's by default; :meth:`greedy` has none.
 
     Attributes
     ----------
@@ -176,10 +178,10 @@ class DecodingOptions:
         it at least this probability. Faster, and *lossy*: the text is no longer the target's own.
     compression_ratio_threshold : a window that compresses better than this failed.
     compression_ratio_of : the data that is compressed: the tokens, as transformers does, or the text, as
-        openai/whisper does. The command line's default is the text, since its options are openai's.
+        openai/whisper does.
     logprob_threshold : a window whose mean log-probability (natural, end-of-text included) is below failed.
     no_speech_threshold : a window that is silence with more than this probability is skipped, unless there is
-        a ``logprob_threshold`` and its mean log-probability reaches it.
+        a ``logprob_threshold`` and its mean log-probability reaches it. Models without timestamps know none.
     hallucination_silence_threshold : segments that are probably invented are left out where more seconds of
         silence than this are on both sides, as in openai/whisper; needs ``word_timestamps``. The words also
         decide where the next window begins.
@@ -221,7 +223,7 @@ class DecodingOptions:
         None, 0, 30, "it must lie between 0 and 30 seconds, or be left out"
     )
     temperatures: tuple[float, ...] = option(
-        (0.0,),
+        (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
         to_floats,
         Rule(
             lambda all_: all_ and all(t == 0 or MIN_TEMPERATURE <= t <= MAX_TEMPERATURE for t in all_),
@@ -237,14 +239,10 @@ class DecodingOptions:
     acceptance_threshold: float | None = number(
         None, ABOVE_0, 1, "it must be a probability above 0; leave it out for the target's own text"
     )
-    compression_ratio_threshold: float | None = number(
-        None, ABOVE_0, LARGEST, "it must be above 0, or left out"
-    )
-    compression_ratio_of: CompressionRatio = choice(CompressionRatio.TOKENS)
-    logprob_threshold: float | None = number(
-        None, -LARGEST, 0, "a log-probability is 0 or less; leave it out for no threshold"
-    )
-    no_speech_threshold: float | None = number(None, 0, 1, "it must be a probability, or left out")
+    compression_ratio_threshold: float | None = threshold(2.4, ABOVE_0, LARGEST, "it must be above 0")
+    compression_ratio_of: CompressionRatio = choice(CompressionRatio.TEXT)
+    logprob_threshold: float | None = threshold(-1.0, -LARGEST, 0, "a log-probability is 0 or less")
+    no_speech_threshold: float | None = threshold(0.6, 0, 1, "it must be a probability")
     hallucination_silence_threshold: float | None = number(
         None, 0, LARGEST, "it must be at least 0 seconds, or left out"
     )
@@ -300,6 +298,11 @@ class DecodingOptions:
                 "vad_filter is for recordings: leave it out of live audio, which has endpointing."
             )
 
+    @classmethod
+    def greedy(cls, **options: Any) -> DecodingOptions:
+        """Return options without fallback, and without thresholds that are not given."""
+        return cls(**{**GREEDY, **options})
+
     @property
     def vad(self) -> VadOptions | None:
         """How speech is found; ``None`` if the whole recording is transcribed."""
@@ -318,7 +321,8 @@ class DecodingOptions:
 def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[str, Any]) -> DecodingOptions:
     """Read options from keywords; ``given`` ones override ``defaults``.
 
-    A given ``None`` overrides a default too, with the option's own. Other names that are taken, as in other
+    A given ``None`` overrides a default too: it leaves the option out. ``greedy`` leaves out fallback and
+    thresholds that are not given, as :meth:`DecodingOptions.greedy`. Other names that are taken, as in other
     Whisper programs: ``temperature`` (one or several), ``temperature_increment_on_fallback``,
     ``max_initial_timestamp``, ``without_timestamps``, ``max_tokens``, ``k``,
     ``log_prob_threshold``, and ``beam_size`` and ``num_beams`` if they are 1.
@@ -331,6 +335,8 @@ def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[s
     if isinstance(defaults, DecodingOptions):
         defaults = {option.name: getattr(defaults, option.name) for option in fields(defaults)}
     wanted = dict(given)
+    if wanted.pop("greedy", False):
+        defaults = {**defaults, **GREEDY}
     for name in ("beam_size", "num_beams"):
         if wanted.pop(name, None) not in (None, 1):
             raise UnsupportedOption(NO_BEAMS)
@@ -350,7 +356,7 @@ def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[s
     # Other Whispers' options may be passed as None: they are left out.
     wanted = {name: value for name, value in wanted.items() if value is not None or name in known}
     if unknown := wanted.keys() - known:
-        names = ", ".join(sorted({*known, *OTHER_NAMES, "temperature_increment_on_fallback"}))
+        names = ", ".join(sorted({*known, *OTHER_NAMES, "greedy", "temperature_increment_on_fallback"}))
         raise InvalidRequest(f"There is no option '{min(unknown)}'; there are {names}.")
     options = DecodingOptions(**{**defaults, **wanted})
     thresholds = (options.compression_ratio_threshold, options.logprob_threshold)

@@ -60,19 +60,27 @@ def number(default: float | None, lowest: float, highest: float, message: str = 
     return option(default, _to_float, _between(lowest, highest, message))
 
 
+def threshold(default: float, lowest: float, highest: float, message: str) -> Any:
+    """Declare a number between bounds, both included, or ``None`` for no threshold."""
+    rule = _between(lowest, highest, f"{message}, or None for no threshold")
+    return field(default=default, metadata={"read": _to_float, "rules": (rule,), "takes_none": True})
+
+
 def validate(options: Any) -> None:
-    """Convert and check the values of a dataclass; ``None`` stands for the default.
+    """Convert and check the values of a dataclass.
+
+    ``None`` stands for the default; for a threshold it is a value of its own.
 
     Raises
     ------
     InvalidRequest : for the first value that breaks a rule.
     """
     for declared in fields(options):
-        value = getattr(options, declared.name)
-        if value is None:
+        value, about = getattr(options, declared.name), declared.metadata
+        if value is None and not about.get("takes_none"):
             value = declared.default if declared.default_factory is MISSING else declared.default_factory()
-        elif "read" in declared.metadata:
-            value = _checked(declared.name, value, **declared.metadata)
+        elif value is not None and "read" in about:
+            value = _checked(declared.name, value, about["read"], about["rules"])
         object.__setattr__(options, declared.name, value)
 
 

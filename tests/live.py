@@ -48,7 +48,7 @@ class ScriptedWindows:
 
     def __init__(self, live: LiveOptions | None = None, vocabulary=SPOKEN, **options) -> None:
         live = live or LiveOptions()
-        self.windows = LiveWindows(vocabulary, DecodingOptions(live=live, **options))
+        self.windows = LiveWindows(vocabulary, DecodingOptions.greedy(live=live, **options))
         self.received_samples = live.position.start_sample
         self.final: dict[int, list[int]] = {}
         self.opened: Window | None = None

@@ -37,12 +37,11 @@ if TYPE_CHECKING:
     from specwhisper_client.live_transcription import LiveTranscription, with_speakers
     from specwhisper_client.servers import DEFAULT_SERVER, Servers
     from specwhisper_client.sources import microphone
-    from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
+    from specwhisper_client.streaming import StreamingClient
     from specwhisper_client.updates import ServerInfo, Update
 
 __all__ = [
     "DEFAULT_SERVER",
-    "LIVE_DECODING",
     "ClientTls",
     "Credentials",
     "DecodedStep",
@@ -105,7 +104,7 @@ _MODULES = {
     "specwhisper_client.updates": ("ServerInfo", "Update"),
     "specwhisper_client.servers": ("DEFAULT_SERVER", "Servers"),
     "specwhisper_client.sources": ("microphone",),
-    "specwhisper_client.streaming": ("LIVE_DECODING", "StreamingClient"),
+    "specwhisper_client.streaming": ("StreamingClient",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -141,7 +141,7 @@ class TranscriptionClient:
         """
         return FileTranscription(
             path,
-            options_from(options or DecodingOptions(), named),
+            options_from(options or {}, named),
             mode=mode,
             gamma=gamma,
             interim_results=interim_results,
@@ -161,7 +161,7 @@ class TranscriptionClient:
         **named: Any,
     ) -> Transcription:
         """Transcribe a short file, passed as bytes, in one message."""
-        options = options_from(options or DecodingOptions(), named)
+        options = options_from(options or {}, named)
         started_s = time.perf_counter()
         speech, warnings = None, Warnings(is_strict=options.strict)
         if options.vad is not None:

@@ -19,7 +19,7 @@ from specwhisper.audio.kept import KeptAudio
 from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, SpecWhisperError
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.observe import request_id
-from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions, options_from
+from specwhisper.options import DecodingOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.speculation.statistics import SpeculationStatistics
@@ -39,8 +39,6 @@ from specwhisper_client.updates import Update
 logger = logging.getLogger(__name__)
 
 FIRST_CONNECT_S = 5.0  # limit before any server has answered: the address may be wrong
-# Live audio has more noise than most recordings.
-LIVE_DECODING = DecodingOptions(**OPENAI_THRESHOLDS)
 
 
 class StreamingClient:
@@ -54,7 +52,6 @@ class StreamingClient:
     server : ``HOST:PORT`` of a draft server, or several with commas between. The stream uses one of their
         addresses, and resumes at another one if it is lost.
     options, named : decoding options as an object, by name, or both: a name then replaces the object's value.
-        The default object has openai/whisper's thresholds against noise (``LIVE_DECODING``).
     live : how live audio is decoded.
     endpointing : when utterances begin and end; ``None`` for a single utterance.
     mode, gamma : how draft and target work together; by default the server's own.
@@ -96,7 +93,7 @@ class StreamingClient:
         speakers: LiveSpeakers | None = None,
         **named: Any,
     ) -> None:
-        self.options = replace(options_from(options or LIVE_DECODING, named), live=live or LiveOptions())
+        self.options = replace(options_from(options or {}, named), live=live or LiveOptions())
         self._settings = LiveSettings(
             endpointing=endpointing,
             mode=mode,

@@ -120,7 +120,7 @@ class InOneProcess:
 
     def transcribe(self, sample: Sample, timestamps: bool) -> Measurement:
         """Transcribe a recording."""
-        options = DecodingOptions(language="en", timestamps=timestamps, log_mel_max=sample.log_mel_max)
+        options = DecodingOptions.greedy(language="en", timestamps=timestamps, log_mel_max=sample.log_mel_max)
         started_s = time.perf_counter()
         (transcript,) = self._engine.transcribe([sample.pcm], options)
         wall_s = time.perf_counter() - started_s

@@ -68,7 +68,7 @@ def recorded_replay(models: Models, samples: Sequence[Sample], shape: str, dtype
     """Record what the pair writes of the recordings, to be replayed at another cost."""
     with TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.json"
-        options = [DecodingOptions(language="en")]
+        options = [DecodingOptions.greedy(language="en")]
         recorded(trace, samples, target=models.target, draft=models.draft, options=options)
         yield Replay(shape, dtype, trace)
 

@@ -46,7 +46,7 @@ class Service:
         return self._runner.run(self._transcribe(sample, timestamps, mode))
 
     async def _transcribe(self, sample: Sample, timestamps: bool, mode: Mode) -> Measurement:
-        options = DecodingOptions(language="en", timestamps=timestamps, log_mel_max=sample.log_mel_max)
+        options = DecodingOptions.greedy(language="en", timestamps=timestamps, log_mel_max=sample.log_mel_max)
         config = config_to_proto(options, mode, self._gamma, is_container=False)
         call = TranscriptionStub(self._channel).StreamingRecognize()
         tokens: list[int] = []

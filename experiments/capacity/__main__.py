@@ -48,7 +48,7 @@ from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 LEVELS, QUICK_LEVELS = "1,2,4,8,16,32,64", "4"
 ARMS = (Arm.TARGET_ONLY, Arm.FULL, Arm.SYNC, Arm.PER_CLIENT)
 QUICK_ARMS = (Arm.TARGET_ONLY, Arm.FULL)
-TIMED = DecodingOptions(language="en")
+TIMED = DecodingOptions.greedy(language="en")
 SHOWN_LINES = 10
 
 

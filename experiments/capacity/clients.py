@@ -170,7 +170,7 @@ class ClientProcess:
                 await sleep_until(log.start_s + sample.duration_s + load.pause_s)
 
     async def _transcribe(self, load: Load, sample: Sample, log: SessionLog) -> None:
-        options = DecodingOptions(language="en", log_mel_max=sample.log_mel_max)
+        options = DecodingOptions.greedy(language="en", log_mel_max=sample.log_mel_max)
         request = SessionRequest(options, load.length)
         session = Session(request, LoggedTranscriber(self._transcriber, log), self._target, self._drafting)
         async with aclosing(session.run(audio_of(sample, log.start_s))) as updates:

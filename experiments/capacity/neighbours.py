@@ -25,7 +25,7 @@ from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode
 
 NUM_NEIGHBOURS = 4
 MOST_SLOWED = 1.2  # the bar
-PLAIN = DecodingOptions(language="en")
+PLAIN = DecodingOptions.greedy(language="en")
 TIMED = replace(PLAIN, word_timestamps=True)
 
 

@@ -106,7 +106,7 @@ class Client:
     async def _speak(self, request: LiveRequest, address: str) -> None:
         async with StreamingClient(
             address,
-            DecodingOptions(language="en"),
+            DecodingOptions.greedy(language="en"),
             live=LiveOptions(trim_ms=request.trim_ms, step_ms=STEP_MS),
             endpointing=EndpointingOptions() if request.has_utterances else None,
             mode=request.mode,

@@ -40,7 +40,7 @@ def speech_of(seed: int) -> bytes:
 @cache
 def options_of(seed: int) -> DecodingOptions:
     """Return decoding options with the recording's log-mel maximum, which no stream can know."""
-    return DecodingOptions(language="en", log_mel_max=log_mel_max([speech_of(seed)]))
+    return DecodingOptions.greedy(language="en", log_mel_max=log_mel_max([speech_of(seed)]))
 
 
 @cache

@@ -11,19 +11,23 @@ from specwhisper.types import Mode
 
 PLAIN = "plain"
 OPTIONS = {
-    PLAIN: DecodingOptions(language="en"),
-    "detected language": DecodingOptions(),
-    "multilingual": DecodingOptions(multilingual=True),
-    "translated": DecodingOptions(language="de", task=Task.TRANSLATE),
-    "word times": DecodingOptions(language="en", word_timestamps=True),
-    "invented": DecodingOptions(language="en", word_timestamps=True, hallucination_silence_threshold=1.0),
-    "fallback": DecodingOptions(language="en", temperatures=(0.0, 0.5, 1.0), logprob_threshold=-0.45, seed=4),
-    "silence": DecodingOptions(language="en", logprob_threshold=-0.01, no_speech_threshold=0.3),
-    "prompts": DecodingOptions(
+    PLAIN: DecodingOptions.greedy(language="en"),
+    "detected language": DecodingOptions.greedy(),
+    "multilingual": DecodingOptions.greedy(multilingual=True),
+    "translated": DecodingOptions.greedy(language="de", task=Task.TRANSLATE),
+    "word times": DecodingOptions.greedy(language="en", word_timestamps=True),
+    "invented": DecodingOptions.greedy(
+        language="en", word_timestamps=True, hallucination_silence_threshold=1.0
+    ),
+    "fallback": DecodingOptions.greedy(
+        language="en", temperatures=(0.0, 0.5, 1.0), logprob_threshold=-0.45, seed=4
+    ),
+    "silence": DecodingOptions.greedy(language="en", logprob_threshold=-0.01, no_speech_threshold=0.3),
+    "prompts": DecodingOptions.greedy(
         language="en", initial_prompt="abc", hotwords="fg", condition_on_previous_text=True
     ),
-    "zeros": DecodingOptions(language="en", padding=Padding.ZERO),
-    "no timestamps": DecodingOptions(language="de", timestamps=False, max_new_tokens=9),
+    "zeros": DecodingOptions.greedy(language="en", padding=Padding.ZERO),
+    "no timestamps": DecodingOptions.greedy(language="de", timestamps=False, max_new_tokens=9),
 }
 DEMO = "demo"
 LENGTHS_S = (120.0, 200.0)

@@ -11,7 +11,7 @@ from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Failed, FromTarget, Limits, Mode, ToTarget
 
-OPTIONS = DecodingOptions(language="en", timestamps=False)
+OPTIONS = DecodingOptions.greedy(language="en", timestamps=False)
 MODE = Mode.FULL
 PIECE_SAMPLES = 8_000
 MAX_NUM_BATCHED_TOKENS = 4096  # every session takes part in every forward pass

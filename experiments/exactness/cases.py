@@ -9,7 +9,7 @@ from experiments.common.models.published import PUBLISHED
 from specwhisper.options import CompressionRatio, DecodingOptions, Padding, Task
 
 PROMPT = "she sells the lazy wood"
-EN40 = DecodingOptions(language="en", max_new_tokens=40)
+EN40 = DecodingOptions.greedy(language="en", max_new_tokens=40)
 FALLBACK = replace(EN40, temperatures=(0.0, 0.4, 0.8))
 
 
@@ -47,7 +47,7 @@ SHAPES = (
         "translate",  # and without a latest first time
         Shape(max_initial_timestamp=None, heads=4, encoder_layers=3, seed=14),
         (3.0, 30.0, 65.0),
-        DecodingOptions(language="de", task=Task.TRANSLATE, max_new_tokens=40),
+        DecodingOptions.greedy(language="de", task=Task.TRANSLATE, max_new_tokens=40),
     ),
     Case(
         "mostly-timestamps",
@@ -65,7 +65,7 @@ SHAPES = (
         "short-context",
         Shape(max_target_positions=30, seed=17),
         (3.0, 30.0, 65.0),
-        DecodingOptions(language="en"),
+        DecodingOptions.greedy(language="en"),
         end_logit=0.0,
     ),
     Case(
@@ -74,14 +74,14 @@ SHAPES = (
             num_mel_bins=128, cantonese=True, max_target_positions=12, decoder_layers=4, d_model=32, seed=18
         ),
         (0.5, 31.0, 65.0),
-        DecodingOptions(language="en"),
+        DecodingOptions.greedy(language="en"),
         end_logit=2.0,
     ),
     Case(
         "two-tokens",
         Shape(seed=21, cantonese=True, encoder_layers=2),
         (3.0, 31.0),
-        DecodingOptions(language="en", max_new_tokens=2),
+        DecodingOptions.greedy(language="en", max_new_tokens=2),
         end_logit=-5.0,
     ),
     Case(
@@ -102,7 +102,7 @@ SHAPES = (
         "stray-timestamps",  # written although none were asked for: transformers cuts the window by them
         Shape(max_target_positions=24, heads=8, seed=19),
         (0.5, 3.0, 30.0),
-        DecodingOptions(language="en", timestamps=False),
+        DecodingOptions.greedy(language="en", timestamps=False),
         end_logit=1.0,
         time_logit=0.0,
     ),
@@ -129,7 +129,7 @@ OPTIONS = (
         "previous-text-in-a-short-context",
         Shape(max_target_positions=40, seed=32),
         (95.0,),
-        DecodingOptions(language="en", condition_on_previous_text=True),
+        DecodingOptions.greedy(language="en", condition_on_previous_text=True),
         end_logit=1.0,
     ),
     Case("fallback-by-log-prob", SHAPE, (3.0, 65.0), replace(FALLBACK, logprob_threshold=-1.6)),
@@ -183,7 +183,7 @@ OPTIONS = (
         "word-times-after-the-audio",  # in a window that begins in the silence that fills up 30 s
         Shape(max_target_positions=24, seed=2),
         (3.0, 14.0),
-        DecodingOptions(language="en", word_timestamps=True),
+        DecodingOptions.greedy(language="en", word_timestamps=True),
         end_logit=1.0,
         time_logit=0.3,
     ),
@@ -237,7 +237,7 @@ WHISPERS = (
         "tokens of tiny to large-v2",
         Shape(words="multilingual", seed=52),
         (65.0,),
-        DecodingOptions(language="de", task=Task.TRANSLATE, max_new_tokens=40, word_timestamps=True),
+        DecodingOptions.greedy(language="de", task=Task.TRANSLATE, max_new_tokens=40, word_timestamps=True),
     ),
     Case(
         "tokens of tiny.en to medium.en",

@@ -21,7 +21,7 @@ from specwhisper.types import Mode
 from specwhisper_client.api import TranscriptionClient
 
 NUM_RECORDINGS = 3  # different ones of each length
-OPTIONS = DecodingOptions(language="en", log_mel_max=LOG_MEL_MAX)
+OPTIONS = DecodingOptions.greedy(language="en", log_mel_max=LOG_MEL_MAX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import SAMPLE_RATE, AudioChunk
 
-OPTIONS = DecodingOptions(language="en", timestamps=False)
+OPTIONS = DecodingOptions.greedy(language="en", timestamps=False)
 RECORDING_SAMPLES = 10 * SAMPLE_RATE
 MAX_CONTINUATION = 32  # tokens of a draft after it diverges
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from specwhisper.options import DecodingOptions
 
-OPTIONS = (DecodingOptions(language="en"),)
+OPTIONS = (DecodingOptions.greedy(language="en"),)
 HINT_SEED = 0  # of the errors of a given hint
 MAX_NETWORK_SHARE = 0.05  # of a core; a busier network distorts the measurement
 MAX_TRIES = 3  # then a run with a busier network is kept, but not counted

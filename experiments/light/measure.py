@@ -85,7 +85,7 @@ def footprint(
     has_limit: bool,
 ) -> Footprint:
     """Measure a draft server that holds eight sessions, after it has drafted for one."""
-    options = DecodingOptions(language="en", max_new_tokens=MAX_TOKENS if has_limit else None)
+    options = DecodingOptions.greedy(language="en", max_new_tokens=MAX_TOKENS if has_limit else None)
     with ExitStack() as stack:
         server = stack.enter_context(running_process(TARGET, "--model", target, cores=cores[:1]))
         arguments = ("--target", server.address, "--max-sessions", "8", *arguments)

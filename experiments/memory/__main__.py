@@ -165,7 +165,7 @@ def write_long(path: Path, samples: list[Sample], length_s: float, seed: int) ->
 async def through_servers(address: str, path: Path, mode: Mode, note: Callable[[float], None]) -> list[int]:
     """Transcribe the file as a client does, note each final segment's end, and give every token."""
     async with TranscriptionClient(address) as client:
-        transcription = client.stream_file(path, DecodingOptions(language="en"), mode=mode)
+        transcription = client.stream_file(path, DecodingOptions.greedy(language="en"), mode=mode)
         async for update in transcription:
             if update.segments:
                 note(update.segments[-1].end_s)

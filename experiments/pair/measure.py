@@ -80,7 +80,7 @@ class Pair:
     def measure(self, recordings: Sequence[Spoken], language: str | None) -> SetErrors:
         """Decode recordings with each model alone, and with each draft after the target's text."""
         jobs = [
-            (spoken.sample, DecodingOptions(language=language, log_mel_max=spoken.sample.log_mel_max))
+            (spoken.sample, DecodingOptions.greedy(language=language, log_mel_max=spoken.sample.log_mel_max))
             for spoken in recordings
         ]
         written = [

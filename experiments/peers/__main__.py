@@ -181,7 +181,7 @@ def _recorded_pieces(
     trace: Path, samples: Sequence[Sample], target: str, draft: str, vocabulary: Vocabulary
 ) -> list[Piece]:
     """Record what the demo pair makes of the shape's recordings; give the windows that peers are given."""
-    timed = DecodingOptions(language="en")
+    timed = DecodingOptions.greedy(language="en")
     written = recorded(trace, samples, target=target, draft=draft, options=(timed,))
     return pieces_of(written, samples, vocabulary.no_timestamps)
 

@@ -40,7 +40,8 @@ class Ours:
     def run(self, system: System, samples: Sequence[Sample], timestamps: bool) -> Run:
         """Transcribe all recordings, one after the other unless the system is batched."""
         options = [
-            DecodingOptions(language="en", timestamps=timestamps, log_mel_max=s.log_mel_max) for s in samples
+            DecodingOptions.greedy(language="en", timestamps=timestamps, log_mel_max=s.log_mel_max)
+            for s in samples
         ]
         started_s = time.perf_counter()
         transcripts = self._engines[system].transcribe([sample.pcm for sample in samples], options)

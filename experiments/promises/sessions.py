@@ -21,7 +21,7 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper_client.codec import config_to_proto
 
-OPTIONS = DecodingOptions(language="en", log_mel_max=LOG_MEL_MAX)
+OPTIONS = DecodingOptions.greedy(language="en", log_mel_max=LOG_MEL_MAX)
 PIECE_BYTES = 32_000
 NO_PROXY = ("grpc.enable_http_proxy", 0)
 TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))

@@ -125,7 +125,9 @@ def measure(
 def transformers_tokens(checkpoint: Checkpoint, samples: Sequence[Sample]) -> tuple[tuple[int, ...], ...]:
     """Return what transformers' ``generate`` writes for each recording."""
     model = as_transformers(checkpoint)
-    texts = [oracle.transcribe(model, sample.pcm, DecodingOptions(language="en")) for sample in samples]
+    texts = [
+        oracle.transcribe(model, sample.pcm, DecodingOptions.greedy(language="en")) for sample in samples
+    ]
     return tuple(tuple(t for segment in text.segments for t in segment.tokens) for text in texts)
 
 

@@ -37,7 +37,7 @@ AT_ONCE = 8
 LENGTHS_S = (1.0, 3.0, 6.0)
 MAX_STAY_S = 0.3  # of a client that leaves early
 LIVE_SPANS, LIVE_S = ((0.3, 1.1),), 2.0
-OPTIONS = DecodingOptions(language="en", log_mel_max=LOG_MEL_MAX)
+OPTIONS = DecodingOptions.greedy(language="en", log_mel_max=LOG_MEL_MAX)
 
 
 class Kind(StrEnum):
@@ -138,7 +138,9 @@ async def transcribe(servers: Servers, length_s: float, mode: Mode) -> None:
 async def speak(servers: Servers, mode: Mode) -> None:
     """Send live audio as fast as it is accepted."""
     words: dict[int, list[int]] = {}
-    async with StreamingClient(servers.draft.address, DecodingOptions(language="en"), mode=mode) as stream:
+    async with StreamingClient(
+        servers.draft.address, DecodingOptions.greedy(language="en"), mode=mode
+    ) as stream:
         await stream.send(talk(LIVE_SPANS, LIVE_S))
         await stream.finish()
         async for update in stream:

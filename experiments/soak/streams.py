@@ -53,7 +53,9 @@ async def stream(address: str, pcm: bytes, start_after_s: float) -> Stream:
     """Speak into one."""
     await asyncio.sleep(start_after_s)
     log, num_committed, began_s = ClientLog("stream"), 0, monotonic()
-    async with StreamingClient(address, DecodingOptions(language="en"), with_statistics=True) as client:
+    async with StreamingClient(
+        address, DecodingOptions.greedy(language="en"), with_statistics=True
+    ) as client:
         speaking = asyncio.create_task(send_at_pace(client, pcm, speed=1.0))
         try:
             async for update in client:

@@ -32,7 +32,7 @@ class Loop:
         random = np.random.default_rng(seed)
         for number in range(sessions):
             pcm = random.normal(0, 2_000, 16_000).astype("<i2").tobytes()
-            self._verifier.open(str(number), Mode.SYNC, DecodingOptions(language="en"))
+            self._verifier.open(str(number), Mode.SYNC, DecodingOptions.greedy(language="en"))
             self._verifier.submit(str(number), AudioChunk(0, pcm, is_last=True))
         self._step()
 

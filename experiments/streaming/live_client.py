@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from experiments.streaming.takes import Take
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.live import LiveOptions
+from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, VoiceEvent
-from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
+from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
 
 PIECE_S = 0.1
 PIECE_BYTES = int(PIECE_S * SAMPLE_RATE) * BYTES_PER_SAMPLE
 TAIL_S = 1.0  # silence after a take, which ends its last utterance
-DECODING = replace(LIVE_DECODING, language="en")  # language of the recordings
+DECODING = DecodingOptions.greedy(language="en")  # language of the recordings
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class Recorder:
 
     def _transcribe(self, pcm: bytes) -> Transcription:
         maxima = log_mel_max([pcm]) if len(pcm) > WINDOW_SAMPLES * BYTES_PER_SAMPLE else {}
-        options = DecodingOptions(language="en", word_timestamps=True, log_mel_max=maxima)
+        options = DecodingOptions.greedy(language="en", word_timestamps=True, log_mel_max=maxima)
         return self._engine.transcribe([pcm], options)[0]
 
 

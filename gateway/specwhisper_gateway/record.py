@@ -11,7 +11,6 @@ import io
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,9 +21,10 @@ import typer
 
 from specwhisper.audio.decode import decode_file
 from specwhisper.errors import SpecWhisperError
+from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_client.servers import DEFAULT_SERVER
-from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
+from specwhisper_client.streaming import StreamingClient
 from specwhisper_gateway.live import reports
 from specwhisper_gateway.page_files import replay_page
 
@@ -80,7 +80,7 @@ async def recorded(
             sent_s = round(end_s, 3)
         await stream.finish()
 
-    async with StreamingClient(server, replace(LIVE_DECODING, language=language)) as stream:
+    async with StreamingClient(server, DecodingOptions(language=language)) as stream:
         speaking = asyncio.create_task(speak(stream))
         try:
             model = None

@@ -8,7 +8,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
-from specwhisper.options import Padding
+from specwhisper.options import DecodingOptions, Padding
 from specwhisper.rpc.addresses import is_loopback, join_address
 from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
 from specwhisper.rpc.tokens import SERVER_TOKEN
@@ -16,7 +16,6 @@ from specwhisper.settings.setting import SERVING, Made, Setting, Settings
 from specwhisper.settings.shared import DrainTimeout, IdleTimeoutFlag
 from specwhisper_client.resolving import read_names
 from specwhisper_client.servers import DEFAULT_SERVER
-from specwhisper_client.streaming import LIVE_DECODING
 
 DEFAULT_URI = "tcp://127.0.0.1:10300"  # the port of Wyoming's speech-to-text servers
 MAX_CONNECTIONS = 100
@@ -116,7 +115,7 @@ class WyomingConfig(Settings):
             "0, as OpenAI and faster-whisper.",
             metavar="PADDING",
         ),
-    ] = LIVE_DECODING.padding
+    ] = DecodingOptions().padding
     zeroconf: Annotated[
         str | None,
         Setting(

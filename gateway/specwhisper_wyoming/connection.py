@@ -19,7 +19,6 @@ from specwhisper.observe.request_id import received_request_id, request_id
 from specwhisper.options import DecodingOptions, Padding
 from specwhisper.wire.status import INTERNAL_ERROR, refusal
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.streaming import LIVE_DECODING
 from specwhisper_wyoming.audio import read_format
 from specwhisper_wyoming.events import MAX_HEADER_BYTES, read_event
 from specwhisper_wyoming.info import info_of
@@ -56,7 +55,7 @@ class Connection:
         self._writer = writer
         self._client = client
         self._idle_timeout_s = idle_timeout_s
-        self._defaults = replace(LIVE_DECODING, padding=padding)
+        self._defaults = DecodingOptions(padding=padding)
         self._options = self._defaults  # of the next utterance
         self._utterance: WyomingUtterance | None = None  # the last one
         self._answering: asyncio.Task[None] | None = None

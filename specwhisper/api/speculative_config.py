@@ -28,7 +28,7 @@ class SpeculativeConfig:
 
     gamma: int = 5
     use_adaptive_gamma: bool = False
-    temperature: float | Sequence[float] = 0.0
+    temperature: float | Sequence[float] | None = None
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 0

@@ -22,7 +22,7 @@ from specwhisper.evaluation.side_by_side import Comparison, Way, compare
 from specwhisper.evaluation.tables import facts, recordings_table, table_of
 from specwhisper.evaluation.ways import in_one_process, over_servers
 from specwhisper.extras import MISSING_EXTRA_STATUS, needs_extra
-from specwhisper.options import DecodingOptions, Padding, Task, options_from
+from specwhisper.options import Padding, Task, options_from
 from specwhisper.printable import escaped
 from specwhisper.rpc.channels import OPEN
 from specwhisper.settings.choices import one_of
@@ -136,6 +136,9 @@ def evaluate(
         ),
     ] = Task.TRANSCRIBE,
     timestamps: Annotated[bool, typer.Option(help="Decoding with timestamps.")] = True,
+    greedy: Annotated[
+        bool, typer.Option("--greedy", help="Plain greedy decoding, without fallback and thresholds.")
+    ] = False,
     padding: PaddingOption = Padding.SILENCE,
     chunk_length_s: Annotated[
         float | None,
@@ -188,6 +191,7 @@ def evaluate(
             "language": language,
             "task": task,
             "timestamps": timestamps,
+            "greedy": greedy,
             "padding": padding,
         }
         with _ways(context, server, decoding) as ways, ProgressBar(count) as bar:
@@ -232,7 +236,7 @@ def _ways(context: typer.Context, server: str | None, decoding: dict[str, Any]) 
     """Open what transcribes: servers, or models in this process."""
     asked = context.params
     if server is not None:
-        options = options_from(DecodingOptions(), decoding)
+        options = options_from({}, decoding)
         credentials = context.obj or OPEN
         with over_servers(server, credentials, options, mode=asked["mode"], gamma=asked["gamma"]) as ways:
             yield ways

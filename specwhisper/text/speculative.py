@@ -19,7 +19,7 @@ from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch, RecordingsFailed
 from specwhisper.model.checkpoints.refused import REFUSED_IN_TEXT, refuse
 from specwhisper.model.quiet import quiet_transformers
-from specwhisper.options import DecodingOptions, options_from
+from specwhisper.options import GREEDY, DecodingOptions, options_from
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.text.model import TextModel, rules_of
 from specwhisper.transcription.transcription import Transcription
@@ -215,7 +215,8 @@ class SpeculativeLM:
             names = ", ".join(sorted(OPTION_NAMES | PARAMETERS))
             raise InvalidRequest(f"There is no option '{min(unknown)}' for text; there are {names}.")
         limits = {} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}
-        defaults = self.config.decoding | {"max_new_tokens": MAX_NEW_TOKENS}
+        given = {name: value for name, value in self.config.decoding.items() if value is not None}
+        defaults = {**GREEDY, **given, "max_new_tokens": MAX_NEW_TOKENS}
         wanted = options_from(defaults, options | limits | {"timestamps": False})
         if len(wanted.temperatures) > 1:
             raise InvalidRequest("A text has no fallback: name one temperature.")

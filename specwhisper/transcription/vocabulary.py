@@ -95,8 +95,6 @@ class Vocabulary:
             raise UnsupportedOption("This model has one language: leave multilingual out.")
         if options.timestamps and self.no_timestamps is None:
             raise UnsupportedOption(f"This model has no timestamps: turn them off{OR_COPY}")
-        if options.no_speech_threshold is not None and self.no_speech is None:
-            raise UnsupportedOption("This model does not detect silence: leave no_speech_threshold out.")
 
     @property
     def default_language(self) -> str | None:

@@ -190,7 +190,6 @@ def test_none_overrides_the_config(pair, files):
         assert pair.transcribe(files[0], **ASKED).is_lossy
         result = pair.transcribe(files[0], acceptance_threshold=None, temperature=None, top_k=None, **ASKED)
         assert not result.is_lossy
-        assert all(segment.temperature == 0 for segment in result.segments)
     finally:
         pair.config = config
     assert result.text == pair.transcribe(files[0], **ASKED).text

@@ -115,7 +115,7 @@ def test_target_only_writes_the_same_text(pair, samples):
 
 
 def test_a_call_can_choose_the_mode_and_the_draft_length(pair, samples):
-    asked = {"language": "en", "max_new_tokens": MAX_TOKENS}
+    asked = {"language": "en", "max_new_tokens": MAX_TOKENS, "greedy": True}
     default, short = pair.transcribe(samples, **asked), pair.transcribe(samples, gamma=2, **asked)
     assert (default.model.mode, default.model.gamma, short.model.gamma) == (Mode.ONE_PROCESS, 5, 2)
     assert len(short.stats.acceptance_histogram) <= 3 < len(default.stats.acceptance_histogram)
@@ -165,7 +165,7 @@ def test_a_window_is_encoded_once_for_draft_and_target_and_never_remembered(fold
     encoded = note_encoded(monkeypatch)
     for model in (pair, pair.without_draft(), pair, pair.without_draft()):
         encoded.clear()
-        result = model.transcribe(samples, language="en", max_new_tokens=MAX_TOKENS)
+        result = model.transcribe(samples, language="en", max_new_tokens=MAX_TOKENS, greedy=True)
         assert len(encoded) == result.stats.num_windows > 0
 
 

@@ -27,7 +27,7 @@ from tests.cluster.conftest import MAX_SESSIONS, START_TIMEOUT_S, Targets, until
 from tests.rpc.services import Draft, audio_requests, draft_server, target_server
 from tests.rpc.speaking import Listener
 
-OPTIONS = DecodingOptions(language="en")
+OPTIONS = DecodingOptions.greedy(language="en")
 LENGTH_S = 70
 UTTERANCES = ((1.0, 4.2), (6.0, 6.6), (8.0, 12.4))  # of a talk: begin and end in seconds
 TALK_S = 14

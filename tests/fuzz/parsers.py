@@ -236,7 +236,7 @@ def _openai_file() -> bytes:
     return file.getvalue()
 
 
-OPTIONS = DecodingOptions(language="en", temperatures=(0.0, 0.4), live=LiveOptions())
+OPTIONS = DecodingOptions.greedy(language="en", temperatures=(0.0, 0.4), live=LiveOptions())
 WINDOW = Window(1, 0, 3000, (25,), 60)
 STATE = ResumePoint(Resume(WINDOW, (1, 2), 0.5, (-1.0, -2.0), (3,)), True, 0.25, {"en": 0.75})
 TRANSCRIPTION = {"language": "en", "prompt": "names", "keywords": ["one", "two"]}

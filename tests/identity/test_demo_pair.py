@@ -56,7 +56,7 @@ def reference(
     """Return the sample's PCM, the client's options, and transformers' text."""
     pcm = b"".join(decode_file(sample))
     maxima = log_mel_max([pcm], padding=padding) if is_long(pcm) else {}
-    options = DecodingOptions(language="en", log_mel_max=maxima, padding=padding)
+    options = DecodingOptions.greedy(language="en", log_mel_max=maxima, padding=padding)
     return pcm, options, oracle.transcribe(transformers_target(), pcm, options)
 
 

@@ -17,7 +17,7 @@ from specwhisper.types import Mode
 from tests.interference import Interference
 from tests.nightly import mostly_nightly
 
-WORDS = DecodingOptions(language="en", max_new_tokens=40, word_timestamps=True)
+WORDS = DecodingOptions.greedy(language="en", max_new_tokens=40, word_timestamps=True)
 CONDITIONED = replace(WORDS, condition_on_previous_text=True, temperatures=(0.0, 0.4), logprob_threshold=-1.6)
 THRESHOLD_S = 0.5
 

@@ -39,7 +39,7 @@ def plain_tokens(start_frame: int, num_frames: int, padding: Padding) -> oracle.
     """Return the first window that transformers generates for a clip."""
     start = start_frame * HOP_SAMPLES * 2
     clip = pcm()[start : start + num_frames * HOP_SAMPLES * 2]
-    options = DecodingOptions(language="en", padding=padding)
+    options = DecodingOptions.greedy(language="en", padding=padding)
     return oracle.transcribe(transformers_target(), clip, options).windows[0]
 
 
@@ -53,7 +53,7 @@ def pair(mode: Mode) -> LivePair:
 def transcribed(mode: Mode, live: LiveOptions = LIVE, padding: Padding = Padding.SILENCE) -> LiveSession:
     """Transcribe the sample in pieces of half a second, each after the last is decoded."""
     engines = pair(mode)
-    session = engines.open("one", DecodingOptions(language="en", live=live, padding=padding))
+    session = engines.open("one", DecodingOptions.greedy(language="en", live=live, padding=padding))
     known = []
     for begin_s, end_s in UTTERANCES:
         known += [

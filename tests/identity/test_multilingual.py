@@ -24,7 +24,9 @@ SEEDS = mostly_nightly([34, 32])
 @cache
 def made_with(seed: int) -> Prepared:
     shape = Shape(seed=seed, decoder_layers=2)
-    return Prepared(Case("multilingual", shape, (95.0, 3.0), DecodingOptions(max_new_tokens=MAX_TOKENS)))
+    return Prepared(
+        Case("multilingual", shape, (95.0, 3.0), DecodingOptions.greedy(max_new_tokens=MAX_TOKENS))
+    )
 
 
 def options_of(made: Prepared) -> list[DecodingOptions]:

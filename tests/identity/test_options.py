@@ -154,7 +154,7 @@ def test_a_lossy_threshold_keeps_more_and_changes_the_text():
 def test_the_classical_rule_accepts_a_draft_of_the_same_weights_nearly_always():
     """It draws from its most_likely tokens only, so that a few of the target's are out of its reach."""
     made = prepared(CASES["previous-text"])
-    options = DecodingOptions(
+    options = DecodingOptions.greedy(
         language="en", max_new_tokens=40, temperatures=(0.5,), acceptance=Acceptance.CLASSICAL
     )
     engine = InlinePair(made.target(2), made.draft("itself", 2))

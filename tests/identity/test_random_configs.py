@@ -25,7 +25,7 @@ BY_DAY = [
 def test_values_are_followed_or_refused(names: tuple[str, ...], outcome: Outcome):
     chosen = tuple(value for value in all_values() if value.name in names)
     [case] = drawn(1, seed=0)
-    options = DecodingOptions(language="en")
+    options = DecodingOptions.greedy(language="en")
     result = run_drawn(replace(case, values=chosen, options=options, length_s=3.0, time_logit=-1.5))
     assert (len(chosen), result.outcome) == (len(names), outcome), result
 

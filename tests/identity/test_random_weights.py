@@ -172,7 +172,7 @@ def test_the_checkpoints_own_limit_holds_where_the_caller_gives_none():
     made = Prepared(
         replace(
             SHAPES[-2],
-            options=DecodingOptions(language="en", timestamps=False),
+            options=DecodingOptions.greedy(language="en", timestamps=False),
             lengths_s=(3.0,),
             end_logit=-9.0,
         )

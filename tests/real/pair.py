@@ -69,7 +69,7 @@ def pcm(*names: str) -> bytes:
 def options_for(audio: bytes, **options: object) -> DecodingOptions:
     """Return options for a recording, with its log-mel maximum if it is long."""
     maximum = log_mel_max([audio]) if len(audio) // 2 > WINDOW_SAMPLES else {}
-    return DecodingOptions(log_mel_max=maximum, **options)
+    return DecodingOptions.greedy(log_mel_max=maximum, **options)
 
 
 def transcribed(

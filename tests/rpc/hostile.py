@@ -24,7 +24,7 @@ def hello(**changes) -> pb.VerifyRequest:
         "draft_model": "by-hand",
         "vocabulary_digest": VOCABULARY.digest,
         "mode": "MODE_TARGET_ONLY",
-        "options": decoding_pb2.DecodingOptions(**options),
+        "options": decoding_pb2.DecodingOptions(greedy=True, **options),
         **changes,
     }
     return pb.VerifyRequest(hello=pb.Hello(**fields))

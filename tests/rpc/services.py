@@ -255,4 +255,4 @@ async def all_free(target: Target, draft: Draft | None = None) -> None:
         )
 
 
-DEFAULT_OPTIONS = DecodingOptions()
+DEFAULT_OPTIONS = DecodingOptions.greedy()

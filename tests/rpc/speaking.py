@@ -71,7 +71,10 @@ def config(
     *, disabled=False, interim=False, language="en", live=None, endpointing=None, **more
 ) -> pb.StreamingRecognizeRequest:
     decoding = decoding_pb2.DecodingOptions(
-        language=language, live=decoding_pb2.LiveOptions(**live or {}), **more.pop("decoding", {})
+        greedy=True,
+        language=language,
+        live=decoding_pb2.LiveOptions(**live or {}),
+        **more.pop("decoding", {}),
     )
     return pb.StreamingRecognizeRequest(
         streaming_config=pb.StreamingRecognitionConfig(
@@ -163,7 +166,7 @@ def live_client(
 ) -> StreamingClient:
     return StreamingClient(
         address,
-        DecodingOptions(language="en"),
+        DecodingOptions.greedy(language="en"),
         live=LiveOptions(trim_ms=trim_ms, step_ms=step_ms),
         endpointing=None if disabled else EndpointingOptions(),
         **kwargs,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from specwhisper.live import MIN_SILENCE_MS, EndpointingOptions, LiveOptions, StabilityPolicy
-from specwhisper.options import Task, options_from
+from specwhisper.options import DecodingOptions, Task, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.settings.choices import one_of
 from specwhisper.speakers.live_speakers import LiveSpeakers
@@ -25,7 +25,7 @@ from specwhisper_client.cli.arguments import (
 )
 from specwhisper_client.cli.speaker_options import SpeakersOfUtterances
 from specwhisper_client.servers import DEFAULT_SERVER
-from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
+from specwhisper_client.streaming import StreamingClient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class LiveDecoding:
     hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words in the prompt of every window.")] = ""
     initial_prompt: Annotated[str, typer.Option(metavar="TEXT", help="Prompt of every utterance.")] = ""
     hint: Hint = ""
-    padding: PaddingOption = LIVE_DECODING.padding
+    padding: PaddingOption = DecodingOptions().padding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ class ListenOptions:
         """
         return StreamingClient(
             self.server,
-            options_from(LIVE_DECODING, asdict(self.decoding) | {"hint": hint_of(self.decoding.hint)}),
+            options_from({}, asdict(self.decoding) | {"hint": hint_of(self.decoding.hint)}),
             live=LiveOptions(**asdict(self.steps)),
             endpointing=self.endpointing.options(),
             **asdict(self.drafting),

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Self
 
+import typer
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -20,6 +21,7 @@ from specwhisper.transcription.subtitles import one_line
 from specwhisper.types import Segment, VoiceEvent
 from specwhisper_client import sources
 from specwhisper_client.cli.display import REFRESHES_PER_SECOND, color_of, span
+from specwhisper_client.cli.grouped_options import takes
 from specwhisper_client.cli.jobs import report
 from specwhisper_client.cli.listen_options import ListenOptions
 from specwhisper_client.cli.tables import transcript_table
@@ -28,6 +30,21 @@ from specwhisper_client.updates import Update
 from specwhisper_client.utterances import Utterances
 
 DEMO_TARGET = "demo-target"  # its name, as servers report it
+
+
+@takes(ListenOptions)
+def command(context: typer.Context, wanted: ListenOptions) -> None:
+    """Transcribe the microphone, live.
+
+    On a terminal final words are bold, verified ones plain, drafted ones dim. Elsewhere standard output gets
+    each utterance once it is complete. Ctrl-C ends the audio; the text until then becomes final.
+    """
+    errors = Console(stderr=True)
+    try:
+        if not asyncio.run(listen(wanted, Console(), errors, context.obj)):
+            raise typer.Exit(1)
+    except MissingExtra as error:
+        raise typer.Exit(report(error, errors)) from None
 
 
 async def listen(

@@ -14,10 +14,10 @@ from specwhisper.errors import SpecWhisperError
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.channels import client_credentials
 from specwhisper.settings.command_line import Version
+from specwhisper_client.cli import listening
 from specwhisper_client.cli.arguments import TOKEN_VARIABLE
 from specwhisper_client.cli.health import show_health
 from specwhisper_client.cli.jobs import imported, report
-from specwhisper_client.cli.listen_command import listen
 from specwhisper_client.cli.models_command import app as models
 from specwhisper_client.cli.openai_flags import OpenAICommand
 from specwhisper_client.cli.transcribe_command import transcribe
@@ -88,7 +88,7 @@ def specwhisper(
 
 
 app.command(cls=OpenAICommand)(transcribe)
-app.command()(listen)
+app.command("listen")(listening.command)
 app.command()(top)
 app.command()(tune)
 app.add_typer(models, name="models")

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from specwhisper.audio.vad_filter import check_extra
 from specwhisper.errors import InvalidRequest, SpecWhisperError
-from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task, VadOptions, options_from
+from specwhisper.options import Acceptance, DecodingOptions, Task, VadOptions, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW
@@ -30,6 +30,7 @@ from specwhisper_client.cli.arguments import (
     hint_of,
 )
 from specwhisper_client.cli.batch import transcribe_files
+from specwhisper_client.cli.fallback_options import Fallback
 from specwhisper_client.cli.grouped_options import takes
 from specwhisper_client.cli.jobs import Job, report
 from specwhisper_client.cli.output import OutputFormat
@@ -81,16 +82,7 @@ class Decoding:
     ] = False
     padding: PaddingOption = DecodingOptions().padding
     strict: Strict = False
-    temperature: Annotated[
-        float, typer.Option(min=0, metavar="T", help="Sampling temperature; 0 is greedy.")
-    ] = 0.0
-    temperature_increment_on_fallback: Annotated[
-        float | None,
-        typer.Option(
-            metavar="T",
-            help="Step of the temperatures, up to 1, for a window that failed. Default: no second attempt.",
-        ),
-    ] = None
+    fallback: Fallback = Fallback()  # noqa: RUF009  # it is frozen
     top_k: Annotated[
         int, typer.Option(min=0, metavar="N", help="Number of likeliest tokens to sample among; 0: all.")
     ] = 0
@@ -101,33 +93,6 @@ class Decoding:
         int,
         typer.Option(min=0, metavar="N", help="Seed of sampling; the same seed results in the same text."),
     ] = 0
-    compression_ratio_threshold: Annotated[
-        float | None,
-        typer.Option(
-            metavar="X", help="Compression ratio above which a window failed. Default: none; OpenAI's: 2.4."
-        ),
-    ] = None
-    compression_ratio_of: Annotated[
-        CompressionRatio,
-        typer.Option(
-            metavar="text|tokens",
-            help="Data of the compression ratio: the text, as OpenAI, or the tokens, as transformers.",
-        ),
-    ] = CompressionRatio.TEXT
-    logprob_threshold: Annotated[
-        float | None,
-        typer.Option(
-            metavar="X", help="Mean log-probability below which a window failed. Default: none; OpenAI's: -1."
-        ),
-    ] = None
-    no_speech_threshold: Annotated[
-        float | None,
-        typer.Option(
-            metavar="P",
-            help="Probability of silence above which a window is skipped, unless its mean log-probability "
-            "reaches --logprob-threshold. Default: none; OpenAI's: 0.6.",
-        ),
-    ] = None
     hallucination_silence_threshold: Annotated[
         float | None,
         typer.Option(
@@ -167,7 +132,9 @@ class Decoding:
     def options(self) -> DecodingOptions:
         """Return them, checked."""
         hint = "" if self.hint_folder else hint_of(self.hint)
-        return options_from(DecodingOptions(), asdict(self) | {"hint": hint})
+        given = asdict(self) | {"hint": hint}
+        del given["fallback"]
+        return options_from(self.fallback.options(), given)
 
     @property
     def hint_folder(self) -> Path | None:

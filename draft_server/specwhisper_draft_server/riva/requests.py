@@ -8,7 +8,7 @@ from riva.client.proto import riva_asr_pb2, riva_audio_pb2
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption, check_between
 from specwhisper.live import EndpointingOptions, LiveOptions
-from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions, Task
+from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import SERVER_MODES, Mode
 from specwhisper.wire import codec
@@ -42,7 +42,6 @@ def recognition_config(
         hotwords=", ".join(phrase for context in config.speech_contexts for phrase in context.phrases),
         live=live,
         strict=custom.get("strict", "").lower() == "true",
-        **OPENAI_THRESHOLDS,  # Riva's clients cannot set any, and silence must not become text
     )
     message = pb.RecognitionConfig(gamma=_gamma(custom), decoding=codec.decoding_options_to_proto(options))
     if mode := custom.get("mode"):

@@ -20,7 +20,7 @@ from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode, Window, WindowOpened
 
-OPTIONS = (DecodingOptions(language="en"), DecodingOptions(language="en", timestamps=False))
+OPTIONS = (DecodingOptions.greedy(language="en"), DecodingOptions.greedy(language="en", timestamps=False))
 NUM_SLOTS = 8
 MAX_CONTINUATION = 32  # tokens followed after a divergence: the most that a draft is ever ahead
 

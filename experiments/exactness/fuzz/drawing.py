@@ -141,7 +141,7 @@ def _some_values(wanted: int, random: Random) -> tuple[Value, ...]:
 
 def _options(random: Random) -> DecodingOptions:
     timestamps = random.random() < 0.7
-    options = DecodingOptions(
+    options = DecodingOptions.greedy(
         language=random.choice((None, "en", "en", "de")),
         task=random.choice((Task.TRANSCRIBE, Task.TRANSCRIBE, Task.TRANSLATE)),
         timestamps=timestamps,
@@ -161,7 +161,7 @@ def _options(random: Random) -> DecodingOptions:
 
 def vars_of(options: DecodingOptions) -> dict[str, Any]:
     """Return the options that are not the defaults."""
-    default = DecodingOptions()
+    default = DecodingOptions.greedy()
     names = (name for name in options.__slots__ if getattr(options, name) != getattr(default, name))
     return {name: getattr(options, name) for name in names}
 

@@ -51,7 +51,7 @@ async def _opened_s(rtt_ms: float, num_sessions: int) -> list[float]:
             begun_s = perf_counter()
             target = link.known() or await link.describe()
             async with link.open(
-                str(number), target, Mode.TARGET_ONLY, DecodingOptions(language="en"), draft_model=""
+                str(number), target, Mode.TARGET_ONLY, DecodingOptions.greedy(language="en"), draft_model=""
             ):
                 took_s.append(perf_counter() - begun_s)
         await link.close()

@@ -21,7 +21,7 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Finished, FromTarget, Limits
 
-ENGLISH = DecodingOptions(language="en")
+ENGLISH = DecodingOptions.greedy(language="en")
 NOTHING = AudioChunk(0, bytes(2), is_last=True)  # engines start when they have audio
 
 

@@ -39,7 +39,7 @@ class OneProcessWorker:
             gamma=gamma or None,
             max_new_tokens=self._max_new_tokens,
         )
-        options = DecodingOptions(language="en", log_mel_max=sample.log_mel_max)
+        options = DecodingOptions.greedy(language="en", log_mel_max=sample.log_mel_max)
         timer = TokenTimer()
 
         def watch(index: int, builder: TranscriptBuilder) -> None:

@@ -8,17 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from specwhisper.options import (
-    OPENAI_THRESHOLDS,
     DecodingOptions,
-    Padding,
     Task,
-    fallback_temperatures,
     options_from,
 )
 from specwhisper_gateway.audio.uploads import FILE
 from specwhisper_gateway.errors import InvalidField
-
-TEMPERATURE_INCREMENT = 0.2  # openai/whisper's, like the thresholds: OpenAI documents no numbers
 
 
 class AudioFields(BaseModel):
@@ -42,6 +37,9 @@ class AudioFields(BaseModel):
             "0.2, 0.4 ... 1. Any other value is the only one.",
         ),
     ] = 0.0
+    greedy: Annotated[
+        bool, Field(description="Not OpenAI's: plain greedy decoding, without fallback and thresholds.")
+    ] = False
     hotwords: Annotated[str, Field(description="Not OpenAI's: words before every window's prompt.")] = ""
     hint: Annotated[
         str,
@@ -104,19 +102,19 @@ class AudioFields(BaseModel):
 
     def options(self) -> DecodingOptions:
         """Return the decoding options."""
-        increment = TEMPERATURE_INCREMENT if self.temperature == 0 else None
-        options = DecodingOptions(
-            task=self.task,
-            initial_prompt=self.prompt,
-            hotwords=self.hotwords,
-            hint=self.hint,
-            strict=self.strict,
-            temperatures=fallback_temperatures(self.temperature, increment),
-            **OPENAI_THRESHOLDS,
-            padding=Padding(self.padding),
-        )
-        vad = {"vad_filter": self.vad_filter, "vad_parameters": self.vad_parameters or None}
-        return options_from(options, vad)
+        given = {
+            "greedy": self.greedy,
+            "task": self.task,
+            "initial_prompt": self.prompt,
+            "hotwords": self.hotwords,
+            "hint": self.hint,
+            "strict": self.strict,
+            "padding": self.padding,
+            "vad_filter": self.vad_filter,
+            "vad_parameters": self.vad_parameters or None,
+            "temperature": self.temperature or None,  # 0 is followed by those of fallback
+        }
+        return options_from({}, given)
 
     @classmethod
     def _lists(cls) -> set[str]:

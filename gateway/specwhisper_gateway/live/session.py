@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
 
 from specwhisper.errors import InvalidRequest, MessageTooLarge
 from specwhisper.live import LiveOptions, LivePosition
+from specwhisper.options import DecodingOptions
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.types import Segment
-from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
+from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.utterances import Utterances
 from specwhisper_gateway.errors import ClientGone, InvalidEvent
 from specwhisper_gateway.live import reports
@@ -77,7 +77,7 @@ class LiveConnection:
     def _open(self, start: Start, speakers: LiveSpeakers | None) -> StreamingClient:
         return StreamingClient(
             self._gateway.config.server,
-            replace(LIVE_DECODING, language=start.language or None),
+            DecodingOptions(language=start.language or None),
             live=LiveOptions(
                 step_ms=start.step_ms,
                 policy=start.policy,

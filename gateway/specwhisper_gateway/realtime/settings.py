@@ -12,7 +12,6 @@ from specwhisper.languages import language_code
 from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions, Padding
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.streaming import LIVE_DECODING
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.realtime.formats import BETA_NAMES, G711_RATE, PCM_RATE, AudioFormat, FormatName
 from specwhisper_gateway.transport.messages import SHOWN_CHARS, UNKNOWN, StrictModel, first_problem
@@ -105,15 +104,14 @@ class RealtimeSettings:
     prompt: str = ""
     keywords: tuple[str, ...] = ()
     hint: str = ""
-    padding: Padding = LIVE_DECODING.padding
+    padding: Padding = DecodingOptions().padding
     interim_results: bool = False
     endpointing: EndpointingOptions | None = EndpointingOptions()  # noqa: RUF009 (it is frozen)
     eagerness: str | None = None
 
     def options(self) -> DecodingOptions:
         """Return the decoding options."""
-        return replace(
-            LIVE_DECODING,
+        return DecodingOptions(
             language=self.language,
             initial_prompt=self.prompt,
             hotwords=", ".join(self.keywords),
@@ -160,7 +158,7 @@ class RealtimeSettings:
             transcription |= {"keywords": list(self.keywords)}
         if self.hint:
             transcription |= {"hint": self.hint}
-        if self.padding != LIVE_DECODING.padding:
+        if self.padding != DecodingOptions().padding:
             transcription |= {"padding": self.padding}
         if self.interim_results:
             transcription |= {"interim_results": True}
@@ -197,7 +195,7 @@ class RealtimeSettings:
         if "language" in named:
             named["language"] = language_code(named["language"])
         texts = {"model": "", "prompt": "", "hint": ""}
-        defaults = texts | {"padding": LIVE_DECODING.padding, "interim_results": False}
+        defaults = texts | {"padding": DecodingOptions().padding, "interim_results": False}
         named = {name: value or defaults.get(name) for name, value in named.items()}
         return replace(
             self,

@@ -23,7 +23,7 @@ COMPRESSION_RATIOS = {
     CompressionRatio.TEXT: pb.COMPRESSION_RATIO_TEXT,
 }
 COMPRESSION_RATIO_OF_NUMBER = {int(number): ratio for ratio, number in COMPRESSION_RATIOS.items()}
-COMPRESSION_RATIO_OF_NUMBER[pb.COMPRESSION_RATIO_UNSPECIFIED] = CompressionRatio.TOKENS
+COMPRESSION_RATIO_OF_NUMBER[pb.COMPRESSION_RATIO_UNSPECIFIED] = CompressionRatio.TEXT
 ACCEPTANCES = {
     Acceptance.EXACT: pb.ACCEPTANCE_EXACT,
     Acceptance.CLASSICAL: pb.ACCEPTANCE_CLASSICAL,
@@ -78,6 +78,7 @@ def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
     if options.vad_filter:
         raise UnsupportedOption("vad_filter is True: it is for whole recordings only, as files.")
     return pb.DecodingOptions(
+        greedy=True,  # so that what is absent is left out
         language=options.language,
         multilingual=options.multilingual,
         task=task_to_proto(options.task),
@@ -117,12 +118,14 @@ def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
     if message.acceptance not in ACCEPTANCE_OF_NUMBER:
         raise InvalidRequest(f"Acceptance {message.acceptance} is unknown.")
     optional: dict[str, Any] = {name: getattr(message, name) for name in OPTIONAL if message.HasField(name)}
-    return DecodingOptions(
+    if message.temperatures:
+        optional["temperatures"] = tuple(message.temperatures)
+    options = DecodingOptions.greedy if message.greedy else DecodingOptions
+    return options(
         language=message.language or None,
         multilingual=message.multilingual,
         task=task_from_proto(message.task),
         word_timestamps=message.word_timestamps,
-        temperatures=tuple(message.temperatures) or (0.0,),
         top_k=message.top_k,
         seed=message.seed,
         acceptance=ACCEPTANCE_OF_NUMBER[message.acceptance],

@@ -57,7 +57,7 @@ COMPRESSION_RATIO_TOKENS: CompressionRatio
 COMPRESSION_RATIO_TEXT: CompressionRatio
 
 class DecodingOptions(_message.Message):
-    __slots__ = ("language", "multilingual", "task", "timestamps", "word_timestamps", "max_new_tokens", "max_initial_timestamp_s", "temperatures", "top_k", "top_p", "seed", "acceptance", "acceptance_threshold", "compression_ratio_threshold", "compression_ratio_of", "logprob_threshold", "no_speech_threshold", "hallucination_silence_threshold", "condition_on_previous_text", "initial_prompt", "carry_initial_prompt", "hotwords", "hint", "realigns", "zero_padding", "log_mel_max", "live", "strict")
+    __slots__ = ("language", "multilingual", "task", "timestamps", "word_timestamps", "max_new_tokens", "max_initial_timestamp_s", "temperatures", "top_k", "top_p", "seed", "acceptance", "acceptance_threshold", "compression_ratio_threshold", "compression_ratio_of", "logprob_threshold", "no_speech_threshold", "hallucination_silence_threshold", "condition_on_previous_text", "initial_prompt", "carry_initial_prompt", "hotwords", "hint", "realigns", "zero_padding", "log_mel_max", "live", "strict", "greedy")
     class LogMelMaxEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -93,6 +93,7 @@ class DecodingOptions(_message.Message):
     LOG_MEL_MAX_FIELD_NUMBER: _ClassVar[int]
     LIVE_FIELD_NUMBER: _ClassVar[int]
     STRICT_FIELD_NUMBER: _ClassVar[int]
+    GREEDY_FIELD_NUMBER: _ClassVar[int]
     language: str
     multilingual: bool
     task: Task
@@ -121,7 +122,8 @@ class DecodingOptions(_message.Message):
     log_mel_max: _containers.ScalarMap[int, float]
     live: LiveOptions
     strict: bool
-    def __init__(self, language: _Optional[str] = ..., multilingual: bool = ..., task: _Optional[_Union[Task, str]] = ..., timestamps: bool = ..., word_timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., max_initial_timestamp_s: _Optional[float] = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance: _Optional[_Union[Acceptance, str]] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., hallucination_silence_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ..., hint: _Optional[str] = ..., realigns: bool = ..., zero_padding: bool = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., live: _Optional[_Union[LiveOptions, _Mapping]] = ..., strict: bool = ...) -> None: ...
+    greedy: bool
+    def __init__(self, language: _Optional[str] = ..., multilingual: bool = ..., task: _Optional[_Union[Task, str]] = ..., timestamps: bool = ..., word_timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., max_initial_timestamp_s: _Optional[float] = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance: _Optional[_Union[Acceptance, str]] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., hallucination_silence_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ..., hint: _Optional[str] = ..., realigns: bool = ..., zero_padding: bool = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., live: _Optional[_Union[LiveOptions, _Mapping]] = ..., strict: bool = ..., greedy: bool = ...) -> None: ...
 
 class LiveOptions(_message.Message):
     __slots__ = ("step_ms", "policy", "margin_ms", "trim_ms", "reuses_candidates", "position")

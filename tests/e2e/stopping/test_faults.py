@@ -64,7 +64,9 @@ async def test_clients_of_a_draft_server_with_a_failed_device_resume(tmp_path, m
     ):
         address = await asyncio.to_thread(lambda: faulty.address)
         async with TranscriptionClient(f"{address},{spare.address}") as client:
-            transcript = await client.transcribe_file(path, DecodingOptions(language="en"), mode=Mode.SYNC)
+            transcript = await client.transcribe_file(
+                path, DecodingOptions.greedy(language="en"), mode=Mode.SYNC
+            )
         assert [s.tokens for s in transcript.segments] == [s.tokens for s in target_alone(65.0).segments]
         status, _, _ = await asyncio.to_thread(faulty.wait)
         assert status == FAULT_STATUS

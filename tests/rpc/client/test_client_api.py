@@ -111,7 +111,7 @@ async def test_a_short_recording_is_not_measured(noise):
 
 async def test_the_request_has_the_callers_options(noise):
     server = ScriptedTranscription()
-    options = DecodingOptions(language="de", task=Task.TRANSLATE, timestamps=False, max_new_tokens=7)
+    options = DecodingOptions.greedy(language="de", task=Task.TRANSLATE, timestamps=False, max_new_tokens=7)
     async with serving(server) as address, TranscriptionClient(address) as client:
         async for _ in client.stream_file(noise, options, mode=Mode.SYNC, gamma=3):
             pass
@@ -150,7 +150,7 @@ async def test_recognize_sends_the_file_as_it_is(noise):
     assert server.recognized.audio == noise.read_bytes()
     assert server.recognized.config == pb.RecognitionConfig(
         gamma=2,
-        decoding=decoding_options_to_proto(DecodingOptions()),
+        decoding=decoding_options_to_proto(DecodingOptions.greedy()),
         protocol_version=CLIENT_PROTOCOL_VERSION,
         software_version=__version__,
     )
@@ -233,7 +233,7 @@ async def test_a_file_that_breaks_on_the_way_ends_the_call(tmp_path):
     path = write_noise(tmp_path / "long.flac", 60)
     server = ScriptedTranscription()
     async with serving(server) as address, TranscriptionClient(address) as client:
-        transcription = client.stream_file(path, DecodingOptions(log_mel_max={80: 1.0}, strict=True))
+        transcription = client.stream_file(path, DecodingOptions.greedy(log_mel_max={80: 1.0}, strict=True))
         path.write_bytes(path.read_bytes()[:-1_000])
         with pytest.raises(InvalidAudio, match="is damaged: about"):
             async for _ in transcription:

@@ -67,7 +67,7 @@ async def test_on_a_terminal_segments_have_times_and_the_draft_is_dim(files):
 async def test_without_timestamps_no_times_are_shown(files):
     terminal = Streams(is_terminal=True)
     async with serving(ScriptedTranscription()) as address:
-        assert await terminal.run(files[:1], address, options=DecodingOptions(timestamps=False))
+        assert await terminal.run(files[:1], address, options=DecodingOptions.greedy(timestamps=False))
     assert "Hello there." in terminal.out
     assert "→" not in terminal.out
 
@@ -199,7 +199,7 @@ async def test_options_are_named_as_whispers_and_reach_the_server(files):
         status, _, err = await run_cli("transcribe", files[0], "--server", address, "--quiet", *options)
     assert (status, err) == (0, "")
     decoding = decoding_options_from_proto(server.config.config.decoding)
-    assert decoding == DecodingOptions(
+    assert decoding == DecodingOptions.greedy(
         temperatures=(0.2, 0.6, 1.0),
         logprob_threshold=-1.0,
         compression_ratio_threshold=2.4,
@@ -255,7 +255,7 @@ async def test_booleans_and_none_are_read_as_openais(files):
         status, out, err = await run_cli("transcribe", *options, files[0], "--server", address, "--quiet")
     assert (status, out, err) == (0, TEXT, "")
     decoding = decoding_options_from_proto(server.config.config.decoding)
-    assert decoding == DecodingOptions(
+    assert decoding == DecodingOptions.greedy(
         word_timestamps=True,
         timestamps=False,
         initial_prompt="--fp16",

@@ -59,7 +59,7 @@ async def test_only_the_speech_is_sent_and_times_are_those_of_the_recording(file
     sent = speech_of(PCM, **PARAMETERS)
     assert server.audio == sent
     assert 2.4 < len(sent) / 2 / SAMPLE_RATE < 2.7
-    assert decoding_options_from_proto(server.config.config.decoding) == DecodingOptions(language="en")
+    assert decoding_options_from_proto(server.config.config.decoding) == DecodingOptions.greedy(language="en")
     result = transcription.result
     first, second = result.segments  # of the speech: 0 to 1.5 s, and to 2.25 s
     assert first.start_s == pytest.approx(1.0, abs=0.04)
@@ -165,6 +165,6 @@ def test_live_audio_has_endpointing_instead():
     with pytest.raises(InvalidRequest, match="leave it out of live audio, which has endpointing"):
         StreamingClient(vad_filter=True)
     with pytest.raises(UnsupportedOption, match="whole recordings"):
-        decoding_options_to_proto(DecodingOptions(vad_filter=True))
-    options = DecodingOptions(vad_filter=True, vad_parameters=VadOptions())
+        decoding_options_to_proto(DecodingOptions.greedy(vad_filter=True))
+    options = DecodingOptions.greedy(vad_filter=True, vad_parameters=VadOptions())
     assert options.without_vad() == replace(options, vad_filter=False, vad_parameters=None)

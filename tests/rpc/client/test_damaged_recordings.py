@@ -33,7 +33,9 @@ async def test_the_command_line_warns_on_standard_error(cut_off):
     streams, strict = Streams(), Streams()
     async with serving(ScriptedTranscription()) as address:
         assert await streams.run([cut_off], address, quiet=True)
-        assert not await strict.run([cut_off], address, quiet=True, options=DecodingOptions(strict=True))
+        assert not await strict.run(
+            [cut_off], address, quiet=True, options=DecodingOptions.greedy(strict=True)
+        )
     assert " ".join(streams.err.split()) == f"warning: Audio file '{cut_off}' {WARNING}"
     assert WARNING in " ".join(strict.err.split())
 

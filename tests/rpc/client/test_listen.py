@@ -24,7 +24,7 @@ from specwhisper_client.cli.main import app
 from specwhisper_client.cli.output import OutputFormat
 from specwhisper_client.cli.speaker_options import SpeakersOfUtterances
 from specwhisper_client.live_transcription import LiveTranscription
-from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
+from specwhisper_client.streaming import StreamingClient
 from tests.rpc.services import all_free, eventually
 from tests.rpc.speaking import pieces_of, segments_of, speaking_pair, texts_of
 from tests.rpc.terminals import end_of_cli, start_cli
@@ -125,7 +125,7 @@ async def test_listen_names_a_file_that_is_not_there(tmp_path):
 async def test_transcribe_streaming_writes_a_subtitle_per_utterance(talk_file):
     (out, printed), (errors, _) = console(), console()
     async with speaking_pair() as (target, draft):
-        job = Job(draft.address, LIVE_DECODING, formats=[OutputFormat.SRT], is_streaming=True, quiet=True)
+        job = Job(draft.address, formats=[OutputFormat.SRT], is_streaming=True, quiet=True)
         assert await transcribe_files([talk_file], job, out, errors)
         await all_free(target, draft)
     cues = printed.getvalue().strip().split("\n\n")

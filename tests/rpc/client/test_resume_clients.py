@@ -115,7 +115,7 @@ async def test_a_long_recording_continues_far_from_its_beginning(tmp_path, repor
                 cut_clients(draft.address, [cut]) as (network, cutting),
                 TranscriptionClient(network.address) as client,
             ):
-                transcript = await client.transcribe_file(path, DecodingOptions(language="en"))
+                transcript = await client.transcribe_file(path, DecodingOptions.greedy(language="en"))
             assert [s.tokens for s in transcript.segments] == expected
             if not cutting.num_cut:
                 break
@@ -130,7 +130,7 @@ async def test_statistics_count_no_token_twice(tmp_path):
         cut_clients(draft.address, [3, 4, 5]) as (network, cutting),
         TranscriptionClient(network.address) as client,
     ):
-        transcript = await client.transcribe_file(path, DecodingOptions(language="en"))
+        transcript = await client.transcribe_file(path, DecodingOptions.greedy(language="en"))
     num_tokens = sum(map(len, target_alone(95.0).window_tokens))
     # Tokens after the last resume point of a stream were decoded in vain, and count.
     assert cutting.num_cut
@@ -142,7 +142,7 @@ async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path, choos
     async with target_server() as target, draft_server(target.address) as second:
         async with draft_server(target.address) as first:
             client = TranscriptionClient(f"{first.address},{second.address}")
-            transcription = client.stream_file(path, DecodingOptions(language="en"))
+            transcription = client.stream_file(path, DecodingOptions.greedy(language="en"))
             updates = aiter(transcription)
             segments = []
             while not segments:
@@ -212,7 +212,7 @@ async def last_resume_point(draft) -> bytes:
 
 
 def opening(**settings) -> pb.StreamingRecognizeRequest:
-    config = config_to_proto(DecodingOptions(language="en"), None, None, is_container=False)
+    config = config_to_proto(DecodingOptions.greedy(language="en"), None, None, is_container=False)
     config.sample_rate_hertz = settings.pop("sample_rate_hertz", 16_000)
     return pb.StreamingRecognizeRequest(
         streaming_config=pb.StreamingRecognitionConfig(config=config, **settings)
@@ -269,7 +269,7 @@ async def test_a_target_in_the_draft_servers_process_continues_a_recording():
         scripted_checkpoint(vocabulary=MULTILINGUAL), engine, EngineMetrics(registry).on_message
     )
     target = await transcriber.describe()
-    request = SessionRequest(DecodingOptions(), DraftLength.of(Mode.TARGET_ONLY, None, None, None))
+    request = SessionRequest(DecodingOptions.greedy(), DraftLength.of(Mode.TARGET_ONLY, None, None, None))
     final, resume_point, num_sessions = [], None, 0
 
     async def audio(start_sample):
@@ -293,4 +293,4 @@ async def test_a_target_in_the_draft_servers_process_continues_a_recording():
     assert num_sessions > 3
     received_s = value(collected(registry.collected), "target_audio_seconds_total")
     assert received_s >= len(PCM) / 32_000, "audio that is sent again counts again"
-    assert written(final) == written(target_only(DecodingOptions()).segments)
+    assert written(final) == written(target_only(DecodingOptions.greedy()).segments)

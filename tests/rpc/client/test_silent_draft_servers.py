@@ -91,7 +91,7 @@ async def test_a_recording_continues_at_another_server(tmp_path, caplog, choose_
     ):
         proxy.upstream = first.address
         async with TranscriptionClient(f"{proxy.address},{second.address}") as client:
-            transcription = client.stream_file(path, DecodingOptions(language="en"))
+            transcription = client.stream_file(path, DecodingOptions.greedy(language="en"))
             segments = []
             async for update in transcription:
                 segments += update.segments
@@ -150,7 +150,7 @@ async def test_clients_leave_a_server_that_never_answers(tmp_path, monkeypatch, 
     silent = ScriptedTranscription([], reads_everything=False, hangs=True)
     async with serving(silent) as address, target_server() as target, draft_server(target.address) as draft:
         async with TranscriptionClient(f"{address},{draft.address}") as client:
-            transcript = await client.transcribe_file(path, DecodingOptions(language="en"))
+            transcript = await client.transcribe_file(path, DecodingOptions.greedy(language="en"))
         assert [s.tokens for s in transcript.segments] == [s.tokens for s in alone(5.0).segments]
         async with live_client(address, reconnect_s=0.0) as client:
             with pytest.raises(TargetUnavailable, match=r"was lost \(nothing has come for 0.5 s\)"):

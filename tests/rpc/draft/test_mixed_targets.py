@@ -302,7 +302,7 @@ async def test_a_full_target_refuses_no_session_that_one_of_other_mel_bins_can_t
     model = ScriptedModel(8)
     model.num_mel_bins = 128
     checkpoint = scripted_checkpoint("wide", sizes=ModelSizes(*8 * [1], num_mel_bins=128))
-    decoding = decoding_pb2.DecodingOptions(log_mel_max=maxima)
+    decoding = decoding_pb2.DecodingOptions(greedy=True, log_mel_max=maxima)
     async with target_server(limits=Limits(max_sessions=1)) as narrow, draft_server(narrow.address) as first:
         async with (
             target_server(model, checkpoint) as wide,

@@ -65,7 +65,7 @@ async def test_every_option_crosses_the_network(name, mode):
 
 def test_each_option_has_an_effect():
     """Each changes the text, or what is reported about it."""
-    plain = InlinePair(speaker()).transcribe([PCM], DecodingOptions(language="en"))[0]
+    plain = InlinePair(speaker()).transcribe([PCM], DecodingOptions.greedy(language="en"))[0]
     for name, options in OPTIONS.items():
         if name == PLAIN:
             continue
@@ -85,6 +85,6 @@ async def test_languages_of_segments_cross_the_network():
 
 
 async def test_a_lossy_text_is_marked():
-    options = DecodingOptions(language="en", acceptance=Acceptance.EXACT, acceptance_threshold=0.5)
+    options = DecodingOptions.greedy(language="en", acceptance=Acceptance.EXACT, acceptance_threshold=0.5)
     responses = await transcribed(options, Mode.SYNC)
     assert responses[0].model.is_lossy

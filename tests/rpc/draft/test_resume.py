@@ -85,7 +85,7 @@ async def test_a_target_may_be_lost_while_it_opens_a_session():
 async def test_sessions_of_a_stopping_target_migrate():
     """They do so before it has stopped, and without an error."""
     checkpoint = scripted_checkpoint(vocabulary=MULTILINGUAL)
-    options = DecodingOptions(language="en")
+    options = DecodingOptions.greedy(language="en")
     asked = config_to_proto(options, Mode.TARGET_ONLY, 4, is_container=False)
     config = pb.StreamingRecognitionConfig(config=asked, interim_results=True)
     half = len(PCM) // 4 * 2

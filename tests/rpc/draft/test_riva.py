@@ -4,7 +4,6 @@ import io
 import json
 import threading
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import jiwer
 import pytest
@@ -19,9 +18,9 @@ from experiments.demo_pair.data.phonemes import words
 from specwhisper.audio.decode import decode_file
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
+from specwhisper.options import DecodingOptions
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_client.streaming import LIVE_DECODING
 from specwhisper_draft_server.requests import MAX_PIECE_BYTES
 from specwhisper_draft_server.riva import SERVICE_NAME
 from specwhisper_draft_server.riva.audio import StreamedAudio
@@ -88,7 +87,7 @@ def read(data: bytes, container: str, subtype: str) -> bytes:
 
 async def our_text(draft, pcm: bytes, **options) -> str:
     """Return our own service's text, with the options of Riva's clients."""
-    decoding = codec.decoding_options_to_proto(replace(LIVE_DECODING, **options))
+    decoding = codec.decoding_options_to_proto(DecodingOptions.greedy(**options))
     config = pb.RecognitionConfig(
         encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE, decoding=decoding
     )

@@ -74,7 +74,7 @@ async def test_real_models_with_a_map_between_their_vocabularies():
     target_shape = Shape(num_mel_bins=128, cantonese=True, max_target_positions=60)
     _, target_checkpoint = build_checkpoint(target_shape, "large")
     _, draft_checkpoint = build_checkpoint(Shape(d_model=32, max_target_positions=60, seed=1), "tiny")
-    options = DecodingOptions(language="de")
+    options = DecodingOptions.greedy(language="de")
     alone = InlinePair(WhisperModel(target_checkpoint, 1)).transcribe([recording(33.0)], options)[0]
     async with (
         target_server(checkpoint=target_checkpoint) as target,
@@ -194,7 +194,7 @@ async def test_without_interim_results_all_results_are_final():
 
 
 async def test_timestamps_off_and_a_limit_on_tokens():
-    options = DecodingOptions(timestamps=False, max_new_tokens=7)
+    options = DecodingOptions.greedy(timestamps=False, max_new_tokens=7)
     alone = InlinePair(ScriptedModel()).transcribe([recording(65.0)], options)[0]
     async with running_pair() as (_, draft):
         for mode in MODES:
@@ -202,7 +202,7 @@ async def test_timestamps_off_and_a_limit_on_tokens():
                 draft,
                 recording(65.0),
                 mode=mode,
-                decoding=decoding_pb2.DecodingOptions(timestamps=False, max_new_tokens=7),
+                decoding=decoding_pb2.DecodingOptions(greedy=True, timestamps=False, max_new_tokens=7),
             )
             assert finals(responses) == expected_finals(alone)
             assert responses[-1].statistics.num_windows == 3

@@ -53,7 +53,7 @@ def config(**fields) -> list[pb.StreamingRecognizeRequest]:
 
 def with_options(**options: object) -> list[pb.StreamingRecognizeRequest]:
     """Return the messages of a stream with decoding options."""
-    return config(decoding=decoding_pb2.DecodingOptions(**options))
+    return config(decoding=decoding_pb2.DecodingOptions(greedy=True, **options))
 
 
 STREAMS = {
@@ -106,7 +106,7 @@ STREAMS = {
         "not a finite number",
     ),
 }
-NINE_TOKENS = decoding_pb2.DecodingOptions(language="en", max_new_tokens=9)
+NINE_TOKENS = decoding_pb2.DecodingOptions(greedy=True, language="en", max_new_tokens=9)
 LINEAR = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": 16_000}
 RECORDINGS = {
     "corrupt bytes": ({}, b"RIFF, or so", InvalidAudio, "cannot be decoded"),

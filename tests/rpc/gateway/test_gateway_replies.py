@@ -113,7 +113,7 @@ async def test_a_translation_is_in_english():
     assert plain.text == TEXT
     assert (verbose.language, verbose.duration, len(verbose.segments)) == ("english", 2.5, 2)
     asked = decoding_options_from_proto(server.config.config.decoding)
-    assert asked == DecodingOptions(task=Task.TRANSLATE, **OPENAIS)
+    assert asked == DecodingOptions.greedy(task=Task.TRANSLATE, **OPENAIS)
 
 
 async def test_every_field_reaches_the_draft_server():
@@ -135,11 +135,13 @@ async def test_every_field_reaches_the_draft_server():
             extra_body={"hotwords": "gamma", "hint": "De bijen", "padding": "silence"},
         )
     expected = OPENAIS | {"temperatures": (0.4,)}
-    options = DecodingOptions(language="de", initial_prompt="Ray Serve", hotwords="alpha, beta", **expected)
+    options = DecodingOptions.greedy(
+        language="de", initial_prompt="Ray Serve", hotwords="alpha, beta", **expected
+    )
     assert asked == options
     asked = decoding_options_from_proto(server.config.config.decoding)
     expected = OPENAIS | {"padding": Padding.SILENCE}
-    assert asked == DecodingOptions(language="nl", hotwords="gamma", hint="De bijen", **expected)
+    assert asked == DecodingOptions.greedy(language="nl", hotwords="gamma", hint="De bijen", **expected)
     assert not server.config.interim_results
 
 

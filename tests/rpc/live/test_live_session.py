@@ -48,7 +48,7 @@ from tests.rpc.services import (
 )
 from tests.rpc.speaking import texts_of
 
-LIVE = DecodingOptions(live=LiveOptions())
+LIVE = DecodingOptions.greedy(live=LiveOptions())
 LOST = TargetUnavailable("It is gone.")
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 

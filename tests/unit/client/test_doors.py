@@ -10,15 +10,13 @@ import pytest
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import (
-    OPENAI_THRESHOLDS,
     OTHER_NAMES,
-    CompressionRatio,
     DecodingOptions,
     Padding,
     VadOptions,
     options_from,
 )
-from specwhisper_client import LIVE_DECODING, StreamingClient, TranscriptionClient, listen
+from specwhisper_client import StreamingClient, TranscriptionClient, listen
 from specwhisper_client.cli import listen_options, transcribe_command
 from specwhisper_gateway.audio.fields import TranslationFields
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
@@ -30,9 +28,8 @@ NOT_ON_THE_COMMAND_LINE = {
     "realigns",  # for experiments
     "vad_parameters",  # --vad-threshold and the like
 }
-OTHER_PROGRAMS = {"beam_size", "temperature_increment_on_fallback"}  # read by options_from
+OTHER_PROGRAMS = {"beam_size", "greedy", "temperature_increment_on_fallback"}  # read by options_from
 # docs/migrating.md lists these with the reason.
-OTHER_DEFAULTS = {"compression_ratio_of": CompressionRatio.TEXT}
 OPENAIS_FIELDS = {"prompt": "initial_prompt", "keywords": "hotwords", "languages": "language"}
 NO_OPTIONS = {  # of the gateway: they choose a reply, or are about it
     *("model", "response_format", "stream", "interim_results", "include", "chunking_strategy"),
@@ -66,8 +63,9 @@ def test_listen_takes_the_options_of_a_stream():
 
 def test_the_command_line_has_every_decoding_option_with_its_default():
     flags = defaults(transcribe_command.Decoding)
+    flags |= defaults(flags.pop("fallback"))
     assert {name_of(flag) for flag in flags} - OTHER_PROGRAMS == NAMES - NOT_ON_THE_COMMAND_LINE
-    assert transcribe_command.Decoding().options() == replace(DecodingOptions(), **OTHER_DEFAULTS)
+    assert transcribe_command.Decoding().options() == DecodingOptions()
     assert options_from(DecodingOptions(), flags) == transcribe_command.Decoding().options()
 
 
@@ -91,7 +89,7 @@ def test_the_config_of_the_library_has_the_defaults_of_the_decoding_options():
 @pytest.mark.parametrize(
     ("group", "options"),
     [
-        (listen_options.LiveDecoding, LIVE_DECODING),
+        (listen_options.LiveDecoding, DecodingOptions()),
         (listen_options.Steps, LiveOptions()),
         (listen_options.Endpointing, EndpointingOptions()),
     ],
@@ -109,7 +107,6 @@ def test_listens_other_options_are_parameters_of_a_stream():
 @pytest.mark.parametrize("form", [TranscriptionFields, TranslationFields])
 def test_the_gateways_fields_are_openais_or_decoding_options(form):
     names = {name_of(OPENAIS_FIELDS.get(name, name)) for name in form.model_fields}
-    assert names - NO_OPTIONS - {"timestamp_granularities"} <= NAMES
+    assert names - NO_OPTIONS - {"timestamp_granularities", "greedy"} <= NAMES
     options = form.read([("model", "whisper-1")]).options()
-    expected = options_from({}, {"temperature_increment_on_fallback": 0.2, **OPENAI_THRESHOLDS})
-    assert options == replace(expected, task=form.task, padding=Padding.ZERO)
+    assert options == DecodingOptions(task=form.task, padding=Padding.ZERO)

@@ -212,7 +212,7 @@ def test_joined_chunks_are_compared_by_their_texts():
 
 
 def test_translations_are_scored_as_english():
-    arm = Arm("", [result("one", options=DecodingOptions(task=Task.TRANSLATE))], [1.0])
+    arm = Arm("", [result("one", options=DecodingOptions.greedy(task=Task.TRANSLATE))], [1.0])
     assert Comparison([""], ["one"], arm, arm).language == "en"
 
 

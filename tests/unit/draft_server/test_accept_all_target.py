@@ -41,7 +41,7 @@ MAX_EVENTS = 20_000  # of a session; more would mean that it does not end
 
 
 def new_target(**live) -> AcceptAllTarget:
-    options = DecodingOptions(live=LiveOptions(**live))
+    options = DecodingOptions.greedy(live=LiveOptions(**live))
     return AcceptAllTarget(SPOKEN, options, LIMITS, max_new_tokens=MAX_NEW_TOKENS)
 
 
@@ -182,7 +182,7 @@ class DraftOnly:
 @pytest.mark.parametrize("piece_s", [0.032, 0.1, 0.5, 4.0])
 def test_a_draft_without_a_target_transcribes_the_audio(piece_s):
     pcm = speech(6.0)
-    draft_only = DraftOnly(SpeechModel(2), DecodingOptions(live=LiveOptions(reuses_candidates=False)))
+    draft_only = DraftOnly(SpeechModel(2), DecodingOptions.greedy(live=LiveOptions(reuses_candidates=False)))
     piece = round(piece_s * SAMPLE_RATE) * 2
     for start in range(0, len(pcm), piece):
         draft_only.append(pcm[start : start + piece], *([mark(BEGIN, 0.0)] if not start else []))
@@ -226,7 +226,7 @@ def marks_at(sample: int, marks: Sequence[tuple[VoiceEvent, int]]) -> list[Voice
     error_rate=st.sampled_from([0.0, 0.3, 1.0]),
 )
 def test_a_session_ends_after_any_audio(pieces, live_options, thresholds, error_rate):
-    options = DecodingOptions(live=LiveOptions(reuses_candidates=False, **live_options), **thresholds)
+    options = DecodingOptions.greedy(live=LiveOptions(reuses_candidates=False, **live_options), **thresholds)
     draft_only = DraftOnly(SpeechModel(2, error_rate=error_rate), options)
     audio, at = speech(16 * 1.5 + 1), 160
     draft_only.append(audio[: at * 2])

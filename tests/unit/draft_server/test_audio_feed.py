@@ -103,11 +103,11 @@ async def transcribe(
     """Transcribe audio that is there at once; events reach the feed after a while."""
     random = Random(seed)
     voice, builder = None, TranscriptBuilder(VOCABULARY)
-    options, model = DecodingOptions(language="en", **how), ScriptedModel()
+    options, model = DecodingOptions.greedy(language="en", **how), ScriptedModel()
     if marks is not None:
         live = LiveOptions(step_ms=2_000)
         voice, builder = Marks(marks), LiveTranscript(SPOKEN, live.position)
-        options, model = DecodingOptions(language="en", live=live), SpeechModel()
+        options, model = DecodingOptions.greedy(language="en", live=live), SpeechModel()
     target, windows = Target(model, options), follow_windows(model.vocabulary, options)
     feed = AudioFeed(builder, voice, windows, Debouncer(), lambda chunk: None)
 

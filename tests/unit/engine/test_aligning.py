@@ -33,8 +33,8 @@ from tests.nightly import examples
 from tests.unit.engine.test_live_engines import TALK, final_segments, transcribe
 
 MAX_CHECKS = 40
-TIMED = DecodingOptions(language="en", word_timestamps=True)
-PLAIN = DecodingOptions(language="en")
+TIMED = DecodingOptions.greedy(language="en", word_timestamps=True)
+PLAIN = DecodingOptions.greedy(language="en")
 PCMS = [recording(length_s, seed) for seed, length_s in enumerate((31.0, 1.0, 2.0, 3.0))]
 
 
@@ -151,7 +151,7 @@ def test_other_sessions_continue_during_an_alignment():
 def test_words_and_text_do_not_depend_on_the_time_of_an_alignment(
     mode, num_checks, gamma, temperatures, drafts_next_window, seed
 ):
-    options = DecodingOptions(
+    options = DecodingOptions.greedy(
         language="en", word_timestamps=True, temperatures=temperatures, logprob_threshold=-0.48
     )
     expected = InlinePair(ScriptedModel(len(PCMS), seed=seed)).transcribe(PCMS, options)
@@ -182,7 +182,7 @@ def test_words_and_text_do_not_depend_on_the_time_of_an_alignment(
 @given(num_checks=st.integers(1, MAX_CHECKS), has_words=st.booleans(), seed=st.integers(0, 100))
 def test_live_text_does_not_depend_on_the_time_of_an_alignment(num_checks, has_words, seed):
     live = LiveOptions(policy=StabilityPolicy.ALIGN_ATT)
-    options = DecodingOptions(live=live, language="en", word_timestamps=has_words)
+    options = DecodingOptions.greedy(live=live, language="en", word_timestamps=has_words)
     expected = transcribe(LivePair(SpeechModel(seed=seed)), TALK, options)
     draft = SpeechModel(2, seed=seed, error_rate=0.2)
     pair = DelayedLivePair(num_checks, SpeechModel(seed=seed), draft)

@@ -197,7 +197,7 @@ class EnglishOnly(ScriptedModel):
 @pytest.mark.parametrize("mode", [Mode.PIPELINED, Mode.FULL])
 @pytest.mark.parametrize("initial_prompt", ["", "abc"])
 def test_a_draft_of_one_language_drafts_while_the_target_detects_it(mode, initial_prompt):
-    options = DecodingOptions(initial_prompt=initial_prompt)
+    options = DecodingOptions.greedy(initial_prompt=initial_prompt)
     detected = set()
     for seed in range(8):
         pcm = recording(3.0, seed)
@@ -226,7 +226,7 @@ def test_a_draft_of_one_language_drafts_while_the_target_detects_it(mode, initia
 def test_a_new_session_takes_the_slot_of_a_predicted_window():
     model = ScriptedModel(2, seed=3)
     drafter = Drafter(model, executor=InlineExecutor(), drafts_next_window=True)
-    options = DecodingOptions(language="en")
+    options = DecodingOptions.greedy(language="en")
     drafter.open("first", DraftLength(Mode.FULL, 4), options, max_ahead_tokens=64)
     session = drafter._sessions["first"]
     session.predicted = WindowDraft(drafter._slots.take(), 64)
@@ -265,7 +265,7 @@ def test_more_recordings_than_slots_follow_each_other():
 
 
 def test_a_failed_text_is_reused_as_candidates():
-    options = DecodingOptions(temperatures=(0.0, 0.5), logprob_threshold=-0.01)
+    options = DecodingOptions.greedy(temperatures=(0.0, 0.5), logprob_threshold=-0.01)
     pcm = RECORDINGS[0, 1.0]
     target, draft = ScriptedModel(seed=3), ScriptedModel(seed=3)
     without_draft = InlinePair(target, draft, mode=Mode.FULL, edit_block=lambda block: ())
@@ -281,14 +281,14 @@ def test_a_session_without_a_language_detects_it_once():
     assert set(text.language_probs) == {"en", "de"}
     assert text.stats.num_forwards == model.num_forwards
     assert text.language == max(text.language_probs, key=text.language_probs.get)
-    named = InlinePair(model).transcribe([pcm], DecodingOptions(language=text.language))[0]
+    named = InlinePair(model).transcribe([pcm], DecodingOptions.greedy(language=text.language))[0]
     assert named.window_tokens == text.window_tokens
     assert named.stats.num_windows == text.stats.num_windows
 
 
 @pytest.mark.parametrize("engine", [Verifier, Drafter])
 def test_a_session_that_cannot_be_opened_takes_no_slot(engine):
-    bad = DecodingOptions(language="en", log_mel_max={80: float("nan")})
+    bad = DecodingOptions.greedy(language="en", log_mel_max={80: float("nan")})
     new_engine = engine(ScriptedModel(2), executor=InlineExecutor())
     arguments = (Mode.FULL, bad) if engine is Verifier else (DraftLength(Mode.FULL), bad)
     further = {} if engine is Verifier else {"max_ahead_tokens": 64}
@@ -319,7 +319,7 @@ def test_a_session_encodes_after_the_last_session_of_its_slot_has_encoded():
     with ThreadPoolExecutor(2) as threads:
         verifier = Verifier(Slow(1), executor=threads)
         for name, length_s in (("first", 2.0), ("next", 1.0)):
-            verifier.open(name, Mode.TARGET_ONLY, DecodingOptions(language="en"))
+            verifier.open(name, Mode.TARGET_ONLY, DecodingOptions.greedy(language="en"))
             verifier.submit(name, AudioChunk(0, RECORDINGS[0, 33.0][: int(length_s * 32_000)], is_last=True))
             verifier.step()
             assert begun.wait(10)
@@ -345,8 +345,8 @@ def test_before_the_first_answer_of_a_window_a_draft_goes_on_to_the_end_of_its_t
         verifier = Verifier(ScriptedModel(seed=12), executor=InlineExecutor())
         drafter = Drafter(ScriptedModel(seed=12), executor=InlineExecutor())
         chunk = AudioChunk(0, RECORDINGS[0, 33.0], is_last=True)
-        verifier.open("one", length.mode, DecodingOptions(language="en"))
-        drafter.open("one", length, DecodingOptions(language="en"), max_ahead_tokens=200)
+        verifier.open("one", length.mode, DecodingOptions.greedy(language="en"))
+        drafter.open("one", length, DecodingOptions.greedy(language="en"), max_ahead_tokens=200)
         verifier.submit("one", chunk)
         drafter.submit("one", chunk)
         drafter.submit("one", verifier.step()[0][1])

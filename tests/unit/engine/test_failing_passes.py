@@ -55,7 +55,7 @@ class ShortOfMemory(ScriptedModel):
     gamma=st.integers(1, 9),
 )
 def test_forward_passes_that_are_too_large_change_no_text(mode, fits, every, language, gamma):
-    options = DecodingOptions(language=language)
+    options = DecodingOptions.greedy(language=language)
     expected = [
         InlinePair(ScriptedModel(vocabulary=MULTILINGUAL)).transcribe([pcm], options)[0].window_tokens
         for pcm in PCMS
@@ -85,7 +85,7 @@ def new_verifier(model: ScriptedModel) -> Verifier:
     """Return a target with a session in each slot that has its whole audio."""
     verifier = Verifier(model, executor=InlineExecutor())
     for number in range(model.num_slots):
-        verifier.open(str(number), Mode.TARGET_ONLY, DecodingOptions(language="en"))
+        verifier.open(str(number), Mode.TARGET_ONLY, DecodingOptions.greedy(language="en"))
         verifier.submit(str(number), AudioChunk(0, recording(1.0, number), is_last=True))
     return verifier
 
@@ -154,7 +154,7 @@ def test_a_device_fault_ends_a_drafts_engine(broken, monkeypatch):
     drafter = Drafter(model, executor=InlineExecutor())
     for name in ("0", "1"):
         drafter.open(
-            name, DraftLength.of(Mode.FULL, None), DecodingOptions(language="en"), max_ahead_tokens=64
+            name, DraftLength.of(Mode.FULL, None), DecodingOptions.greedy(language="en"), max_ahead_tokens=64
         )
         drafter.submit(name, AudioChunk(0, recording(1.0), is_last=True))
         window = Window(1, 0, 3000, (1, 2), max_new_tokens=20)

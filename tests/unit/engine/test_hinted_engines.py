@@ -35,14 +35,14 @@ def transcribe(mode: Mode, hint: str = "", *, edit_block=lambda block: (), **opt
     """Transcribe with a draft whose blocks are edited; by default none arrives."""
     target, draft = ScriptedModel(seed=SEED), ScriptedModel(seed=SEED, error_rate=0.2)
     engine = InlinePair(target, draft, mode=mode, gamma=4, edit_block=edit_block)
-    return engine.transcribe([PCM], DecodingOptions(language="en", hint=hint, **options))[0]
+    return engine.transcribe([PCM], DecodingOptions.greedy(language="en", hint=hint, **options))[0]
 
 
 def own_text(**options) -> Transcription:
     """Return the target's own transcription."""
-    return InlinePair(ScriptedModel(seed=SEED)).transcribe([PCM], DecodingOptions(language="en", **options))[
-        0
-    ]
+    return InlinePair(ScriptedModel(seed=SEED)).transcribe(
+        [PCM], DecodingOptions.greedy(language="en", **options)
+    )[0]
 
 
 def words_of(text: Transcription) -> list[str]:
@@ -86,7 +86,7 @@ def test_a_hint_needs_no_draft_model():
     expected = own_text()
     engine = InlinePair(ScriptedModel(seed=SEED))
     hint = "".join(words_of(expected))
-    hinted = engine.transcribe([PCM], DecodingOptions(language="en", hint=hint))[0]
+    hinted = engine.transcribe([PCM], DecodingOptions.greedy(language="en", hint=hint))[0]
     assert hinted.window_tokens == expected.window_tokens
     assert hinted.stats.num_forwards < expected.stats.num_forwards / 2
 
@@ -106,7 +106,7 @@ def test_a_hint_that_the_target_cannot_tokenize_is_ignored(monkeypatch):
 def decode(hint: str = "", resume: Resume | None = None) -> tuple[list[Window], list[list[int]], int]:
     """Decode with the target alone; return its windows, their tokens, and the accepted tokens of a hint."""
     verifier = Verifier(ScriptedModel(seed=SEED), executor=InlineExecutor())
-    verifier.open("session", Mode.TARGET_ONLY, DecodingOptions(language="en", hint=hint))
+    verifier.open("session", Mode.TARGET_ONLY, DecodingOptions.greedy(language="en", hint=hint))
     start_sample = 0
     if resume is not None:
         verifier.submit("session", resume)

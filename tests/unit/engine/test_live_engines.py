@@ -73,7 +73,7 @@ def final_segments(session: LiveSession) -> list[tuple]:
 
 TALK = schedule([(0.3, 3.1), (3.8, 4.1), (4.7, 8.0)], 8.8)
 options = st.builds(
-    lambda live, **kwargs: DecodingOptions(live=live, language="en", **kwargs),
+    lambda live, **kwargs: DecodingOptions.greedy(live=live, language="en", **kwargs),
     st.builds(
         LiveOptions,
         policy=st.sampled_from(StabilityPolicy),
@@ -134,7 +134,7 @@ def test_any_draft_leads_to_the_targets_text(
     seed=st.integers(0, 1_000),
 )
 def test_at_any_pace_each_step_has_the_text_of_its_clip(mode, kind, error_rate, pace, step_ms, trim_ms, seed):
-    options = DecodingOptions(live=LiveOptions(step_ms=step_ms, trim_ms=trim_ms), language="en")
+    options = DecodingOptions.greedy(live=LiveOptions(step_ms=step_ms, trim_ms=trim_ms), language="en")
     pair = LivePair(
         SpeechModel(seed=seed),
         SpeechModel(2, seed=seed, error_rate=error_rate),
@@ -154,7 +154,7 @@ def test_at_any_pace_each_step_has_the_text_of_its_clip(mode, kind, error_rate, 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("reuses_candidates", [True, False])
 def test_reused_candidates_save_forward_passes_and_change_no_text(mode, reuses_candidates):
-    options = DecodingOptions(live=LiveOptions(reuses_candidates=reuses_candidates), language="en")
+    options = DecodingOptions.greedy(live=LiveOptions(reuses_candidates=reuses_candidates), language="en")
     ours = transcribe(LivePair(SpeechModel(), SpeechModel(2), mode=mode), TALK, options)
     target_only = transcribe(LivePair(SpeechModel()), TALK, options)
     assert final_segments(ours) == final_segments(target_only)
@@ -168,7 +168,7 @@ def test_reused_candidates_save_forward_passes_and_change_no_text(mode, reuses_c
 @pytest.mark.parametrize("trim_ms", [2_000, 15_000, 28_000])
 def test_a_long_utterance_is_cut_and_loses_no_word(trim_ms):
     spoken = schedule([(0.0, 33.0)], 34.0)
-    options = DecodingOptions(live=LiveOptions(trim_ms=trim_ms), language="en")
+    options = DecodingOptions.greedy(live=LiveOptions(trim_ms=trim_ms), language="en")
     session = transcribe(LivePair(SpeechModel(), SpeechModel(2)), spoken, options)
     samples = np.frombuffer(joined(spoken), "<i2").astype(np.float32) / 32768
     assert session.texts == {1: [token for token in words_of(samples) if token < END]}
@@ -180,7 +180,7 @@ def test_a_long_utterance_is_cut_and_loses_no_word(trim_ms):
 def test_audio_that_is_all_speech_may_end_anywhere(length_s):
     """As without endpointing: all the audio is one utterance."""
     pieces: Schedule = [(speech(length_s), [VoiceMark(BEGIN, 0)])]
-    options = DecodingOptions(live=LiveOptions(), language="en")
+    options = DecodingOptions.greedy(live=LiveOptions(), language="en")
     session = transcribe(LivePair(SpeechModel(), SpeechModel(2)), pieces, options)
     ends = [segment.is_utterance_end for segment in session.segments]
     assert ends == ([] if length_s < 0.01 else [*[False] * (len(ends) - 1), True])
@@ -190,7 +190,7 @@ def test_audio_that_is_all_speech_may_end_anywhere(length_s):
 def test_silence_takes_no_forward_pass_and_no_memory(mode):
     target, draft = SpeechModel(), SpeechModel(2)
     pair = LivePair(target, draft if mode.drafts else None, mode=mode)
-    session = pair.open("one", DecodingOptions(live=LiveOptions(), language="en"))
+    session = pair.open("one", DecodingOptions.greedy(live=LiveOptions(), language="en"))
     silence = bytes(SAMPLE_RATE * 2)
     for _ in range(600):
         pair.append_audio("one", silence)
@@ -207,7 +207,7 @@ def test_silence_takes_no_forward_pass_and_no_memory(mode):
 
 
 def test_concurrent_sessions_do_not_mix():
-    options = DecodingOptions(live=LiveOptions(), language="en")
+    options = DecodingOptions.greedy(live=LiveOptions(), language="en")
     target_only = {
         name: transcribe(LivePair(SpeechModel()), pieces, options)
         for name, pieces in (("one", TALK), ("two", TALK[10:] + TALK[:10]))
@@ -238,7 +238,7 @@ def test_concurrent_sessions_do_not_mix():
 )
 def test_a_session_without_a_language_detects_it_in_each_utterance(mode, step_ms):
     """If the first step is the pause, the utterance ends with its slot in use."""
-    options = DecodingOptions(live=LiveOptions(step_ms=step_ms))
+    options = DecodingOptions.greedy(live=LiveOptions(step_ms=step_ms))
     pieces = schedule([(0.0, 0.4), (1.2, 4.0)], 5.0)
 
     def model(num_slots: int) -> SpeechModel:
@@ -265,11 +265,11 @@ def test_a_session_without_a_language_detects_it_in_each_utterance(mode, step_ms
 def test_a_lost_session_resumes_without_a_lost_or_repeated_word(breaks, late_s, trim_ms, mode, policy):
     """The next session knows the position only, and detects speech with a delay."""
     live = LiveOptions(trim_ms=trim_ms, policy=policy)
-    unbroken = transcribe(LivePair(SpeechModel()), TALK, DecodingOptions(live=live, language="en"))
+    unbroken = transcribe(LivePair(SpeechModel()), TALK, DecodingOptions.greedy(live=live, language="en"))
     segments: list[Segment] = []
     for end in [*sorted(breaks), len(TALK)]:
         pair = LivePair(SpeechModel(), SpeechModel(2) if mode.drafts else None, mode=mode)
-        session = pair.open("one", DecodingOptions(live=live, language="en"))
+        session = pair.open("one", DecodingOptions.greedy(live=live, language="en"))
         for pcm, marks in rest_of_talk(live.position.start_sample, late_s)[: end - len(TALK) or None]:
             pair.append_audio("one", pcm, *marks)
             pair.settle()

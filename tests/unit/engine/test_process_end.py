@@ -25,7 +25,8 @@ from specwhisper.types import Mode
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 ALONE = DraftLength(Mode.TARGET_ONLY)
 def transcribe(pair, *lengths_s, **how):
-    prepared = [Prepared(recording(length_s), DecodingOptions(language="en")) for length_s in lengths_s]
+    english = DecodingOptions.greedy(language="en")
+    prepared = [Prepared(recording(length_s), english) for length_s in lengths_s]
     return pair.transcribe(prepared, ALONE, max_sessions=8, **how)
 pair = SharedPair(ScriptedModel(8))
 """

@@ -26,7 +26,7 @@ from tests.forks import in_fork
 WAIT_S = 30
 PCMS = [recording(1.0 + 0.25 * seed, seed) for seed in range(6)]
 LENGTH = DraftLength(Mode.ONE_PROCESS, 4)
-ENGLISH = DecodingOptions(language="en")
+ENGLISH = DecodingOptions.greedy(language="en")
 
 
 def transcribe(pair: SharedPair, pcms: list[bytes], max_sessions: int = 2) -> list:
@@ -94,7 +94,7 @@ def test_open_recordings_finish_while_the_caller_is_busy():
 
 def test_refused_options_end_the_call_at_the_first_recording():
     pair = SharedPair(ScriptedModel(2, vocabulary=MULTILINGUAL))
-    bad = DecodingOptions(language="fr")
+    bad = DecodingOptions.greedy(language="fr")
     read = []
 
     def prepared():

@@ -15,7 +15,7 @@ from specwhisper.types import AudioChunk, Finished, Limits, Mode
 
 async def test_an_id_in_use_is_refused_and_its_session_continues():
     engine = TargetEngine(ScriptedModel(2), limits=Limits(max_sessions=2))
-    options = DecodingOptions(language="en")
+    options = DecodingOptions.greedy(language="en")
     async with engine.session("one", Mode.TARGET_ONLY, options) as events:
         with pytest.raises(InvalidRequest, match="Session 'one' exists already"):
             async with engine.session("one", Mode.TARGET_ONLY, options):

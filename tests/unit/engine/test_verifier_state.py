@@ -16,7 +16,7 @@ from tests.live import BEGIN, mark
 
 
 def live_session() -> VerifierState:
-    options = DecodingOptions(live=LiveOptions())
+    options = DecodingOptions.greedy(live=LiveOptions())
     return VerifierState(
         id="one",
         slot=0,

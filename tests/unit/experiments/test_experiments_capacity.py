@@ -215,7 +215,7 @@ def test_unknown_shapes_and_demo_dtypes_are_refused(tmp_path):
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory) -> Measured:
     trace = tmp_path_factory.mktemp("capacity") / "trace.json"
-    options = [DecodingOptions(language="en")]
+    options = [DecodingOptions.greedy(language="en")]
     recorded(trace, load_samples(None)[:1], target="demo-target", draft="demo-draft-tiny", options=options)
     return Measured(DEMO, "float32", trace)
 

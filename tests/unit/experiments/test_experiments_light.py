@@ -28,7 +28,7 @@ def test_an_extra_is_as_large_as_what_it_requires():
 def test_a_repeating_model_changes_no_text(monkeypatch):
     _, checkpoint = build_checkpoint(Shape(seed=2))
     _, other = build_checkpoint(Shape(seed=3, d_model=32))
-    pcm, options = [recording(1, 3.0)], DecodingOptions()
+    pcm, options = [recording(1, 3.0)], DecodingOptions.greedy()
     target, draft, repeating = (WhisperModel(each, 1) for each in (checkpoint, checkpoint, other))
     repeated, score = [], repeating.score
     monkeypatch.setattr(repeating, "score", lambda rows: repeated.append(score(rows)))

@@ -31,7 +31,7 @@ TRANSCRIPT = SimpleNamespace(
     language="en",
     language_name="english",
     duration_s=float(NUM_SEGMENTS),
-    options=DecodingOptions(),
+    options=DecodingOptions.greedy(),
 )
 
 
@@ -75,7 +75,7 @@ async def test_concatenated_pieces_are_the_document():
     only_words = json.loads((await reply(fields("verbose_json", *WORDS[:1]), TRANSCRIPT)).body)
     assert only_words == {name: value for name, value in verbose.items() if name != "segments"}
     nothing = SimpleNamespace(
-        segments=(), text="", language="", language_name="", duration_s=0.0, options=DecodingOptions()
+        segments=(), text="", language="", language_name="", duration_s=0.0, options=DecodingOptions.greedy()
     )
     empty = json.loads((await reply(fields("verbose_json", *WORDS), nothing)).body)
     assert (empty["segments"], empty["words"], empty["text"]) == ([], [], "")

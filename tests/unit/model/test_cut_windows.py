@@ -54,7 +54,7 @@ def test_the_text_is_the_targets(mode):
     recordings = [noise(1, 3.0), noise(2, 5.5), noise(3, 33.0)]
     target = WhisperModel(CHECKPOINT, 3)
     draft = WhisperModel(CHECKPOINT, 3, cut_windows=True)
-    options = DecodingOptions(word_timestamps=True)
+    options = DecodingOptions.greedy(word_timestamps=True)
     alone, drafted = (
         InlinePair(target, *drafts, mode=mode, max_new_tokens=24).transcribe(recordings, options)
         for drafts, mode in (((), Mode.TARGET_ONLY), ((draft,), mode))

@@ -34,7 +34,7 @@ def changed(checkpoint: Checkpoint, name: str, value: float) -> Checkpoint:
 
 
 def transcribe(checkpoint: Checkpoint, library: Library, language: str | None = "en") -> None:
-    options = DecodingOptions(language=language, max_new_tokens=3)
+    options = DecodingOptions.greedy(language=language, max_new_tokens=3)
     InlinePair(WhisperModel(checkpoint, 1, library=library)).transcribe([PCM], options)
 
 

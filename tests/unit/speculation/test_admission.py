@@ -45,13 +45,13 @@ def test_the_mean_follows_the_latest_responses():
 
 def test_a_target_over_its_budget_refuses_with_the_reason():
     verifier = Verifier(ScriptedModel(4), executor=InlineExecutor(), latency_budget_ms=1e-9)
-    verifier.open("a", Mode.TARGET_ONLY, DecodingOptions())
+    verifier.open("a", Mode.TARGET_ONLY, DecodingOptions.greedy())
     assert verifier.check_room() == 3
     verifier._response_time.observe(30_000_000, 1)
     with pytest.raises(
         ServerFull, match="With 2 sessions the target would answer in 60 ms, more than its 0 ms"
     ):
-        verifier.open("b", Mode.TARGET_ONLY, DecodingOptions())
+        verifier.open("b", Mode.TARGET_ONLY, DecodingOptions.greedy())
     assert verifier.num_free_slots == 3
     verifier.close("a")
-    verifier.open("b", Mode.TARGET_ONLY, DecodingOptions())
+    verifier.open("b", Mode.TARGET_ONLY, DecodingOptions.greedy())

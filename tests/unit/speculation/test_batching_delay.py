@@ -72,7 +72,7 @@ def test_a_verifier_waits_for_other_sessions():
         verifier.submit(name, block, NOW_NS)
 
     for name in "ab":
-        verifier.open(name, Mode.SYNC, DecodingOptions(language="en"))
+        verifier.open(name, Mode.SYNC, DecodingOptions.greedy(language="en"))
         verifier.submit(name, AudioChunk(0, RECORDING, is_last=True))
     step()
     step()
@@ -104,7 +104,7 @@ def test_self_decoding_waits_for_candidates_about_to_arrive():
     verifier = Verifier(
         ScriptedModel(1), executor=InlineExecutor(), clock=lambda: NOW_NS, has_batching_delay=True
     )
-    verifier.open("a", Mode.FULL, DecodingOptions(language="en"))
+    verifier.open("a", Mode.FULL, DecodingOptions.greedy(language="en"))
     verifier.submit("a", AudioChunk(0, RECORDING, is_last=True))
     for _ in range(3):
         verifier.step()
@@ -123,7 +123,7 @@ def test_self_decoding_waits_for_candidates_about_to_arrive():
 
 def opened(verifier: Verifier, name: str):
     """Open a session in ``full`` and its window."""
-    verifier.open(name, Mode.FULL, DecodingOptions(language="en"))
+    verifier.open(name, Mode.FULL, DecodingOptions.greedy(language="en"))
     verifier.submit(name, AudioChunk(0, RECORDING, is_last=True))
     for _ in range(3):
         verifier.step()
@@ -174,7 +174,7 @@ def test_a_target_that_waited_in_vain_continues_and_its_response_time_does_not_c
     verifier = Verifier(
         ScriptedModel(1), executor=InlineExecutor(), clock=lambda: now_ns, latency_budget_ms=100.0
     )
-    verifier.open("a", Mode.SYNC, DecodingOptions(language="en"))
+    verifier.open("a", Mode.SYNC, DecodingOptions.greedy(language="en"))
     verifier.submit("a", AudioChunk(0, RECORDING, is_last=True))
     while verifier.has_work:
         verifier.step()

@@ -65,12 +65,12 @@ def test_the_mean_log_probability_of_no_tokens_is_0():
 def test_the_outcome_follows_from_the_thresholds(options, log_prob, no_speech_prob, expected):
     tokens = [TIME, *[1, 2] * 20, END]
     log_probs = [log_prob] * len(tokens)
-    outcome = judge(tokens, log_probs, no_speech_prob, DecodingOptions(**options), VOCABULARY)
+    outcome = judge(tokens, log_probs, no_speech_prob, DecodingOptions.greedy(**options), VOCABULARY)
     assert outcome is expected
 
 
 def test_temperatures_are_tried_in_order_and_the_last_is_kept():
-    options = DecodingOptions(temperatures=(0.0, 0.4, 0.8), logprob_threshold=-1.0)
+    options = DecodingOptions.greedy(temperatures=(0.0, 0.4, 0.8), logprob_threshold=-1.0)
     windows = SequentialWindows(VOCABULARY, options)
     tokens, bad = [TIME, 1, END], [-2.0] * 3
     tried = []
@@ -85,13 +85,13 @@ def test_temperatures_are_tried_in_order_and_the_last_is_kept():
 
 
 def test_a_failed_text_becomes_reused_candidates():
-    options = DecodingOptions(temperatures=(0.0, 0.4), logprob_threshold=-1.0)
+    options = DecodingOptions.greedy(temperatures=(0.0, 0.4), logprob_threshold=-1.0)
     windows = SequentialWindows(VOCABULARY, options)
     assert windows.close(windows.open(3000), [TIME, 1, END], [-2.0] * 3).opening == (TIME, 1, END)
 
 
 def test_a_window_of_silence_is_skipped_as_a_whole():
-    windows = SequentialWindows(VOCABULARY, DecodingOptions(no_speech_threshold=0.5))
+    windows = SequentialWindows(VOCABULARY, DecodingOptions.greedy(no_speech_threshold=0.5))
     tokens = [TIME, 1, TIME + 100, TIME + 100, 2]
     closed = windows.close(windows.open(2000), tokens, [-1.0] * 5, 0.9)
     assert (closed.outcome, closed.segments, closed.opening) == (SKIPPED, (), ())
@@ -100,7 +100,7 @@ def test_a_window_of_silence_is_skipped_as_a_whole():
 
 @pytest.mark.parametrize("end", [[], [END]])
 def test_discarded_tokens_are_reused_with_the_next_windows_timestamps(end):
-    windows = SequentialWindows(VOCABULARY, DecodingOptions())
+    windows = SequentialWindows(VOCABULARY, DecodingOptions.greedy())
     tokens = [TIME, 1, TIME + 100, TIME + 100, 2, 3, TIME + 150, 4, *end]
     closed = windows.close(windows.open(3000), tokens, [-math.log(2)] * len(tokens))
     assert closed.opening == (TIME, 2, 3, TIME + 50, 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -138,6 +139,14 @@ def test_none_leaves_an_option_at_its_default():
     assert DecodingOptions(**nothing) == DecodingOptions()
 
 
+def test_none_is_no_threshold():
+    thresholds = ("compression_ratio_threshold", "logprob_threshold", "no_speech_threshold")
+    without = DecodingOptions(**dict.fromkeys(thresholds))
+    assert without == replace(DecodingOptions.greedy(), temperatures=DecodingOptions().temperatures)
+    with pytest.raises(InvalidRequest, match=r"logprob_threshold is 1.0: .* or None for no threshold"):
+        DecodingOptions(logprob_threshold=1)
+
+
 def test_a_single_temperature_is_accepted():
     assert DecodingOptions(temperatures=0.2).temperatures == (0.2,)
     assert DecodingOptions(temperatures=[0, 1]).temperatures == (0.0, 1.0)
@@ -191,11 +200,17 @@ class TestKeywords:
         ours = DecodingOptions(top_k=5, logprob_threshold=-1, max_initial_timestamp_s=2)
         assert options_from({}, others) == ours
 
+    def test_greedy_leaves_out_fallback_and_thresholds_that_are_not_given(self):
+        assert options_from({"temperatures": 0.7}, {"greedy": True}) == DecodingOptions.greedy()
+        assert options_from({}, {"greedy": False}) == options_from({}, {"greedy": None}) == DecodingOptions()
+        given = {"greedy": True, "logprob_threshold": -0.5, "temperature": 0.2}
+        assert options_from({}, given) == DecodingOptions.greedy(logprob_threshold=-0.5, temperatures=0.2)
+
     def test_fallback_needs_a_threshold(self):
         given = {"temperature": 0.5, "temperature_increment_on_fallback": 0.3}
         with pytest.raises(InvalidRequest, match="No window fails without a threshold"):
-            options_from({}, given)
-        assert options_from({"logprob_threshold": -1.0}, given).temperatures == (0.5, 0.8)
+            options_from({}, given | {"greedy": True})
+        assert options_from({}, given).temperatures == (0.5, 0.8)
         assert options_from(
             {"temperatures": 0.4}, {"temperature_increment_on_fallback": None}
         ).temperatures == (0.4,)

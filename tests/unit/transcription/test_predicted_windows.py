@@ -35,7 +35,7 @@ class Followed(ScriptedWindows):
     def __init__(self, live: LiveOptions | None = None, **options) -> None:
         live = live or LiveOptions()
         super().__init__(live, **options)
-        made = follow_windows(SPOKEN, DecodingOptions(live=live, **options))
+        made = follow_windows(SPOKEN, DecodingOptions.greedy(live=live, **options))
         assert isinstance(made, LiveWindows)
         self.draft = made
 
@@ -223,7 +223,7 @@ def test_all_steps_are_predicted_but_the_first_and_the_end_after_a_pause():
 
 class TestRecordings:
     def test_the_next_window_begins_at_the_last_timestamps(self):
-        made = follow_windows(SPOKEN, DecodingOptions())
+        made = follow_windows(SPOKEN, DecodingOptions.greedy())
         assert isinstance(made, SequentialWindows)
         audio = ScriptedWindows()
         audio.window_is_ready = lambda start_frame: start_frame <= 500
@@ -242,13 +242,13 @@ class TestRecordings:
         assert made.needed_from == 0
 
     def test_a_window_prompted_with_the_text_before_cannot_be_predicted(self):
-        made = follow_windows(SPOKEN, DecodingOptions(condition_on_previous_text=True))
+        made = follow_windows(SPOKEN, DecodingOptions.greedy(condition_on_previous_text=True))
         made.on_window_opened(Window(0, 100, WINDOW_FRAMES, (SPOKEN.start_of_transcript,), 40))
         assert made.predict_next(token_ids(0.0, "AB", 2.0, 2.0, "C."), ScriptedWindows()) is None
         assert made.needed_from == SAMPLE_RATE
 
     def test_marks_and_steps_do_not_affect_a_recording(self):
-        made = follow_windows(SPOKEN, DecodingOptions())
+        made = follow_windows(SPOKEN, DecodingOptions.greedy())
         made.on_window_opened(Window(0, 100, WINDOW_FRAMES, (SPOKEN.start_of_transcript,), 40))
         made.append_audio(AudioChunk(0, b"", marks=(mark(BEGIN, 3), mark(ENDED, 4))), 10 * SAMPLE_RATE)
         made.on_commit(Commit(0, 0, (), step=Step(1, 0, 0, True)))

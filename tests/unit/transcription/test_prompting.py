@@ -44,7 +44,7 @@ def test_previous_text_is_limited_to_half_a_window():
 def test_words_that_stay_leave_every_window_room_to_write_in(num_given, is_carried):
     given = tuple([5] * num_given)
     words = PromptText(initial=given, is_carried=True) if is_carried else PromptText(hotwords=given)
-    options = DecodingOptions(condition_on_previous_text=True)
+    options = DecodingOptions.greedy(condition_on_previous_text=True)
     windows = SequentialWindows(VOCABULARY, options, words)
     for _ in range(4):
         window = windows.open(3000)
@@ -116,7 +116,7 @@ def test_a_model_without_prompts_refuses_them():
 
 
 def test_the_prompt_takes_room_from_the_window():
-    windows = SequentialWindows(VOCABULARY, DecodingOptions(condition_on_previous_text=True))
+    windows = SequentialWindows(VOCABULARY, DecodingOptions.greedy(condition_on_previous_text=True))
     first = windows.open(3000)
     assert (first.prompt, first.max_new_tokens) == ((START,), 63)
     windows.close(first, [TIME, 3, END], [-0.1] * 3)

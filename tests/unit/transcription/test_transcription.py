@@ -29,19 +29,19 @@ RESULT = Transcription(
     duration_s=4.0,
     stats=SpeculationStatistics(num_verified=8, num_accepted=6, num_committed=10, num_forwards=4),
     model=ModelInfo("large", "tiny", "abc", Mode.FULL),
-    options=DecodingOptions(word_timestamps=True),
+    options=DecodingOptions.greedy(word_timestamps=True),
     elapsed_s=2.0,
 )
 
 
 @pytest.mark.parametrize(("duration_s", "num_parts"), [(12.0, 0), (30.0, 0), (30.5, 2), (132.0, 5)])
 def test_a_long_recording_without_timestamps_is_warned_of(duration_s, num_parts):
-    found = losses(DecodingOptions(timestamps=False), duration_s)
+    found = losses(DecodingOptions.greedy(timestamps=False), duration_s)
     assert len(found) == (num_parts > 0)
     for sentence in found:
         assert f"in {num_parts} parts of 30 s" in sentence
         assert "up to 30 s of each may be missing" in sentence
-    assert losses(DecodingOptions(), duration_s) == ()
+    assert losses(DecodingOptions.greedy(), duration_s) == ()
 
 
 def test_a_repr_is_one_line():
@@ -152,9 +152,9 @@ def test_a_change_of_a_segment_is_kept():
 
 def test_segments_have_words_only_if_requested():
     without = tuple(replace(segment, words=()) for segment in SEGMENTS)
-    result = replace(RESULT, segments=without, options=DecodingOptions())
+    result = replace(RESULT, segments=without, options=DecodingOptions.greedy())
     assert "words" not in result["segments"][0]
-    assert replace(result, options=DecodingOptions(word_timestamps=True))["segments"][0]["words"] == []
+    assert replace(result, options=DecodingOptions.greedy(word_timestamps=True))["segments"][0]["words"] == []
 
 
 @pytest.mark.parametrize("options", [{}, {"max_line_width": 8}, {"highlight_words": True}])
@@ -197,10 +197,12 @@ def test_json_without_statistics_still_has_its_times():
 
 
 def test_verbose_json_follows_the_options():
-    result = replace(RESULT, options=DecodingOptions(task=Task.TRANSLATE, word_timestamps=True), segments=())
+    result = replace(
+        RESULT, options=DecodingOptions.greedy(task=Task.TRANSLATE, word_timestamps=True), segments=()
+    )
     document = json.loads(result.to_verbose_json())
     assert (document["task"], document["language"], document["words"]) == ("translate", "english", [])
-    assert "words" not in json.loads(replace(result, options=DecodingOptions()).to_verbose_json())
+    assert "words" not in json.loads(replace(result, options=DecodingOptions.greedy()).to_verbose_json())
 
 
 def test_equality_ignores_the_time_taken():

@@ -36,29 +36,29 @@ def named(prompt: tuple[int, ...]) -> list[str]:
 
 class TestPrompt:
     def test_language_and_task(self):
-        options = DecodingOptions(language="de", task=Task.TRANSLATE)
+        options = DecodingOptions.greedy(language="de", task=Task.TRANSLATE)
         assert named(VOCABULARY.prompt(options)) == ["startoftranscript", "de", "translate"]
 
     def test_without_timestamps(self):
-        prompt = VOCABULARY.prompt(DecodingOptions(language="en", timestamps=False))
+        prompt = VOCABULARY.prompt(DecodingOptions.greedy(language="en", timestamps=False))
         assert named(prompt) == ["startoftranscript", "en", "transcribe", "notimestamps"]
 
     def test_english_only(self):
-        assert named(ENGLISH.prompt(DecodingOptions())) == ["startoftranscript"]
-        prompt = ENGLISH.prompt(DecodingOptions(timestamps=False))
+        assert named(ENGLISH.prompt(DecodingOptions.greedy())) == ["startoftranscript"]
+        prompt = ENGLISH.prompt(DecodingOptions.greedy(timestamps=False))
         assert named(prompt) == ["startoftranscript", "notimestamps"]
 
     def test_an_unknown_language_is_refused_and_the_known_ones_named(self):
         with pytest.raises(UnsupportedOption, match="'xx' is unknown to this model; it has: de, en"):
-            VOCABULARY.prompt(DecodingOptions(language="xx"))
+            VOCABULARY.prompt(DecodingOptions.greedy(language="xx"))
 
     def test_an_unknown_task_is_refused(self):
         transcriber = replace(VOCABULARY, tasks={"transcribe": ID["<|transcribe|>"]})
         with pytest.raises(UnsupportedOption, match="'translate' is unknown"):
-            transcriber.prompt(DecodingOptions(task=Task.TRANSLATE))
+            transcriber.prompt(DecodingOptions.greedy(task=Task.TRANSLATE))
 
     @pytest.mark.parametrize(
-        "options", [DecodingOptions(language="de"), DecodingOptions(task=Task.TRANSLATE)]
+        "options", [DecodingOptions.greedy(language="de"), DecodingOptions.greedy(task=Task.TRANSLATE)]
     )
     def test_english_only_models_refuse_other_languages_and_tasks(self, options):
         with pytest.raises(UnsupportedOption, match="English-only"):
@@ -67,13 +67,13 @@ class TestPrompt:
     def test_a_model_of_one_language_refuses_several(self):
         for vocabulary in (ENGLISH, replace(VOCABULARY, languages={"de": VOCABULARY.languages["de"]})):
             with pytest.raises(UnsupportedOption, match="one language: leave multilingual out"):
-                vocabulary.check(DecodingOptions(multilingual=True))
+                vocabulary.check(DecodingOptions.greedy(multilingual=True))
 
     def test_a_model_without_timestamps_refuses_them(self):
         untimed = replace(VOCABULARY, no_timestamps=None, timestamp_begin=len(TOKENS))
         with pytest.raises(UnsupportedOption, match="no timestamps: turn them off"):
-            untimed.prompt(DecodingOptions())
-        prompt = untimed.prompt(DecodingOptions(language="en", timestamps=False))
+            untimed.prompt(DecodingOptions.greedy())
+        prompt = untimed.prompt(DecodingOptions.greedy(language="en", timestamps=False))
         assert named(prompt) == ["startoftranscript", "en", "transcribe"]
 
 

@@ -18,7 +18,7 @@ from specwhisper.types import Outcome, Window
 
 
 def windows(**kwargs) -> SequentialWindows:
-    return SequentialWindows(VOCABULARY, DecodingOptions(), **kwargs)
+    return SequentialWindows(VOCABULARY, DecodingOptions.greedy(), **kwargs)
 
 
 def test_windows_are_numbered_and_start_where_the_last_one_ended():
@@ -63,20 +63,20 @@ def test_a_resumed_window_continues():
     ],
 )
 def test_the_callers_token_limit_precedes_the_models_and_fits_the_context(asked, own, expected):
-    options = DecodingOptions(max_new_tokens=asked)
+    options = DecodingOptions.greedy(max_new_tokens=asked)
     made = SequentialWindows(VOCABULARY, options, max_new_tokens=own)
     assert made.open(3000).max_new_tokens == expected
 
 
 def test_the_prompt_of_each_window_is_added_to_a_max_length():
-    made = SequentialWindows(VOCABULARY, DecodingOptions(), max_new_tokens=MaxLength(60))
+    made = SequentialWindows(VOCABULARY, DecodingOptions.greedy(), max_new_tokens=MaxLength(60))
     assert [made.open(3000).max_new_tokens for _ in range(5)] == [60, 61, 62, 63, 63]
     made.resume(Window(7, 500, 3000, prompt=(END + 1,), max_new_tokens=40))
     assert [made.open(3000).max_new_tokens for _ in range(2)] == [41, 42]
 
 
 def test_another_attempt_at_a_window_has_the_same_limit():
-    options = DecodingOptions(temperatures=(0.0, 0.5), logprob_threshold=-1.0)
+    options = DecodingOptions.greedy(temperatures=(0.0, 0.5), logprob_threshold=-1.0)
     made = SequentialWindows(VOCABULARY, options, max_new_tokens=MaxLength(20))
     first = made.open(3000)
     made.close(first, (0, END), [-9.0, -9.0])
@@ -85,7 +85,7 @@ def test_another_attempt_at_a_window_has_the_same_limit():
 
 
 def test_live_windows_begin_with_the_same_max_length():
-    made = LiveWindows(VOCABULARY, DecodingOptions(live=LiveOptions()), max_new_tokens=MaxLength(9))
+    made = LiveWindows(VOCABULARY, DecodingOptions.greedy(live=LiveOptions()), max_new_tokens=MaxLength(9))
     assert [made.open(3000).max_new_tokens for _ in range(3)] == [9, 9, 9]
 
 
@@ -93,9 +93,9 @@ def test_a_long_prompt_may_leave_none_of_a_small_max_length():
     words = PromptText(initial=(0,) * 30)
     vocabulary = replace(VOCABULARY, max_length=64)
     with pytest.raises(UnsupportedOption, match="leaves none of the 32 that this model's max_length allows"):
-        SequentialWindows(vocabulary, DecodingOptions(), words, max_new_tokens=MaxLength(1)).open(3000)
+        SequentialWindows(vocabulary, DecodingOptions.greedy(), words, max_new_tokens=MaxLength(1)).open(3000)
 
 
 def test_a_prompt_that_fills_the_window_is_refused():
     with pytest.raises(UnsupportedOption, match="prompt has 1 tokens, but a window of this model holds 1"):
-        SequentialWindows(replace(VOCABULARY, max_length=1), DecodingOptions())
+        SequentialWindows(replace(VOCABULARY, max_length=1), DecodingOptions.greedy())

@@ -107,8 +107,8 @@ options = st.builds(
     live=maybe(live_options),
 ) | st.sampled_from(  # which contradict some of the above
     [
-        DecodingOptions(multilingual=True),
-        DecodingOptions(word_timestamps=True, hallucination_silence_threshold=2.0),
+        DecodingOptions.greedy(multilingual=True),
+        DecodingOptions.greedy(word_timestamps=True, hallucination_silence_threshold=2.0),
     ]
 )
 limits = st.builds(Limits, positive, positive, positive, st.integers(3 * WINDOW_SAMPLES, 2**64 - 1), positive)

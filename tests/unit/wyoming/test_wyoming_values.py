@@ -14,10 +14,9 @@ from wyoming.event import Event
 from wyoming.info import Info
 
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsafeBind
-from specwhisper.options import Padding
+from specwhisper.options import DecodingOptions, Padding
 from specwhisper.settings.command_line import config_from
 from specwhisper.transcription.transcription import ModelInfo
-from specwhisper_client.streaming import LIVE_DECODING
 from specwhisper_client.updates import ServerInfo
 from specwhisper_wyoming.audio import PcmFormat, To16Bit, read_format
 from specwhisper_wyoming.config import StdioAddress, TcpAddress, UnixAddress, WyomingConfig, read_uri
@@ -74,9 +73,9 @@ def test_a_server_is_described_and_the_package_reads_it():
 
 def test_a_request_names_language_and_words():
     request = Transcribe(name="any", language="en-US", transcript_names=["Ada"], transcript_terms=["lamp"])
-    options = options_of(request.event(), LIVE_DECODING)
+    options = options_of(request.event(), DecodingOptions())
     assert (options.language, options.hotwords) == ("en", "Ada, lamp")
-    assert options_of(Transcribe().event(), LIVE_DECODING) == LIVE_DECODING
+    assert options_of(Transcribe().event(), DecodingOptions()) == DecodingOptions()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ def test_a_request_names_language_and_words():
 )
 def test_a_request_of_other_types_is_refused(data):
     with pytest.raises(InvalidRequest):
-        options_of(Event("transcribe", data), LIVE_DECODING)
+        options_of(Event("transcribe", data), DecodingOptions())
 
 
 @pytest.mark.parametrize(

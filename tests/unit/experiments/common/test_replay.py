@@ -26,9 +26,9 @@ from specwhisper.types import AudioChunk, Mode
 from tests.e2e.processes import Server
 from tests.nightly import NIGHTLY, mostly_nightly
 
-TIMED = DecodingOptions(language="en")
-UNTIMED = DecodingOptions(language="en", timestamps=False)
-PROMPTED = DecodingOptions(
+TIMED = DecodingOptions.greedy(language="en")
+UNTIMED = DecodingOptions.greedy(language="en", timestamps=False)
+PROMPTED = DecodingOptions.greedy(
     language="en", condition_on_previous_text=True, temperatures=(0.0, 0.4), logprob_threshold=-0.05, seed=3
 )
 EVERY_OPTION = (TIMED, UNTIMED, PROMPTED)

@@ -55,7 +55,7 @@ def time_per_step(
         replace(COSTS, target=target),
         DraftLength.of(mode, None),
         round_trip_s=round_trip * STEP_S,
-        options=DecodingOptions(language="en", **options),
+        options=DecodingOptions.greedy(language="en", **options),
     )
     return session.time_per_token_s / STEP_S
 

@@ -32,7 +32,7 @@ def test_an_adversarial_hint_is_right_for_a_few_words_at_a_time():
 
 
 def test_each_kind_of_hints_is_an_option_of_the_session():
-    options = DecodingOptions(language="en")
+    options = DecodingOptions.greedy(language="en")
     made = {kind: with_hints(options, kind, WORDS, seed=0) for kind in Hints}
     assert made[Hints.REALIGNED] == options
     assert not made[Hints.OFF].realigns and not made[Hints.OFF].hint

@@ -152,7 +152,7 @@ class TestContent:
         assert not any(loaded.vocabulary.is_timestamp(i) for i in range(len(loaded.vocabulary)))
         assert "has no generation_config.json: it gets neither languages nor timestamps" in caplog.text
         assert "first window gets at most 20 tokens" in caplog.text
-        for options in (DecodingOptions(), DecodingOptions(language="de", timestamps=False)):
+        for options in (DecodingOptions.greedy(), DecodingOptions.greedy(language="de", timestamps=False)):
             with pytest.raises(UnsupportedOption, match=r"or copy the generation_config\.json of the model"):
                 loaded.vocabulary.check(options)
 
@@ -192,10 +192,10 @@ class TestGenerationConfig:
     def test_the_models_own_language_is_in_the_prompt_unless_the_caller_sets_one(self, changed):
         vocabulary = changed(language="de").vocabulary
         german, english = vocabulary.languages["de"], vocabulary.languages["en"]
-        assert german in vocabulary.prompt(DecodingOptions())
-        assert english in vocabulary.prompt(DecodingOptions(language="en"))
-        assert SequentialWindows(vocabulary, DecodingOptions()).language == "de"
-        assert SequentialWindows(vocabulary, DecodingOptions(language="en")).language == "en"
+        assert german in vocabulary.prompt(DecodingOptions.greedy())
+        assert english in vocabulary.prompt(DecodingOptions.greedy(language="en"))
+        assert SequentialWindows(vocabulary, DecodingOptions.greedy()).language == "de"
+        assert SequentialWindows(vocabulary, DecodingOptions.greedy(language="en")).language == "en"
 
     def test_an_outdated_config_is_refused(self, changed):
         with pytest.raises(CheckpointError, match=r"outdated generation_config\.json without lang_to_id"):

@@ -46,7 +46,8 @@ def recording(seed: int) -> Recording:
 
 
 @pytest.mark.parametrize(
-    "options", mostly_nightly([DecodingOptions(), DecodingOptions(language="en", timestamps=False)])
+    "options",
+    mostly_nightly([DecodingOptions.greedy(), DecodingOptions.greedy(language="en", timestamps=False)]),
 )
 def test_static_shapes_change_no_text(options):
     recordings = [pcm(0, 3.0), pcm(1, 2.0), pcm(2, 1.0), pcm(3, 33.0)]
@@ -72,7 +73,7 @@ def test_the_demo_pair_writes_its_text_with_static_shapes(mode):
     def transcribed(**shapes) -> Transcription:
         models = (WhisperModel(each, 2, **shapes) for each in (target, draft))
         pair = InlinePair(*models, mode=mode, max_new_tokens=target.max_new_tokens)
-        return pair.transcribe([recording], DecodingOptions(language="en"))[0]
+        return pair.transcribe([recording], DecodingOptions.greedy(language="en"))[0]
 
     static, plain = transcribed(has_static_shapes=True), transcribed()
     assert static.window_tokens == plain.window_tokens
@@ -89,7 +90,7 @@ def test_random_weights_of_true_width_write_the_same_with_static_shapes(name):
             WhisperModel(checkpoint, 1, has_static_shapes=has_static_shapes),
             mode=Mode.FULL,
             max_new_tokens=16,
-        ).transcribe([pcm(0, 3.0)], DecodingOptions(language="en"))[0]
+        ).transcribe([pcm(0, 3.0)], DecodingOptions.greedy(language="en"))[0]
         for has_static_shapes in (False, True)
     ]
     assert texts[0].window_tokens == texts[1].window_tokens

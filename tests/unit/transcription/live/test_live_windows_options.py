@@ -52,7 +52,7 @@ class TestPrompt:
     def test_the_callers_words_are_the_prompt_of_the_first_utterance(self):
         scripted = ScriptedWindows()
         words = PromptText(initial=token_ids("QR"))
-        options = DecodingOptions(live=LiveOptions(), condition_on_previous_text=True)
+        options = DecodingOptions.greedy(live=LiveOptions(), condition_on_previous_text=True)
         scripted.windows = LiveWindows(SPOKEN, options, words)
         scripted.append(1.0, mark(BEGIN, 0))
         assert scripted.open().prompt == (SPOKEN.start_of_prev, *token_ids("QR"), SPOKEN.start_of_transcript)
