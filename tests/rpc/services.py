@@ -148,8 +148,10 @@ async def running_pair(**settings) -> AsyncIterator[tuple[Target, Draft]]:
         yield target, draft
 
 
-def streaming_config(*, interim: bool = False, **config) -> pb.StreamingRecognizeRequest:
+def streaming_config(*, interim: bool = False, decoding=None, **config) -> pb.StreamingRecognizeRequest:
+    """Return the first message: greedy decoding of 16-bit samples, unless the caller says otherwise."""
     config = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": RATE, **config}
+    config["decoding"] = {"greedy": True} if decoding is None else decoding
     return pb.StreamingRecognizeRequest(
         streaming_config=pb.StreamingRecognitionConfig(
             config=pb.RecognitionConfig(**config), interim_results=interim

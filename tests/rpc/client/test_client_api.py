@@ -150,7 +150,7 @@ async def test_recognize_sends_the_file_as_it_is(noise):
     assert server.recognized.audio == noise.read_bytes()
     assert server.recognized.config == pb.RecognitionConfig(
         gamma=2,
-        decoding=decoding_options_to_proto(DecodingOptions.greedy()),
+        decoding=decoding_options_to_proto(DecodingOptions()),
         protocol_version=CLIENT_PROTOCOL_VERSION,
         software_version=__version__,
     )

@@ -203,7 +203,6 @@ async def test_options_are_named_as_whispers_and_reach_the_server(files):
         temperatures=(0.2, 0.6, 1.0),
         logprob_threshold=-1.0,
         compression_ratio_threshold=2.4,
-        compression_ratio_of=CompressionRatio.TEXT,
         no_speech_threshold=0.6,
         word_timestamps=True,
         condition_on_previous_text=True,
@@ -255,7 +254,9 @@ async def test_booleans_and_none_are_read_as_openais(files):
         status, out, err = await run_cli("transcribe", *options, files[0], "--server", address, "--quiet")
     assert (status, out, err) == (0, TEXT, "")
     decoding = decoding_options_from_proto(server.config.config.decoding)
-    assert decoding == DecodingOptions.greedy(
+    assert decoding == DecodingOptions(
+        temperatures=(0.0,),
+        logprob_threshold=None,
         word_timestamps=True,
         timestamps=False,
         initial_prompt="--fp16",

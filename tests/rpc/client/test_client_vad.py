@@ -59,7 +59,7 @@ async def test_only_the_speech_is_sent_and_times_are_those_of_the_recording(file
     sent = speech_of(PCM, **PARAMETERS)
     assert server.audio == sent
     assert 2.4 < len(sent) / 2 / SAMPLE_RATE < 2.7
-    assert decoding_options_from_proto(server.config.config.decoding) == DecodingOptions.greedy(language="en")
+    assert decoding_options_from_proto(server.config.config.decoding) == DecodingOptions(language="en")
     result = transcription.result
     first, second = result.segments  # of the speech: 0 to 1.5 s, and to 2.25 s
     assert first.start_s == pytest.approx(1.0, abs=0.04)
