@@ -132,6 +132,7 @@ OPTIONS = (
         DecodingOptions.greedy(language="en", condition_on_previous_text=True),
         end_logit=1.0,
     ),
+    Case("fallback-as-default", SHAPE, (3.0, 65.0), DecodingOptions(language="en", max_new_tokens=40)),
     Case("fallback-by-log-prob", SHAPE, (3.0, 65.0), replace(FALLBACK, logprob_threshold=-1.6)),
     Case(
         "fallback-by-compression",

@@ -94,7 +94,7 @@ class OneProcess:
         for sample in samples:
             audio = _floats(sample)
             started_s = time.perf_counter()
-            transcript = self._models[mode].transcribe(audio, language="en", progress=False)
+            transcript = self._models[mode].transcribe(audio, language="en", greedy=True, progress=False)
             wall_s.append(time.perf_counter() - started_s)
             total.add(transcript.stats)
             tokens.append(tuple(token for segment in transcript.segments for token in segment.tokens))

@@ -19,7 +19,7 @@ from specwhisper_client.updates import Update
 PIECE_S = 0.1
 PIECE_BYTES = int(PIECE_S * SAMPLE_RATE) * BYTES_PER_SAMPLE
 TAIL_S = 1.0  # silence after a take, which ends its last utterance
-DECODING = DecodingOptions.greedy(language="en")  # language of the recordings
+DECODING = DecodingOptions(language="en")  # language of the recordings
 
 
 @dataclass(frozen=True, slots=True)

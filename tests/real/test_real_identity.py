@@ -8,6 +8,7 @@ import pytest
 from experiments.exactness.comparison import differences
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.evaluation.scoring import error_rates
+from specwhisper.options import GREEDY, DecodingOptions
 from specwhisper.types import Mode
 from tests.nightly import mostly_nightly
 from tests.real.pair import (
@@ -37,6 +38,7 @@ OPTIONS = {
     "French": {"language": "fr"},
     "sampling": {"temperatures": (0.5,), "seed": 7},
     "fallback": FALLBACK,
+    "default": {name: getattr(DecodingOptions(), name) for name in GREEDY},
 }
 
 

@@ -45,12 +45,18 @@ class OpenAICommand(TyperCommand):
             if option.is_flag:
                 switches |= dict.fromkeys(option.opts, (option.opts[:1], option.secondary_opts[:1]))
                 switches |= dict.fromkeys(option.secondary_opts, (option.secondary_opts[:1], option.opts[:1]))
-        valued = {name for option in options if not option.is_flag for name in option.opts}
+        # Whether None is a value of theirs; otherwise it leaves the option out.
+        valued = {
+            name: str(option.metavar).endswith("None")
+            for option in options
+            if not option.is_flag
+            for name in option.opts
+        }
         return list(super().parse_args(ctx, list(_translated(args, switches, valued))))
 
 
 def _translated(
-    args: Sequence[str], switches: Mapping[str, tuple[list[str], list[str]]], valued: Collection[str]
+    args: Sequence[str], switches: Mapping[str, tuple[list[str], list[str]]], valued: Mapping[str, bool]
 ) -> Iterator[str]:
     """Yield the arguments in the form of this command line."""
     rest = list(args)
@@ -68,7 +74,7 @@ def _translated(
                 yield from switches[name][following == "False"]
             else:
                 yield arg
-        elif name in REFUSED or (name in valued and following == "None"):
+        elif name in REFUSED or (following == "None" and valued.get(name) is False):
             harmless, why = REFUSED.get(name, ((), ""))
             if following not in ("None", *harmless):
                 raise UnsupportedOption(why.format(name=name.removeprefix("--").replace("-", "_")))

@@ -87,7 +87,7 @@ def read(data: bytes, container: str, subtype: str) -> bytes:
 
 async def our_text(draft, pcm: bytes, **options) -> str:
     """Return our own service's text, with the options of Riva's clients."""
-    decoding = codec.decoding_options_to_proto(DecodingOptions.greedy(**options))
+    decoding = codec.decoding_options_to_proto(DecodingOptions(**options))
     config = pb.RecognitionConfig(
         encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE, decoding=decoding
     )
