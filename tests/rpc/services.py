@@ -50,7 +50,9 @@ PROMPTLY_S = 15.0  # much less than any timeout of a server
 def target_alone(length_s: float, audio_seed: int = 0, model_seed: int = 0) -> Transcription:
     """Return the target-only text of the scripted target of :func:`running_pair`."""
     options = DecodingOptions.greedy()
-    return InlinePair(ScriptedModel(seed=model_seed)).transcribe([recording(length_s, audio_seed)], options)[0]
+    return InlinePair(ScriptedModel(seed=model_seed)).transcribe([recording(length_s, audio_seed)], options)[
+        0
+    ]
 
 
 @dataclass(frozen=True)

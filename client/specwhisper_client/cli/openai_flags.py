@@ -6,7 +6,7 @@ that is not offered is refused with the reason, unless its value changes nothing
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from typer.core import TyperCommand, TyperOption

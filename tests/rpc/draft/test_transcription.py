@@ -85,7 +85,9 @@ async def test_real_models_with_a_map_between_their_vocabularies():
         assert list(info.log_mel_max_bins) == [80, 128]
         assert {"de", "yue"} <= set(info.languages)
         for mode in MODES:
-            responses = await stream(draft, recording(33.0), mode=mode, decoding={"language": "de-AT", "greedy": True})
+            responses = await stream(
+                draft, recording(33.0), mode=mode, decoding={"language": "de-AT", "greedy": True}
+            )
             assert finals(responses) == expected_finals(alone)
 
 
@@ -102,7 +104,9 @@ async def test_a_target_in_the_same_process_writes_the_same_text(tmp_path):
     _, target_checkpoint = build_checkpoint(shape, "target")
     _, draft_checkpoint = build_checkpoint(Shape(d_model=32, max_target_positions=60, seed=1), "draft")
     folder = save_checkpoint(shape, tmp_path / "target")
-    alone = InlinePair(WhisperModel(target_checkpoint, 1)).transcribe([recording(33.0)], DecodingOptions.greedy())[0]
+    alone = InlinePair(WhisperModel(target_checkpoint, 1)).transcribe(
+        [recording(33.0)], DecodingOptions.greedy()
+    )[0]
     nowhere = "127.0.0.1:1"
     async with draft_server(nowhere, checkpoint=draft_checkpoint, target_model=str(folder)) as draft:
         for mode in MODES:
