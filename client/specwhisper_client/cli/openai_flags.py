@@ -47,7 +47,7 @@ class OpenAICommand(TyperCommand):
                 switches |= dict.fromkeys(option.secondary_opts, (option.secondary_opts[:1], option.opts[:1]))
         # Whether None is a value of theirs; otherwise it leaves the option out.
         valued = {
-            name: str(option.metavar).endswith("None")
+            name: (option.metavar or "").endswith("None")
             for option in options
             if not option.is_flag
             for name in option.opts
