@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from specwhisper.errors import InvalidRequest, UnsupportedOption, within_floats
 from specwhisper.languages import language_code
 from specwhisper.live import LiveOptions
+from specwhisper.selection import ALL_AUDIO, Selection
 from specwhisper.validated import (
     ABOVE_0,
     LARGEST,
@@ -146,7 +147,7 @@ def _to_vad_options(value: Any) -> VadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class DecodingOptions:
+class DecodingOptions(Selection):
     """Options of a transcription.
 
     The same options and audio result in the same text in every mode.
@@ -199,6 +200,7 @@ class DecodingOptions:
     vad_parameters : which parts are speech: :class:`VadOptions`, or a dict of some of them.
     strict : whether a recording of which something is missing, such as a damaged or cut file, is refused;
         otherwise the rest is transcribed, and the result has ``warnings``.
+    channel, audio_track, container_times : as :class:`Selection` has them.
     realigns : whether what the draft had drafted before a correction is verified after it, in mode "full". It
         never changes the text; turn it off only to measure what it saves.
     log_mel_max : largest log10 mel power of the whole recording by number of mel bins, when it is known
@@ -308,9 +310,10 @@ class DecodingOptions:
         """How speech is found; ``None`` if the whole recording is transcribed."""
         return (self.vad_parameters or VadOptions()) if self.vad_filter else None
 
-    def without_vad(self) -> DecodingOptions:
-        """Return the options for audio of which only the speech is left."""
-        return replace(self, vad_filter=False, vad_parameters=None)
+    def for_pcm(self) -> DecodingOptions:
+        """Return the options for audio that was decoded and holds only speech."""
+        selection: dict[str, Any] = asdict(ALL_AUDIO)
+        return replace(self, vad_filter=False, vad_parameters=None, **selection)
 
     @property
     def is_lossy(self) -> bool:

@@ -22,6 +22,7 @@ from specwhisper.audio.speech_map import SpeechMap, placed
 from specwhisper.audio.vad_filter import find_speech, only_speech
 from specwhisper.options import DecodingOptions, VadOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
+from specwhisper.selection import Selection
 from specwhisper.transcription.transcription import Transcription, losses
 from specwhisper.types import Mode, TimeOrder
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION, flac
@@ -165,11 +166,12 @@ class TranscriptionClient:
         started_s = time.perf_counter()
         speech, warnings = None, Warnings(is_strict=options.strict)
         if options.vad is not None:
-            speech, audio = await asyncio.to_thread(_speech_of, audio, options.vad, warnings)
+            speech, audio = await asyncio.to_thread(_speech_of, audio, options.vad, warnings, options)
             if not speech.spans:
                 silent = Transcription.without_speech(options, speech.duration_s)
                 return replace(silent, warnings=warnings.sentences)
-        config = config_to_proto(options.without_vad(), mode, gamma, is_container=True)
+        sent = options if speech is None else options.for_pcm()
+        config = config_to_proto(sent, mode, gamma, is_container=True)
         reply, _ = await self._request("Recognize", pb.RecognizeRequest(config=config, audio=audio))
         return Transcription(
             segments=TimeOrder()(placed(segments_from_proto(reply.results), speech)),
@@ -201,11 +203,11 @@ class TranscriptionClient:
                     await attempts.retry(error_from_rpc(error, connection.address))
 
 
-def _speech_of(audio: bytes, vad: VadOptions, warn: Warn) -> tuple[SpeechMap, bytes]:
+def _speech_of(audio: bytes, vad: VadOptions, warn: Warn, selection: Selection) -> tuple[SpeechMap, bytes]:
     """Return where the speech of a file lies, and the speech as FLAC; empty without it."""
 
     def decode() -> Iterator[bytes]:
-        return decode_file(BytesIO(audio), None, warn)
+        return decode_file(BytesIO(audio), None, warn, selection)
 
     speech = find_speech(decode(), vad)
     pcm = b"".join(only_speech(decode, speech)())

@@ -94,17 +94,18 @@ class FileTranscription:
     async def __aiter__(self) -> AsyncGenerator[Update]:
         """Transcribe the file; leaving the loop early ends the call."""
         started_s = time.perf_counter()
-        decode = partial(decode_file, self._path, self._max_duration_s, self._warnings)
+        options = self._options
+        decode = partial(decode_file, self._path, self._max_duration_s, self._warnings, options)
         if self._max_duration_s is not None:
             await in_turn(Turn(), check_stated_length, self._path, self._max_duration_s)
-        source = await AudioSource.open(decode, self._options.vad)
+        source = await AudioSource.open(decode, options.vad)
         speech = source.speech
         if speech is not None and not speech.spans:  # servers refuse recordings without audio
             silent = Transcription.without_speech(self._options, speech.duration_s)
             self._result = replace(silent, warnings=self._warnings.sentences)
             yield Update((), "", "", duration_s=speech.duration_s, statistics=self._result.stats)
             return
-        options = self._options.without_vad()
+        options = options.for_pcm()
         if not source.fits_one_window and not options.log_mel_max:
             maxima = await source.log_mel_max(MEL_BINS, options.padding)
             options = replace(options, log_mel_max=maxima)

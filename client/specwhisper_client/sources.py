@@ -16,6 +16,7 @@ from specwhisper.audio.files.damage import Warn, ignore
 from specwhisper.audio.source import AudioSource
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.extras import needs_extra
+from specwhisper.selection import ALL_AUDIO, Selection
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_client.updates import PathLike
 
@@ -80,9 +81,11 @@ async def microphone(device: str | None = None) -> AsyncIterator[AsyncGenerator[
         yield pieces()
 
 
-async def file(path: PathLike, *, is_paced: bool, warn: Warn = ignore) -> AsyncGenerator[bytes]:
+async def file(
+    path: PathLike, *, is_paced: bool, warn: Warn = ignore, selection: Selection = ALL_AUDIO
+) -> AsyncGenerator[bytes]:
     """Yield a recording as canonical PCM, in real time or as fast as it is read."""
-    source = await AudioSource.open(partial(decode_file, path, None, warn))
+    source = await AudioSource.open(partial(decode_file, path, None, warn, selection))
     started_s, num_samples = monotonic(), 0
     async for block in source.pieces():
         for start in range(0, len(block), PIECE_SAMPLES * BYTES_PER_SAMPLE):

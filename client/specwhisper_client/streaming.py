@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from specwhisper.audio.canonical import CanonicalStream, Samples
+from specwhisper.audio.channels import Mixer
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, SpecWhisperError
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
@@ -107,7 +108,7 @@ class StreamingClient:
         self._servers = servers or Servers(server, credentials)
         self._owns_servers = servers is None
         self._attempts = Attempts(self._servers, min(FIRST_CONNECT_S, reconnect_s))
-        self._canonical = CanonicalStream(sample_rate, num_channels)
+        self._canonical = CanonicalStream(sample_rate, num_channels, Mixer(self.options.channel))
         self._audio = KeptAudio(self.position.start_sample)
         self._speakers = speakers
         self._hints = HintFeed()
@@ -264,7 +265,7 @@ class StreamingClient:
 
     def _config(self) -> pb.StreamingRecognitionConfig:
         weights_digest = self.model.target_weights_digest if self.model is not None else ""
-        return self._settings.to_proto(self.options, weights_digest)
+        return self._settings.to_proto(self.options.for_pcm(), weights_digest)
 
     def _check_model(self, model: pb.ModelInfo) -> None:
         """Refuse another target's weights; allow more time once a server has answered."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from dataclasses import replace
+from io import BytesIO
 
 from specwhisper.audio.canonical import CanonicalStream
-from specwhisper.audio.decode import MAX_PCM_BYTES_PER_S, decode_bytes
+from specwhisper.audio.channels import Mixer
+from specwhisper.audio.decode import decode_file
 from specwhisper.audio.files.damage import Warn, ignore
 from specwhisper.errors import InvalidRequest, MessageTooLarge, UnsupportedOption, check_between
 from specwhisper.transcription.hints.feed import HintFeed
@@ -105,12 +107,14 @@ def decode_recording(
             yield stream.push(audio[start : start + MAX_PIECE_BYTES])
         yield stream.finish()
     else:
-        yield from decode_bytes(audio, max_audio_s, int(max_audio_s * MAX_PCM_BYTES_PER_S), warn)
+        options = codec.decoding_options_from_proto(config.decoding)
+        yield from decode_file(BytesIO(audio), max_audio_s, warn, options)
 
 
 def canonical_stream(config: pb.RecognitionConfig) -> CanonicalStream:
     """Return the converter for LINEAR16 audio."""
-    return CanonicalStream(config.sample_rate_hertz, config.audio_channel_count or 1)
+    mixer = Mixer(codec.decoding_options_from_proto(config.decoding).channel)
+    return CanonicalStream(config.sample_rate_hertz, config.audio_channel_count or 1, mixer)
 
 
 async def read_audio(

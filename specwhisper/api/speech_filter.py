@@ -36,12 +36,13 @@ class SpeechFilter:
             if isinstance(source, Source):
                 self._warnings[index] = source.warnings
                 source.warnings.is_strict = self._options.strict
+                source = replace(source, selection=self._options)
             if self._options.vad is not None and isinstance(source, Source):
                 try:
                     speech = self._speech[index] = find_speech(source.decode(), self._options.vad)
                     if not speech.spans:
                         raise NoSpeech
-                    source = Source(source.name, only_speech(source.decode, speech))
+                    source = source.through(only_speech(source.decode, speech))
                 except Exception as error:
                     source = error
             yield source

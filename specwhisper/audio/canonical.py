@@ -12,6 +12,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
+from specwhisper.audio.channels import Mixer
 from specwhisper.errors import InvalidAudio
 from specwhisper.types import SAMPLE_RATE
 
@@ -27,11 +28,15 @@ Samples = NDArray[np.float32] | NDArray[np.int16]
 class CanonicalStream:
     """Converts audio of one rate and channel count to canonical PCM, piece by piece.
 
-    Channels are averaged, then resampled by soxr (HQ), then rounded: ``x * 32768`` to the nearest integer,
+    Channels are mixed, then resampled by soxr (HQ), then rounded: ``x * 32768`` to the nearest integer,
     halves to the even one, clipped to 16 bits. 16 kHz mono s16 stays the same, byte for byte.
+
+    Parameters
+    ----------
+    mixer : makes one channel of several; by default their average.
     """
 
-    def __init__(self, sample_rate: int, num_channels: int = 1) -> None:
+    def __init__(self, sample_rate: int, num_channels: int = 1, mixer: Mixer | None = None) -> None:
         if not _is_whole(sample_rate, MIN_SAMPLE_RATE, MAX_SAMPLE_RATE):
             raise InvalidAudio(
                 f"A sample rate of {sample_rate} Hz is not supported: it must be a whole number between "
@@ -39,23 +44,25 @@ class CanonicalStream:
             )
         if not _is_whole(num_channels, 1, MAX_CHANNELS):
             raise InvalidAudio(f"Audio of {num_channels} channels is not supported: 1 to {MAX_CHANNELS} are.")
+        self._sample_rate = int(sample_rate)
         self._num_channels = int(num_channels)
+        self._mixer = mixer or Mixer()
         self._partial = b""
         self._resampler = None
         if sample_rate != SAMPLE_RATE:
-            rates = int(sample_rate), SAMPLE_RATE
+            rates = self._sample_rate, SAMPLE_RATE
             self._resampler = soxr.ResampleStream(*rates, 1, dtype="float32", quality="HQ")
 
     def push(self, samples: bytes | Samples) -> bytes:
         """Convert the next samples, channels interleaved; return the bytes so far.
 
         Bytes are s16le and may break off anywhere, even within a sample; arrays are float32 in -1..1 or
-        int16, flat or ``[frames, channels]``, and hold whole frames.
+        int16, flat or ``[frames, channels]``, and hold whole frames. Floats that are not finite are silence.
 
         Raises
         ------
-        InvalidAudio : for samples of another type, half a frame in an array, and floats that are not finite
-            or far above full scale.
+        InvalidAudio : for samples of another type, half a frame in an array, floats far above full scale, and
+            a channel that does not exist.
         """
         if isinstance(samples, bytes | bytearray | memoryview):
             samples = self._whole_frames(samples)
@@ -67,7 +74,7 @@ class CanonicalStream:
             )
         if self._resampler is None and self._num_channels == 1 and samples.dtype == np.int16:
             return samples.astype("<i2", copy=False).tobytes()
-        mono = _to_mono(samples.reshape(-1, self._num_channels))
+        mono = self._mixer(_to_floats(samples.reshape(-1, self._num_channels)), self._sample_rate)
         return _quantise(mono if self._resampler is None else self._resampler.resample_chunk(mono))
 
     def finish(self) -> bytes:
@@ -91,21 +98,21 @@ def _is_whole(number: float, least: int, most: int) -> bool:
     return isinstance(number, Real) and least <= number <= most and number == int(number)
 
 
-def _to_mono(frames: Samples) -> NDArray[np.float32]:
-    """Average the channels of ``[frames, channels]`` and scale to -1..1."""
-    mono: NDArray[np.float32]
-    mono = frames.mean(axis=1, dtype=np.float32) if frames.shape[1] > 1 else frames[:, 0].astype(np.float32)
+def _to_floats(frames: Samples) -> NDArray[np.float32]:
+    """Scale to -1..1."""
+    samples = frames.astype(np.float32, copy=False)
     if frames.dtype == np.int16:
-        return mono / np.float32(32768)
-    loudest = np.abs(mono).max(initial=0)
+        return samples / np.float32(32768)
+    loudest = np.abs(samples).max(initial=0)
     if not np.isfinite(loudest):  # one would spread through the resampler
-        raise InvalidAudio("The audio holds samples that are not finite numbers.")
+        samples = np.where(np.isfinite(samples), samples, np.float32(0))
+        loudest = np.abs(samples).max(initial=0)
     if loudest > MAX_AMPLITUDE:
         raise InvalidAudio(
             f"The audio holds a sample of {loudest:g}, but floats lie between -1 and 1: divide numbers of 16 "
             "bits by 32768, or pass them as int16."
         )
-    return mono
+    return samples
 
 
 def _quantise(samples: NDArray[np.float32]) -> bytes:

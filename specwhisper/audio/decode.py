@@ -8,17 +8,27 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from io import BytesIO
+from math import inf
 from pathlib import Path
 from typing import BinaryIO
 
 import soundfile
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
+from specwhisper.audio.channels import Mixer, Weights
 from specwhisper.audio.files.damage import Damage, Warn, ignore
-from specwhisper.audio.files.ffmpeg import HAS_FFMPEG, Block, containers, decode_with_ffmpeg
+from specwhisper.audio.files.ffmpeg import (
+    HAS_FFMPEG,
+    Block,
+    check_track,
+    containers,
+    decode_with_ffmpeg,
+    layout_of,
+    weights_of,
+)
 from specwhisper.audio.files.links import links
 from specwhisper.errors import InvalidAudio
+from specwhisper.selection import ALL_AUDIO, Selection
 from specwhisper.types import SAMPLE_RATE
 
 BLOCK_SAMPLES = 65_536  # over all channels
@@ -40,7 +50,10 @@ CUT_OFF = re.compile(r"^\s*(?:data|SSND|Data Size)\s*:\s*(\d+) \(should be (\d+)
 
 
 def decode_file(
-    file: str | os.PathLike[str] | BinaryIO, max_duration_s: float | None = None, warn: Warn = ignore
+    file: str | os.PathLike[str] | BinaryIO,
+    max_duration_s: float | None = None,
+    warn: Warn = ignore,
+    selection: Selection = ALL_AUDIO,
 ) -> Iterator[bytes]:
     """Decode a file to canonical PCM, in constant memory.
 
@@ -51,14 +64,12 @@ def decode_file(
     ----------
     max_duration_s : longest recording; it also bounds the decoded bytes before mixing and resampling.
     warn : called with each warning about what is missing, at the end of the file.
+    selection : what of it is decoded.
 
     Raises
     ------
-    InvalidAudio : for a file that is missing, no recording, empty or too long.
+    InvalidAudio : for a file that is missing, no recording, empty or too long, or without what is selected.
     """
-    max_pcm_bytes = None
-    if max_duration_s is not None:  # a second at least: blocks are counted whole
-        max_pcm_bytes = int(max(1.0, max_duration_s) * MAX_PCM_BYTES_PER_S)
     if isinstance(file, str | os.PathLike):
         name = f"Audio file '{os.fspath(file)}'"
         try:
@@ -68,25 +79,9 @@ def decode_file(
         except OSError as error:
             raise InvalidAudio(f"{name} cannot be read: {error.strerror}.") from error
         with source:
-            yield from _canonical(source, name, max_duration_s, max_pcm_bytes, warn)
+            yield from _canonical(source, name, max_duration_s, warn, selection)
     else:
-        yield from _canonical(file, "The audio", max_duration_s, max_pcm_bytes, warn)
-
-
-def decode_bytes(
-    data: bytes, max_duration_s: float, max_pcm_bytes: int, warn: Warn = ignore
-) -> Iterator[bytes]:
-    """Decode a file in memory that is not trusted.
-
-    Parameters
-    ----------
-    data : a container that names its own format, such as WAV, FLAC or MP4.
-    max_duration_s : longest recording.
-    max_pcm_bytes : most decoded PCM before mixing and resampling, counted as 16-bit samples: a few kilobytes
-        can hold hours of 64-channel silence.
-    warn : as :func:`decode_file` takes it.
-    """
-    yield from _canonical(BytesIO(data), "The audio", max_duration_s, max_pcm_bytes, warn)
+        yield from _canonical(file, "The audio", max_duration_s, warn, selection)
 
 
 def stated_duration_s(path: Path) -> float | None:
@@ -111,22 +106,28 @@ def stated_duration_s(path: Path) -> float | None:
 
 
 def _canonical(
-    source: BinaryIO, name: str, max_duration_s: float | None, max_pcm_bytes: int | None, warn: Warn
+    source: BinaryIO,
+    name: str,
+    max_duration_s: float | None,
+    warn: Warn,
+    selection: Selection,
 ) -> Iterator[bytes]:
-    damage = Damage(name, warn)
-    stream, form = None, (0, 0)
+    max_pcm_bytes = inf
+    if max_duration_s is not None:  # a second at least: blocks are counted whole
+        max_pcm_bytes = int(max(1.0, max_duration_s) * MAX_PCM_BYTES_PER_S)
+    damage, mixer = Damage(name, warn), Mixer(selection.channel)
+    stream, stream_rate = None, 0
     pcm_bytes = num_samples = 0
-    for rate, frames in _decode(source, name, damage):
+    for rate, frames, weights in _decode(source, name, damage, selection):
         pcm_bytes += frames.size * BYTES_PER_SAMPLE
-        if max_pcm_bytes is not None and pcm_bytes > max_pcm_bytes:
+        if pcm_bytes > max_pcm_bytes:
             raise InvalidAudio(f"{name} decodes to more than the limit of {max_pcm_bytes} bytes of PCM.")
         pcm = b""
         try:
-            if stream is None or form != (rate, frames.shape[1]):
+            if stream is None or stream_rate != rate:
                 pcm = b"" if stream is None else stream.finish()
-                form = rate, frames.shape[1]
-                stream = CanonicalStream(*form)
-            pcm += stream.push(damage.finite(frames, rate))
+                stream, stream_rate = CanonicalStream(rate), rate
+            pcm += stream.push(mixer(damage.finite(frames, rate), rate, weights))
         except InvalidAudio as error:
             raise InvalidAudio(f"{name} cannot be used. {error}") from None
         damage.decoded_s += len(frames) / rate
@@ -140,9 +141,10 @@ def _canonical(
     if pcm := stream.finish():
         yield pcm
     damage.report()
+    mixer.report(name, warn)
 
 
-def _decode(source: BinaryIO, name: str, damage: Damage) -> Iterator[Block]:
+def _decode(source: BinaryIO, name: str, damage: Damage, selection: Selection) -> Iterator[Block]:
     """Decode every link; a link that cannot be decoded is missing."""
     if not source.read(1):
         return
@@ -150,7 +152,7 @@ def _decode(source: BinaryIO, name: str, damage: Damage) -> Iterator[Block]:
     first_error = None
     for link in links(source, name):
         try:
-            yield from _decode_link(link, name, damage)
+            yield from _decode_link(link, name, damage, selection)
         except InvalidAudio as error:
             first_error = first_error or error
             damage.stop("a part that was joined to it")
@@ -158,7 +160,7 @@ def _decode(source: BinaryIO, name: str, damage: Damage) -> Iterator[Block]:
         raise first_error
 
 
-def _decode_link(source: BinaryIO, name: str, damage: Damage) -> Iterator[Block]:
+def _decode_link(source: BinaryIO, name: str, damage: Damage, selection: Selection) -> Iterator[Block]:
     """Decode with the library that knows the format."""
     sound = None
     is_compressed = COMPRESSED.match(source.read(4)) is not None
@@ -170,14 +172,24 @@ def _decode_link(source: BinaryIO, name: str, damage: Damage) -> Iterator[Block]
             pass
     # Where a recorder that was killed left a size of 0, FFmpeg reads the samples all the same.
     if sound is not None and sound.frames > 0:
+        check_track(selection, 1, name)
+        weights = None
+        if sound.channels > 2:
+            at = source.seek(0, os.SEEK_CUR)
+            weights = weights_of(layout_of(source))
+            source.seek(at)
         with sound:
-            yield from _decode_with_libsndfile(sound, damage)
+            yield from _decode_with_libsndfile(sound, weights, damage)
     else:
         source.seek(0)
-        yield from decode_with_ffmpeg(source, name, is_known=sound is not None, damage=damage)
+        yield from decode_with_ffmpeg(
+            source, name, is_known=sound is not None, damage=damage, selection=selection
+        )
 
 
-def _decode_with_libsndfile(sound: soundfile.SoundFile, damage: Damage) -> Iterator[Block]:
+def _decode_with_libsndfile(
+    sound: soundfile.SoundFile, weights: Weights | None, damage: Damage
+) -> Iterator[Block]:
     stated_frames = float(sound.frames) if sound.frames < OPEN_ENDED_FRAMES else 0.0
     if (cut := CUT_OFF.search(sound.extra_info)) and int(cut[1]) < OPEN_ENDED_BYTES:
         stated_frames *= int(cut[1]) / max(1, int(cut[2]))
@@ -191,6 +203,6 @@ def _decode_with_libsndfile(sound: soundfile.SoundFile, damage: Damage) -> Itera
         if not len(frames):
             break
         num_frames += len(frames)
-        yield sound.samplerate, frames
+        yield sound.samplerate, frames, weights
     if num_frames < stated_frames:
         damage.fall_short(num_frames / sound.samplerate, stated_frames / sound.samplerate)

@@ -15,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.audio.canonical import CanonicalStream
+from specwhisper.audio.channels import Mixer
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.files.damage import Damage, Warn, Warnings
+from specwhisper.audio.files.ffmpeg import check_track
 from specwhisper.errors import InvalidAudio, within_floats
+from specwhisper.selection import ALL_AUDIO, Selection
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
 # File names, whole files, open files, arrays and tensors of 16 kHz mono, and audio of a Hugging Face dataset.
@@ -27,6 +30,7 @@ WANTED = (
 )
 MAX_SHOWN_ERRORS = 20  # in one sentence
 Decode = Callable[[], Iterator[bytes]]
+Read = Callable[[Warn, Selection], Iterator[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +40,23 @@ class Source:
     Attributes
     ----------
     name : in error messages; empty if it has none.
-    decode : yields canonical PCM, from the beginning at each call.
+    read : yields canonical PCM of a selection, from the beginning at each call.
+    selection : what of it is decoded.
     warnings : what was missing in it, once it was decoded to its end.
     """
 
     name: str
-    decode: Decode
+    read: Read
+    selection: Selection = ALL_AUDIO
     warnings: Warnings = field(default_factory=Warnings)
 
-    @classmethod
-    def of(cls, name: str, decode: Callable[[Warn], Iterator[bytes]]) -> Source:
-        """Return a recording whose warnings are kept."""
-        warnings = Warnings()
-        return cls(name, partial(decode, warnings), warnings)
+    def decode(self) -> Iterator[bytes]:
+        """Yield canonical PCM, from the beginning."""
+        return self.read(self.warnings, self.selection)
+
+    def through(self, decode: Decode) -> Source:
+        """Return the recording as something else decodes it."""
+        return Source(self.name, lambda _warn, _selection: decode())
 
 
 def recordings_in(audio: Audio | Iterable[Audio]) -> tuple[Iterable[Source | InvalidAudio], bool]:
@@ -128,18 +136,18 @@ def _source(recording: Any) -> Source:
         name = os.fspath(recording)
         if not os.path.exists(recording):
             raise InvalidAudio(f"Audio file '{name}' does not exist.")
-        return Source.of(str(name), partial(decode_file, recording, None))
+        return Source(str(name), partial(decode_file, recording, None))
     if isinstance(recording, memoryview | PlainArray):
         view = memoryview(recording)
         recording = view.tobytes() if view.itemsize == 1 else np.asarray(view)  # a file, or samples
     if isinstance(recording, bytes | bytearray):
-        return Source.of("", _OpenFile(BytesIO(recording)))
+        return Source("", _OpenFile(BytesIO(recording)))
     if hasattr(recording, "read"):
-        return Source.of(str(getattr(recording, "name", "")), _OpenFile(recording))
+        return Source(str(getattr(recording, "name", "")), _OpenFile(recording))
     if _is_of_dataset(recording):
         return _source_of_dataset(recording)
     if hasattr(recording, "__array__"):
-        return Source.of("", _decoder_of_array(recording, SAMPLE_RATE))
+        return Source("", _decoder_of_array(recording, SAMPLE_RATE))
     raise InvalidAudio(f"A recording of type {type(recording).__name__} cannot be read: {WANTED}.")
 
 
@@ -153,7 +161,7 @@ def _source_of_dataset(recording: Any) -> Source:
         recording = {"array": recording["raw"], **recording}
     if not isinstance(recording, Mapping) or recording.keys() >= {"array", "sampling_rate"}:
         name = str(recording.get("path") or "") if isinstance(recording, Mapping) else ""
-        return Source.of(name, _decoder_of_array(recording["array"], recording["sampling_rate"]))
+        return Source(name, _decoder_of_array(recording["array"], recording["sampling_rate"]))
     if recording.get("bytes") is not None:
         return _source(recording["bytes"])
     if recording.get("path") is not None:
@@ -173,17 +181,17 @@ class _OpenFile:
             raise InvalidAudio("A file that is open as text holds no recording: open it with mode 'rb'.")
         self._file = file
 
-    def __call__(self, warn: Warn) -> Iterator[bytes]:
+    def __call__(self, warn: Warn, selection: Selection) -> Iterator[bytes]:
         try:
             if not (hasattr(self._file, "seekable") and self._file.seekable()):
                 self._file = BytesIO(self._file.read())
             self._file.seek(0)
         except (TypeError, ValueError, OSError) as error:
             raise InvalidAudio(f"An open file cannot be read: {error}.") from error
-        yield from decode_file(self._file, None, warn)
+        yield from decode_file(self._file, None, warn, selection)
 
 
-def _decoder_of_array(array: Any, sample_rate: Any) -> Callable[[Warn], Iterator[bytes]]:
+def _decoder_of_array(array: Any, sample_rate: Any) -> Read:
     if hasattr(array, "detach"):  # a tensor: numpy knows neither devices nor gradients nor bfloat16
         array = array.detach().cpu()
         array = array.float() if array.is_floating_point() else array
@@ -198,9 +206,11 @@ def _decoder_of_array(array: Any, sample_rate: Any) -> Callable[[Warn], Iterator
     return partial(_pieces, samples, int(sample_rate))
 
 
-def _pieces(samples: NDArray[Any], sample_rate: int, warn: Warn) -> Iterator[bytes]:
+def _pieces(samples: NDArray[Any], sample_rate: int, warn: Warn, selection: Selection) -> Iterator[bytes]:
+    check_track(selection, 1, "The audio")
     is_floating = samples.dtype.kind == "f"
-    stream, damage = CanonicalStream(sample_rate), Damage("The audio", warn)
+    stream = CanonicalStream(sample_rate, mixer=Mixer(selection.channel))
+    damage = Damage("The audio", warn)
     for start in range(0, len(samples), WINDOW_SAMPLES):
         piece = _of_known_type(samples[start : start + WINDOW_SAMPLES])
         yield stream.push(damage.finite(piece[:, None], sample_rate) if is_floating else piece)

@@ -20,7 +20,7 @@ from riva.client.proto import riva_asr_pb2
 
 from experiments.common.models.scripted import VOCABULARY
 from specwhisper.audio.canonical import CanonicalStream
-from specwhisper.audio.decode import decode_bytes
+from specwhisper.audio.decode import decode_file
 from specwhisper.errors import CheckpointError, InvalidRequest, SpecWhisperError
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.model.checkpoints.ctranslate2 import read_variables
@@ -44,7 +44,7 @@ from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
 from tests.unit.model.checkpoints.binary_files import CTRANSLATE2_FILE, GGML_FILE
 
 WEIGHTS = "digest of the weights"
-MAX_S, MAX_SAMPLES, MAX_PCM_BYTES, SIZE = 2.0, 32_000, 400_000, len(VOCABULARY)
+MAX_S, MAX_SAMPLES, SIZE = 2.0, 32_000, len(VOCABULARY)
 DECLARED_ERRORS = (SpecWhisperError, DecodeError)  # declared errors
 
 
@@ -133,7 +133,7 @@ def flac_piece(data: bytes) -> None:
 
 def recording(data: bytes) -> None:
     """Decode a file of any format."""
-    assert sum(map(len, decode_bytes(data, MAX_S, MAX_PCM_BYTES))) <= 2 * (MAX_SAMPLES + 65_536)
+    assert sum(map(len, decode_file(io.BytesIO(data), MAX_S))) <= 2 * (MAX_SAMPLES + 65_536)
 
 
 def ctranslate2_file(data: bytes) -> None:
@@ -194,12 +194,12 @@ def live_message(data: bytes) -> None:
 
 def form_of_transcription(data: bytes) -> None:
     """Parse the fields of a transcription form, here written as a query."""
-    codec.decoding_options_to_proto(TranscriptionFields.read(_form(data)).options().without_vad())
+    codec.decoding_options_to_proto(TranscriptionFields.read(_form(data)).options().for_pcm())
 
 
 def form_of_translation(data: bytes) -> None:
     """Parse the fields of a translation form."""
-    codec.decoding_options_to_proto(TranslationFields.read(_form(data)).options().without_vad())
+    codec.decoding_options_to_proto(TranslationFields.read(_form(data)).options().for_pcm())
 
 
 def _frame(data: bytes) -> str:

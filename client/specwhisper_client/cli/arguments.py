@@ -78,6 +78,26 @@ Strict = Annotated[
         help="Refusal of recordings that lack something, such as damaged files. Default: a warning.",
     ),
 ]
+Channel = Annotated[
+    str,
+    typer.Option(
+        metavar="mix|left|right|N",
+        help="Channel of the audio: all of them mixed, or one; N counts from 1.",
+    ),
+]
+AudioTrack = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Audio track of a file, from 1 on (FFmpeg's 0:a:0). Default: the file's own."
+    ),
+]
+ContainerTimes = Annotated[
+    bool,
+    typer.Option(
+        help="Times of the container: a late start of the audio and gaps in it are silence. Otherwise what "
+        "was recorded is joined.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No output but the text.")]
 
 

@@ -147,7 +147,7 @@ async def _turns(
 ) -> Sequence[Turn] | DiarizationFailed:
     async with job.diarization:
         try:
-            return await diarizer.turns_of(partial(decode_file, recording.path))
+            return await diarizer.turns_of(partial(decode_file, recording.path, selection=job.options))
         except DiarizationFailed as error:  # the text is not lost
             remedy = "" if job.output_dir is None else ": delete it before you repeat with --skip-existing"
             return DiarizationFailed(f"{error} The transcript has no speakers{remedy}.")
@@ -164,7 +164,7 @@ async def _transcribe(
     options = job.options_of(recording)
     if job.is_streaming:
         stream = StreamingClient(
-            options=options,
+            options=options.for_pcm(),
             mode=job.mode,
             gamma=job.gamma,
             interim_results=interim_results,
@@ -172,7 +172,7 @@ async def _transcribe(
         )
         async with stream:
             warnings = Warnings(is_strict=options.strict)
-            audio = sources.file(recording.path, is_paced=False, warn=warnings)
+            audio = sources.file(recording.path, is_paced=False, warn=warnings, selection=options)
             live = LiveTranscription(stream, audio)
             async for update in whole_utterances(live):
                 show(update)

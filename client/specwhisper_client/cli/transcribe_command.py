@@ -15,10 +15,14 @@ from specwhisper.audio.vad_filter import check_extra
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.options import Acceptance, DecodingOptions, Task, VadOptions, options_from
 from specwhisper.rpc.channels import Credentials
+from specwhisper.selection import MIX
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW
 from specwhisper_client.cli.arguments import (
     AcceptanceOption,
+    AudioTrack,
+    Channel,
+    ContainerTimes,
     Gamma,
     Hints,
     PaddingOption,
@@ -82,6 +86,9 @@ class Decoding:
     ] = False
     padding: PaddingOption = DecodingOptions().padding
     strict: Strict = False
+    channel: Channel = MIX
+    audio_track: AudioTrack = None
+    container_times: ContainerTimes = True
     fallback: Fallback = Fallback()  # noqa: RUF009  # it is frozen
     top_k: Annotated[
         int, typer.Option(min=0, metavar="N", help="Number of likeliest tokens to sample among; 0: all.")

@@ -42,6 +42,9 @@ def recognition_config(
         hotwords=", ".join(phrase for context in config.speech_contexts for phrase in context.phrases),
         live=live,
         strict=custom.get("strict", "").lower() == "true",
+        channel=custom.get("channel"),
+        audio_track=int(_number(custom, "audio_track")) if "audio_track" in custom else None,
+        container_times=custom.get("container_times", "").lower() != "false",
     )
     message = pb.RecognitionConfig(gamma=_gamma(custom), decoding=codec.decoding_options_to_proto(options))
     if mode := custom.get("mode"):

@@ -20,7 +20,12 @@ from specwhisper.settings.speakers import Speakers, Turns
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.idle_timeout import WithIdleTimeout
-from specwhisper_draft_server.requests import MAX_PIECE_BYTES, decode_recording, read_streaming_config
+from specwhisper_draft_server.requests import (
+    MAX_PIECE_BYTES,
+    canonical_stream,
+    decode_recording,
+    read_streaming_config,
+)
 from specwhisper_draft_server.riva.audio import StreamedAudio
 from specwhisper_draft_server.riva.replies import (
     LiveReplies,
@@ -187,7 +192,7 @@ async def _our_requests(
             if not is_open and audio.samples is not None:
                 is_open = True
                 set_samples(ours.config, audio.samples)
-                canonical = CanonicalStream(audio.samples.sample_rate, audio.samples.num_channels)
+                canonical = canonical_stream(ours.config)
                 yield pb.StreamingRecognizeRequest(streaming_config=ours)
             for piece in _cut(pcm):
                 if speakers is not None and canonical is not None:

@@ -12,6 +12,7 @@ from specwhisper.options import (
     Task,
     options_from,
 )
+from specwhisper.selection import MIX
 from specwhisper_gateway.audio.uploads import FILE
 from specwhisper_gateway.errors import InvalidField
 
@@ -55,6 +56,25 @@ class AudioFields(BaseModel):
             "refused; otherwise the header `Specwhisper-Warnings` lists it."
         ),
     ] = False
+    channel: Annotated[
+        str,
+        Field(
+            description="Not OpenAI's: `left`, `right`, a channel's number from 1 on, or the `mix` of all."
+        ),
+    ] = MIX
+    audio_track: Annotated[
+        int | None,
+        Field(
+            ge=1, description="Not OpenAI's: number of the audio track from 1 on; by default the file's own."
+        ),
+    ] = None
+    container_times: Annotated[
+        bool,
+        Field(
+            description="Not OpenAI's: a late start and gaps, by the container's times, are silence; "
+            "otherwise what was recorded is joined."
+        ),
+    ] = True
     vad_parameters: Annotated[
         dict[str, float],
         Field(
@@ -112,6 +132,9 @@ class AudioFields(BaseModel):
             "padding": self.padding,
             "vad_filter": self.vad_filter,
             "vad_parameters": self.vad_parameters or None,
+            "channel": self.channel,
+            "audio_track": self.audio_track,
+            "container_times": self.container_times,
             "temperature": self.temperature or None,  # 0 is followed by those of fallback
         }
         return options_from({}, given)

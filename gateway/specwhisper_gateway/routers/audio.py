@@ -158,4 +158,5 @@ async def _speakers(
         speakers = await config.speakers.knowing(fields.known_speakers())
     except InvalidAudio as error:
         raise InvalidField(str(error), REFERENCES) from error
-    return speakers.beside(partial(decode_file, received.path, config.max_audio_seconds))
+    decode = partial(decode_file, received.path, config.max_audio_seconds, selection=fields.options())
+    return speakers.beside(decode)

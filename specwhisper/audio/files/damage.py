@@ -12,6 +12,7 @@ from specwhisper.errors import InvalidAudio
 Warn = Callable[[str], None]  # called with each warning, a sentence
 
 MAX_NAMED_PLACES = 5
+MAX_SILENCE_S = 3_600.0  # between what was recorded: times may lie, and hours of silence fit into a few bytes
 NEAR_S = 0.5  # losses that are as near to each other are one place
 
 
@@ -60,6 +61,18 @@ class Damage:
         self._lost: list[tuple[float, float]] = []  # position in what was decoded, and seconds
         self._num_samples = self._num_no_numbers = 0
         self._first_no_number_s = 0.0
+        self._left_silence_s = MAX_SILENCE_S
+
+    def allowed(self, silence_s: float) -> float:
+        """Return how much of a silence may be written here: all, or none and a warning."""
+        if silence_s <= self._left_silence_s:
+            self._left_silence_s -= silence_s
+            return silence_s
+        self._sentences.append(
+            f"{self._name} has a gap of {silence_s:.0f} s at {self.decoded_s:.1f} s, which is left out: a "
+            f"recording gets at most {MAX_SILENCE_S:.0f} s of silence by its container's times."
+        )
+        return 0.0
 
     def lose(self, lost_s: float) -> None:
         """Note that seconds are missing here."""

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from specwhisper.audio.channels import Weights
 from specwhisper.audio.files.damage import Damage
+from specwhisper.audio.files.timeline import Timeline
 from specwhisper.errors import InvalidAudio
+from specwhisper.selection import Selection
 
 HAS_FFMPEG = find_spec("av") is not None
-Block = tuple[int, NDArray[np.float32]]  # samples per second, samples [frames, channels]
+# Samples per second, samples [frames, channels], and the channels' weights.
+Block = tuple[int, NDArray[np.float32], Weights | None]
 
 # Demuxers that open further files or addresses, or run or synthesise what they read. Besides them those that
 # read no file at all are refused: devices and the network.
@@ -25,10 +29,9 @@ REFUSED_CONTAINERS = frozenset(
 )
 # Formats without a header for the whole: FFmpeg guesses their lengths from the first frames.
 ELEMENTARY = frozenset("aac ac3 dts eac3 loas mlp mp3 truehd".split())
+UNKNOWN_LAYOUT = re.compile(r"\d+ channels.*|ambisonic.*")
 TAGS = (b"ID3", b"TAG", b"APETAGEX", b"LYRICSBEGIN")  # text beside the audio, also between joined parts
-# Times continue without a gap in these: a jump is audio that is missing. Others pause with the recorder.
 GAPLESS = frozenset(("flac", "mpeg", "mpegts", "ogg"))
-MIN_JUMP_S = 0.01
 # Encoders' delays, by which the lengths that containers state are off. Those of lossless codecs are exact.
 DELAY_S, LOSSLESS_DELAY_S = 0.25, 0.001
 LOSSLESS = frozenset(("ape", "flac", "tta", "wavpack"))
@@ -38,8 +41,10 @@ XING = re.compile(rb"(?:Xing|Info)\0\0\0[\1-\x0f](.{4})", re.DOTALL)  # an MP3's
 XING_WITHIN_BYTES = 1 << 20
 
 
-def decode_with_ffmpeg(source: BinaryIO, name: str, is_known: bool, damage: Damage) -> Iterator[Block]:
-    """Decode the audio track of a file.
+def decode_with_ffmpeg(
+    source: BinaryIO, name: str, is_known: bool, damage: Damage, selection: Selection
+) -> Iterator[Block]:
+    """Decode an audio track of a file.
 
     Parameters
     ----------
@@ -47,7 +52,7 @@ def decode_with_ffmpeg(source: BinaryIO, name: str, is_known: bool, damage: Dama
 
     Raises
     ------
-    InvalidAudio : for a file of no known format, or without audio.
+    InvalidAudio : for a file of no known format, or without the audio track.
     """
     if not HAS_FFMPEG:
         if is_known:
@@ -68,10 +73,78 @@ def decode_with_ffmpeg(source: BinaryIO, name: str, is_known: bool, damage: Dama
     with container:
         if not container.streams.audio:
             raise InvalidAudio(f"{name} has no audio track.")
-        track = container.streams.audio[0]
+        track = _track(container.streams.audio, name, selection)
         if track.codec_context is None:
             raise InvalidAudio(f"{name} has an audio track of a codec that FFmpeg does not decode.")
-        yield from _decode_track(source, container, track, damage)
+        yield from _decode_track(source, container, track, damage, selection)
+
+
+def check_track(selection: Selection, num_tracks: int, name: str) -> None:
+    """Raise :class:`InvalidAudio` for a track that a file does not have."""
+    if (selection.audio_track or 1) > num_tracks:
+        raise InvalidAudio(
+            f"{name} has no audio track {selection.audio_track}: its number of audio tracks is {num_tracks}."
+        )
+
+
+def _track(tracks: Sequence[Any], name: str, selection: Selection) -> Any:
+    """Return the wanted track, by default the first that is marked as default."""
+    import av
+
+    check_track(selection, len(tracks), name)
+    if selection.audio_track is not None:
+        return tracks[selection.audio_track - 1]
+    return next((each for each in tracks if each.disposition & av.stream.Disposition.default), tracks[0])
+
+
+def layout_of(source: BinaryIO) -> str:
+    """Return FFmpeg's name of a file's channel layout; empty if it is not known."""
+    if not HAS_FFMPEG:
+        return ""
+    import av
+
+    source.seek(0)
+    try:
+        with av.open(source, "r", options=containers()) as container:
+            return _layout(container.streams.audio[0].codec_context)
+    except (av.FFmpegError, ValueError, IndexError, AttributeError):  # AttributeError: an unknown codec
+        return ""
+
+
+def _layout(context: Any) -> str:
+    """Return the name of a track's layout.
+
+    One in an order of its own is dropped: PyAV would free its memory twice.
+    """
+    layout = context.layout
+    name = str(layout.name)
+    if UNKNOWN_LAYOUT.fullmatch(name):
+        context.layout = f"{layout.nb_channels} channels"
+    return name
+
+
+@lru_cache(100)
+def weights_of(layout: str) -> Weights | None:
+    """Return FFmpeg's weights of a layout's channels in their mix.
+
+    Together they are 1. ``None`` stands for an average: of one or two channels, or where no place is known.
+    """
+    if not layout or UNKNOWN_LAYOUT.fullmatch(layout):
+        return None
+    import av
+
+    num_channels = av.AudioLayout(layout).nb_channels
+    if num_channels < 3:
+        return None
+    impulses = np.eye(num_channels, dtype=np.float32).reshape(1, -1)  # one in each channel
+    frame = av.AudioFrame.from_ndarray(impulses, format="flt", layout=layout)
+    frame.sample_rate = 48_000
+    try:
+        (mixed,) = av.AudioResampler(format="flt", layout="mono").resample(frame)
+    except (av.FFmpegError, ValueError):
+        return None
+    weights: Weights = mixed.to_ndarray()[0] / mixed.to_ndarray().sum()
+    return weights
 
 
 @cache
@@ -90,18 +163,24 @@ def containers() -> dict[str, str]:
     return {"format_whitelist": ",".join(sorted(allowed)), "protocol_whitelist": "none"}
 
 
-def _decode_track(source: BinaryIO, container: Any, track: Any, damage: Damage) -> Iterator[Block]:
+def _decode_track(
+    source: BinaryIO, container: Any, track: Any, damage: Damage, selection: Selection
+) -> Iterator[Block]:
     """Decode a track, and note what is missing."""
     import av
 
     stated_s, base_s = _stated_s(source, container, track)
     is_elementary, is_gapless = container.format.name in ELEMENTARY, container.format.name in GAPLESS
+    start_s = None if container.start_time is None else container.start_time / 1e6
+    may_jump = bool(container.format.flags & av.format.Flags.ts_discont.value)
+    timeline = Timeline(start_s, damage, is_gapless=is_gapless, may_jump=may_jump)
     codec = track.codec_context.name
+    _layout(track.codec_context)
     if codec in LOSSLESS:  # otherwise damage is decoded to noise
         track.codec_context.options = {"err_detect": "crccheck+explode"}
     packed, form = av.AudioResampler(format="flt"), None
-    decoded_s = lost_s = junk_s = 0.0
-    end_s: float | None = None  # by the container's times
+    weights = None
+    decoded_s = junk_s = 0.0
     num_bytes, first_byte = 0, b""  # of packets that could be decoded
     for packet in _packets(container, track, damage):
         try:
@@ -116,36 +195,34 @@ def _decode_track(source: BinaryIO, container: Any, track: Any, damage: Damage) 
             if is_elementary and head[:1] != first_byte:
                 junk_s += packet_s  # after the last frame it is no damage
                 continue
-            damage.lose(packet_s)
-            lost_s += packet_s
-            end_s = None if end_s is None else end_s + packet_s
+            timeline.lose(packet_s)
             continue
         for frame in frames:
             if junk_s:
-                damage.lose(junk_s)
-                lost_s, junk_s = lost_s + junk_s, 0.0
-            frame_s = frame.samples / frame.sample_rate
+                timeline.lose(junk_s)
+                junk_s = 0.0
+            rate, num_channels = frame.sample_rate, frame.layout.nb_channels
+            frame_s = frame.samples / rate
             begin_s = None if frame.pts is None else float(frame.pts * frame.time_base)
-            if begin_s is not None:
-                base_s = begin_s if base_s is None else base_s
-                if is_gapless and end_s is not None and begin_s - end_s > MIN_JUMP_S:
-                    damage.lose(begin_s - end_s)
-                    lost_s += begin_s - end_s
-                end_s = begin_s + frame_s
-            elif end_s is not None:
-                end_s += frame_s
+            silence_s = timeline.silence_before(begin_s, frame_s)
             decoded_s += frame_s
-            if form != (form := (frame.format.name, frame.layout.name, frame.sample_rate)):
+            if form != (form := (frame.format.name, frame.layout.name, rate)):
                 packed = av.AudioResampler(format="flt")
+                weights = weights_of(frame.layout.name)
+            num_silent = round(damage.allowed(silence_s) * rate) if selection.container_times else 0
+            while num_silent > 0:  # in blocks of at most a second
+                yield rate, np.zeros((min(rate, num_silent), num_channels), np.float32), weights
+                num_silent -= rate
             for piece in packed.resample(frame):
                 samples = piece.to_ndarray().astype(np.float32, copy=False)
-                yield frame.sample_rate, samples.reshape(-1, frame.layout.nb_channels)
+                yield rate, samples.reshape(-1, num_channels), weights
         if frames and packet.size:
             num_bytes += packet.size
             first_byte = first_byte or bytes(packet)[:1]
-    reached_s = decoded_s + lost_s
-    if end_s is not None and base_s is not None and not is_gapless:
-        reached_s = max(reached_s, end_s - base_s)
+    reached_s = decoded_s + timeline.lost_s
+    base_s = timeline.begin_s if base_s is None else base_s
+    if timeline.end_s is not None and base_s is not None and not is_gapless:
+        reached_s = max(reached_s, timeline.end_s - base_s)
     delay_s = LOSSLESS_DELAY_S if codec in LOSSLESS else DELAY_S
     if stated_s - reached_s > delay_s:
         damage.fall_short(decoded_s, stated_s)

@@ -41,6 +41,9 @@ OPTIONAL = (
     "no_speech_threshold",
     "hallucination_silence_threshold",
     "realigns",
+    "channel",
+    "audio_track",
+    "container_times",
 )
 MODE_OF_NUMBER = {int(number): mode for mode, number in MODES.items()}
 TASK_OF_NUMBER = {int(number): task for task, number in TASKS.items()}
@@ -103,6 +106,9 @@ def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
         hotwords=options.hotwords,
         hint=options.hint,
         strict=options.strict,
+        channel=options.channel,
+        audio_track=options.audio_track,
+        container_times=options.container_times,
         realigns=options.realigns,
         log_mel_max=options.log_mel_max,
         zero_padding=options.padding is Padding.ZERO,

@@ -167,4 +167,4 @@ def test_live_audio_has_endpointing_instead():
     with pytest.raises(UnsupportedOption, match="whole recordings"):
         decoding_options_to_proto(DecodingOptions.greedy(vad_filter=True))
     options = DecodingOptions.greedy(vad_filter=True, vad_parameters=VadOptions())
-    assert options.without_vad() == replace(options, vad_filter=False, vad_parameters=None)
+    assert options.for_pcm() == replace(options, vad_filter=False, vad_parameters=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from io import BytesIO
 
 import grpc
 import pytest
@@ -49,12 +50,12 @@ def num_decoded_bytes(monkeypatch) -> list[int]:
 
     def noting(real):
         def note(audio, *args, **kwargs):
-            seen.append(len(getattr(audio, "audio", audio)))
+            seen.append(len(audio.getvalue() if isinstance(audio, BytesIO) else audio.audio))
             return real(audio, *args, **kwargs)
 
         return note
 
-    monkeypatch.setattr(own_requests, "decode_bytes", noting(own_requests.decode_bytes))
+    monkeypatch.setattr(own_requests, "decode_file", noting(own_requests.decode_file))
     monkeypatch.setattr(riva_service, "whole_audio", noting(riva_service.whole_audio))
     return seen
 

@@ -11,7 +11,7 @@ import pytest
 
 from experiments.common.audio import silence
 from experiments.common.models.scripted import ScriptedModel
-from specwhisper.audio.decode import decode_bytes
+from specwhisper.audio.decode import decode_file
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
@@ -114,7 +114,7 @@ class Scanned:
         self.num_opened += 1
         is_scan = self.num_opened == 2
         try:
-            for pcm in decode_bytes(*recording):
+            for pcm in decode_file(*recording):
                 self.num_scanned += is_scan
                 if is_scan:
                     self.is_there.set()
@@ -127,7 +127,7 @@ class Scanned:
 async def test_a_client_that_cancels_during_its_scan_ends_it(monkeypatch):
     """Not only the call ends: the recording is decoded no further than the current block."""
     scanned = Scanned()
-    monkeypatch.setattr("specwhisper_draft_server.requests.decode_bytes", scanned)
+    monkeypatch.setattr("specwhisper_draft_server.requests.decode_file", scanned)
     async with target_server() as target, draft_server(target.address) as draft:
         call = draft.stub.Recognize(pb.RecognizeRequest(audio=silence.flac(3600)))
         await eventually(scanned.is_there.is_set)

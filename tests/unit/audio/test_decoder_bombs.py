@@ -28,17 +28,17 @@ MAX_GROWTH_BYTES = 64 * 1024 * 1024
 # Decodes a file, and prints the peak of the additional memory.
 CHILD = """
 import re, sys
-from specwhisper.audio.decode import decode_bytes
+from specwhisper.audio.decode import decode_file
 from specwhisper.errors import InvalidAudio
 
 def peak():
     with open("/proc/self/status") as status:  # getrusage would include the memory of the parent
         return int(re.search(r"VmHWM:\\s+(\\d+) kB", status.read())[1]) * 1024
 
-data, limit_s, keeps = open(sys.argv[1], "rb").read(), float(sys.argv[2]), sys.argv[3] == "keeps"
+limit_s, keeps = float(sys.argv[2]), sys.argv[3] == "keeps"
 before, retained = peak(), []
 try:
-    for pcm in decode_bytes(data, limit_s, int(limit_s * 768_000)):
+    for pcm in decode_file(open(sys.argv[1], "rb"), limit_s):
         retained += [pcm * 16] if keeps else []
     print("decoded", peak() - before)
 except InvalidAudio as error:

@@ -21,7 +21,7 @@ HOMES = {f"specwhisper.{name}": home for home, names in specwhisper._HOMES.items
 CORE = {
     "specwhisper",
     *(f"specwhisper.{name}" for name in "errors extras languages live onnx_metadata".split()),
-    *(f"specwhisper.{name}" for name in "options printable tasks types validated".split()),
+    *(f"specwhisper.{name}" for name in "options printable selection tasks types validated".split()),
 }
 PURE = {f"specwhisper.{name}" for name in "audio speakers speculation transcription".split()}
 MODELS = {"specwhisper.model", "specwhisper.engine", "specwhisper.api"}
@@ -52,9 +52,10 @@ LAYERS = {
     "specwhisper.live": ({"specwhisper.errors", "specwhisper.validated"}, TORCH | GRPC | RAY),
     "specwhisper.validated": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
     "specwhisper.options": (
-        {"specwhisper.errors", "specwhisper.languages", "specwhisper.live", "specwhisper.validated"},
+        {f"specwhisper.{name}" for name in "errors languages live selection validated".split()},
         TORCH | GRPC | RAY,
     ),
+    "specwhisper.selection": ({"specwhisper.errors", "specwhisper.validated"}, TORCH | GRPC | RAY),
     "specwhisper.audio": (CORE, TORCH | GRPC | RAY),
     "specwhisper.speculation": (CORE, TORCH | GRPC | RAY),
     "specwhisper.transcription": (

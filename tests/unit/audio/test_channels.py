@@ -1,0 +1,206 @@
+"""Channels are mixed by their places; stereo in opposite phase is found; one channel can be taken."""
+
+import io
+import struct
+
+import av
+import numpy as np
+import pytest
+import soundfile
+
+from specwhisper.audio.canonical import CanonicalStream
+from specwhisper.audio.channels import Mixer
+from specwhisper.audio.decode import decode_file
+from specwhisper.audio.files.damage import Damage, Warnings, ignore
+from specwhisper.audio.files.ffmpeg import decode_with_ffmpeg, weights_of
+from specwhisper.audio.inputs import recordings_in
+from specwhisper.errors import InvalidAudio
+from specwhisper.selection import ALL_AUDIO, Selection
+
+RATE = 48_000
+# Left, right, centre, LFE, left back, right back: ITU-R BS.775, and FFmpeg.
+WEIGHTS = np.array([0.5**0.5, 0.5**0.5, 1, 0, 0.5, 0.5])
+
+
+def tones(num_channels: int, length_s: float = 2.0) -> np.ndarray:
+    """Return a tone of its own for each channel."""
+    times = np.arange(int(length_s * RATE)) / RATE
+    return np.stack([0.3 * np.sin(2 * np.pi * 200 * (n + 1) * times) for n in range(num_channels)], axis=1)
+
+
+def decoded(file, warnings=ignore, **selection) -> np.ndarray:
+    file = io.BytesIO(file) if isinstance(file, bytes) else file
+    pcm = b"".join(decode_file(file, None, warnings, Selection(**selection)))
+    return np.frombuffer(pcm, "<i2") / 32768
+
+
+def amplitudes(samples: np.ndarray, num_channels: int) -> np.ndarray:
+    """Return how loud each channel's tone is."""
+    second = samples[8_000:24_000]
+    return np.abs(np.fft.rfft(second))[200 : 200 * num_channels + 1 : 200] * 2 / len(second)
+
+
+def muxed(container: str, codec: str, samples: np.ndarray, layout: str, gaps=(), **options: str) -> bytes:
+    """Encode samples; ``gaps`` are pairs of a time and the seconds by which later times are moved."""
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format=container, options=options) as output:
+        stream = output.add_stream(codec, rate=RATE, layout=layout)
+        frame = av.AudioFrame.from_ndarray(np.float32(samples.T).copy(), format="fltp", layout=layout)
+        frame.sample_rate = RATE
+        wanted = av.AudioResampler(format=stream.codec_context.format, layout=layout, rate=RATE)
+        packets = [packet for piece in wanted.resample(frame) for packet in stream.encode(piece)]
+        for packet in packets + stream.encode(None):
+            if packet.pts is not None:
+                time_s = packet.pts * packet.time_base
+                moved = sum(int(by_s / packet.time_base) for at_s, by_s in gaps if time_s >= at_s)
+                packet.pts, packet.dts = packet.pts + moved, packet.dts + moved
+            output.mux(packet)
+    return buffer.getvalue()
+
+
+def wav(samples: np.ndarray, mask: int | None = None) -> bytes:
+    """Return 16-bit WAV, as WAVE_FORMAT_EXTENSIBLE where a mask states the channels' places."""
+    num_channels = samples.shape[1]
+    data = (samples * 32767).astype("<i2").tobytes()
+    form = struct.pack("<HHIIHH", 1, num_channels, RATE, RATE * num_channels * 2, num_channels * 2, 16)
+    if mask is not None:
+        guid = bytes.fromhex("0100000000001000800000aa00389b71")
+        form = struct.pack("<H", 0xFFFE) + form[2:] + struct.pack("<HHI", 22, 16, mask) + guid
+    chunks = b"fmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", len(data)) + data
+    return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks
+
+
+def surround(kind: str) -> bytes:
+    samples = tones(6)
+    match kind:
+        case "wav":
+            return wav(samples, 0x3F)
+        case "flac":  # its channels have fixed places
+            file = io.BytesIO()
+            soundfile.write(file, samples, RATE, format="FLAC")
+            return file.getvalue()
+        case "opus":
+            return muxed("ogg", "libopus", samples, "5.1", b="768k")
+    container, codec = {"ac3": ("ac3", "ac3"), "aac": ("adts", "aac"), "mkv": ("matroska", "aac")}[kind]
+    return muxed(container, codec, samples, "5.1", b="768k")
+
+
+@pytest.mark.parametrize("kind", ["wav", "flac", "opus", "ac3", "aac", "mkv"])
+def test_channels_count_by_their_places(kind):
+    found = amplitudes(decoded(surround(kind)), 6)
+    assert found / found[2] == pytest.approx(WEIGHTS, abs=0.06)
+    assert found[:3].sum() + found[4:].sum() == pytest.approx(0.3, rel=0.1)  # nothing can be clipped
+
+
+def test_places_that_are_not_stated_count_the_same():
+    found = amplitudes(decoded(wav(tones(6))), 6)
+    assert found == pytest.approx(np.full(6, 0.3 / 6), rel=0.01)
+
+
+@pytest.mark.parametrize("layout", ["3.0", "quad", "5.0", "5.1(side)", "6.1", "7.1", "7.1.4", "octagonal"])
+def test_every_layout_of_ffmpeg_has_weights(layout):
+    weights = weights_of(layout)
+    assert weights.sum() == pytest.approx(1)
+    names = [channel.name for channel in av.AudioLayout(layout).channels]
+    assert all(weight == 0 for name, weight in zip(names, weights, strict=True) if name.startswith("LFE"))
+
+
+@pytest.mark.parametrize("layout", ["", "mono", "stereo", "6 channels", "3 channels (FC+FL+FR)"])
+def test_one_and_two_channels_and_unknown_places_are_averaged(layout):
+    assert weights_of(layout) is None
+
+
+def test_channels_in_an_order_of_their_own_end_no_process():
+    """PyAV frees the memory of such a layout twice."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        return name + struct.pack(">q", len(content)) + content
+
+    about = struct.pack(">d4sIIIII", RATE, b"lpcm", 0, 6, 1, 3, 16)
+    places = struct.pack(">III", 0, 0, 3)
+    places += b"".join(struct.pack(">IIfff", place, 0, 0, 0, 0) for place in (3, 1, 2))  # centre, left, right
+    samples = (tones(3) * 32767).astype(">i2").tobytes()
+    caf = (
+        b"caff\0\1\0\0" + chunk(b"desc", about) + chunk(b"chan", places) + chunk(b"data", bytes(4) + samples)
+    )
+    for _ in range(50):
+        blocks = decode_with_ffmpeg(io.BytesIO(caf), "It", False, Damage("It", ignore), ALL_AUDIO)
+        assert sum(len(frames) for _, frames, _ in blocks) == 2 * RATE
+    assert amplitudes(decoded(caf), 3) == pytest.approx(np.full(3, 0.1), rel=0.01)
+
+
+@pytest.mark.parametrize(("channel", "number"), [("left", 1), ("right", 2), ("3", 3), ("6", 6)])
+def test_one_channel_can_be_taken(channel, number):
+    found = amplitudes(decoded(surround("wav"), channel=channel), 6)
+    assert found == pytest.approx([0.3 if each == number else 0 for each in range(1, 7)], abs=0.01)
+
+
+def test_a_channel_that_is_missing_is_an_error():
+    for file, channel, number in ((wav(tones(1)), "right", 1), (wav(tones(6)), "7", 6)):
+        with pytest.raises(InvalidAudio, match=f"no channel '{channel}': the number of channels is {number}"):
+            decoded(file, channel=channel)
+    ((source,), _) = recordings_in(np.zeros(9, np.float32))
+    with pytest.raises(InvalidAudio, match="no channel '2'"):
+        list(source.read(ignore, Selection(channel="2")))
+
+
+def speech(length_s: float, seed: int = 0) -> np.ndarray:
+    """Return noise that is as loud as speech, with pauses."""
+    noise = np.random.default_rng(seed).normal(0, 0.1, int(length_s * RATE))
+    return noise * (np.sin(2 * np.pi * 1.5 * np.arange(len(noise)) / RATE) > -0.3)
+
+
+@pytest.mark.parametrize("louder", ["left", "right"])
+@pytest.mark.parametrize("container", ["WAV", "FLAC"])
+def test_stereo_in_opposite_phase_is_found_and_reported(louder, container):
+    left = speech(6)
+    stereo = np.stack([left, -0.7 * left], axis=1)
+    stereo = stereo if louder == "left" else -stereo[:, ::-1]
+    file = io.BytesIO()
+    soundfile.write(file, stereo, RATE, format=container)
+    warnings = Warnings()
+    found = decoded(file.getvalue(), warnings)
+    (warning,) = warnings.sentences
+    assert warning.startswith("The audio has channels in opposite phase, from 0.0 s on for ")
+    assert warning.endswith(f"so the {louder} one was used there.")
+    expected = decoded(file.getvalue(), channel=louder)
+    assert found.std() == pytest.approx(expected.std(), rel=0.02)
+    assert np.array_equal(found, decoded(file.getvalue()))
+
+
+def test_opposite_phase_of_a_part_is_found_without_a_change_elsewhere():
+    left, noise = speech(9), np.random.default_rng(1).normal(0, 0.01, (9 * RATE, 2))
+    right = np.concatenate([left[: 3 * RATE], -left[3 * RATE : 6 * RATE], left[6 * RATE :]])
+    file = wav(np.stack([left, right], axis=1) + noise)
+    warnings = Warnings()
+    found = decoded(file, warnings)
+    (warning,) = warnings.sentences
+    start_s, length_s = (float(word) for word in warning.split() if word.replace(".", "").isdigit())
+    assert start_s == pytest.approx(3, abs=0.3)
+    assert 1.5 < length_s < 3.2
+    expected = decoded(wav(np.stack([left, left], axis=1)))
+    for start in range(0, 9):
+        part = slice(start * 16_000, (start + 1) * 16_000)
+        assert found[part].std() == pytest.approx(expected[part].std(), rel=0.1)
+
+
+def test_other_stereo_is_averaged():
+    """Two callers, one in each channel; a voice between two microphones; music."""
+    one, other = speech(5), speech(5, seed=1)
+    late = np.roll(one, 40)  # 0.8 ms, 28 cm
+    for stereo in ([one, other], [one, 0 * one], [one, late], [one - 0.5 * other, one + 0.5 * other]):
+        samples = np.stack(stereo, axis=1)
+        warnings = Warnings()
+        found = decoded(wav(samples), warnings)
+        assert not warnings.sentences
+        assert np.abs(found - decoded(wav(samples.mean(axis=1, keepdims=True)))).max() < 1e-3
+
+
+def test_streams_find_opposite_phase_and_take_a_channel():
+    left = (speech(2) * 32767).astype(np.int16)
+    stereo = np.stack([left, -left], axis=1)
+    for mixer, expected in ((Mixer(), left), (Mixer("right"), -left)):
+        stream = CanonicalStream(16_000, 2, mixer)
+        pieces = [stream.push(stereo[start : start + 1_000]) for start in range(0, len(stereo), 1_000)]
+        found = np.frombuffer(b"".join(pieces), "<i2")
+        assert np.array_equal(found[160:], expected[160:])  # after the first piece
