@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Iterator
 from math import inf
-from pathlib import Path
 from typing import BinaryIO
 
 import soundfile
@@ -21,7 +20,6 @@ from specwhisper.audio.files.ffmpeg import (
     HAS_FFMPEG,
     Block,
     check_track,
-    containers,
     decode_with_ffmpeg,
     layout_of,
     weights_of,
@@ -34,8 +32,9 @@ from specwhisper.types import SAMPLE_RATE
 BLOCK_SAMPLES = 65_536  # over all channels
 # Before mixing and resampling, 8 channels of 48 kHz: a file of kilobytes can hold far more silence than that.
 MAX_PCM_BYTES_PER_S = 8 * 48_000 * BYTES_PER_SAMPLE
-# Recorders that cannot seek back leave the size of their data open: sizes from here on mean nothing.
-OPEN_ENDED_BYTES = 0x7FFF_0000
+# Recorders that cannot seek back leave the size of their data open, near one of these powers of 2.
+OPEN_ENDED_BITS = (31, 32, 63, 64)
+MAX_HEADER_BYTES = 65_536
 OPEN_ENDED_FRAMES = 2**48  # libsndfile's number where the length is not known is larger
 # Suffixes by which recordings are found in folders: those of libsndfile, then those of FFmpeg.
 AUDIO_SUFFIXES = frozenset(
@@ -45,8 +44,9 @@ AUDIO_SUFFIXES = frozenset(
 )
 # FLAC, Ogg and MP3: libsndfile ends at the first damage in them, and writes about it on standard error.
 COMPRESSED = re.compile(rb"fLaC|OggS|ID3|\xff[\xe0-\xff]")
-# How libsndfile's log notes that a header announces more data than the file holds.
-CUT_OFF = re.compile(r"^\s*(?:data|SSND|Data Size)\s*:\s*(\d+) \(should be (\d+)\)", re.MULTILINE)
+# Of libsndfile's log: the length of the file, and the data that its header announces and that it holds.
+LENGTH = re.compile(r"^Length : (\d+)$", re.MULTILINE)
+DATA = re.compile(r"^\s*(?:data|SSND|Data [Ss]ize)\s*: (\d+)(?: \(should be (\d+)\))?$", re.MULTILINE)
 
 
 def decode_file(
@@ -84,25 +84,9 @@ def decode_file(
         yield from _canonical(file, "The audio", max_duration_s, warn, selection)
 
 
-def stated_duration_s(path: Path) -> float | None:
-    """Return the length that a file's header states; ``None`` where it states none.
-
-    Nothing is decoded, so it may be wrong: show it, and rely on the decoded length.
-    """
-    try:
-        about = soundfile.info(path)
-        return about.duration if 0 < about.frames < OPEN_ENDED_FRAMES else None
-    except (soundfile.SoundFileError, TypeError, OSError):
-        pass
-    if not HAS_FFMPEG:
-        return None
-    import av
-
-    try:
-        with path.open("rb") as source, av.open(source, "r", options=containers()) as container:
-            return container.duration / av.time_base if container.duration else None
-    except (av.FFmpegError, ValueError, OSError):
-        return None
+def is_open_ended(size: int) -> bool:
+    """Return whether the size of a file's data means that it is not known."""
+    return any(abs(size - 2**bits) <= MAX_HEADER_BYTES for bits in OPEN_ENDED_BITS)
 
 
 def _canonical(
@@ -191,8 +175,9 @@ def _decode_with_libsndfile(
     sound: soundfile.SoundFile, weights: Weights | None, damage: Damage
 ) -> Iterator[Block]:
     stated_frames = float(sound.frames) if sound.frames < OPEN_ENDED_FRAMES else 0.0
-    if (cut := CUT_OFF.search(sound.extra_info)) and int(cut[1]) < OPEN_ENDED_BYTES:
-        stated_frames *= int(cut[1]) / max(1, int(cut[2]))
+    data, length = DATA.search(sound.extra_info), LENGTH.search(sound.extra_info)
+    if data and length and not is_open_ended(int(data[1])):
+        stated_frames *= max(1.0, int(data[1]) / max(1, int(data[2] or length[1])))
     num_frames = 0
     while True:
         try:

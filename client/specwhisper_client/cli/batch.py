@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from specwhisper.audio.decode import stated_duration_s
+from specwhisper.audio.stated import stated_duration_s
 from specwhisper.errors import (
     DiarizationFailed,
     InvalidAudio,

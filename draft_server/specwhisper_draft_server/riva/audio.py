@@ -11,7 +11,7 @@ from struct import Struct
 from riva.client.proto import riva_asr_pb2, riva_audio_pb2
 
 from specwhisper.audio.canonical import MAX_CHANNELS, MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
-from specwhisper.audio.decode import OPEN_ENDED_BYTES
+from specwhisper.audio.decode import is_open_ended
 from specwhisper.audio.g711 import G711, decode_g711
 from specwhisper.errors import InvalidAudio, InvalidRequest, check_between
 
@@ -141,7 +141,7 @@ def parse_wav_header(head: bytes) -> tuple[Samples, int, int | None] | None:
             if samples is None:
                 raise InvalidAudio("A WAV file has no format chunk before its samples.")
             # Recorders that cannot seek back leave the size at its maximum, or at 0.
-            return samples, start, size if 0 < size < OPEN_ENDED_BYTES else None
+            return samples, start, None if size == 0 or is_open_ended(size) else size
         if name == b"fmt ":
             end = start + min(size, MAX_FMT_BYTES)
             if len(head) < end:

@@ -11,6 +11,7 @@ import soundfile
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.files.damage import Warnings
 from specwhisper.audio.inputs import decoder_of, recordings_in
+from specwhisper.audio.stated import check_stated_length
 from specwhisper.errors import InvalidAudio
 from tests.unit.audio.test_audio_decode import encode, tone
 
@@ -149,6 +150,36 @@ def test_a_wav_file_whose_size_is_too_large_is_read_with_a_warning(size):
     length_s, (warning,) = decoded(bytes(data))
     assert length_s == LENGTH_S
     assert "its container states" in warning
+
+
+@pytest.mark.parametrize("container", ["WAV", "RF64", "W64", "FLAC"])
+def test_a_header_of_40_hours_over_a_second_of_data_is_read_with_a_warning(container, tmp_path):
+    num_frames = 40 * 3_600 * 8_000
+    data = bytearray(encode(tone(1, 8_000), 8_000, container))
+    match container:
+        case "WAV":
+            data[40:44] = struct.pack("<I", 2 * num_frames)
+        case "RF64":
+            data[28:36] = struct.pack("<Q", 2 * num_frames)
+        case "W64":
+            at = data.index(b"data") + 16
+            data[at : at + 8] = struct.pack("<Q", 2 * num_frames)
+        case "FLAC":  # 36 bits
+            data[22:26] = struct.pack(">I", num_frames)
+    path = tmp_path / "header"
+    path.write_bytes(data)
+    check_stated_length(path, 14_400)  # it is too small for so much
+    length_s, (warning,) = decoded(path)
+    assert length_s == 1
+    stated_s = float(warning.split("its container states ")[1].split()[0])
+    assert stated_s == pytest.approx(144_000, rel=0.02)
+
+
+@pytest.mark.parametrize("size", [2**31, 2**31 - 1, 2**32 - 1, 2**32 - 37, 0x7FFF_F000])
+def test_a_size_that_was_left_open_is_no_damage(size):
+    data = bytearray(encode(tone(1, 8_000), 8_000))
+    data[40:44] = struct.pack("<I", size)
+    assert decoded(bytes(data)) == (1, ())
 
 
 def test_half_a_sample_at_the_end_is_left_out():
