@@ -224,7 +224,7 @@ def _decode_track(
     if timeline.end_s is not None and base_s is not None and not is_gapless:
         reached_s = max(reached_s, timeline.end_s - base_s)
     delay_s = LOSSLESS_DELAY_S if codec in LOSSLESS else DELAY_S
-    if stated_s - reached_s > delay_s:
+    if stated_s - reached_s > delay_s and not timeline.has_jumped:
         damage.fall_short(decoded_s, stated_s)
 
 

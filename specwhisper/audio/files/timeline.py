@@ -24,12 +24,14 @@ class Timeline:
     ----------
     begin_s, end_s : of the frames so far; ``None`` where the container has no times.
     lost_s : what is missing in all.
+    has_jumped : whether the clock has changed, so that the container's length means nothing.
     """
 
     def __init__(self, start_s: float | None, damage: Damage, *, is_gapless: bool, may_jump: bool) -> None:
         self.begin_s: float | None = None
         self.end_s: float | None = None
         self.lost_s = 0.0
+        self.has_jumped = False
         self._start_s = start_s
         self._damage = damage
         self._is_gapless = is_gapless
@@ -60,7 +62,7 @@ class Timeline:
             self.end_s = begin_s if self._start_s is None else max(0.0, self._start_s)
         jump_s = begin_s - self.end_s
         if jump_s < -MAX_BACK_S or (self._may_jump and jump_s > MAX_CLOCK_JUMP_S):
-            self._short_s = 0.0
+            self._short_s, self.has_jumped = 0.0, True
         elif self._is_gapless and not is_first:
             if jump_s > MIN_LOSS_S:
                 self.lose(jump_s)

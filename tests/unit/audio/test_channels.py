@@ -46,7 +46,7 @@ def muxed(container: str, codec: str, samples: np.ndarray, layout: str, gaps=(),
     with av.open(buffer, "w", format=container, options=options) as output:
         stream = output.add_stream(codec, rate=RATE, layout=layout)
         frame = av.AudioFrame.from_ndarray(np.float32(samples.T).copy(), format="fltp", layout=layout)
-        frame.sample_rate = RATE
+        frame.sample_rate, frame.pts = RATE, 0
         wanted = av.AudioResampler(format=stream.codec_context.format, layout=layout, rate=RATE)
         packets = [packet for piece in wanted.resample(frame) for packet in stream.encode(piece)]
         for packet in packets + stream.encode(None):

@@ -1,0 +1,124 @@
+"""The text has the times of the container: a late start and gaps are silence, within bounds."""
+
+import io
+
+import av
+import numpy as np
+import pytest
+
+from specwhisper.audio.decode import decode_file
+from specwhisper.audio.files.damage import Damage, Warnings, ignore
+from specwhisper.audio.files.timeline import Timeline
+from specwhisper.errors import InvalidAudio
+from specwhisper.selection import Selection
+from tests.unit.audio.test_channels import RATE, muxed, tones
+
+LENGTH_S = 6
+KINDS = {
+    "webm": ("webm", "libopus"),
+    "mkv": ("matroska", "aac"),
+    "m4a": ("mp4", "aac"),
+    "ts": ("mpegts", "aac"),
+    "nut": ("nut", "pcm_s16le"),
+    "mov": ("mov", "pcm_s16le"),
+}
+
+
+def media(kind: str, gaps=()) -> bytes:
+    container, codec = KINDS[kind]
+    return muxed(container, codec, tones(1, LENGTH_S), "mono", gaps)
+
+
+def decoded(data: bytes, **selection) -> tuple[np.ndarray, tuple[str, ...]]:
+    warnings = Warnings()
+    pcm = b"".join(decode_file(io.BytesIO(data), None, warnings, Selection(**selection)))
+    return np.frombuffer(pcm, "<i2") / 32768, warnings.sentences
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_track_without_gaps_gets_no_silence(kind):
+    """Not for an encoder's delay, nor for times in whole milliseconds."""
+    data = media(kind)
+    samples, warnings = decoded(data)
+    assert len(samples) / 16_000 == pytest.approx(LENGTH_S, abs=0.1)
+    assert np.array_equal(samples, decoded(data, container_times=False)[0])
+    assert not warnings
+
+
+@pytest.mark.parametrize("kind", ["webm", "mkv", "m4a"])
+def test_a_pause_of_the_recorder_is_silence(kind):
+    data = media(kind, [(2, 5), (4, 0.3)])
+    samples, warnings = decoded(data)
+    assert len(samples) / 16_000 == pytest.approx(LENGTH_S + 5.3, abs=0.1)
+    assert np.abs(samples[int(2.2 * 16_000) : int(6.9 * 16_000)]).max() < 1e-3
+    assert np.abs(samples[int(7.2 * 16_000) : int(8.9 * 16_000)]).max() > 0.2
+    assert not warnings
+    assert len(decoded(data, container_times=False)[0]) / 16_000 == pytest.approx(LENGTH_S, abs=0.1)
+
+
+def test_packets_that_were_lost_on_the_way_become_silence_of_their_length():
+    """Each gap of 60 ms is too short for a pause; together they count."""
+    data = media("webm", [(0.5 * n, 0.06) for n in range(1, 12)])
+    samples, warnings = decoded(data)
+    assert len(samples) / 16_000 == pytest.approx(LENGTH_S + 0.66, abs=0.15)
+    assert not warnings
+
+
+def test_a_gap_in_a_transport_stream_is_audio_that_is_missing():
+    samples, (warning,) = decoded(media("ts", [(3, 2)]))
+    assert len(samples) / 16_000 == pytest.approx(LENGTH_S + 2, abs=0.1)
+    assert warning == "The audio is damaged: about 2.00 s are missing, at 3.0 s."
+
+
+def test_another_clock_in_a_transport_stream_is_no_gap():
+    samples, warnings = decoded(media("ts", [(3, 3_000)]))
+    assert len(samples) / 16_000 == pytest.approx(LENGTH_S, abs=0.1)
+    assert not warnings
+
+
+def test_a_time_that_lies_adds_an_hour_at_most():
+    data = media("mkv", [(2, 3), (3, 10**6), (4, 2)])
+    samples, (warning,) = decoded(data)
+    assert len(samples) / 16_000 == pytest.approx(LENGTH_S + 5, abs=0.1)
+    assert warning.startswith("The audio has a gap of 1000000 s at 6.0 s, which is left out")
+    hour = media("mkv", [(1, 3_500), (3, 3_500)])
+    samples, (warning,) = decoded(hour)
+    assert len(samples) / 16_000 == pytest.approx(LENGTH_S + 3_500, abs=0.1)
+    with pytest.raises(InvalidAudio, match="longer than the limit of 60 s"):
+        for _ in decode_file(io.BytesIO(hour), 60):
+            pass
+
+
+def film(audio_from_s: float) -> bytes:
+    """Return MP4 of which the audio begins after the video."""
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format="mp4") as output:
+        video = output.add_stream("mpeg4", rate=10, width=32, height=32)
+        audio = output.add_stream("aac", rate=RATE, layout="mono")
+        for number in range(20):
+            frame = av.VideoFrame(32, 32, "yuv420p")
+            frame.pts = number
+            output.mux(video.encode(frame))
+        output.mux(video.encode(None))
+        sound = av.AudioFrame.from_ndarray(np.float32(tones(1, 2).T).copy(), format="fltp", layout="mono")
+        sound.sample_rate, sound.pts = RATE, int(audio_from_s * RATE)
+        output.mux(audio.encode(sound))
+        output.mux(audio.encode(None))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("audio_from_s", [0, 0.05, 1.5])
+def test_a_late_start_is_silence(audio_from_s):
+    data = film(audio_from_s)
+    samples, warnings = decoded(data)
+    late_s = len(samples) / 16_000 - len(decoded(data, container_times=False)[0]) / 16_000
+    assert late_s == pytest.approx(audio_from_s if audio_from_s > 0.1 else 0, abs=0.03)
+    assert not np.any(samples[: int((late_s - 0.01) * 16_000)] if late_s else [])
+    assert not warnings
+
+
+def test_clocks_that_drift_or_begin_again_add_nothing():
+    timeline = Timeline(0.0, Damage("It", ignore), is_gapless=False, may_jump=False)
+    for times in (np.arange(3_000) * 0.0202, 5 + np.arange(50) * 0.02):
+        assert not any(timeline.silence_before(time_s, 0.02) for time_s in times.tolist())
+    assert timeline.silence_before(16.0, 0.02) == pytest.approx(10)
