@@ -202,6 +202,17 @@ def test_invalid_requests_are_refused(pair, samples, asked, error, message):
         pair.transcribe(samples, **asked)
 
 
+def test_a_channel_is_taken(pair, samples):
+    file = BytesIO()
+    soundfile.write(file, np.stack([samples, 0 * samples], axis=1), 16_000, format="WAV")
+    asked = {"language": "en", "max_new_tokens": MAX_TOKENS}
+    left, right = (pair.transcribe(file.getvalue(), channel=channel, **asked) for channel in ("left", 2))
+    assert left.text == pair.transcribe(samples, **asked).text
+    assert right.text == pair.transcribe(0 * samples, **asked).text
+    with pytest.raises(InvalidAudio, match="no channel '3': the number of channels is 2"):
+        pair.transcribe(file.getvalue(), channel=3, **asked)
+
+
 def test_a_recording_that_lacks_something_has_warnings(pair, samples):
     damaged = samples.astype(np.float32) / 32_768
     damaged[8_000] = np.nan

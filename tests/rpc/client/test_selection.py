@@ -1,0 +1,98 @@
+"""Channel, audio track and the container's times are chosen at every door."""
+
+from pathlib import Path
+
+import grpc
+import openai
+import pytest
+from riva.client.proto import riva_asr_pb2 as riva_pb
+
+from specwhisper.errors import InvalidAudio
+from specwhisper.options import DecodingOptions
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.streaming import StreamingClient
+from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.gateways import MODEL, running_gateway
+from tests.rpc.riva_clients import in_thread, riva_client
+from tests.rpc.services import running_pair
+from tests.rpc.terminals import Streams, run_cli
+
+FILES = Path(__file__).parents[2] / "data" / "files"
+PAUSED = FILES / "gap10s.webm"  # 11 s with a pause of 10 s
+ERRORS = {  # of what it does not have
+    "audio_track": (2, "has no audio track 2: its number of audio tracks is 1"),
+    "channel": ("3", "no channel '3': the number of channels is 2"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+async def test_the_command_line_selects(name):
+    value, error = ERRORS[name]
+    streams = Streams()
+    async with serving(ScriptedTranscription()) as address:
+        assert not await streams.run([PAUSED], address, options=DecodingOptions(**{name: value}))
+        assert error in " ".join(streams.err.split())
+        flag = f"--{name.replace('_', '-')}"
+        status, _, errors = await run_cli("transcribe", "--server", address, flag, value, PAUSED)
+    assert (status, error in " ".join(errors.split())) == (1, True)
+
+
+async def test_the_command_line_leaves_container_times_out():
+    server = ScriptedTranscription()
+    async with serving(server) as address:
+        status, _, _ = await run_cli("transcribe", "--server", address, "--no-container-times", PAUSED)
+    assert status == 0
+    assert len(server.audio) / 32_000 == pytest.approx(11, abs=0.1)
+
+
+async def test_clients_select():
+    data = PAUSED.read_bytes()
+    async with running_pair() as (_, draft), TranscriptionClient(draft.address) as client:
+        for transcribe, file in ((client.transcribe_file, PAUSED), (client.recognize, data)):
+            paused = await transcribe(file, channel="right")
+            joined = await transcribe(file, container_times=False, audio_track=1)
+            assert paused.duration_s == pytest.approx(21, abs=0.1)
+            assert joined.duration_s == pytest.approx(11, abs=0.1)
+            for name, (value, error) in ERRORS.items():
+                with pytest.raises(InvalidAudio, match=error):
+                    await transcribe(file, **{name: value})
+
+
+async def test_raw_samples_have_channels_too():
+    async with running_pair() as (_, draft):
+        config = pb.RecognitionConfig(
+            encoding=pb.AUDIO_ENCODING_LINEAR16, sample_rate_hertz=16_000, audio_channel_count=2
+        )
+        config.decoding.channel = "3"
+        with pytest.raises(grpc.aio.AioRpcError, match="no channel '3'"):
+            await draft.stub.Recognize(pb.RecognizeRequest(config=config, audio=bytes(64_000)))
+        async with StreamingClient(draft.address, num_channels=2, channel="3") as stream:
+            with pytest.raises(InvalidAudio, match="no channel '3'"):
+                await stream.send(bytes(64_000))
+
+
+async def test_riva_selects():
+    async with running_pair() as (_, draft), riva_client(draft) as riva:
+        for name, (value, error) in ERRORS.items():
+            request = riva_pb.RecognizeRequest(audio=PAUSED.read_bytes())
+            request.config.custom_configuration[name] = str(value)
+            with pytest.raises(grpc.RpcError, match=error):
+                await in_thread(lambda request=request: riva.service.stub.Recognize(request))
+        request.config.custom_configuration.clear()
+        request.config.custom_configuration["container_times"] = "false"
+        reply = await in_thread(lambda: riva.service.stub.Recognize(request))
+        assert reply.results[0].audio_processed < 11.1
+
+
+async def test_the_gateway_selects():
+    server = ScriptedTranscription()
+    async with serving(server) as address, running_gateway(address) as gateway:
+        create = gateway.api.audio.transcriptions.create
+        for name, (value, error) in ERRORS.items():
+            with pytest.raises(openai.BadRequestError, match=error):
+                await create(file=PAUSED, model=MODEL, extra_body={name: value})
+        with pytest.raises(openai.BadRequestError, match="channel is middle: it must be mix, left, right"):
+            await create(file=PAUSED, model=MODEL, extra_body={"channel": "middle"})
+        await create(file=PAUSED, model=MODEL, extra_body={"container_times": False, "channel": "left"})
+    assert len(server.audio) / 32_000 == pytest.approx(11, abs=0.1)
