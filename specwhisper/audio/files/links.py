@@ -22,6 +22,10 @@ MAX_LINKS = 1_000  # of a day of songs; opening each takes milliseconds, however
 # By what a file begins with: the beginning of a link. Decoders of MP3 find it themselves.
 _EBML = rb"\x1aE\xdf\xa3.{1,60}?\x42\x82.(?:matroska|webm)"
 _MP4 = rb"\0\0\0[\x10-\xff]ftyp[\x20-\x7e]{4}"
+# WavPack's block 0; of several such, for more than two channels, the first one has a bit set.
+_WAVPACK = (
+    rb"wvpk.{4}.\x04\0.{5}\0{4}.{5}[" + re.escape(bytes(each for each in range(256) if each & 8)) + rb"]"
+)
 MARKS = {
     b"OggS": re.compile(rb"OggS\0([\0-\7])", re.DOTALL),
     b"FORM": re.compile(rb"FORM.{4}AIF[FC](?:COMM|FVER|COMT)", re.DOTALL),
@@ -30,6 +34,8 @@ MARKS = {
     b"caff": re.compile(rb"caff\x00\x01\x00\x00desc", re.DOTALL),
     b"fLaC": re.compile(rb"fLaC[\0\x80]\0\0\x22", re.DOTALL),
     b"RIFF": re.compile(rb"RIFF.{4}WAVE(?:fmt |JUNK|bext|LIST)", re.DOTALL),
+    b"riff": re.compile(rb"riff\.\x91\xcf\x11.{16}wave\xf3\xac", re.DOTALL),
+    b"wvpk": re.compile(_WAVPACK, re.DOTALL),
     b"\x1aE\xdf\xa3": re.compile(_EBML, re.DOTALL),
     b"ftyp": re.compile(_MP4, re.DOTALL),
 }

@@ -53,6 +53,7 @@ ENCODED = {
     "opus": lambda rate, layout: muxed("ogg", "libopus", 48_000, layout),
     "flac": lambda rate, layout: muxed("flac", "flac", rate, layout),
     "tta": lambda rate, layout: muxed("tta", "tta", rate, layout),
+    "wv": lambda rate, layout: muxed("wv", "wavpack", rate, layout),
     "ac3": lambda rate, layout: muxed("ac3", "ac3", rate, layout),
 }
 
@@ -73,7 +74,7 @@ def test_every_link_of_a_transport_stream_is_read_whatever_its_tracks_are_called
     assert decoded(first + other + first) == (pytest.approx(3 * LENGTH_S, abs=0.2), ())
 
 
-@pytest.mark.parametrize("container", ["WAV", "AIFF", "CAF", "AU", "FLAC", "OGG"])
+@pytest.mark.parametrize("container", ["WAV", "AIFF", "CAF", "AU", "FLAC", "OGG", "W64"])
 def test_joined_files_of_libsndfile_are_read(container):
     stereo = np.stack([tone(LENGTH_S, 44_100)] * 2, axis=1)
     joined = encode(tone(LENGTH_S, 16_000), 16_000, container) + encode(stereo, 44_100, container)
