@@ -64,15 +64,9 @@ class Padding(StrEnum):
     ZERO = "zero"  # features of 0, as in openai/whisper and faster-whisper: windows end with the audio
 
 
+THRESHOLDS = ("compression_ratio_threshold", "logprob_threshold", "no_speech_threshold")
 # Plain greedy decoding: every window is kept, whatever its text is.
-GREEDY: Mapping[str, Any] = MappingProxyType(
-    {
-        "temperatures": (0.0,),
-        "compression_ratio_threshold": None,
-        "logprob_threshold": None,
-        "no_speech_threshold": None,
-    }
-)
+GREEDY: Mapping[str, Any] = MappingProxyType({"temperatures": (0.0,), **dict.fromkeys(THRESHOLDS)})
 
 # Options of other Whisper programs that have another name here.
 OTHER_NAMES = {

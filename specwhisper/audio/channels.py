@@ -78,7 +78,7 @@ class Mixer:
     ) -> NDArray[np.float32]:
         """Return the mix, or the louder channel where the pieces before show opposite phase."""
         size = max(1, round(rate * PIECE_S))
-        starts = [0, *range(size - self._num_in_piece, len(mixed), size)]
+        starts = [0, *range(max(1, size - self._num_in_piece), len(mixed), size)]  # 1: at another rate
         squares = np.square(np.column_stack((stereo, mixed)), dtype=np.float64)
         takes_louder = []
         for number, power in enumerate(np.add.reduceat(squares, starts)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Literal, Self, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -122,22 +123,14 @@ class AudioFields(BaseModel):
 
     def options(self) -> DecodingOptions:
         """Return the decoding options."""
-        given = {
-            "greedy": self.greedy,
+        given = self.model_dump(include={declared.name for declared in fields(DecodingOptions)} | {"greedy"})
+        changed = {
             "task": self.task,
             "initial_prompt": self.prompt,
-            "hotwords": self.hotwords,
-            "hint": self.hint,
-            "strict": self.strict,
-            "padding": self.padding,
-            "vad_filter": self.vad_filter,
             "vad_parameters": self.vad_parameters or None,
-            "channel": self.channel,
-            "audio_track": self.audio_track,
-            "container_times": self.container_times,
             "temperature": self.temperature or None,  # 0 is followed by those of fallback
         }
-        return options_from({}, given)
+        return options_from({}, given | changed)
 
     @classmethod
     def _lists(cls) -> set[str]:

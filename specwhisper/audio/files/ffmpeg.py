@@ -118,7 +118,7 @@ def _layout(context: Any) -> str:
     """
     layout = context.layout
     name = str(layout.name)
-    if UNKNOWN_LAYOUT.fullmatch(name):
+    if layout.nb_channels and UNKNOWN_LAYOUT.fullmatch(name):
         context.layout = f"{layout.nb_channels} channels"
     return name
 

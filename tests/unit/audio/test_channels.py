@@ -16,6 +16,7 @@ from specwhisper.audio.files.ffmpeg import decode_with_ffmpeg, weights_of
 from specwhisper.audio.inputs import recordings_in
 from specwhisper.errors import InvalidAudio
 from specwhisper.selection import ALL_AUDIO, Selection
+from tests.unit.audio.test_audio_decode import encode
 
 RATE = 48_000
 # Left, right, centre, LFE, left back, right back: ITU-R BS.775, and FFmpeg.
@@ -204,3 +205,14 @@ def test_streams_find_opposite_phase_and_take_a_channel():
         pieces = [stream.push(stereo[start : start + 1_000]) for start in range(0, len(stereo), 1_000)]
         found = np.frombuffer(b"".join(pieces), "<i2")
         assert np.array_equal(found[160:], expected[160:])  # after the first piece
+
+
+def test_phase_is_judged_across_a_change_of_the_rate():
+    file = b"".join(
+        encode(np.stack([noise, -noise], axis=1), rate)
+        for rate in (48_000, 8_000, 44_100)
+        for noise in [speech(1.0234)[:rate]]
+    )
+    warnings = Warnings()
+    assert decoded(file, warnings).std() > 0.05
+    assert len(warnings.sentences) == 1
