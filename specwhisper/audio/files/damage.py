@@ -82,6 +82,13 @@ class Damage:
         else:
             self._lost.append((self.decoded_s, lost_s))
 
+    def jump(self, jump_s: float) -> None:
+        """Note that a clock jumps, so that seconds may be missing here."""
+        self._sentences.append(
+            f"{self._name} has times that jump by {jump_s:.1f} s at {self.decoded_s:.1f} s: audio may be "
+            "missing."
+        )
+
     def finite(self, frames: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
         """Return samples ``[frames, channels]`` with 0 for those that are not numbers."""
         self._num_samples += frames.size

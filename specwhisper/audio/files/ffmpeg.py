@@ -172,7 +172,8 @@ def _decode_track(
     stated_s, base_s = _stated_s(source, container, track)
     is_elementary, is_gapless = container.format.name in ELEMENTARY, container.format.name in GAPLESS
     start_s = None if container.start_time is None else container.start_time / 1e6
-    may_jump = bool(container.format.flags & av.format.Flags.ts_discont.value)
+    has_one_clock = container.format.name == "ogg"  # in each link
+    may_jump = not has_one_clock and bool(container.format.flags & av.format.Flags.ts_discont.value)
     timeline = Timeline(start_s, damage, is_gapless=is_gapless, may_jump=may_jump)
     codec = track.codec_context.name
     _layout(track.codec_context)

@@ -63,6 +63,8 @@ class Timeline:
         jump_s = begin_s - self.end_s
         if jump_s < -MAX_BACK_S or (self._may_jump and jump_s > MAX_CLOCK_JUMP_S):
             self._short_s, self.has_jumped = 0.0, True
+            if jump_s > 0 and not is_first:
+                self._damage.jump(jump_s)
         elif self._is_gapless and not is_first:
             if jump_s > MIN_LOSS_S:
                 self.lose(jump_s)

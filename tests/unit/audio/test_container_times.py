@@ -73,7 +73,15 @@ def test_a_gap_in_a_transport_stream_is_audio_that_is_missing():
 def test_another_clock_in_a_transport_stream_is_no_gap():
     samples, warnings = decoded(media("ts", [(3, 3_000)]))
     assert len(samples) / 16_000 == pytest.approx(LENGTH_S, abs=0.1)
-    assert not warnings
+    assert warnings == ("The audio has times that jump by 3000.0 s at 3.0 s: audio may be missing.",)
+
+
+def test_all_that_an_ogg_file_lacks_is_reported():
+    data = muxed("ogg", "libopus", tones(1, 60), "mono", page_duration="1000000")
+    pages = data.split(b"OggS")
+    samples, (warning,) = decoded(b"OggS".join(pages[:20] + pages[40:]))
+    assert len(samples) / 16_000 == pytest.approx(60, abs=0.1)
+    assert warning == "The audio is damaged: about 20.00 s are missing, at 17.0 s."
 
 
 def test_a_time_that_lies_adds_an_hour_at_most():
