@@ -9,6 +9,7 @@ from riva.client.proto import riva_asr_pb2, riva_audio_pb2
 from specwhisper.errors import InvalidRequest, UnsupportedOption, check_between
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions, Task
+from specwhisper.selection import MAX_AUDIO_TRACK
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import SERVER_MODES, Mode
 from specwhisper.wire import codec
@@ -43,10 +44,11 @@ def recognition_config(
         live=live,
         strict=custom.get("strict", "").lower() == "true",
         channel=custom.get("channel"),
-        audio_track=int(_number(custom, "audio_track")) if "audio_track" in custom else None,
+        audio_track=_whole(custom, "audio_track", MAX_AUDIO_TRACK),
         container_times=custom.get("container_times", "").lower() != "false",
     )
-    message = pb.RecognitionConfig(gamma=_gamma(custom), decoding=codec.decoding_options_to_proto(options))
+    gamma = _whole(custom, "gamma", MAX_GAMMA)
+    message = pb.RecognitionConfig(gamma=gamma, decoding=codec.decoding_options_to_proto(options))
     if mode := custom.get("mode"):
         message.mode = codec.mode_to_proto(_mode(mode))
     return message
@@ -138,12 +140,12 @@ def _mode(name: str) -> Mode:
         raise InvalidRequest(f"mode is '{name}': choose from: {', '.join(SERVER_MODES)}.") from None
 
 
-def _gamma(custom: Mapping[str, str]) -> int:
-    if "gamma" not in custom:
-        return 0
-    gamma = _number(custom, "gamma")
-    check_between("gamma", gamma, 1, MAX_GAMMA)
-    return int(gamma)
+def _whole(custom: Mapping[str, str], name: str, highest: int) -> int | None:
+    if name not in custom:
+        return None
+    value = _number(custom, name)
+    check_between(name, value, 1, highest)
+    return int(value)
 
 
 def _number(custom: Mapping[str, str], name: str) -> float:

@@ -3,6 +3,7 @@
 import pytest
 from riva.client.proto import riva_asr_pb2
 
+from specwhisper.errors import InvalidRequest
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
@@ -53,6 +54,15 @@ def test_custom_configuration():
     assert config.decoding.task == decoding_pb2.TASK_TRANSLATE
     plain = recognition_config(options_of())
     assert (plain.mode, plain.gamma) == (decoding_pb2.MODE_UNSPECIFIED, 0)
+
+
+def test_custom_configuration_selects_what_is_decoded():
+    custom = {"channel": "left", "audio_track": "2", "container_times": "False"}
+    decoding = recognition_config(options_of(custom_configuration=custom)).decoding
+    assert (decoding.channel, decoding.audio_track, decoding.container_times) == ("left", 2, False)
+    for name, value in (("audio_track", "inf"), ("audio_track", "0"), ("channel", "up"), ("gamma", "x")):
+        with pytest.raises(InvalidRequest, match=f"^{name} is "):
+            recognition_config(options_of(custom_configuration={name: value}))
 
 
 @pytest.mark.parametrize("settings", [{}, dict.fromkeys(("start_history", "stop_history"), -1)])
