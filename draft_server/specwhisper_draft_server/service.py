@@ -140,6 +140,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         Raise :class:`ServerFull` if there are too many.
         """
         self.check_room()
+        decoding_for.set(caller.get())
         return self._limiter.admit(caller.get())
 
     def check_room(self) -> None:
@@ -164,7 +165,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         request = read_request(config, self._config, has_draft=self._drafting is not None)
         if request.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
-        decoding_for.set(caller.get())
         with self.metrics.session(request.length.mode):
             target, _ = await self._target_for(request)
             warnings = Warnings(is_strict=request.options.strict)

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Annotated
 
+from specwhisper.audio import turns as decoding
 from specwhisper.audio.inputs import Audio, Decode
 from specwhisper.settings.setting import MODEL, Setting
 from specwhisper.speakers.beside import beside
@@ -77,7 +78,7 @@ class Speakers:
         if not samples:
             return self
         informed = copy.copy(self)
-        informed._diarizer = await asyncio.to_thread(self._diarizer.knowing, samples)
+        informed._diarizer = await decoding.in_turn(decoding.Turn(), self._diarizer.knowing, samples)
         return informed
 
     async def close(self) -> None:

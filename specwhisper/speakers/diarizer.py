@@ -12,6 +12,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
+from specwhisper.audio import turns as decoding
 from specwhisper.audio.inputs import Audio, Decode, decoder_of
 from specwhisper.errors import DiarizationFailed, InvalidRequest
 from specwhisper.extras import needs_extra
@@ -189,9 +190,9 @@ def failure(status: int, err: bytes) -> DiarizationFailed:
 
 async def _feed(stdin: asyncio.StreamWriter, decode: Decode) -> None:
     """Write a recording to a process as fast as it reads."""
-    pieces = decode()
+    pieces, turn = decode(), decoding.Turn()
     with suppress(BrokenPipeError, ConnectionResetError):  # the process has ended: its status has the reason
-        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+        while (piece := await decoding.in_turn(turn, next, pieces, None)) is not None:
             stdin.write(piece)
             await stdin.drain()
     stdin.close()

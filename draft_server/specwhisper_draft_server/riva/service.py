@@ -12,6 +12,7 @@ from typing import Any
 from riva.client.proto import riva_asr_pb2
 
 from specwhisper.audio.canonical import CanonicalStream
+from specwhisper.audio.turns import Turn, in_turn
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.live import LiveOptions
 from specwhisper.rpc.calls import admitted_by
@@ -86,7 +87,7 @@ class RivaService:
     ) -> riva_asr_pb2.RecognizeResponse:
         """Transcribe a whole recording."""
         await self._check_model(request.config.model)
-        config, audio = whole_config(request), await asyncio.to_thread(whole_audio, request)
+        config, audio = whole_config(request), await in_turn(Turn(), whole_audio, request)
         async with self._beside(request, config, audio) as turns:
             ours = await self._service.recognize(config, audio)
             context.set_trailing_metadata(tuple((WARNING, sentence) for sentence in ours.warnings))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import threading
 
 import numpy as np
 import onnx
@@ -52,7 +53,15 @@ def test_a_file_has_the_same_turns(diarizer, tmp_path):
 
 async def test_a_stream_of_audio_has_the_same_turns(diarizer):
     pieces = [PCM[at : at + 10_001] for at in range(0, len(PCM), 10_001)]
-    check(await diarizer.turns_of(lambda: iter(pieces)))
+    threads = set()
+
+    def decode():
+        for piece in pieces:
+            threads.add(threading.current_thread().name)
+            yield piece
+
+    check(await diarizer.turns_of(decode))
+    assert all(name.startswith("decoding") for name in threads), "it is decoded in turns, as recordings are"
 
 
 @pytest.mark.parametrize("length_s", [0.0, 0.01, 1.0])
