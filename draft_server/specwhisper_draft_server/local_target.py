@@ -124,7 +124,12 @@ class LocalTranscriber:
             yield LocalTargetStream(session_id, target, self._engine, events, self._note)
 
     async def find_room(
-        self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""
+        self,
+        target: TargetDescription | None = None,
+        *,
+        same_weights: bool = False,
+        avoid: str = "",
+        within_s: float | None = None,
     ) -> LocalTranscriber:
         """Return this target; raise :class:`ServerFull` if it has no room."""
         await self._engine.check_room()

@@ -128,6 +128,11 @@ class Verifier:
         return self._response_time.expected_ms(len(self._sessions))
 
     @property
+    def next_answer_ms(self) -> float:
+        """The same with one session more; 0 before the first forward pass."""
+        return self._response_time.expected_ms(len(self._sessions) + 1)
+
+    @property
     def has_work(self) -> bool:
         """Whether :meth:`step` would do anything now."""
         sessions = self._sessions.values()

@@ -134,13 +134,19 @@ class Transcriber(Protocol):
         """
 
     async def find_room(
-        self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""
+        self,
+        target: TargetDescription | None = None,
+        *,
+        same_weights: bool = False,
+        avoid: str = "",
+        within_s: float | None = None,
     ) -> Transcriber:
         """Return a transcriber for one session, on a target that has room now.
 
         Parameters
         ----------
         target : as for :meth:`open`; ``None`` for any.
+        within_s : longest time of its answers; ``avoid`` will not do then.
 
         Raises
         ------

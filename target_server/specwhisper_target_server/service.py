@@ -116,7 +116,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         return await self.locate(request, caller.get())
 
     async def locate(self, request: pb.LocateRequest, caller: str) -> pb.LocateResponse:
-        """Return the free slots, and a lease for a caller, by name.
+        """Return free slots, expected answer time, and a lease for a caller, by name.
 
         Raises
         ------
@@ -136,7 +136,12 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         # In the engine's own order: a session that has just ended frees its slot first.
         num_free = await self._engine.check_room()
         lease = self._leases.grant(caller) if self._leases is not None else ""
-        return pb.LocateResponse(free_slots=num_free, lease=lease, is_standby=self._is_standby)
+        return pb.LocateResponse(
+            free_slots=num_free,
+            lease=lease,
+            is_standby=self._is_standby,
+            answer_s=self._verifier.next_answer_ms / 1_000,
+        )
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
         """Describe this target to a draft server."""

@@ -24,6 +24,7 @@ from specwhisper.types import (
     Limits,
     Resume,
     TimedHint,
+    Timing,
     WindowOpened,
 )
 from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
@@ -101,6 +102,7 @@ class GrpcTargetStream:
     Attributes
     ----------
     going_away : set once the target drains; it still serves the session for a while.
+    on_answer : called with the timing of each commit.
     """
 
     def __init__(
@@ -134,6 +136,7 @@ class GrpcTargetStream:
         # To send half a second of audio, lately; the shortest shows the link, others a busy process.
         self._half_seconds_s = deque([inf], maxlen=8)
         self.going_away = asyncio.Event()
+        self.on_answer: Callable[[Timing], None] = lambda _: None
 
     def resume(self, resume: Resume) -> None:
         """Continue an open window; call it before any other method."""
@@ -185,7 +188,9 @@ class GrpcTargetStream:
                         response.window_opened, vocabulary_size=self._vocabulary_size
                     )
                 case "commit":
-                    yield codec.commit_from_proto(response.commit, vocabulary_size=self._vocabulary_size)
+                    commit = codec.commit_from_proto(response.commit, vocabulary_size=self._vocabulary_size)
+                    self.on_answer(commit.timing)
+                    yield commit
                 case "heartbeat" if isinstance(response, pb.VerifyResponse):
                     self._measure(response.heartbeat)
                 case "going_away" if isinstance(response, pb.VerifyResponse):
@@ -215,9 +220,7 @@ class GrpcTargetStream:
             task = asyncio.current_task()
             if not self._is_left or (task is not None and task.cancelling()):
                 raise
-            raise ServerDraining(
-                f"Target {self.address} is stopping, and another target has taken the session."
-            ) from None
+            raise ServerDraining(f"Another target has taken the session of target {self.address}.") from None
 
     def leave(self) -> None:
         """End the call after another target has taken the session: :meth:`events` raises."""

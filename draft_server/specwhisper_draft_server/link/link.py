@@ -11,7 +11,7 @@ from functools import partial
 import grpc.aio
 
 from specwhisper import __version__
-from specwhisper.errors import GONE, PairMismatch, TargetUnavailable
+from specwhisper.errors import GONE, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials, with_true_status
 from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription, TargetStream
@@ -35,6 +35,7 @@ from specwhisper_draft_server.link.targets import Targets
 from specwhisper_draft_server.metrics import DraftMetrics
 
 REASON_S = 1.0  # to learn why a connection failed: gRPC knows, once it has tried
+UNKNOWN_S = 0.25  # a target that has answered nothing yet is expected to take so long
 MAX_DESCRIPTIONS = 8  # of targets with different weights
 
 
@@ -168,8 +169,10 @@ class TargetLink:
             return refused_handshake(error.details() or "", address)
         return None
 
-    async def _find(self, requirements: Requirements, avoid: Collection[str] = ()) -> TargetOffer:
-        """Ask all targets for a free slot."""
+    async def _find(
+        self, requirements: Requirements, avoid: Collection[str] = (), *, within_s: float | None = None
+    ) -> TargetOffer:
+        """Ask all targets for a free slot; with a limit of its answers' time, only one elsewhere will do."""
         request = pb.LocateRequest(
             weights_digest=requirements.weights_digest,
             vocabulary_digest=requirements.vocabulary_digest,
@@ -177,16 +180,27 @@ class TargetLink:
             avoid=avoid,
             software_version=__version__,
         )
-        return await self._targets.find(partial(self._locate, request=request), avoid)
+        return await self._targets.find(partial(self._locate, request=request, within_s=within_s), avoid)
 
-    async def _locate(self, address: str, request: pb.LocateRequest) -> TargetOffer:
+    async def _locate(
+        self, address: str, request: pb.LocateRequest, within_s: float | None = None
+    ) -> TargetOffer:
         async with self._asking(address) as stub:
             reply = await stub.Locate(request, timeout=ANSWER_S)
         self._known.note_lease(address, needs_no_lease=not (reply.address or reply.lease))
-        return TargetOffer(reply.address or address, reply.lease, reply.free_slots, reply.is_standby)
+        offer = TargetOffer(reply.address or address, reply.lease, reply.free_slots, reply.is_standby)
+        if within_s is not None:
+            if offer.address in request.avoid or (reply.answer_s or UNKNOWN_S) > within_s:
+                raise ServerFull(f"Target {offer.address} is not much faster than the session's own.")
+        return offer
 
     async def find_room(
-        self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""
+        self,
+        target: TargetDescription | None = None,
+        *,
+        same_weights: bool = False,
+        avoid: str = "",
+        within_s: float | None = None,
     ) -> TargetLink:
         """Return a copy of this link that opens one session, where a slot is free.
 
@@ -194,7 +208,7 @@ class TargetLink:
         """
         link = copy(self)
         requirements = Requirements.of(target, same_weights=same_weights)
-        link._offer = await self._find(requirements, [avoid] if avoid else [])
+        link._offer = await self._find(requirements, [avoid] if avoid else [], within_s=within_s)
         return link
 
     def _only_target(self, avoid: str) -> TargetOffer | None:
@@ -268,12 +282,18 @@ class TargetLink:
 
     @asynccontextmanager
     async def _open_once(
-        self, hello: pb.Hello, target: TargetDescription, *, same_weights: bool, avoid: str
+        self,
+        hello: pb.Hello,
+        target: TargetDescription,
+        *,
+        same_weights: bool,
+        avoid: str,
+        within_s: float | None = None,
     ) -> AsyncIterator[GrpcTargetStream]:
         """Open a session on one target; it has accepted and waits for the first message."""
         requirements = Requirements.of(target, same_weights=same_weights)
         opened = opened_at_one(
-            partial(self._find, requirements),
+            partial(self._find, requirements, within_s=within_s),
             partial(self._open_at, hello=hello, target=target, requirements=requirements),
             avoid=avoid,
             offer=self._offer or self._only_target(avoid),

@@ -20,8 +20,9 @@ from specwhisper.observe.tracing import note_event
 from specwhisper.rpc.failover import Failover
 from specwhisper.transcription.resume_point import ResumeTracker
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
-from specwhisper.types import AudioChunk, Candidates, Commit, Resume, TimedHint, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, Resume, TimedHint, Timing, WindowOpened
 from specwhisper_draft_server.link.migration import opened_elsewhere
+from specwhisper_draft_server.link.pace import Pace
 from specwhisper_draft_server.link.paced_hints import PacedHints
 from specwhisper_draft_server.metrics import DraftMetrics
 
@@ -41,10 +42,12 @@ class RemoteTargetStream(TargetStream, Protocol):
     ----------
     address : of the target.
     going_away : set once the target has announced that it is stopping.
+    on_answer : called with the timing of each commit.
     """
 
     address: str
     going_away: asyncio.Event
+    on_answer: Callable[[Timing], None]
 
     @property
     def piece_bytes(self) -> int:
@@ -64,9 +67,12 @@ class OpenRemote(Protocol):
     """Opens a stream on one target, as :meth:`Transcriber.open` does."""
 
     def __call__(
-        self, target: TargetDescription, *, same_weights: bool, avoid: str
+        self, target: TargetDescription, *, same_weights: bool, avoid: str, within_s: float | None = None
     ) -> AbstractAsyncContextManager[RemoteTargetStream]:
-        """Open a stream; from then on the session has a slot."""
+        """Open a stream; from then on the session has a slot.
+
+        With ``within_s`` it is opened only elsewhere than at ``avoid``, where answers take no longer.
+        """
 
 
 Opened = tuple[AsyncExitStack, RemoteTargetStream]
@@ -76,8 +82,8 @@ class ResumingTargetStream:
     """The :class:`TargetStream` of one recording, on one target after another.
 
     Use it as a context manager. Opening it looks for a target as later on, but fails at once if all targets
-    answer and refuse the session. If a target is stopping, the session leaves it once another one has taken
-    the session.
+    answer and refuse the session. If a target is stopping, or is much slower than another one, the session
+    leaves it once another one has taken the session.
 
     Parameters
     ----------
@@ -113,6 +119,7 @@ class ResumingTargetStream:
         self._current_tasks = AsyncExitStack()  # closes the current stream and ends its tasks
         self._next: Opened | None = None  # the stream to continue on, once the current one has ended
         self._failover = Failover(resume_timeout_s, clock=clock)
+        self._pace = Pace()
         self._min_round_trip_ns = 0
         self._feed_error: Exception | None = None  # another target would not mend it
 
@@ -213,11 +220,12 @@ class ResumingTargetStream:
         finally:
             error = None  # breaks the cycle of the error and this frame
 
-    async def _open(self, avoid: str) -> Opened:
+    async def _open(self, avoid: str, within_s: float | None = None) -> Opened:
         async with AsyncExitStack() as stack:
-            stream = await stack.enter_async_context(
-                self._open_remote(self.target, same_weights=self._same_weights, avoid=avoid)
+            opening = self._open_remote(
+                self.target, same_weights=self._same_weights, avoid=avoid, within_s=within_s
             )
+            stream = await stack.enter_async_context(opening)
             # From here on there is text of its weights.
             self.target, self._same_weights = stream.target, True
             return stack.pop_all(), stream
@@ -228,6 +236,8 @@ class ResumingTargetStream:
             stream.resume(resume)
         self._tracker.migrate()
         self._failover.connected()
+        self._pace.begin(monotonic())
+        stream.on_answer = self._pace.observe
         self._current_tasks, self._current, self.limits = stack, stream, stream.limits
         start_sample = 0 if resume is None else resume.window.start_sample
         await stack.enter_async_context(_running(self._hints.send(stream.hint, start_sample)))
@@ -235,10 +245,9 @@ class ResumingTargetStream:
         await stack.enter_async_context(_running(self._migrate(stream)))
 
     async def _migrate(self, stream: RemoteTargetStream) -> None:
-        """Move to another target once this one announces that it stops."""
-        await stream.going_away.wait()
+        """Move once this target announces that it stops, or once another one is much faster."""
         self._next = await opened_elsewhere(
-            partial(self._open, stream.address), session_id=self._id, target=stream.address
+            partial(self._open, stream.address), stream, self._pace, session_id=self._id
         )
         stream.leave()
 

@@ -26,6 +26,7 @@ from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE, Mode, VoiceMark
 from specwhisper_draft_server.drafts.source import DraftSource
 from specwhisper_draft_server.link.migration import opened_elsewhere
+from specwhisper_draft_server.link.pace import Pace
 from specwhisper_draft_server.link.resuming import LOST, REFUSED
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.draft_only import DraftOnlyTarget, UnverifiedText
@@ -129,6 +130,7 @@ class LiveSession:
         self._metrics = metrics
         self._resume_timeout_s = resume_timeout_s
         self._failover = Failover(resume_timeout_s)
+        self._pace = Pace()
         self._continue_unverified = continue_unverified
         # In an outage, the client may know the last target's weights as those that write the text.
         self._same_weights = same_weights or lost is not None
@@ -208,6 +210,8 @@ class LiveSession:
         self._current = session
         if session.remote is not None:
             self._last_address = session.remote.address
+            self._pace.begin(monotonic())
+            session.remote.on_answer = self._pace.observe
         part = _live_transcript(session)
         self.builder.follow_target(part)
         migrating = asyncio.create_task(self._migrate(session))
@@ -262,19 +266,20 @@ class LiveSession:
         return session
 
     async def _migrate(self, session: Session) -> None:
-        """Move the session to another target once its own announces that it stops."""
+        """Move the session once its target announces that it stops, or once another one is much faster."""
         if session.remote is None:
             return
-        await session.remote.going_away.wait()
         self._next = await opened_elsewhere(
-            partial(self._open_after, session), session_id=self.id, target=session.remote.address
+            partial(self._open_after, session), session.remote, self._pace, session_id=self.id
         )
         session.leave()
 
-    async def _open_after(self, session: Session) -> Session:
+    async def _open_after(self, session: Session, within_s: float | None = None) -> Session:
         """Open the next part after the text of one whose events wait for it."""
         # While they do not wait yet: the question may take long to answer.
-        room = await self._transcriber.find_room(self.target, same_weights=True, avoid=self._last_address)
+        room = await self._transcriber.find_room(
+            self.target, same_weights=True, avoid=self._last_address, within_s=within_s
+        )
         session.hold_events()
         try:
             async with asyncio.timeout(HANDOVER_S):

@@ -238,7 +238,7 @@ class Session:
                 if update := self._take_update(stream):
                     yield update
                 if self._is_left and not following.done():
-                    raise ServerDraining("The target is stopping, and another one has taken the session.")
+                    raise ServerDraining("Another target has taken the session.")
                 await following
                 if self._draft is not None:
                     self.builder.statistics.observe(await self._draft.last_report())

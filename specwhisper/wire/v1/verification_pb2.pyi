@@ -56,16 +56,18 @@ class LocateRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ..., weights_digest: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., protocol_version: _Optional[int] = ..., avoid: _Optional[_Iterable[str]] = ..., software_version: _Optional[str] = ...) -> None: ...
 
 class LocateResponse(_message.Message):
-    __slots__ = ("address", "lease", "free_slots", "is_standby")
+    __slots__ = ("address", "lease", "free_slots", "is_standby", "answer_s")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     FREE_SLOTS_FIELD_NUMBER: _ClassVar[int]
     IS_STANDBY_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_S_FIELD_NUMBER: _ClassVar[int]
     address: str
     lease: str
     free_slots: int
     is_standby: bool
-    def __init__(self, address: _Optional[str] = ..., lease: _Optional[str] = ..., free_slots: _Optional[int] = ..., is_standby: bool = ...) -> None: ...
+    answer_s: float
+    def __init__(self, address: _Optional[str] = ..., lease: _Optional[str] = ..., free_slots: _Optional[int] = ..., is_standby: bool = ..., answer_s: _Optional[float] = ...) -> None: ...
 
 class DescribeRequest(_message.Message):
     __slots__ = ("vocabulary_digest",)

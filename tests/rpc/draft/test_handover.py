@@ -1,8 +1,9 @@
-"""Sessions of a stopping target migrate once another target has taken them."""
+"""Sessions of a stopping or slow target migrate once another target has taken them."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -10,6 +11,7 @@ import grpc.aio
 import pytest
 import torch
 
+from experiments.common.models.scripted import ScriptedModel
 from experiments.common.models.speech import SpeechModel, spoken_utterances, talk
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.serving import start_server
@@ -19,6 +21,7 @@ from specwhisper.types import SAMPLE_RATE, Limits, Mode
 from specwhisper.wire import status
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper_draft_server.link import link, migration, pace
 from specwhisper_draft_server.sessions import live_session
 from tests.nightly import mostly_nightly
 from tests.rpc.services import (
@@ -31,6 +34,7 @@ from tests.rpc.services import (
     expected_finals,
     finals,
     recording,
+    stream,
     streaming_config,
     target_alone,
     target_server,
@@ -301,3 +305,52 @@ async def test_a_spare_of_other_weights_is_logged_once_and_the_session_stays(
     [logged] = [record for record in caplog.records if record.message == "cannot migrate"]
     assert logged.target == busy.address
     assert "other weights than those of target" in logged.error
+
+
+STEP_S = 0.2
+
+
+def slowed(model):
+    """Let each forward pass of a model take long."""
+    score = model.score
+
+    def slowly(rows):
+        time.sleep(STEP_S)
+        return score(rows)
+
+    model.score = slowly
+    return model
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Let sessions ask for a faster target soon, and expect one of those that have not answered yet."""
+    monkeypatch.setattr(pace, "FIRST_S", 0.1)
+    monkeypatch.setattr(pace, "MAX_STAY_S", 0.1)
+    monkeypatch.setattr(migration, "CHECK_S", 0.1)
+    monkeypatch.setattr(link, "UNKNOWN_S", 0.01)
+
+
+@pytest.mark.parametrize("mode", mostly_nightly(["MODE_FULL", "MODE_TARGET_ONLY"]))
+@pytest.mark.parametrize("kind", ["recordings", "live"])
+async def test_sessions_leave_a_slow_target_and_their_text_stays(kind, mode, unused_tcp_port, soon, caplog):
+    model = slowed(ScriptedModel(MAX_SESSIONS) if kind == "recordings" else SpeechModel(MAX_SESSIONS))
+    async with sessions(kind, mode, unused_tcp_port, 2, model) as (slow, open_other, _, clients):
+        async with open_other():
+            ends = asyncio.gather(*(client.end() for client in clients))
+            await eventually(lambda: slow.service.num_sessions == 0)
+            await ends
+    left = [record for record in caplog.records if record.message == "slow target left"]
+    assert [(record.target, record.answer_s >= STEP_S) for record in left] == [(slow.address, True)] * 2
+
+
+async def test_sessions_stay_where_all_targets_are_slow(soon, caplog, monkeypatch):
+    monkeypatch.setattr(link, "UNKNOWN_S", STEP_S)
+    models = [slowed(ScriptedModel(MAX_SESSIONS)) for _ in range(2)]
+    async with target_server(models[0]) as one, target_server(models[1]) as other:
+        async with draft_server(f"{one.address},{other.address}", resume_timeout_s=AT_ONCE) as draft:
+            asked = count_locate_calls(one, monkeypatch)
+            responses = await stream(draft, recording(LENGTH_S))
+    assert finals(responses) == expected_finals(target_alone(LENGTH_S))
+    assert len(asked) > 1
+    assert "slow target left" not in caplog.messages
