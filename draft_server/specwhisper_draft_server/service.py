@@ -23,7 +23,7 @@ from specwhisper.errors import (
     SpecWhisperError,
     TargetUnavailable,
 )
-from specwhisper.rpc.access import caller
+from specwhisper.rpc.access import counted_as
 from specwhisper.rpc.calls import admitted_by
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.speculation.draft_length import DraftLength
@@ -140,8 +140,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         Raise :class:`ServerFull` if there are too many.
         """
         self.check_room()
-        decoding_for.set(caller.get())
-        return self._limiter.admit(caller.get())
+        decoding_for.set(counted_as())
+        return self._limiter.admit(counted_as())
 
     def check_room(self) -> None:
         """Raise :class:`ServerFull` if the caller may open no further session.
@@ -150,7 +150,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         refusal. So metrics count the refusal for the server's default mode.
         """
         try:
-            self._limiter.check(caller.get())
+            self._limiter.check(counted_as())
         except ServerFull as error:
             self.metrics.count_session(self._config.mode, error)
             raise
@@ -220,7 +220,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         """
         request = read_streaming_request(config, self._config, has_draft=self._drafting is not None)
         audio = canonical_stream(config.config)
-        with self.metrics.session(request.length.mode), self._limiter.admit(caller.get()):
+        with self.metrics.session(request.length.mode), self._limiter.admit(counted_as()):
             session = await self._streaming_session(config, request)
             responses = StreamingResponses(session, config, partial(self._model_of, session, request))
             live = request.options.live

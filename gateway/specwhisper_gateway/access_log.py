@@ -38,11 +38,9 @@ def note_caller(scope: Scope, name: str) -> None:
 
 
 def caller_of(connection: HTTPConnection) -> str:
-    """Return the name of the caller's key.
-
-    One name for all callers where no keys are needed.
-    """
-    return str(connection.scope["state"].get(CALLER, ANONYMOUS))
+    """Return the name of the caller's key, or its address where no keys are needed."""
+    client = connection.client
+    return str(connection.scope["state"].get(CALLER, client.host if client is not None else ANONYMOUS))
 
 
 def has_key(connection: HTTPConnection) -> bool:

@@ -20,6 +20,7 @@ from contextlib import (
 from functools import partial
 from math import inf
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import grpc
 import grpc.aio
@@ -29,6 +30,7 @@ from specwhisper.errors import InvalidRequest, ServerDraining
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.observe.request_id import received_request_id, request_id
 from specwhisper.observe.tracing import call_span
+from specwhisper.rpc.access import address
 from specwhisper.rpc.eviction import Evictor
 from specwhisper.wire.status import errors_to_status, refusal
 
@@ -170,6 +172,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc
         """Run a call of one of our services."""
         metadata = context.invocation_metadata() or ()
         request_id.set(received_request_id(metadata))
+        address.set(unquote(context.peer()).partition(":")[2].rpartition(":")[0])
         with self._calls.counted():
             evictor = Evictor(context, max_call_s, self._max_write_s, self._count_error)
             async with errors_to_status(context, method, self._count_error):

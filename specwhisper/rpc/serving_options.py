@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from specwhisper.errors import InvalidRequest, UnsafeBind
+from specwhisper.errors import UnsafeBind
 from specwhisper.rpc.addresses import check_bind, is_loopback
 from specwhisper.rpc.tls import ServerTls, server_tls
 from specwhisper.rpc.tokens import Tokens, read_tokens
@@ -47,7 +47,11 @@ class ListenerOptions(Settings):
     max_sessions_per_token: Annotated[
         int | None,
         Setting(
-            SECURITY, "Concurrent sessions of each name in --tokens-file; default: no limit.", "N", min=1
+            SECURITY,
+            "Concurrent sessions of each name in --tokens-file, or else of each address; default: all, or "
+            "all but an eighth if another caller was there within a day.",
+            "N",
+            min=1,
         ),
     ] = None
     metrics_port: Annotated[
@@ -69,10 +73,6 @@ class ListenerOptions(Settings):
         super().__post_init__()
         for host in (self.host, self.metrics_host):
             check_bind(host, insecure=self.insecure, tls=self.tls, tokens=self.tokens)
-        if self.max_sessions_per_token is not None and self.tokens is None:
-            raise InvalidRequest(
-                "--max-sessions-per-token needs --tokens-file or $SPECWHISPER_TOKENS: callers have names."
-            )
 
     @property
     def may_describe(self) -> bool:

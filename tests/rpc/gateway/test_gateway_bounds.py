@@ -235,6 +235,21 @@ async def test_sessions_are_limited_in_all_and_per_caller():
         await eventually(lambda: gateway.num_sessions == 0)
 
 
+async def test_by_default_no_address_takes_all_sessions_where_others_were_lately():
+    server = ScriptedTranscription(RESPONSES[:2], hangs=True)
+    async with serving(server) as address, running_gateway(address, max_sessions=2) as gateway:
+        url = f"ws://{gateway.server.address}/live"
+        async with websockets.connect(url, local_addr=("127.0.0.2", 0)) as other:
+            stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+            with pytest.raises(openai.RateLimitError, match=r"1 sessions of '127.0.0.1'.*--max-sess"):
+                await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+            await other.send(json.dumps({"type": "start", "sample_rate": 16_000}))
+            await other.send(bytes(32))
+            await eventually(lambda: gateway.num_sessions == 2)
+            await stream.close()
+        await eventually(lambda: gateway.num_sessions == 0)
+
+
 @pytest.mark.parametrize("path", ["/live", "/v1/realtime?intent=transcription"])
 async def test_idle_websockets_take_no_session(path):
     start = json.dumps({"type": "start", "sample_rate": 16_000})

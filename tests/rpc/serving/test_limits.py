@@ -89,6 +89,25 @@ async def test_tokens_of_one_name_share_a_quota_at_a_draft_server():
         await all_free(target, draft)
 
 
+async def test_by_default_no_address_takes_all_sessions_of_a_draft_server(tmp_path):
+    path = tmp_path / "socket"
+    async with (
+        target_server() as target,
+        draft_server(target.address, max_sessions=2, local_socket=path) as draft,
+        grpc.aio.insecure_channel(f"unix:{path}") as channel,
+    ):
+        other = replace(draft, stub=transcription_pb2_grpc.TranscriptionStub(channel))
+        assert finals(await stream(draft, SECOND)) == finals(await stream(other, SECOND))
+        call = draft.stub.StreamingRecognize()
+        await call.write(streaming_config())
+        await eventually(lambda: draft.service.num_sessions == 1)
+        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([streaming_config()]))))
+        assert type(error) is ServerFull and "1 sessions of '127.0.0.1'" in str(error)
+        assert finals(await stream(other, SECOND))
+        call.cancel()
+        await all_free(target, draft)
+
+
 async def test_a_quota_at_a_target():
     async with (
         target_server(tokens=TOKENS, max_sessions_per_token=1) as target,

@@ -65,7 +65,6 @@ def test_an_unexpected_error_has_no_details():
         ({"session_timeout_s": 0.0}, InvalidRequest),
         ({"session_timeout_s": math.nan}, InvalidRequest),
         ({"max_sessions_per_token": 0, "tokens": TOKENS}, InvalidRequest),
-        ({"max_sessions_per_token": 1}, InvalidRequest),
         ({"drain_timeout_s": -1.0}, InvalidRequest),
     ],
 )

@@ -5,7 +5,8 @@ from contextlib import ExitStack
 import pytest
 
 from specwhisper.errors import ServerFull
-from specwhisper.rpc.session_limiter import SessionLimiter
+from specwhisper.rpc.session_limiter import SEEN_S, SessionLimiter
+from tests.clock import Clock
 
 
 def test_limits_per_caller_and_in_total():
@@ -31,3 +32,31 @@ def test_a_failed_session_no_longer_counts():
         with limiter.admit(""):
             raise ZeroDivisionError
     limiter.check("")
+
+
+@pytest.mark.parametrize(("num", "most"), [(1, 1), (2, 1), (8, 7), (9, 7), (16, 14)])
+def test_by_default_no_caller_has_all_sessions_where_others_were_lately(num, most):
+    clock = Clock()
+    limiter = SessionLimiter("The server", num, clock=clock)
+
+    def holds() -> int:
+        with ExitStack() as stack:
+            while True:
+                try:
+                    stack.enter_context(limiter.admit("anna"))
+                except ServerFull:
+                    return limiter.num_sessions
+
+    assert holds() == num, "a single caller has all"
+    limiter.check("ben")
+    limiter.check("cleo")
+    assert holds() == most
+    with ExitStack() as stack:
+        for _ in range(most):
+            stack.enter_context(limiter.admit("anna"))
+        if num > 1:
+            with pytest.raises(ServerFull, match=rf"{most} sessions of 'anna'.*\(--max-sessions-per-token\)"):
+                limiter.check("anna")
+            limiter.check("ben")
+    clock.now_s += SEEN_S + 1
+    assert holds() == num
