@@ -19,7 +19,7 @@ T = TypeVar("T")
 # Threads that wait for a turn cost little; those of the loop's own pool would be missed by everything else.
 THREADS = ThreadPoolExecutor(1_000, "decoding")
 MAX_WORKING = max(1, min(4, (os.cpu_count() or 1) // 2))  # the other cores are for the models
-TURN_S = 0.02
+TURN_S = 0.005
 
 # Whose recordings the current call decodes.
 decoding_for: ContextVar[str] = ContextVar("decoding_for", default="")
