@@ -19,6 +19,7 @@ import typer
 from experiments.common.bench.options import Check, JsonFile, Quick, Seed
 from experiments.common.bench.report import Bar, open_console, print_bars, write_json
 from experiments.promises import (
+    beside,
     bombs,
     cancel,
     far_targets,
@@ -29,7 +30,9 @@ from experiments.promises import (
     messages,
     resets,
     slow_reader,
+    slow_targets,
     stops,
+    texts,
 )
 from experiments.promises.messages import QUICK_SIZES, SIZES
 from specwhisper.rpc.process import freeze_loaded
@@ -54,6 +57,9 @@ class Promise(StrEnum):
     LOADING = "loading"
     HANDSHAKES = "handshakes"
     FAR = "far-targets"
+    BESIDE = "beside"
+    SLOW_TARGETS = "slow-targets"
+    TEXTS = "texts"
 
 
 # --quick runs the first beside all others, since it only waits, and those with wide bars in parallel.
@@ -65,6 +71,8 @@ IN_PARALLEL = (
     Promise.FAULTS,
     Promise.LOADING,
     Promise.HANDSHAKES,
+    Promise.SLOW_TARGETS,
+    Promise.TEXTS,
 )
 
 Measured = tuple[list[Bar], Any, list[str]]  # bars, figures, violations
@@ -154,6 +162,9 @@ def all_measures(folder: Path, seed: int, *, quick: bool) -> dict[Promise, Calla
         Promise.LOADING: partial(_loading, 1 if quick else 5, folder),
         Promise.HANDSHAKES: partial(_handshakes, 100 if quick else 400, folder),
         Promise.FAR: partial(_far, 1 if quick else 3, folder),
+        Promise.BESIDE: partial(_beside, 3 if quick else 9),
+        Promise.SLOW_TARGETS: partial(_slow_targets, folder),
+        Promise.TEXTS: partial(_texts, folder),
     }
 
 
@@ -217,6 +228,22 @@ async def _handshakes(num_silent: int, folder: Path) -> Measured:
 async def _far(rounds: int, folder: Path) -> Measured:
     far = await far_targets.measure_far(rounds, folder)
     return far_targets.bars(far), asdict(far), list(far.wrong)
+
+
+async def _beside(rounds: int) -> Measured:
+    attacked = await beside.measure_beside(rounds)
+    return beside.bars(attacked), [asdict(one) for one in attacked], []
+
+
+async def _slow_targets(folder: Path) -> Measured:
+    continued = await slow_targets.measure_slow_targets(folder)
+    wrong = [line for one in continued for line in one.wrong]
+    return slow_targets.bars(continued), [asdict(one) for one in continued], wrong
+
+
+async def _texts(folder: Path) -> Measured:
+    hostile = await asyncio.to_thread(texts.measure_texts, folder)
+    return texts.bars(hostile), asdict(hostile), list(hostile.wrong)
 
 
 if __name__ == "__main__":

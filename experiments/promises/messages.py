@@ -11,19 +11,19 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
 from statistics import median_high
 from time import monotonic
 from typing import Any
 
 from experiments.common.bench.report import Bar
 from experiments.common.servers.forked import ForkedServer
+from experiments.promises.beside import bound_beside
 from experiments.promises.memory import Peak
 from experiments.promises.talkative import talkative_gateway
 from experiments.soak.servers import running_servers
 
-MAX_DELAY_MS = 50.0
-MAX_DELAY_ONCE_MS = 10 * MAX_DELAY_MS  # what else the machine does may delay a single answer
+SPARE_MS = 50.0
+ONCE = 10  # times the bar: what else the machine does may delay a single answer
 MAX_GROWTH_BYTES = 64 * 2**20
 SETTLE_S = 0.2  # the effects of a message may delay others too
 SENT_S = 3.0  # a message that takes longer is left
@@ -47,12 +47,13 @@ class Sent:
 
     Attributes
     ----------
-    delays_ms : each time, the slowest GET of another client meanwhile.
+    alone_ms, delays_ms : each time, the slowest GET of another client just before, and meanwhile.
     growth_bytes : of the gateway's resident memory, from before the message to its height, at most.
     """
 
     shape: str
     num_bytes: int
+    alone_ms: tuple[float, ...]
     delays_ms: tuple[float, ...]
     growth_bytes: int
 
@@ -60,6 +61,11 @@ class Sent:
     def delay_ms(self) -> float:
         """The median delay: what came once may be another program's."""
         return median_high(self.delays_ms)
+
+    @property
+    def bound_ms(self) -> float:
+        """The bar of the median delay."""
+        return bound_beside(median_high(self.alone_ms), SPARE_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,7 @@ async def measure_messages(sizes: Sequence[int], lead: int, rounds: int) -> list
         start = frame(TEXT, _json({"type": "start"}))
         await _send(servers.gateway.address, Message("audio", LIVE, start))  # all is loaded
         await _send(talkative.address, next(recordings()))
-        for message in chain((Message("nothing", "", b""),), messages(sizes)):
+        for message in messages(sizes):
             found.append(await _measured(servers.gateway, message, lead, rounds))
         for message in recordings():
             found.append(await _measured(talkative, message, lead, rounds))
@@ -98,45 +104,48 @@ async def measure_messages(sizes: Sequence[int], lead: int, rounds: int) -> list
 
 
 async def _measured(gateway: ForkedServer, message: Message, lead: int, rounds: int) -> Sent:
+    alone_ms: list[float] = []
     delays_ms: list[float] = []
     growths: list[int] = []
-    while not is_decided(delays_ms, lead, rounds):
+    while not is_decided(alone_ms, delays_ms, lead, rounds):
         peak = Peak(gateway.pid)
-        async with _probing(gateway.address) as waited_ms:
-            await _send(gateway.address, message)
-            await asyncio.sleep(SETTLE_S)
-            while not waited_ms:  # a busy machine answers none within that time
-                await asyncio.sleep(PROBE_EVERY_S)
-        delays_ms.append(max(waited_ms))
+        for sends, delays in ((False, alone_ms), (True, delays_ms)):
+            async with _probing(gateway.address) as waited_ms:
+                if sends:
+                    await _send(gateway.address, message)
+                await asyncio.sleep(SETTLE_S)
+                while not waited_ms:  # a busy machine answers none within that time
+                    await asyncio.sleep(PROBE_EVERY_S)
+            delays.append(max(waited_ms))
         growths.append(peak.growth_bytes())
-    return Sent(message.shape, len(message.content), tuple(delays_ms), max(growths))
+    return Sent(message.shape, len(message.content), tuple(alone_ms), tuple(delays_ms), max(growths))
 
 
-def is_decided(delays_ms: Sequence[float], lead: int, rounds: int) -> bool:
+def is_decided(alone_ms: Sequence[float], delays_ms: Sequence[float], lead: int, rounds: int) -> bool:
     """Return whether rounds below the bar are well in the majority, or there were as many as may be."""
-    num_fine = sum(delay_ms < MAX_DELAY_MS for delay_ms in delays_ms)
+    times = zip(alone_ms, delays_ms, strict=True)
+    num_fine = sum(delay_ms < bound_beside(alone, SPARE_MS) for alone, delay_ms in times)
     return num_fine - (len(delays_ms) - num_fine) >= lead or len(delays_ms) >= rounds
 
 
 def bars(sent: list[Sent]) -> list[Bar]:
     """Hold the slowest answer and the growth against their bars."""
-    slowest = max(sent, key=lambda one: one.delay_ms)
+    slowest = max(sent, key=lambda one: one.delay_ms - one.bound_ms)
     largest = max(sent, key=lambda one: one.growth_bytes)
-    alone_ms = next(one.delay_ms for one in sent if not one.num_bytes)
-    once = max(sent, key=lambda one: max(one.delays_ms))
+    once = max(sent, key=lambda one: max(one.delays_ms) - ONCE * one.bound_ms)
     once_ms = max(once.delays_ms)
     return [
         Bar(
             "another client's GET beside any message to a gateway, ms",
             slowest.delay_ms,
-            MAX_DELAY_MS,
+            slowest.bound_ms,
             f"{slowest.delay_ms:.1f} in the median, beside {slowest.num_bytes} bytes of {slowest.shape}; "
-            f"{alone_ms:.1f} beside none",
+            f"{median_high(slowest.alone_ms):.1f} just before",
         ),
         Bar(
             "another client's GET beside any message to a gateway, once, ms",
             once_ms,
-            MAX_DELAY_ONCE_MS,
+            ONCE * once.bound_ms,
             f"{once_ms:.1f} at most, beside {once.num_bytes} bytes of {once.shape}",
         ),
         Bar(

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from experiments.common.serve_scripted import DraftSettings, TargetSettings, serve_draft, serve_target
 from experiments.common.servers.forked import ForkedServer, Probes
@@ -31,14 +32,15 @@ class Servers:
 
 
 @asynccontextmanager
-async def running_servers() -> AsyncIterator[Servers]:
-    """Keep them running."""
+async def running_servers(*, pass_ms: float = 0.0, **of_gateway: Any) -> AsyncIterator[Servers]:
+    """Keep them running; a forward pass of the target takes a time."""
     started: list[ForkedServer] = []
     try:
-        started.append(ForkedServer(serve_target, TargetSettings(max_sessions=NUM_SLOTS)))
+        started.append(ForkedServer(serve_target, TargetSettings(max_sessions=NUM_SLOTS, pass_ms=pass_ms)))
         settings = DraftSettings(await started[0].ready(), max_sessions=NUM_SLOTS)
         started.append(ForkedServer(serve_draft, settings))
-        started.append(ForkedServer(serve_gateway, GatewayConfig(server=await started[1].ready(), port=0)))
+        config = GatewayConfig(server=await started[1].ready(), port=0, **of_gateway)
+        started.append(ForkedServer(serve_gateway, config))
         await started[2].ready()
         yield Servers(*started)
     finally:

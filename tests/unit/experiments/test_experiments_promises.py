@@ -16,6 +16,7 @@ from websockets.server import ServerProtocol
 
 from experiments.promises import __main__ as program
 from experiments.promises import (
+    beside,
     bombs,
     cancel,
     far_targets,
@@ -26,9 +27,12 @@ from experiments.promises import (
     messages,
     resets,
     slow_reader,
+    slow_targets,
     stops,
+    texts,
 )
 from experiments.promises.__main__ import Promise, all_measures
+from experiments.promises.beside import Attacked
 from experiments.promises.bombs import Bomb
 from experiments.promises.cancel import Freed
 from experiments.promises.far_targets import Far
@@ -40,14 +44,16 @@ from experiments.promises.memory import Peak
 from experiments.promises.messages import Sent
 from experiments.promises.resets import Survived
 from experiments.promises.slow_reader import Beside, Fourth
+from experiments.promises.slow_targets import Continued
 from experiments.promises.stops import Stopped
 from experiments.promises.talkative import talkative_gateway
+from experiments.promises.texts import Hostile
 from specwhisper.model.faults import FAULT_STATUS
 
 MIB = 2**20
 FREED = Freed("verify", (0.1, 0.2))
 SURVIVED = Survived(300, 3, 0.1, ())
-FLOODED = Flooded((0.02,) * 80, 0, ())
+FLOODED = Flooded((0.02,) * 80, (0.1,) * 80, 0, ())
 BESIDE = Beside(
     60.0,
     {Fourth.NONE: [0.1, 0.1], Fourth.NOT_READING: [0.11, 0.1], Fourth.READER: [0.2, 0.2]},
@@ -57,10 +63,12 @@ BESIDE = Beside(
 BOMB = Bomb("FLAC", 3_600.0, 1_000, 3 * MIB, is_refused=True)
 STOPPED = Stopped("target", 0.1, 0, 0, 3, ())
 FAULTED, SHORT = Faulted(0.1, FAULT_STATUS, ()), Short(3, 2, 0.5, ())
-ALONE, SENT = Sent("nothing", 0, (2.0,), 0), Sent("unknown keys", 14_000_000, (30.0, 90.0, 40.0), 3 * MIB)
+SENT = Sent("unknown keys", 14_000_000, (2.0, 3.0, 2.0), (30.0, 90.0, 40.0), 3 * MIB)
 ENDED = Ended("specwhisper_target_server", False, 0.1, -15)
 SILENT = Silent(400, 10.1, (0.02, 0.1), 0)
 FAR = Far(2, 28.0, ())
+ATTACKED = Attacked("12 uploads", (0.5, 0.4, 0.5), (0.9, 9.0, 0.8), (0.01,) * 30)
+CONTINUED, HOSTILE = Continued("recordings at a slow target", 16.0, 60.0, ()), Hostile("'<'", 0.1, ())
 GOOD = {
     "cancel": cancel.bars([FREED]),
     "flood": flood.bars(FLOODED),
@@ -68,11 +76,14 @@ GOOD = {
     "slow reader": slow_reader.bars(BESIDE, 0),
     "bombs": bombs.bars([BOMB]),
     "stops": stops.bars([STOPPED]),
-    "messages": messages.bars([ALONE, SENT]),
+    "messages": messages.bars([SENT]),
     "faults": faults.bars([FAULTED], [SHORT], [SHORT]),
     "loading": loading.bars([ENDED, Ended("specwhisper_draft_server", True, 0.2, 143)]),
     "handshakes": handshakes.bars(SILENT),
     "far targets": far_targets.bars(FAR),
+    "beside": beside.bars([ATTACKED]),
+    "slow targets": slow_targets.bars([CONTINUED]),
+    "texts": texts.bars(HOSTILE),
 }
 
 
@@ -86,6 +97,7 @@ def test_good_figures_pass_every_bar(name):
     [
         cancel.bars([FREED, replace(FREED, took_s=(0.1, 1.1))]),
         flood.bars(replace(FLOODED, answers_s=(0.02,) * 70 + (0.2,) * 10)),
+        flood.bars(replace(FLOODED, alone_s=(0.01,) * 80)),
         flood.bars(replace(FLOODED, num_other=1)),
         flood.bars(replace(FLOODED, wrong=("words lost",))),
         resets.bars(replace(SURVIVED, free_s=1.1)),
@@ -99,9 +111,9 @@ def test_good_figures_pass_every_bar(name):
         stops.bars([STOPPED, replace(STOPPED, exit_status=-9)]),
         stops.bars([STOPPED, replace(STOPPED, wrong=("lost",))]),
         stops.bars([STOPPED, replace(STOPPED, num_orphans=1)]),
-        messages.bars([ALONE, SENT, replace(SENT, delays_ms=(51.0, 52.0, 4.0))]),
-        messages.bars([ALONE, replace(SENT, delays_ms=(3.0, 500.0, 4.0))]),
-        messages.bars([ALONE, replace(SENT, growth_bytes=65 * MIB)]),
+        messages.bars([SENT, replace(SENT, delays_ms=(57.0, 58.0, 4.0))]),
+        messages.bars([replace(SENT, delays_ms=(3.0, 600.0, 4.0))]),
+        messages.bars([replace(SENT, growth_bytes=65 * MIB)]),
         faults.bars([replace(FAULTED, exit_s=1.5)], [SHORT], [SHORT]),
         faults.bars([replace(FAULTED, exit_status=1)], [SHORT], [SHORT]),
         faults.bars([replace(FAULTED, wrong=("lost",))], [SHORT], [SHORT]),
@@ -115,6 +127,12 @@ def test_good_figures_pass_every_bar(name):
         handshakes.bars(replace(SILENT, answers_s=(0.02, 5.0))),
         handshakes.bars(replace(SILENT, num_over_kept=1)),
         far_targets.bars(replace(FAR, wrong=("failed",))),
+        beside.bars([ATTACKED, replace(ATTACKED, beside_s=(1.1, 1.2, 0.5))]),
+        beside.bars([replace(ATTACKED, metrics_s=(0.01,) * 20 + (0.3,) * 10)]),
+        slow_targets.bars([CONTINUED, replace(CONTINUED, longest_s=61.0)]),
+        slow_targets.bars([replace(CONTINUED, wrong=("lost",))]),
+        texts.bars(replace(HOSTILE, slowest_s=2.5)),
+        texts.bars(replace(HOSTILE, wrong=("hint.ttml: RecursionError",))),
     ],
 )
 def test_each_broken_promise_fails_one_bar(bars):
@@ -134,7 +152,7 @@ def test_each_broken_promise_fails_one_bar(bars):
     ],
 )
 def test_a_message_is_repeated_until_rounds_below_the_bar_lead(delays_ms, is_decided):
-    assert messages.is_decided(delays_ms, 2, 5) is is_decided
+    assert messages.is_decided((2.0,) * len(delays_ms), delays_ms, 2, 5) is is_decided
 
 
 def test_messages_are_valid_websocket_frames():
