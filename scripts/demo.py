@@ -119,6 +119,17 @@ def transcribe(recording: Path, address: str, folder: Path, options: Sequence[st
     return json.loads((folder / f"{recording.stem}.json").read_text())
 
 
+def if_busy() -> str:
+    """Return a sentence if other programs keep the machine's cores busy; call it before the servers start."""
+    load, num_cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load < num_cores / 2:
+        return ""
+    return (
+        f"The machine was busy before the demo began (load {load:.1f} on {num_cores} cores): candidates come "
+        "late then, and a pass writes fewer tokens than on an idle one."
+    )
+
+
 def tokens(result: Any) -> list[int]:
     """Collect a transcript's token ids, timestamps included."""
     return [token for segment in result["segments"] for token in segment["tokens"]]
@@ -133,6 +144,7 @@ def main() -> None:
     recording = named or pair.recording
     is_detected = pair.detects_languages and recording != pair.recording
     language = () if is_detected else ("--language", "en")
+    busy = if_busy()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         logs = Path(folder)
         print("Starting a target server and a draft server ...", flush=True)
@@ -151,6 +163,8 @@ def main() -> None:
             sys.exit(
                 "\nDIFFERENT: the split transcript is not the target's own. This is a bug; please report it."
             )
+        if busy:
+            print(f"\n{busy}")
         count = len(tokens(split))
         print(f"\nidentical: all {count} tokens of the text are the target alone's (--mode target-only).")
 

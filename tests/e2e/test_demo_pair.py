@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import runpy
 from pathlib import Path
 
 import jiwer
@@ -90,3 +92,12 @@ def test_silence_is_an_empty_transcript_in_every_format(demo_server, tmp_path):
     document = json.loads(written.pop(".json"))
     assert (document["text"], document["duration_s"], document["language"]) == ("", 5.0, "en")
     assert written == {".txt": "", ".srt": "", ".vtt": "WEBVTT\n", ".tsv": "start\tend\ttext\n"}
+
+
+def test_the_demo_says_whether_the_machine_is_busy(monkeypatch):
+    if_busy = runpy.run_path("scripts/demo.py")["if_busy"]
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    for load, said in ((0.3, ""), (7.4, "load 7.4 on 2 cores")):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
+        assert bool(if_busy()) is bool(said)
+        assert said in if_busy()
