@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
@@ -107,8 +107,15 @@ async def _in_thread(read: Callable[[Iterator[bytes]], T], blocks: Iterator[byte
             yield pcm
             turn.pass_on()
 
+    def read_and_close() -> T:
+        try:
+            return read(awaited())
+        finally:
+            if isinstance(blocks, Generator):
+                blocks.close()  # within the turn, and not whenever the thread forgets it
+
     try:
-        return await in_turn(turn, read, awaited())
+        return await in_turn(turn, read_and_close)
     finally:
         is_awaited = False
 
