@@ -13,6 +13,7 @@ from typing import Self
 from experiments.common.network.frames import Frames
 
 CHUNK_BYTES = 16_384
+PACKET_BYTES, SLEEP_S = 1_448, 0.02  # of a slow link, and the least time that is slept for more at once
 MAX_QUEUED = 64  # chunks in transit; then TCP makes the sender wait
 NO_FRAME = b"\xff" * 32  # start of an HTTP/2 frame longer than allowed
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER that makes close() send RST
@@ -29,6 +30,8 @@ class Proxy:
     bytes_per_s : bandwidth of each direction of a connection; 0 is unlimited.
     bytes_left : bytes of all connections until they are reset; ``None`` is unlimited.
     num_reset : number of connections reset.
+    num_accepted : number of connections opened.
+    num_held : bytes that were taken and not sent on yet.
     """
 
     def __init__(self) -> None:
@@ -37,8 +40,7 @@ class Proxy:
         self.latency_ms = self.jitter_ms = 0.0
         self.bytes_per_s = 0.0
         self.bytes_left: int | None = None
-        self.num_reset = 0
-        self._num_accepted = 0
+        self.num_reset = self.num_accepted = self.num_held = 0
         self._flows = asyncio.Event()
         self._flows.set()
         self._open: dict[asyncio.Task[None], tuple[asyncio.StreamWriter, ...]] = {}
@@ -94,8 +96,8 @@ class Proxy:
             if self.upstream is None:
                 return
             addresses = self.upstream.split(",")
-            host, _, port = addresses[self._num_accepted % len(addresses)].rpartition(":")
-            self._num_accepted += 1
+            host, _, port = addresses[self.num_accepted % len(addresses)].rpartition(":")
+            self.num_accepted += 1
             far_reader, far_writer = await asyncio.open_connection(host, int(port))
             self._open[task] = (writer, far_writer)
             self._frames[writer] = Frames()
@@ -121,6 +123,7 @@ class Proxy:
                 data = b""
             delay_ms = max(0.0, random.gauss(self.latency_ms, self.jitter_ms)) if self.latency_ms else 0.0
             due_s = max(due_s, clock() + delay_ms / 1_000)
+            self.num_held += len(data)
             await queue.put((due_s, data))
 
     async def _send(self, queue: asyncio.Queue[tuple[float, bytes]], sink: asyncio.StreamWriter) -> None:
@@ -128,23 +131,32 @@ class Proxy:
         while True:
             due_s, data = await queue.get()
             await asyncio.sleep(max(0.0, due_s - clock()))
-            if self.bytes_per_s:
-                await asyncio.sleep(len(data) / self.bytes_per_s)
-            await self._flows.wait()
-            if not data:
-                raise ConnectionResetError("One side has closed.")  # ends both directions
-            if self.bytes_left is not None:
-                self.bytes_left -= len(data)
-                if self.bytes_left < 0:
-                    self.bytes_left = None
-                    self.reset()
-                    return
-            frames = self._frames.get(sink)
-            if frames is not None and (whole := frames.take(data)) is not None:
-                sink.write(data[:whole] + NO_FRAME)
-                await asyncio.Event().wait()  # until the peer closes the connection
-            sink.write(data)
-            await sink.drain()
+            while self.bytes_per_s and len(data) > (
+                size := max(PACKET_BYTES, int(SLEEP_S * self.bytes_per_s))
+            ):
+                await self._pass_on(data[:size], sink)
+                data = data[size:]
+            await self._pass_on(data, sink)
+
+    async def _pass_on(self, data: bytes, sink: asyncio.StreamWriter) -> None:
+        if self.bytes_per_s:
+            await asyncio.sleep(len(data) / self.bytes_per_s)
+        await self._flows.wait()
+        if not data:
+            raise ConnectionResetError("One side has closed.")  # ends both directions
+        if self.bytes_left is not None:
+            self.bytes_left -= len(data)
+            if self.bytes_left < 0:
+                self.bytes_left = None
+                self.reset()
+                return
+        self.num_held -= len(data)
+        frames = self._frames.get(sink)
+        if frames is not None and (whole := frames.take(data)) is not None:
+            sink.write(data[:whole] + NO_FRAME)
+            await asyncio.Event().wait()  # until the peer closes the connection
+        sink.write(data)
+        await sink.drain()
 
 
 def _abort(writer: asyncio.StreamWriter) -> None:
