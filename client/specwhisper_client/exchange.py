@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Any
 
 import grpc
@@ -12,31 +12,41 @@ import grpc.aio
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.next_item import NextItem
 from specwhisper.types import TimedHint
-from specwhisper.wire import SILENCE_S, WELCOME_S, codec
+from specwhisper.wire import SILENCE_S, WELCOME_S, codec, flac
+from specwhisper.wire.pacing import Pace, SendWindow
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 NUM_PARTS = 3  # of a time limit
 
 
 async def exchange(
-    call: Any, config: pb.StreamingRecognitionConfig, audio: AsyncIterator[bytes | TimedHint]
+    call: Any,
+    config: pb.StreamingRecognitionConfig,
+    audio: AsyncIterator[bytes | TimedHint],
+    window: SendWindow | None = None,
 ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
     """Send audio and hints through a ``StreamingRecognize`` call; yield responses.
 
     The call ends with the error of a lost connection if the server sends nothing, not even a heartbeat.
     gRPC's keepalive does not show this: its threads answer even if the server hangs.
 
-    Audio is read as fast as the server accepts it. An error of the audio, or of the call, is raised here.
+    Audio is read as fast as the server accepts it, and as ``window``, that of the connection, has room. On a
+    slow link it goes as FLAC. An error of the audio, or of the call, is raised here.
     Closing the iterator cancels the call.
     """
     config.with_heartbeats = True
     call = with_true_status(call)
     silence_s = WELCOME_S
-    sender = asyncio.create_task(_send(call, config, audio))
+    pace = Pace(window or SendWindow())
+    sender = asyncio.create_task(_send(call, config, audio, pace))
     try:
         responses = aiter(call)
         while (response := await _next(responses, silence_s)) is not None:
             silence_s = SILENCE_S
+            if response.mark:
+                pace.taken(response.mark)
+                continue
+            pace.on_other_response()
             if not response.heartbeat:
                 yield response
     except asyncio.CancelledError:
@@ -66,19 +76,38 @@ async def _next(
     )
 
 
-def _request(piece: bytes | TimedHint) -> pb.StreamingRecognizeRequest:
+def _parts(piece: bytes | TimedHint, pace: Pace) -> Iterator[bytes | TimedHint]:
+    """Yield a piece of audio in messages that the link takes quickly."""
+    if isinstance(piece, TimedHint):
+        yield piece
+        return
+    while piece:
+        part = piece[: pace.piece_bytes(len(piece))]
+        yield part
+        piece = piece[len(part) :]
+
+
+def _request(piece: bytes | TimedHint, *, as_flac: bool) -> pb.StreamingRecognizeRequest:
     if isinstance(piece, TimedHint):
         return pb.StreamingRecognizeRequest(hint=codec.recognition_hint_to_proto(piece))
+    if as_flac:
+        return pb.StreamingRecognizeRequest(flac_content=flac.encode(piece))
     return pb.StreamingRecognizeRequest(audio_content=piece)
 
 
 async def _send(
-    call: Any, config: pb.StreamingRecognitionConfig, audio: AsyncIterator[bytes | TimedHint]
+    call: Any, config: pb.StreamingRecognitionConfig, audio: AsyncIterator[bytes | TimedHint], pace: Pace
 ) -> None:
     try:
-        await call.write(pb.StreamingRecognizeRequest(streaming_config=config))
+        await call.write(pb.StreamingRecognizeRequest(streaming_config=config, mark=pace.mark()))
         async for piece in audio:
-            await call.write(_request(piece))
+            for part in _parts(piece, pace):
+                async for mark in pace.marks_until_room():
+                    await call.write(pb.StreamingRecognizeRequest(mark=mark))
+                request = _request(part, as_flac=pace.is_slow)
+                pace.window.sent(request.ByteSize())
+                request.mark = pace.mark() if pace.window.needs_mark else 0
+                await call.write(request)
         await call.done_writing()
     except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
         pass  # the server has ended the call: the responses end with its error

@@ -170,7 +170,7 @@ class FileTranscription:
         metadata = ((request_id.KEY, self._request_id),)
         call = TranscriptionStub(connection.channel).StreamingRecognize(metadata=metadata)
         audio = source.pieces(self._resume_point.start_sample)
-        async with aclosing(exchange(call, config, audio)) as responses:
+        async with aclosing(exchange(call, config, audio, connection.window)) as responses:
             async for response in responses:
                 update = self._received.add(response)
                 if response == pb.StreamingRecognizeResponse(model=response.model):

@@ -102,7 +102,8 @@ class LiveCall:
                 stub = TranscriptionStub(connection.channel)
                 self._call = stub.StreamingRecognize(metadata=self._metadata)
                 try:
-                    async with aclosing(exchange(self._call, config(), audio)) as responses:
+                    exchanged = exchange(self._call, config(), audio, connection.window)
+                    async with aclosing(exchanged) as responses:
                         async for response in responses:
                             yield response
                 except grpc.aio.AioRpcError as error:

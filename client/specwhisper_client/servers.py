@@ -12,6 +12,7 @@ import grpc.aio
 
 from specwhisper.errors import ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.rpc.channels import OPEN, Credentials, check_credentials, open_channel
+from specwhisper.wire.pacing import SendWindow
 from specwhisper_client.resolving import Name, Resolution, Resolve, read_names, resolver
 
 DEFAULT_SERVER = "127.0.0.1:50051"
@@ -36,6 +37,7 @@ class Connection:
     key : name, address and index: equal for a connection and the one that replaces it.
     num_calls : calls that use it now.
     last_picked : number of the last session that it was picked for.
+    window : limits the audio on its way.
     """
 
     def __init__(self, name: Name, address: str, index: int, credentials: Credentials) -> None:
@@ -43,6 +45,7 @@ class Connection:
         self.name = name
         self.num_calls = 0
         self.last_picked = 0
+        self.window = SendWindow()
         self._peer = address if name.is_locator else name.address  # that its certificate names
         self._address = address
         self._credentials = credentials

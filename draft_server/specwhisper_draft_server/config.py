@@ -164,7 +164,6 @@ class DraftConfig(ServingOptions):
             "Drafting of the next window before the target opens it, in a second slot for each session.",
         ),
     ] = True
-    compress_audio: Annotated[bool, Setting(DRAFTING, "FLAC instead of PCM on the way to targets.")] = False
     connect_timeout_s: Annotated[
         float,
         Setting(

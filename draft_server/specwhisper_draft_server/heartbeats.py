@@ -1,11 +1,13 @@
-"""Heartbeats to clients.
+"""Heartbeats and answers to marks, between the responses of a session.
 
-They show that the event loop runs: gRPC's own threads answer pings even if it hangs.
+Heartbeats show that the event loop runs: gRPC's own threads answer pings even if it hangs. Answers to marks
+show how far the client's audio has come.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from specwhisper.rpc.next_item import NextItem
@@ -13,19 +15,61 @@ from specwhisper.wire import HEARTBEAT_S
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 
-async def with_heartbeats(
-    responses: AsyncGenerator[pb.StreamingRecognizeResponse],
-) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
-    """Yield responses, and heartbeats in between.
+class Marks:
+    """The marks in a client's requests; only the newest needs an answer."""
 
-    A heartbeat is sent whenever there was no response for :data:`HEARTBEAT_S`. No heartbeat is queued while
-    the client has not read the last response.
+    def __init__(self) -> None:
+        self._newest = 0
+        self._has_new = asyncio.Event()
+
+    async def noted(
+        self, requests: AsyncIterator[pb.StreamingRecognizeRequest]
+    ) -> AsyncGenerator[pb.StreamingRecognizeRequest]:
+        """Yield the requests, except those that are only a mark."""
+        async for request in requests:
+            if request.mark:
+                self._newest = request.mark
+                self._has_new.set()
+            if not request.mark or request.WhichOneof("streaming_request") is not None:
+                yield request
+
+    @property
+    def has_new(self) -> bool:
+        """Whether a mark has no answer."""
+        return self._has_new.is_set()
+
+    async def wait(self) -> None:
+        """Wait for a new mark."""
+        await self._has_new.wait()
+
+    def take(self) -> pb.StreamingRecognizeResponse:
+        """Return the answer to the newest mark; a heartbeat if it was answered."""
+        mark = self._newest if self.has_new else 0
+        self._has_new.clear()
+        return pb.StreamingRecognizeResponse(mark=mark, heartbeat=not mark)
+
+
+async def with_heartbeats(
+    responses: AsyncGenerator[pb.StreamingRecognizeResponse], marks: Marks
+) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
+    """Yield responses, and answers to marks and heartbeats in between.
+
+    The first mark is answered first. A heartbeat is sent whenever there was no response for
+    :data:`HEARTBEAT_S`. No heartbeat is queued while the client has not read the last response.
     """
-    async with aclosing(responses):
-        while True:
-            async with NextItem(responses) as pending:
-                while not await pending.wait(timeout_s=HEARTBEAT_S):
-                    yield pb.StreamingRecognizeResponse(heartbeat=True)
-                if (response := pending.item) is None:
-                    return
-            yield response
+    if marks.has_new:
+        yield marks.take()
+    waiting = asyncio.ensure_future(marks.wait())
+    try:
+        async with aclosing(responses):
+            while True:
+                async with NextItem(responses) as pending:
+                    while not await pending.wait(waiting, timeout_s=HEARTBEAT_S):
+                        yield marks.take()
+                        if waiting.done():
+                            waiting = asyncio.ensure_future(marks.wait())
+                    if (response := pending.item) is None:
+                        return
+                yield response
+    finally:
+        waiting.cancel()

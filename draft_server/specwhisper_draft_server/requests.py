@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from io import BytesIO
 
-from specwhisper.audio.canonical import CanonicalStream
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
 from specwhisper.audio.channels import Mixer
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.files.damage import Warn, ignore
 from specwhisper.errors import InvalidRequest, MessageTooLarge, UnsupportedOption, check_between
 from specwhisper.transcription.hints.feed import HintFeed
-from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec
+from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec, flac
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.versions import check_protocol
@@ -124,6 +125,11 @@ async def read_audio(
     async for request in requests:
         if request.WhichOneof("streaming_request") == "hint":
             hints.put(codec.recognition_hint_from_proto(request.hint))
+            continue
+        if request.WhichOneof("streaming_request") == "flac_content":
+            yield await asyncio.to_thread(
+                flac.decode, request.flac_content, MAX_PIECE_BYTES // BYTES_PER_SAMPLE
+            )
             continue
         if request.WhichOneof("streaming_request") != "audio_content":
             raise InvalidRequest("After its streaming_config a stream takes audio_content and hint only.")

@@ -96,7 +96,6 @@ def _link(config: DraftConfig, metrics: DraftMetrics) -> TargetLink:
     return TargetLink(
         *config.targets,
         credentials=config.target_credentials,
-        compress_audio=config.compress_audio,
         connect_timeout_s=config.connect_timeout_s,
         resume_timeout_s=config.resume_timeout_s,
         metrics=metrics,

@@ -35,7 +35,7 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.source import DraftSource
-from specwhisper_draft_server.heartbeats import with_heartbeats
+from specwhisper_draft_server.heartbeats import Marks, with_heartbeats
 from specwhisper_draft_server.idle_timeout import WithIdleTimeout
 from specwhisper_draft_server.link.descriptions import Descriptions
 from specwhisper_draft_server.metrics import DraftMetrics
@@ -199,11 +199,12 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self.check_room()
         timed = WithIdleTimeout(requests, self.idle_timeout_s)
         with timed.error_at_end():
-            messages = aiter(timed)
+            marks = Marks()
+            messages = marks.noted(aiter(timed))
             config = await read_streaming_config(messages)
             responses = self.transcribe(config, messages)
             if config.with_heartbeats:
-                responses = with_heartbeats(responses)
+                responses = with_heartbeats(responses, marks)
             async with aclosing(responses):
                 async for response in responses:
                     yield response

@@ -29,6 +29,7 @@ from experiments.promises import (
     loading,
     messages,
     resets,
+    slow_link,
     slow_reader,
     slow_targets,
     stops,
@@ -40,6 +41,7 @@ from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper_draft_server.config import DraftConfig
 
 PROCESSES = {"OMP_NUM_THREADS": "1"}
+SLOW: tuple[float, ...] = (20.0, 32.0, 64.0, 100.0)  # kB/s
 IDLE_S, MAX_AUDIO_S = ServingOptions().idle_timeout_s, DraftConfig().max_audio_s  # the servers' defaults
 
 
@@ -60,10 +62,11 @@ class Promise(StrEnum):
     BESIDE = "beside"
     SLOW_TARGETS = "slow-targets"
     TEXTS = "texts"
+    SLOW_LINK = "slow-link"
 
 
-# --quick runs the first beside all others, since it only waits, and those with wide bars in parallel.
-WAITING = (Promise.FAR,)
+# --quick runs the first beside all others, since they only wait, and those with wide bars in parallel.
+WAITING = (Promise.FAR, Promise.SLOW_LINK)
 IN_PARALLEL = (
     Promise.RESETS,
     Promise.BOMBS,
@@ -165,6 +168,7 @@ def all_measures(folder: Path, seed: int, *, quick: bool) -> dict[Promise, Calla
         Promise.BESIDE: partial(_beside, 3 if quick else 9),
         Promise.SLOW_TARGETS: partial(_slow_targets, folder),
         Promise.TEXTS: partial(_texts, folder),
+        Promise.SLOW_LINK: partial(_slow_link, *((SLOW[:1], 6.4) if quick else (SLOW, 25.6)), folder),
     }
 
 
@@ -244,6 +248,12 @@ async def _slow_targets(folder: Path) -> Measured:
 async def _texts(folder: Path) -> Measured:
     hostile = await asyncio.to_thread(texts.measure_texts, folder)
     return texts.bars(hostile), asdict(hostile), list(hostile.wrong)
+
+
+async def _slow_link(rates: tuple[float, ...], length_s: float, folder: Path) -> Measured:
+    passed = await slow_link.measure_slow_links(rates, length_s, folder)
+    wrong = [line for one in passed for line in one.wrong]
+    return slow_link.bars(passed), [asdict(one) for one in passed], wrong
 
 
 if __name__ == "__main__":

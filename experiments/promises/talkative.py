@@ -53,8 +53,9 @@ class _Talkative(rpc.TranscriptionServicer):
     async def StreamingRecognize(
         self, request_iterator: AsyncIterator[pb.StreamingRecognizeRequest], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.StreamingRecognizeResponse]:
-        async for _ in request_iterator:
-            pass
+        async for request in request_iterator:
+            if request.mark:
+                yield pb.StreamingRecognizeResponse(mark=request.mark)
         for response in self._responses:
             yield response
 

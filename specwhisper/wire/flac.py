@@ -38,8 +38,11 @@ def decode(data: bytes, max_samples: int) -> bytes:
                     f"{stream.subtype}; send {SAMPLE_RATE} Hz, 1 channel and PCM_16."
                 )
             samples = stream.read(max_samples + 1, dtype="int16")
+            is_cut = len(samples) < min(stream.frames, max_samples + 1)
     except soundfile.LibsndfileError as error:
         raise InvalidAudio(f"The FLAC audio cannot be decoded: {error.error_string}") from error
+    if is_cut:
+        raise InvalidAudio(f"The FLAC audio ends after {len(samples)} samples, before the end it announces.")
     if len(samples) > max_samples:
         raise InvalidAudio(f"The FLAC audio holds more than {max_samples} samples; send smaller pieces.")
     return bytes(samples.astype("<i2", copy=False).tobytes())

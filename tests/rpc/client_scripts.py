@@ -102,6 +102,8 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
     async def StreamingRecognize(self, request_iterator, context):
         try:
             async for request in request_iterator:
+                if request.mark and self._reads_everything:
+                    yield pb.StreamingRecognizeResponse(mark=request.mark)
                 if request.HasField("streaming_config"):
                     self.config = request.streaming_config
                 elif request.HasField("hint"):

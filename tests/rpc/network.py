@@ -92,7 +92,8 @@ class CutClients(transcription_pb2_grpc.TranscriptionServicer):
 
     Parameters
     ----------
-    cuts : after how many responses each stream is cut, in order; later streams are not cut.
+    cuts : after how many responses each stream is cut, in order; answers to marks do not count, and later
+        streams are not cut.
     """
 
     def __init__(self, draft: grpc.aio.Channel, cuts: Sequence[int]) -> None:
@@ -109,6 +110,9 @@ class CutClients(transcription_pb2_grpc.TranscriptionServicer):
         sending = asyncio.create_task(self._forward(requests, call))
         try:
             async for response in call:
+                if response.mark:
+                    yield response
+                    continue
                 if not words_left:
                     self.num_cut += 1
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "cut")

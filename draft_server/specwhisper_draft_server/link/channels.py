@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import grpc.aio
 
 from specwhisper.rpc.channels import Credentials, open_channel
+from specwhisper.wire.pacing import SendWindow
 
 
 class Channels:
@@ -27,6 +28,7 @@ class Channels:
         self._credentials = credentials
         self._is_worth_keeping = is_worth_keeping
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._windows: dict[str, SendWindow] = {}
         self._num_users: Counter[str] = Counter()
 
     @property
@@ -39,11 +41,16 @@ class Channels:
         channel = self._channels.get(address)
         return channel is not None and channel.get_state() is grpc.ChannelConnectivity.READY
 
+    def window(self, address: str) -> SendWindow:
+        """Return what limits the audio on the channel to an address."""
+        return self._windows[address]
+
     @asynccontextmanager
     async def using(self, address: str) -> AsyncIterator[grpc.aio.Channel]:
         """Keep the channel to an address open, and yield it."""
         if address not in self._channels:
             self._channels[address] = open_channel(address, self._credentials)
+            self._windows[address] = SendWindow()
         self._num_users[address] += 1
         try:
             yield self._channels[address]

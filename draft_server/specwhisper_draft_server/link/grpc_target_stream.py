@@ -8,8 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from math import inf
-from time import monotonic, monotonic_ns
+from time import monotonic_ns
 from typing import Any
 
 import grpc.aio
@@ -28,6 +27,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
+from specwhisper.wire.pacing import PIECE_BYTES, Pace, SendWindow
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_draft_server.link.sharing import Response, SharedSession
@@ -35,9 +35,7 @@ from specwhisper_draft_server.metrics import DraftMetrics
 
 logger = logging.getLogger(__name__)
 
-PIECE_BYTES = 16 * 1024  # half a second of audio: candidates wait for one piece at most
 SHARED_PIECE_BYTES = 64 * 1024  # on a fast link, where candidates have another stream
-FAST_S = 0.01  # for half a second of audio
 
 
 class Outbox:
@@ -53,9 +51,10 @@ class Outbox:
         self._is_empty = asyncio.Event()
         self._is_closed = False
 
-    def put(self, request: pb.VerifyRequest) -> None:
+    def put(self, request: pb.VerifyRequest, *, after_audio: bool = False) -> None:
         """Queue a message."""
-        (self._audio if request.WhichOneof("message") == "audio" else self._urgent).append(request)
+        is_late = after_audio or request.WhichOneof("message") == "audio"
+        (self._audio if is_late else self._urgent).append(request)
         self._is_filled.set()
         self._is_empty.clear()
 
@@ -97,6 +96,7 @@ class GrpcTargetStream:
     call, responses : the call, and an iterator over its responses.
     shared : the session's part of a stream that sessions share; ``None`` if it has its own only.
     target : the target's description.
+    window : of the connection; heartbeats are its marks.
     note_gone : called when the target is lost or stops.
 
     Attributes
@@ -115,7 +115,7 @@ class GrpcTargetStream:
         limits: Limits,
         *,
         shared: SharedSession | None,
-        compress_audio: bool,
+        window: SendWindow,
         note_gone: Callable[[], None],
         metrics: DraftMetrics,
     ) -> None:
@@ -128,13 +128,11 @@ class GrpcTargetStream:
         self._call = call
         self._responses = responses if shared is None else shared.read(responses)
         self._shared = shared
-        self._compress_audio = compress_audio
+        self._pace = Pace(window)
         self._vocabulary_size = len(target.vocabulary)
         self._note_gone = note_gone
         self._is_left = False
         self._has_switched = False  # candidates go to the shared stream
-        # To send half a second of audio, lately; the shortest shows the link, others a busy process.
-        self._half_seconds_s = deque([inf], maxlen=8)
         self.going_away = asyncio.Event()
         self.on_answer: Callable[[Timing], None] = lambda _: None
 
@@ -162,22 +160,23 @@ class GrpcTargetStream:
         self._outbox.put(pb.VerifyRequest(hint=codec.hint_to_proto(hint)))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
-        """Send audio, and wait until it is sent.
+        """Send audio once there is room for it, and wait until it is sent.
 
         This slows down the reader of a recording.
         """
-        audio = codec.audio_chunk_to_proto(chunk, compress=self._compress_audio)
-        started_s = monotonic()
+        async for mark in self._pace.marks_until_room():
+            self._outbox.put(_heartbeat(mark))
+        audio = codec.audio_chunk_to_proto(chunk, compress=self._pace.is_slow)
+        self._pace.window.sent(len(audio.data))
         self._outbox.put(pb.VerifyRequest(audio=audio))
+        if self._pace.window.needs_mark:
+            self._outbox.put(_heartbeat(self._pace.mark()), after_audio=True)
         await self._outbox.wait_sent()
-        num_halves = max(1.0, len(chunk.pcm) / PIECE_BYTES)
-        self._half_seconds_s.append((monotonic() - started_s) / num_halves)
 
     @property
     def piece_bytes(self) -> int:
         """The most audio in a message: candidates may wait for one."""
-        is_fast = self._shared is not None and min(self._half_seconds_s) <= FAST_S
-        return SHARED_PIECE_BYTES if is_fast else PIECE_BYTES
+        return self._pace.piece_bytes(PIECE_BYTES if self._shared is None else SHARED_PIECE_BYTES)
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
         """Yield the target's windows and commits, until the transcript is complete."""
@@ -235,14 +234,19 @@ class GrpcTargetStream:
     async def beat(self) -> None:
         """Send heartbeats, which measure the round trip, until cancelled."""
         while True:
-            self._outbox.put(pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=monotonic_ns())))
+            self._outbox.put(_heartbeat(self._pace.mark()))
             await asyncio.sleep(HEARTBEAT_S)
 
     def _measure(self, heartbeat: pb.Heartbeat) -> None:
         if heartbeat.echo_ns:
+            self._pace.taken(heartbeat.echo_ns)
             round_trip_ns = monotonic_ns() - heartbeat.echo_ns
             self._metrics.round_trip_s.observe(round_trip_ns / NS_PER_S)
             self.min_round_trip_ns = min(self.min_round_trip_ns or round_trip_ns, round_trip_ns)
+
+
+def _heartbeat(sent_ns: int) -> pb.VerifyRequest:
+    return pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=sent_ns))
 
 
 @contextmanager

@@ -48,7 +48,6 @@ class TargetLink:
     ----------
     addresses : of targets, or of locators that answer ``Locate`` for many.
     credentials : of this server, for targets.
-    compress_audio : whether audio is sent as FLAC.
     connect_timeout_s : time that a target may refuse connections, in seconds; an attempt that is in progress
         has more (:mod:`specwhisper_draft_server.link.connecting`).
     resume_timeout_s : time that a recording tries to resume after its target was lost, in seconds.
@@ -58,7 +57,6 @@ class TargetLink:
         self,
         *addresses: str,
         credentials: Credentials = OPEN,
-        compress_audio: bool = False,
         connect_timeout_s: float = 5.0,
         resume_timeout_s: float = 60.0,
         metrics: DraftMetrics | None = None,
@@ -68,7 +66,6 @@ class TargetLink:
         self._targets = Targets(addresses)
         self._channels = Channels(credentials, self._targets.knows)
         self._shared = SharedStreams()
-        self._compress_audio = compress_audio
         self._connect_timeout_s = connect_timeout_s
         self._resume_timeout_s = resume_timeout_s
         self._known = KnownTargets(addresses)
@@ -327,7 +324,7 @@ class TargetLink:
                         await self._description(offer.address, weights, target, hello.options),
                         codec.limits_from_proto(welcome.limits),
                         shared=shared if welcome.is_shared else None,
-                        compress_audio=self._compress_audio,
+                        window=self._channels.window(offer.address),
                         note_gone=partial(self._targets.note_gone, offer.address),
                         metrics=self._metrics,
                     )

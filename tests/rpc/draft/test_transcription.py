@@ -22,6 +22,7 @@ from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
+from specwhisper.wire import flac as flac_stream
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server import debounce
@@ -242,9 +243,12 @@ async def test_concurrent_clients_do_not_mix(num_clients):
         assert finals(responses) == expected_finals(target_alone(33.0, seed))
 
 
-async def test_audio_as_flac_on_the_link_gives_the_same_text():
-    async with running_pair(compress_audio=True) as (_, draft):
-        responses = await stream(draft, recording(33.0))
+async def test_audio_as_flac_gives_the_same_text():
+    pcm = recording(33.0)
+    pieces = [flac_stream.encode(pcm[start : start + 65_536]) for start in range(0, len(pcm), 65_536)]
+    requests = [streaming_config(), *(pb.StreamingRecognizeRequest(flac_content=piece) for piece in pieces)]
+    async with running_pair() as (_, draft):
+        responses = [response async for response in draft.stub.StreamingRecognize(iter(requests))]
     assert finals(responses) == expected_finals(target_alone(33.0))
 
 

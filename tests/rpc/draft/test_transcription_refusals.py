@@ -21,6 +21,7 @@ from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.settings.shared import parse_cores
 from specwhisper.types import Mode
+from specwhisper.wire import flac
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.config import DraftConfig
@@ -81,6 +82,16 @@ STREAMS = {
         [streaming_config(), *audio_requests(recording(3.0), 70_000)],
         MessageTooLarge,
         "70000 bytes.*65536",
+    ),
+    "FLAC that is none": (
+        [streaming_config(), pb.StreamingRecognizeRequest(flac_content=SECOND)],
+        InvalidAudio,
+        "not a FLAC stream",
+    ),
+    "FLAC of more samples than a piece has": (
+        [streaming_config(), pb.StreamingRecognizeRequest(flac_content=flac.encode(bytes(65_538)))],
+        InvalidAudio,
+        "more than 32768 samples",
     ),
     "another language": (with_options(language="de-DE"), UnsupportedOption, "English-only"),
     "translation": (with_options(task="TASK_TRANSLATE"), UnsupportedOption, "English-only"),

@@ -26,6 +26,7 @@ from experiments.promises import (
     loading,
     messages,
     resets,
+    slow_link,
     slow_reader,
     slow_targets,
     stops,
@@ -43,6 +44,7 @@ from experiments.promises.loading import Ended
 from experiments.promises.memory import Peak
 from experiments.promises.messages import Sent
 from experiments.promises.resets import Survived
+from experiments.promises.slow_link import Passed
 from experiments.promises.slow_reader import Beside, Fourth
 from experiments.promises.slow_targets import Continued
 from experiments.promises.stops import Stopped
@@ -69,6 +71,7 @@ SILENT = Silent(400, 10.1, (0.02, 0.1), 0)
 FAR = Far(2, 28.0, ())
 ATTACKED = Attacked("12 uploads", (0.5, 0.4, 0.5), (0.9, 9.0, 0.8), (0.01,) * 30)
 CONTINUED, HOSTILE = Continued("recordings at a slow target", 16.0, 60.0, ()), Hostile("'<'", 0.1, ())
+PASSED = Passed(20.0, True, 1.1, 0, ())
 GOOD = {
     "cancel": cancel.bars([FREED]),
     "flood": flood.bars(FLOODED),
@@ -84,6 +87,7 @@ GOOD = {
     "beside": beside.bars([ATTACKED]),
     "slow targets": slow_targets.bars([CONTINUED]),
     "texts": texts.bars(HOSTILE),
+    "slow link": slow_link.bars([PASSED]),
 }
 
 
@@ -133,6 +137,9 @@ def test_good_figures_pass_every_bar(name):
         slow_targets.bars([replace(CONTINUED, wrong=("lost",))]),
         texts.bars(replace(HOSTILE, slowest_s=2.5)),
         texts.bars(replace(HOSTILE, wrong=("hint.ttml: RecursionError",))),
+        slow_link.bars([PASSED, replace(PASSED, ratio=1.4)]),
+        slow_link.bars([PASSED, replace(PASSED, num_lost=1)]),
+        slow_link.bars([PASSED, replace(PASSED, wrong=("words lost",))]),
     ],
 )
 def test_each_broken_promise_fails_one_bar(bars):

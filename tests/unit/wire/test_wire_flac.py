@@ -25,6 +25,7 @@ def encoded(rate=16_000, shape=(1_000,), subtype="PCM_16", container="FLAC"):
         (encoded(container="WAV"), "not a FLAC stream"),
         (b"", "not a FLAC stream"),
         (b"fLaC and then nonsense", "cannot be decoded"),
+        (encoded()[:-8], "cannot be decoded"),
     ],
 )
 def test_other_formats_are_refused(data, sentence):
