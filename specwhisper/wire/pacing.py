@@ -23,7 +23,7 @@ MOST_UNMARKED_BYTES = 128 * 1024  # so that a link is measured in time that has 
 QUEUE_S, MOST_QUEUE_S = 0.3, 1.0  # beyond the round trip; as long as that within these limits
 NO_QUEUE, GROWTH = 1.25, 4.0  # answers that take no longer than so many round trips allow this growth
 FULL = 0.75  # share of the window above which the link, and not the audio, decides the rate
-CHECK_NS = 10 * NS_PER_S  # after it, a long answer may mean that the round trip has become longer
+CHECK_NS = 10 * NS_PER_S  # after it, what was measured may no longer hold
 FIRST_ANSWER_S = 5.0  # a peer may answer only once it has all audio
 FAST_BYTES_PER_S = 1_600_000
 SLOW_BYTES_PER_S = 2 * BYTES_PER_SAMPLE * SAMPLE_RATE  # twice that of audio in real time
@@ -40,7 +40,7 @@ class SendWindow:
         self._num_sent = self._num_marked = self._num_taken = 0
         self._window = float(START_BYTES)
         self._round_trip_s = inf  # the shortest
-        self._checked_ns = 0
+        self._checked_ns = self._used_ns = 0
         self._is_emptying = False
         self._marks: dict[int, tuple[int, int]] = {}  # bytes sent before each, and those in flight then
         self._rates: deque[float] = deque(maxlen=8)  # while the window was full; the best shows the link
@@ -76,6 +76,12 @@ class SendWindow:
 
     def mark(self, now_ns: int) -> int:
         """Return a mark to send now."""
+        if now_ns > min(self._marks, default=self._used_ns) + CHECK_NS:  # idle, or the connection was lost
+            self._num_taken = self._num_sent
+            self._marks.clear()
+            self._window = min(self._window, START_BYTES)
+        if self.num_in_flight:
+            self._used_ns = now_ns
         mark = max(now_ns, max(self._marks, default=0) + 1)
         self._num_marked = self._num_sent
         self._marks[mark] = self._num_sent, self.num_in_flight
