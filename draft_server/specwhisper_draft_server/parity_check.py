@@ -21,7 +21,7 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import Mode
-from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES
+from specwhisper.wire.pacing import PIECE_BYTES
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 

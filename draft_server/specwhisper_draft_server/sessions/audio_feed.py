@@ -15,8 +15,8 @@ from specwhisper.transcription.transcriber import TargetStream
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Commit, VoiceEvent, VoiceMark, WindowOpened
+from specwhisper.wire.pacing import PIECE_BYTES
 from specwhisper_draft_server.debounce import Debouncer
-from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES
 from specwhisper_draft_server.voice_activity import VoiceActivity
 
 POSITION_SAMPLES = 5 * SAMPLE_RATE  # in silence, a new position is reported this often
