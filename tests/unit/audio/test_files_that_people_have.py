@@ -32,7 +32,7 @@ RIGHT = {
     "rate_6000.wav": (11.0, (0,), ""),
     "small.eac3": (11.0, (0,), ""),
     "small.mxf": (2.0, (0,), ""),
-    "t_30.mp3": (30.0, (), ""),  # another speaker
+    "t_30.mp3": (30.0, (0,), ""),  # other speakers follow
     "tail_lyrics3.mp3": (11.0, (0,), ""),
     "tail_zeros.mp3": (11.0, (0,), ""),
     "tile154.opus": (154.0, tuple(range(0, 154, 11)), ""),
