@@ -22,7 +22,7 @@ from experiments.common.servers.processes import first_two_cores, on_cores, runn
 from experiments.endpointing.measures import HESITATION_S, Ended, Outcome, make_take, outcome_of
 from experiments.streaming.live_client import DECODING, paced
 from specwhisper.errors import SpecWhisperError
-from specwhisper.live import EndpointingOptions, LiveOptions, StabilityPolicy
+from specwhisper.live import EndpointingOptions
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper_client.streaming import StreamingClient
 
@@ -37,8 +37,7 @@ ENDPOINTING = {
         sentence_silence_ms=200, silence_duration_ms=2_000
     ),
 }
-FULL, ALIGN_ATT, TARGET_ONLY, ONE_PROCESS = "full", "full, align-att", "target-only", "one process"
-ARMS = (FULL, ALIGN_ATT, TARGET_ONLY, ONE_PROCESS)
+ARMS = FULL, TARGET_ONLY, ONE_PROCESS = "full", "target-only", "one process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +49,9 @@ class Servers:
 
     def run(self, arm: str, take: Take, endpointing: EndpointingOptions) -> Outcome:
         """Send a take in real time."""
-        policy = StabilityPolicy.ALIGN_ATT if arm == ALIGN_ATT else StabilityPolicy.LOCAL_AGREEMENT
         stream = StreamingClient(
             self.one_process if arm == ONE_PROCESS else self.split,
             DECODING,
-            live=LiveOptions(policy=policy),
             endpointing=endpointing,
             mode=Mode.TARGET_ONLY if arm == TARGET_ONLY else Mode.FULL,
         )

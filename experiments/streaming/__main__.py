@@ -15,7 +15,6 @@ from experiments.common.audio.samples import load_samples
 from experiments.common.bench.options import Audio, Check, Draft, JsonFile, Quick, Seed, Target
 from experiments.common.bench.report import open_console, print_bars, write_json
 from experiments.streaming.arms import (
-    ALIGN_ATT,
     ARMS,
     FULL,
     NO_REUSE,
@@ -78,8 +77,7 @@ def benchmark(
     """Send recordings to live servers: latency of first and final text, changes, forward passes, drift.
 
     Takes are clean, noisy, with pauses, and five minutes long. Arms are our servers with and
-    without reuse of the hypothesis, both policies, target-only, one process, and plain transformers with the
-    same policy.
+    without reuse of the hypothesis, target-only, one process, and plain transformers with the same policy.
     Exits with 1 if a final text of ``full`` differs from the target's own in the same steps; of concurrent
     sessions, the first one's is compared.
     """
@@ -136,7 +134,7 @@ def planned(
     for count in counts:
         most = count == max(counts)
         plan.append(Planned(0, FULL, long[0 if most else 1], count))
-        plan += [Planned(0, arm, long[1], count) for arm in (ALIGN_ATT, TARGET_ONLY)]
+        plan.append(Planned(0, TARGET_ONLY, long[1], count))
     return plan
 
 

@@ -1,4 +1,4 @@
-"""Arms: our modes and policies on real servers, and plain transformers with the same policy."""
+"""Arms: our modes on real servers, and plain transformers with the same policy."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from experiments.common.servers.usage import cpu_s
 from experiments.streaming.live_client import LiveResult, run_live_session
 from experiments.streaming.plain import PlainTransformers
 from experiments.streaming.takes import Take
-from specwhisper.live import LiveOptions, StabilityPolicy
+from specwhisper.live import LiveOptions
 from specwhisper.types import Mode
 
-FULL, NO_REUSE, ALIGN_ATT = "full", "full, hypothesis not reused", "full, align-att"
+FULL, NO_REUSE = "full", "full, hypothesis not reused"
 TARGET_ONLY, ONE_PROCESS, PLAIN = "target-only", "one process", "transformers"
-ARMS = (FULL, NO_REUSE, ALIGN_ATT, TARGET_ONLY, ONE_PROCESS, PLAIN)
+ARMS = (FULL, NO_REUSE, TARGET_ONLY, ONE_PROCESS, PLAIN)
 MAX_SESSIONS = 16
 SPACING_S = 3.1  # between starts of sessions, so that their steps do not coincide
 
@@ -53,8 +53,6 @@ class Servers:
         mode = Mode.TARGET_ONLY if arm == TARGET_ONLY else Mode.FULL
         if arm == NO_REUSE:
             live = replace(live, reuses_candidates=False)
-        if arm == ALIGN_ATT:
-            live = replace(live, policy=StabilityPolicy.ALIGN_ATT)
         delays_s = (number * SPACING_S for number in range(num_sessions))
         return await asyncio.gather(
             *(run_live_session(server, take, live, mode, delay_s=delay_s) for delay_s in delays_s)

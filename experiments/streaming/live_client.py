@@ -88,7 +88,7 @@ async def run_live_session(
             speaking.cancel()
         result.elapsed_s = time.perf_counter() - started_s
     result.num_steps = statistics.num_windows
-    result.num_forwards = statistics.num_forwards + statistics.num_align_forwards
+    result.num_forwards = statistics.num_forwards
     return result
 
 
