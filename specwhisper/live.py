@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from specwhisper.errors import InvalidRequest, check_between
-from specwhisper.validated import choice, flag, number, validate, whole
+from specwhisper.validated import flag, number, validate, whole
 
 FRAME_SAMPLES = 160  # a mel frame
 MIN_SILENCE_MS = 32  # a frame of the voice activity detector
-
-
-class StabilityPolicy(StrEnum):
-    """When text of live audio is final."""
-
-    # As soon as two steps in a row agree on it (LocalAgreement-2, Liu et al., Interspeech 2020).
-    LOCAL_AGREEMENT = "local-agreement"
-    # As soon as the decoder attends to no audio near the end for it (AlignAtt, arXiv 2305.11408).
-    ALIGN_ATT = "align-att"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +38,11 @@ class LivePosition:
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """How live audio is decoded: repeatedly during speech, until text is final.
+    """How live audio is decoded: repeatedly, until two steps agree on text.
 
     Attributes
     ----------
     step_ms : speech between two decodings; a target that cannot keep up leaves some out.
-    policy : when text is final.
-    margin_ms : of ``align-att``: text that the decoder reads this close to the end may still change.
     trim_ms : a longer window is cut where a final sentence ends.
     reuses_candidates : whether the text of the last decoding becomes candidates of the next one; it never
         changes the text.
@@ -62,8 +50,6 @@ class LiveOptions:
     """
 
     step_ms: int = whole(500, 100, 10_000)
-    policy: StabilityPolicy = choice(StabilityPolicy.LOCAL_AGREEMENT)
-    margin_ms: int = whole(400, 0, 5_000)
     trim_ms: int = whole(15_000, 1_000, 28_000)
     reuses_candidates: bool = flag(True)
     position: LivePosition = LivePosition()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         UnsafeBind,
         UnsupportedOption,
     )
-    from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition, StabilityPolicy
+    from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
     from specwhisper.rpc.channels import Credentials
     from specwhisper.rpc.tls import ClientTls
     from specwhisper.transcription.transcription import ModelInfo, Transcription
@@ -62,7 +62,6 @@ __all__ = [
     "ServerInfo",
     "Servers",
     "SpecWhisperError",
-    "StabilityPolicy",
     "StreamingClient",
     "TargetUnavailable",
     "Transcription",
@@ -92,7 +91,7 @@ _MODULES = {
         "UnsafeBind",
         "UnsupportedOption",
     ),
-    "specwhisper.live": ("EndpointingOptions", "LiveOptions", "LivePosition", "StabilityPolicy"),
+    "specwhisper.live": ("EndpointingOptions", "LiveOptions", "LivePosition"),
     "specwhisper.rpc.channels": ("Credentials",),
     "specwhisper.rpc.tls": ("ClientTls",),
     "specwhisper.transcription.transcription": ("ModelInfo", "Transcription"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
@@ -85,7 +84,7 @@ class Verifier:
     ) -> None:
         self.limits = limits or Limits()
         self._model = model
-        self._aligner = aligner or executor
+        self._alignments = Alignments(model, aligner or executor, clock)
         self._clock = clock
         self._wake = wake
         self._response_time = ResponseTime(latency_budget_ms)
@@ -194,11 +193,8 @@ class Verifier:
         if session_id in self._sessions:
             raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
         windows, recording = self._plan(options), Recording(options.log_mel_max, options.padding)
-        if not self._model.has_word_times:
-            if options.word_timestamps:
-                raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
-            if windows.attends:
-                raise UnsupportedOption("This model names no alignment heads: choose another live policy.")
+        if options.word_timestamps and not self._model.has_word_times:
+            raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
         self._sessions[session_id] = VerifierState(
             id=session_id,
             slot=self._slots.take(),  # last, so that an error takes no slot
@@ -347,18 +343,11 @@ class Verifier:
         )
         self._num_committed += len(verdict.tokens)
         self._model.rollback(session.slot, len(window.prompt) + base + verdict.num_accepted)
-        if not verdict.is_final:
-            self._reply(session, session.append(verdict, scores, timing, row.num_candidates, now_ns))
-            return
-        alignments = Alignments(self._model, self._aligner, self._clock)
-        attended_ms = yield from alignments.attended_ms(session, opened, verdict)
-        if alignments.num_forwards:
-            now_ns = self._clock()
-            timing = replace(timing, block_age_ns=opened.block_age_ns(now_ns))
-        commit = session.append(verdict, scores, timing, row.num_candidates, now_ns, attended_ms)
-        commit = yield from alignments.complete(session, opened, commit)
-        if session.open_window is None and session.windows.language is None:
-            self._model.rollback(session.slot, 0)  # the language may be detected in the slot next
+        commit = session.append(verdict, scores, timing, row.num_candidates, now_ns)
+        if verdict.is_final:
+            commit = yield from self._alignments.complete(session, opened, commit)
+            if session.open_window is None and session.windows.language is None:
+                self._model.rollback(session.slot, 0)  # the language may be detected in the slot next
         self._reply(session, commit)
 
     def _advance(self, session: VerifierState) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,8 +40,8 @@ class VerifierState:
     """The state of a session: messages and forward passes change it.
 
     A window of a session goes through the phases from :attr:`Phase.AWAIT_WINDOW` to :attr:`Phase.ALIGN`. Its
-    language is detected before the first window opens, unless it is named; alignment is for word times and
-    AlignAtt only.
+    language is detected before the first window opens, unless it is named; alignment is for word times
+    only.
 
     Attributes
     ----------
@@ -365,7 +365,6 @@ class VerifierState:
         timing: Timing,
         num_verified: int,
         now_ns: int,
-        attended_ms: Sequence[float] = (),
     ) -> Commit:
         """Append the tokens of a forward pass; return the commit.
 
@@ -393,7 +392,7 @@ class VerifierState:
         if verdict.is_final:
             no_speech_prob = opened.probe_result.no_speech_prob if opened.probe_result else None
             self.closed = self.windows.close(
-                opened.window, opened.ledger.committed, opened.log_probs, no_speech_prob, attended_ms
+                opened.window, opened.ledger.committed, opened.log_probs, no_speech_prob
             )
             commit = replace(commit, outcome=self.closed.outcome, step=self.closed.step)
             self.open_window = None

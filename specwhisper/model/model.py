@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import compress
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import CheckpointError, UnsupportedOption
@@ -21,9 +19,9 @@ from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.model.rules import DecodingRules
 from specwhisper.model.scoring import Probing
 from specwhisper.model.sharing import SharedEncoder
-from specwhisper.model.word_times import align_words, begin_alignment, most_attended_ms
+from specwhisper.model.word_times import align_words, begin_alignment
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import FRAMES_PER_TIMESTAMP, WINDOW_FRAMES, DeviceMap, Window, WordAlignment
+from specwhisper.types import WINDOW_FRAMES, DeviceMap, Window, WordAlignment
 
 CUT_FRAMES = 100  # 1 s: the steps in which windows are cut
 # 6 s of silence after the audio: with less, a real tiny.en repeats itself at the end of short recordings.
@@ -82,11 +80,6 @@ class Model(Protocol):
         A function for any thread that ends it. It uses neither slot nor model, so the slot may serve another
         session by then.
         """
-
-    def attended_ms(
-        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> Callable[[], tuple[float, ...]]:
-        """Begin to find the most attended time of each text token, as :meth:`align`."""
 
 
 class WhisperModel:
@@ -244,44 +237,12 @@ class WhisperModel:
         vocabulary, tokens = self.vocabulary, tuple(tokens)
         if not self.has_word_times:
             raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
-        finish = self._begin_alignment(slot, window, tokens, num_frames)
-        return lambda: align_words(finish(), window, tokens, vocabulary)
-
-    def attended_ms(
-        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> Callable[[], tuple[float, ...]]:
-        """Begin to find the most attended time of each text token; see :class:`Model`.
-
-        Times are milliseconds of the window.
-        """
-        if not self.has_word_times:
-            raise UnsupportedOption("This model names no alignment heads: choose another policy.")
-        num_frames = max(num_frames, FRAMES_PER_TIMESTAMP)  # one position at least
-        finish = self._begin_alignment(slot, window, tokens, num_frames, from_prompt=True)
-        is_text = [token < self.vocabulary.end_of_text for token in tokens]
-        return lambda: tuple(compress(most_attended_ms(finish()), is_text))
-
-    def _begin_alignment(
-        self,
-        slot: int,
-        window: Window,
-        tokens: Sequence[int],
-        num_frames: int,
-        *,
-        from_prompt: bool = False,
-    ) -> Callable[[], NDArray[np.float32]]:
-        """Begin to compute how well tokens match positions: tokens x positions.
-
-        Parameters
-        ----------
-        from_prompt : return the row before each token, which chooses it, instead of the row after it. The
-            last token has none after it.
-        """
         fed = [*window.prompt, *tokens[:-1]]
         with self._backend.inference():
             weights = self._backend.cross_attention(slot, fed, self._alignment_heads)
-            weights = weights[:, len(window.prompt) - from_prompt :]
-            return begin_alignment(weights, num_frames=num_frames, median_width=self._median_width)
+            weights = weights[:, len(window.prompt) :]
+            finish = begin_alignment(weights, num_frames=num_frames, median_width=self._median_width)
+        return lambda: align_words(finish(), window, tokens, vocabulary)
 
     def rollback(self, slot: int, length: int) -> None:
         """Remove all but the first ``length`` tokens of a slot."""

@@ -287,12 +287,6 @@ class TranslatedModel:
         """Refuse: only targets find words."""
         raise UnsupportedOption("A draft with another tokenizer finds no word times: ask the target.")
 
-    def attended_ms(
-        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> Callable[[], tuple[float, ...]]:
-        """Refuse: only targets find words."""
-        raise UnsupportedOption("A draft with another tokenizer finds no word times: ask the target.")
-
 
 def open_draft(
     checkpoint: Checkpoint,

@@ -20,7 +20,7 @@ from specwhisper.model.arrays import (
 from specwhisper.transcription.alignment import token_positions
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.words import split_into_words
-from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE, Window, WordAlignment
+from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, Window, WordAlignment
 
 SAMPLES_PER_POSITION = FRAMES_PER_TIMESTAMP * HOP_SAMPLES
 FILTERED_TOKENS = 32  # rows in one call of the median filter, so that they fit into a CPU's cache
@@ -81,12 +81,6 @@ def align_words(
             words.append(word)
             start += length
     return tuple(words)
-
-
-def most_attended_ms(alignment: NDArray[np.float32]) -> list[float]:
-    """Return the best position of each row, in milliseconds of the window."""
-    ms_per_position = SAMPLES_PER_POSITION * 1000 / SAMPLE_RATE
-    return [position * ms_per_position for position in alignment.argmax(axis=-1).tolist()]
 
 
 def _alignment(weights: Array, median_width: int) -> Array:

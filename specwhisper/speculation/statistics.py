@@ -65,7 +65,7 @@ class SpeculationStatistics(Keyed):
     num_committed : committed tokens, end-of-text included.
     num_forwards, forward_ns : forward passes of the target for this session, with those that detect the
         language, and their time.
-    num_align_forwards : further forward passes for word times or AlignAtt.
+    num_align_forwards : further forward passes for word times.
     acceptance_histogram : entry n counts the forward passes with candidates that kept n of them.
     num_blocks : candidate blocks sent; in lock-step these are the round trips.
     network_ns, num_answers, num_judged, num_corrections, num_realigned : as in :class:`DraftReport`.

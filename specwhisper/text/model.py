@@ -193,12 +193,6 @@ class TextModel:
         """Refuse: a text has no word times."""
         raise UnsupportedOption("A text model has no word times.")
 
-    def attended_ms(
-        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> Callable[[], tuple[float, ...]]:
-        """Refuse: a text has no audio."""
-        raise UnsupportedOption("A text model has no audio.")
-
 
 def rules_of(generation: GenerationConfig) -> list[LogitsProcessor]:
     """Return the followed rules of a generation config, in transformers' order."""

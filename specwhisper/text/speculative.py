@@ -62,7 +62,6 @@ class PromptWindow(Windows):
         tokens: Sequence[int],
         log_probs: Sequence[float] = (),
         no_speech_prob: float | None = None,
-        attended_ms: Sequence[float] = (),
     ) -> ClosedWindow:
         """Keep the window; no other one follows."""
         self.next_frame = window.num_frames

@@ -37,13 +37,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.live import LiveOptions, StabilityPolicy
+from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.fallback import judge
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.segments import shift_timestamps
 from specwhisper.transcription.sequential_windows import SequentialWindows
-from specwhisper.transcription.stability import agreed, attended, continuation
+from specwhisper.transcription.stability import agreed, continuation
 from specwhisper.transcription.utterances import Utterance, Utterances
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import (
@@ -127,7 +127,6 @@ class LiveWindows(WhisperWindows):
         self._progress = Progress(final=position.final_tokens)
         self._common_language = self.language  # of all utterances; ``None`` if each may have another
         self.next_frame = position.start_sample // HOP_SAMPLES
-        self.attends = self._live.policy is StabilityPolicy.ALIGN_ATT
 
     @property
     def num_final(self) -> int:
@@ -164,7 +163,6 @@ class LiveWindows(WhisperWindows):
         tokens: Sequence[int],
         log_probs: Sequence[float] = (),
         no_speech_prob: float | None = None,
-        attended_ms: Sequence[float] = (),
     ) -> ClosedWindow:
         """Close a step, and make its stable text final.
 
@@ -182,7 +180,7 @@ class LiveWindows(WhisperWindows):
             self._retry = window
             return ClosedWindow(outcome, (), tuple(tokens) if self._live.reuses_candidates else ())
         kept = tokens if outcome is Outcome.KEPT else ()
-        final_start, final_end = self._make_final(kept, attended_ms, window, ends_audio=ends_audio)
+        final_start, final_end = self._make_final(kept, ends_audio=ends_audio)
         step = Step(utterance.number, final_start, final_end, is_last)
         opening: tuple[int, ...] = ()
         if is_last:
@@ -256,27 +254,19 @@ class LiveWindows(WhisperWindows):
         has_temperature_left = window.attempt + 1 < len(self._options.temperatures)
         return Outcome.RETRIED if has_temperature_left else Outcome.KEPT
 
-    def _make_final(
-        self, tokens: Sequence[int], attended_ms: Sequence[float], window: Window, *, ends_audio: bool
-    ) -> tuple[int, int]:
+    def _make_final(self, tokens: Sequence[int], *, ends_audio: bool) -> tuple[int, int]:
         """Make stable text final; return the positions between which tokens became final."""
         progress = self._progress
         text = self._vocabulary.text_tokens(tokens)
         positions = [i for i, token in enumerate(tokens) if token < self._vocabulary.end_of_text]
         start = min(continuation(progress.final, text, self._may_begin), len(text))
         new = text[start:]
-        count = len(new) if ends_audio else self._num_stable(new, attended_ms[start:], window)
+        count = len(new) if ends_audio else agreed(progress.hypothesis, new, self._may_begin)
         progress.final += new[:count]
         if progress.final and progress.language is None:
             progress.language = self.language
         progress.hypothesis = new[count:]
         return (positions[start], positions[start + count - 1] + 1) if count else (0, 0)
-
-    def _num_stable(self, new: Sequence[int], attended_ms: Sequence[float], window: Window) -> int:
-        if self.attends:
-            end_ms = window.num_frames * 1000 / FRAMES_PER_S - self._live.margin_ms
-            return attended(attended_ms, end_ms, new, self._may_begin)
-        return agreed(self._progress.hypothesis, new, self._may_begin)
 
     def _may_begin(self, token: int) -> bool:
         return self._vocabulary.may_begin_word(token, self.language)

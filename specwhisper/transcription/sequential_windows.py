@@ -37,7 +37,6 @@ class SequentialWindows(WhisperWindows):
         tokens: Sequence[int],
         log_probs: Sequence[float] = (),
         no_speech_prob: float | None = None,
-        attended_ms: Sequence[float] = (),
     ) -> ClosedWindow:
         """Judge a complete window: decode it again, or cut it into segments and move on."""
         outcome = judge(tokens, log_probs, no_speech_prob, self._options, self._vocabulary)

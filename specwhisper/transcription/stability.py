@@ -44,7 +44,7 @@ def continuation(final: Sequence[int], text: Sequence[int], may_begin: MayBegin)
 def agreed(before: Sequence[int], now: Sequence[int], may_begin: MayBegin) -> int:
     """Count the tokens of the whole words on which two hypotheses agree.
 
-    They agree from their beginning on (LocalAgreement-2).
+    They agree from their beginning on (LocalAgreement-2, Liu et al., Interspeech 2020).
     """
     count = 0
     for one, other in zip(before, now, strict=False):
@@ -53,17 +53,6 @@ def agreed(before: Sequence[int], now: Sequence[int], may_begin: MayBegin) -> in
         count += 1
     # A word that continues in one of them is not the same word.
     return whole_words(now, whole_words(before, count, may_begin), may_begin)
-
-
-def attended(attended_ms: Sequence[float], end_ms: float, text: Sequence[int], may_begin: MayBegin) -> int:
-    """Count the tokens of whole words before attention reaches ``end_ms`` (AlignAtt).
-
-    Parameters
-    ----------
-    attended_ms : for each token of ``text``, the time in the window that the decoder attended to.
-    """
-    count = next((i for i, at_ms in enumerate(attended_ms) if at_ms > end_ms), len(text))
-    return whole_words(text, min(count, len(text)), may_begin)
 
 
 def whole_words(text: Sequence[int], count: int, may_begin: MayBegin) -> int:

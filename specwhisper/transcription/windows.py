@@ -106,13 +106,11 @@ class Windows(ABC):
     next_frame : first mel frame of the next window.
     language : of the speech; ``None`` until it is detected.
     is_live : whether each window is encoded as a recording of its own, of its frames only.
-    attends : whether :meth:`close` needs the times that the decoder attended to.
     reviews : whether a window that is kept needs :meth:`review` after :meth:`close`.
     stops : tokens that end a window, besides those of the vocabulary.
     """
 
     is_live = False
-    attends = False
     reviews = False
     stops: frozenset[int] = frozenset()
     next_frame = 0
@@ -189,14 +187,12 @@ class Windows(ABC):
         tokens: Sequence[int],
         log_probs: Sequence[float] = (),
         no_speech_prob: float | None = None,
-        attended_ms: Sequence[float] = (),
     ) -> ClosedWindow:
         """Judge a complete window, and move to the next one.
 
         Parameters
         ----------
         log_probs : natural log-probabilities, one per token.
-        attended_ms : for each text token, the time in the window that the decoder attended to.
         """
 
     def review(

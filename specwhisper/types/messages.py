@@ -227,7 +227,7 @@ class Commit:
     words : of a complete window, where word times were asked for.
     num_transcribed : first tokens of a complete window that are part of the transcript, where its words
         decide that; ``None`` for those of all complete segments.
-    num_align_forwards : extra forward passes after a complete window, for word times and for AlignAtt.
+    num_align_forwards : extra forward passes after a complete window, for word times.
     step : the text that a complete window of live audio makes final; ``None`` for recordings.
     no_speech_prob : probability that the window holds no speech; with the window's first tokens.
     language_probs : probability by language code; with the first tokens after a detection.

@@ -188,7 +188,7 @@ def live_message(data: bytes) -> None:
     if isinstance(message, Start):  # begins a stream
         place = message.position
         position = LivePosition(place.start_sample, place.num_utterances, tuple(place.final_tokens))
-        LiveOptions(step_ms=message.step_ms, policy=message.policy, position=position)
+        LiveOptions(step_ms=message.step_ms, position=position)
         CanonicalStream(message.sample_rate, 1)
 
 

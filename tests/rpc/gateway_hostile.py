@@ -210,7 +210,6 @@ started = st.fixed_dictionaries(
         "added_latency_ms": st.sampled_from([0, 1]) | values,
         "language": mostly(st.just("en"), odd),
         "step_ms": st.integers(50, 11_000) | values,
-        "policy": odd,
         "position": st.fixed_dictionaries(
             {},
             optional={

@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from specwhisper.live import MIN_SILENCE_MS, EndpointingOptions, LiveOptions, StabilityPolicy
+from specwhisper.live import MIN_SILENCE_MS, EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions, Task, options_from
 from specwhisper.rpc.channels import Credentials
-from specwhisper.settings.choices import one_of
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper_client.cli.arguments import (
     Gamma,
@@ -48,20 +47,11 @@ class LiveDecoding:
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """When text is decoded and when it is final: of :class:`LiveOptions`."""
+    """When text is decoded: of :class:`LiveOptions`."""
 
     step_ms: Annotated[
         int, typer.Option(metavar="MS", help="Milliseconds of speech between two decodings.")
     ] = LiveOptions().step_ms
-    policy: Annotated[
-        StabilityPolicy,
-        typer.Option(
-            parser=one_of(StabilityPolicy),
-            metavar="POLICY",
-            help="Rule by which words become final. local-agreement: two decodings agree; align-att: the "
-            "model no longer attends to the end of the audio for them.",
-        ),
-    ] = StabilityPolicy.LOCAL_AGREEMENT
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -151,14 +151,6 @@ class ScriptedModel:
         """Convert letters to tokens."""
         return tuple((ord(letter) - ord("a")) % NUM_TEXT for letter in text)
 
-    def attended_ms(
-        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> Callable[[], tuple[float, ...]]:
-        """Return attention 40 ms apart for letters: the first half of the text lies in the audio."""
-        self._fed[slot] = [*window.prompt, *tokens[:-1]]
-        attended_ms = tuple(40.0 * i for i, token in enumerate(tokens) if token < END)
-        return lambda: attended_ms
-
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[WordAlignment, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -16,7 +16,7 @@ from specwhisper.live import EndpointingOptions
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.sampling import Sampling
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE, VoiceEvent, Window
+from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE, VoiceEvent
 
 NUM_WORDS = 18  # tokens A to R begin a word, s to x continue one
 SPOKEN = replace(
@@ -84,14 +84,6 @@ class SpeechModel(ScriptedModel):
         if wrong or sampling is not None or generated != text[: len(generated)]:
             return super().next_token(audio, prefix, sampling)
         return text[len(generated)] if len(generated) < len(text) else END
-
-    def attended_ms(
-        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> Callable[[], tuple[float, ...]]:
-        """Return attention at the end of each word."""
-        super().attended_ms(slot, window, tokens, num_frames)
-        num_words = sum(token < END for token in tokens)
-        return lambda: tuple(200.0 * i for i in range(1, num_words + 1))
 
     def _score(self, row: Row) -> Scores:
         assert row.probe is None or not self._fed[row.slot], "a probed row must be the first in its slot"

@@ -74,7 +74,6 @@ class ScriptedWindows(Windows):
         tokens: Sequence[int],
         log_probs: Sequence[float] = (),
         no_speech_prob: float | None = None,
-        attended_ms: Sequence[float] = (),
     ) -> ClosedWindow:
         """Keep the window; after the last one the recording ends."""
         is_last = window.start_frame + 1 == len(self._script)

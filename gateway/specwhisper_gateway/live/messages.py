@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
-from specwhisper.live import LiveOptions, StabilityPolicy
+from specwhisper.live import LiveOptions
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import Mode
 from specwhisper_gateway.errors import InvalidEvent
@@ -40,7 +40,6 @@ class Start(_Drafting):
     sample_rate: Annotated[int, Field(ge=MIN_SAMPLE_RATE, le=MAX_SAMPLE_RATE)]
     language: str | None = None
     step_ms: Annotated[int, Field(ge=100, le=10_000)] = LiveOptions().step_ms
-    policy: StabilityPolicy = LiveOptions().policy
     position: Position = Position(final_tokens=[])
     speakers: bool = False  # whether to name them, if the gateway has models for speakers
 

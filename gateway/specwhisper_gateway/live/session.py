@@ -80,7 +80,6 @@ class LiveConnection:
             DecodingOptions(language=start.language or None),
             live=LiveOptions(
                 step_ms=start.step_ms,
-                policy=start.policy,
                 position=LivePosition(
                     start.position.start_sample,
                     start.position.num_utterances,

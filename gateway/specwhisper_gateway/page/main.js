@@ -30,14 +30,13 @@ let server = null; // as it describes itself, once it does
 // Settings
 
 function settings() {
-  const { mode, gamma, latency, language, step, policy } = form.elements;
+  const { mode, gamma, latency, language, step } = form.elements;
   return {
     mode: mode.value,
     gamma: Number(gamma.value),
     added_latency_ms: Number(latency.value),
     language: language.value || null,
     step_ms: Number(step.value),
-    policy: policy.value,
   };
 }
 
@@ -232,7 +231,7 @@ function setRunning(runs) {
   for (const name of ["sample", "microphone", "file"]) buttons[name].disabled = runs;
   find("race").disabled = runs || server?.draft_model === "";
   buttons.stop.disabled = !runs;
-  for (const name of ["language", "step", "policy"]) form.elements[name].disabled = runs;
+  for (const name of ["language", "step"]) form.elements[name].disabled = runs;
 }
 
 function isRunning() {

@@ -5,15 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition, StabilityPolicy
+from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.wire.v1 import decoding_pb2, transcription_pb2
 
-POLICIES = {
-    StabilityPolicy.LOCAL_AGREEMENT: decoding_pb2.STABILITY_POLICY_LOCAL_AGREEMENT,
-    StabilityPolicy.ALIGN_ATT: decoding_pb2.STABILITY_POLICY_ALIGN_ATT,
-}
-POLICY_OF_NUMBER = {int(number): policy for policy, number in POLICIES.items()}
-POLICY_OF_NUMBER[decoding_pb2.STABILITY_POLICY_UNSPECIFIED] = StabilityPolicy.LOCAL_AGREEMENT
 DEFAULT = LiveOptions()
 MAX_FINAL_TOKENS = 1024  # more than any window holds
 
@@ -22,8 +16,6 @@ def live_options_to_proto(options: LiveOptions) -> decoding_pb2.LiveOptions:
     """Encode the options of live decoding."""
     return decoding_pb2.LiveOptions(
         step_ms=options.step_ms,
-        policy=POLICIES[options.policy],
-        margin_ms=options.margin_ms,
         trim_ms=options.trim_ms,
         reuses_candidates=options.reuses_candidates,
         position=live_position_to_proto(options.position),
@@ -41,12 +33,8 @@ def live_position_to_proto(position: LivePosition) -> decoding_pb2.LivePosition:
 
 def live_options_from_proto(message: decoding_pb2.LiveOptions) -> LiveOptions:
     """Decode the options of live decoding."""
-    if message.policy not in POLICY_OF_NUMBER:
-        raise InvalidRequest(f"Stability policy {message.policy} is unknown.")
     return LiveOptions(
         step_ms=message.step_ms or DEFAULT.step_ms,
-        policy=POLICY_OF_NUMBER[message.policy],
-        margin_ms=message.margin_ms if message.HasField("margin_ms") else DEFAULT.margin_ms,
         trim_ms=message.trim_ms or DEFAULT.trim_ms,
         reuses_candidates=(
             message.reuses_candidates if message.HasField("reuses_candidates") else DEFAULT.reuses_candidates

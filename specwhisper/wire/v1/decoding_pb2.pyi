@@ -21,12 +21,6 @@ class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_TRANSCRIBE: _ClassVar[Task]
     TASK_TRANSLATE: _ClassVar[Task]
 
-class StabilityPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    STABILITY_POLICY_UNSPECIFIED: _ClassVar[StabilityPolicy]
-    STABILITY_POLICY_LOCAL_AGREEMENT: _ClassVar[StabilityPolicy]
-    STABILITY_POLICY_ALIGN_ATT: _ClassVar[StabilityPolicy]
-
 class Acceptance(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ACCEPTANCE_UNSPECIFIED: _ClassVar[Acceptance]
@@ -46,9 +40,6 @@ MODE_FULL: Mode
 TASK_UNSPECIFIED: Task
 TASK_TRANSCRIBE: Task
 TASK_TRANSLATE: Task
-STABILITY_POLICY_UNSPECIFIED: StabilityPolicy
-STABILITY_POLICY_LOCAL_AGREEMENT: StabilityPolicy
-STABILITY_POLICY_ALIGN_ATT: StabilityPolicy
 ACCEPTANCE_UNSPECIFIED: Acceptance
 ACCEPTANCE_EXACT: Acceptance
 ACCEPTANCE_CLASSICAL: Acceptance
@@ -132,20 +123,16 @@ class DecodingOptions(_message.Message):
     def __init__(self, language: _Optional[str] = ..., multilingual: bool = ..., task: _Optional[_Union[Task, str]] = ..., timestamps: bool = ..., word_timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., max_initial_timestamp_s: _Optional[float] = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance: _Optional[_Union[Acceptance, str]] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., hallucination_silence_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ..., hint: _Optional[str] = ..., realigns: bool = ..., zero_padding: bool = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., live: _Optional[_Union[LiveOptions, _Mapping]] = ..., strict: bool = ..., greedy: bool = ..., channel: _Optional[str] = ..., audio_track: _Optional[int] = ..., container_times: bool = ...) -> None: ...
 
 class LiveOptions(_message.Message):
-    __slots__ = ("step_ms", "policy", "margin_ms", "trim_ms", "reuses_candidates", "position")
+    __slots__ = ("step_ms", "trim_ms", "reuses_candidates", "position")
     STEP_MS_FIELD_NUMBER: _ClassVar[int]
-    POLICY_FIELD_NUMBER: _ClassVar[int]
-    MARGIN_MS_FIELD_NUMBER: _ClassVar[int]
     TRIM_MS_FIELD_NUMBER: _ClassVar[int]
     REUSES_CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     step_ms: int
-    policy: StabilityPolicy
-    margin_ms: int
     trim_ms: int
     reuses_candidates: bool
     position: LivePosition
-    def __init__(self, step_ms: _Optional[int] = ..., policy: _Optional[_Union[StabilityPolicy, str]] = ..., margin_ms: _Optional[int] = ..., trim_ms: _Optional[int] = ..., reuses_candidates: bool = ..., position: _Optional[_Union[LivePosition, _Mapping]] = ...) -> None: ...
+    def __init__(self, step_ms: _Optional[int] = ..., trim_ms: _Optional[int] = ..., reuses_candidates: bool = ..., position: _Optional[_Union[LivePosition, _Mapping]] = ...) -> None: ...
 
 class LivePosition(_message.Message):
     __slots__ = ("start_sample", "num_utterances", "final_tokens")

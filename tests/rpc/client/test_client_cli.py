@@ -175,7 +175,6 @@ async def test_the_version():
         (("transcribe", "talk.mp3"), "--padding", "bogus"),
         (("transcribe", "talk.mp3"), "--acceptance", "bogus"),
         (("listen",), "--task", "bogus"),
-        (("listen",), "--policy", "bogus"),
         (("evaluate", "talk.mp3"), "--padding", "bogus"),
     ],
 )

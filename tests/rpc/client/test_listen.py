@@ -140,7 +140,6 @@ async def test_transcribe_streaming_writes_a_subtitle_per_utterance(talk_file):
         (["--step-ms", "50"], 1, "step_ms is 50"),
         (["--threshold", "2"], 1, "threshold is 2"),
         (["--silence-duration-ms", "10"], 1, "silence_duration_ms is 10"),
-        (["--policy", "guess"], 2, "guess"),
         (["--max-speakers", "2"], 1, "max-speakers has no effect without --diarize"),
         (["--diarize", "nowhere"], 1, "nowhere holds no model"),
         (["--mode", "one-process"], 2, "one-process"),

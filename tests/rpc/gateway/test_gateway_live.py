@@ -43,7 +43,7 @@ async def received(socket):
 
 async def test_a_transcription():
     server = ScriptedTranscription(TWO_UTTERANCES)
-    way = {"mode": "pipelined", "gamma": 3, "added_latency_ms": 40, "step_ms": 700, "policy": "align-att"}
+    way = {"mode": "pipelined", "gamma": 3, "added_latency_ms": 40, "step_ms": 700}
     async with serving(server) as address, running_gateway(address) as gateway:
         async with page(gateway, START | way | {"language": "en"}) as socket:
             for start in range(0, len(PCM), 3_200):

@@ -249,8 +249,6 @@ AUDIO = pb.StreamingRecognizeRequest(audio_content=bytes(3_200))
         ([config()], InvalidAudio, "recording is empty"),
         ([config(live={"step_ms": 50}), AUDIO], InvalidRequest, "step_ms is 50"),
         ([config(live={"trim_ms": 30_000}), AUDIO], InvalidRequest, "trim_ms is 30000"),
-        ([config(live={"margin_ms": 9_000}), AUDIO], InvalidRequest, "margin_ms is 9000"),
-        ([config(live={"policy": 77}), AUDIO], InvalidRequest, "policy 77 is unknown"),
         (
             [config(live={"position": {"final_tokens": [1, END]}}), AUDIO],
             InvalidRequest,

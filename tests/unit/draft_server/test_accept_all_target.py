@@ -12,7 +12,7 @@ from experiments.common.models.scripted import END
 from experiments.common.models.speech import SPOKEN, SpeechModel, samples_of, speech, words_of
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.inline_pair import InlineExecutor
-from specwhisper.live import LiveOptions, StabilityPolicy
+from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
@@ -200,7 +200,6 @@ LIVE_OPTIONS = st.fixed_dictionaries(
     {
         "step_ms": st.sampled_from([100, 300, 500, 2_000]),
         "trim_ms": st.sampled_from([1_000, 3_000, 15_000]),
-        "policy": st.sampled_from(list(StabilityPolicy)),
     }
 )
 THRESHOLDS = st.sampled_from(

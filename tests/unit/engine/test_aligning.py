@@ -24,7 +24,7 @@ from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import DeviceFault
-from specwhisper.live import LiveOptions, StabilityPolicy
+from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode, WindowOpened
@@ -179,10 +179,9 @@ def test_words_and_text_do_not_depend_on_the_time_of_an_alignment(
 
 
 @settings(max_examples=examples(8, 20), deadline=None)
-@given(num_checks=st.integers(1, MAX_CHECKS), has_words=st.booleans(), seed=st.integers(0, 100))
-def test_live_text_does_not_depend_on_the_time_of_an_alignment(num_checks, has_words, seed):
-    live = LiveOptions(policy=StabilityPolicy.ALIGN_ATT)
-    options = DecodingOptions.greedy(live=live, language="en", word_timestamps=has_words)
+@given(num_checks=st.integers(1, MAX_CHECKS), seed=st.integers(0, 100))
+def test_live_text_does_not_depend_on_the_time_of_an_alignment(num_checks, seed):
+    options = DecodingOptions.greedy(live=LiveOptions(), language="en", word_timestamps=True)
     expected = transcribe(LivePair(SpeechModel(seed=seed)), TALK, options)
     draft = SpeechModel(2, seed=seed, error_rate=0.2)
     pair = DelayedLivePair(num_checks, SpeechModel(seed=seed), draft)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from experiments.common.models.scripted import END
 from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL, SpeechModel, speech, words_of
-from specwhisper.live import LiveOptions, StabilityPolicy
+from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceMark
 from tests.interference import KINDS, LOSSY, Interference
@@ -76,7 +76,6 @@ options = st.builds(
     lambda live, **kwargs: DecodingOptions.greedy(live=live, language="en", **kwargs),
     st.builds(
         LiveOptions,
-        policy=st.sampled_from(StabilityPolicy),
         step_ms=st.sampled_from([300, 500, 1_000]),
         trim_ms=st.sampled_from([2_000, 15_000]),
         reuses_candidates=st.booleans(),
@@ -260,11 +259,10 @@ def test_a_session_without_a_language_detects_it_in_each_utterance(mode, step_ms
     late_s=st.sampled_from([0.0, 0.1, 0.4]),
     trim_ms=st.sampled_from([1_000, 2_000, 15_000]),
     mode=st.sampled_from([Mode.TARGET_ONLY, *MODES]),
-    policy=st.sampled_from(StabilityPolicy),
 )
-def test_a_lost_session_resumes_without_a_lost_or_repeated_word(breaks, late_s, trim_ms, mode, policy):
+def test_a_lost_session_resumes_without_a_lost_or_repeated_word(breaks, late_s, trim_ms, mode):
     """The next session knows the position only, and detects speech with a delay."""
-    live = LiveOptions(trim_ms=trim_ms, policy=policy)
+    live = LiveOptions(trim_ms=trim_ms)
     unbroken = transcribe(LivePair(SpeechModel()), TALK, DecodingOptions.greedy(live=live, language="en"))
     segments: list[Segment] = []
     for end in [*sorted(breaks), len(TALK)]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from specwhisper.errors import (
     UnsupportedOption,
 )
-from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition, StabilityPolicy
+from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.options import MIN_TEMPERATURE, Acceptance, CompressionRatio, DecodingOptions, Padding, Task
 from specwhisper.speculation.controller import Choice, Estimates
 from specwhisper.speculation.statistics import SpeculationStatistics
@@ -60,8 +60,6 @@ positions = st.builds(
 live_options = st.builds(
     LiveOptions,
     step_ms=st.integers(100, 10_000),
-    policy=st.sampled_from(StabilityPolicy),
-    margin_ms=st.integers(0, 5_000),
     trim_ms=st.integers(1_000, 28_000),
     reuses_candidates=st.booleans(),
     position=positions,

@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.live import LiveOptions, StabilityPolicy
+from specwhisper.live import LiveOptions
 from specwhisper.transcription.live_windows import MAX_TOKENS
 from specwhisper.types import Outcome
 from tests.live import BEGIN, ENDED, PAUSE, ScriptedWindows, letters, mark, token_ids
 
 REPETITION_FAILS = {"compression_ratio_threshold": 2.0, "compression_ratio_of": "text"}
 LOOP = "AB" * 40
-ALIGN_ATT = LiveOptions(policy=StabilityPolicy.ALIGN_ATT, margin_ms=400)
 
 
 class TestWhen:
@@ -170,30 +169,6 @@ class TestAgreement:
         scripted.append(5.0, is_last=True)
         closed = scripted.step(LOOP)
         assert (closed.outcome, closed.opening) == (Outcome.RETRIED, ())
-
-
-class TestAttention:
-    def test_words_that_do_not_attend_to_the_end_are_final_at_once(self):
-        scripted = ScriptedWindows(ALIGN_ATT)
-        assert scripted.windows.attends
-        scripted.append(1.0, mark(BEGIN, 0))
-        scripted.step(0.0, "ABC", 0.9, ".", attended_ms=[100, 600, 601])
-        assert scripted.text() == "AB"
-
-    def test_attention_of_final_text_does_not_matter(self):
-        scripted = ScriptedWindows(ALIGN_ATT)
-        scripted.append(1.0, mark(BEGIN, 0))
-        scripted.step("AB.", attended_ms=[100, 200])
-        scripted.append(2.0)
-        scripted.step("ABCD.", attended_ms=[1_900, 1_900, 1_500, 1_900])
-        assert scripted.text() == "ABC"
-
-    @pytest.mark.parametrize("judged", [{"no_speech_prob": 0.9}, {"log_probs": [-5.0]}])
-    def test_a_failed_window_makes_no_text_final_whatever_its_attention(self, judged):
-        scripted = ScriptedWindows(ALIGN_ATT, no_speech_threshold=0.5, logprob_threshold=-1.0)
-        scripted.append(1.0, mark(BEGIN, 0))
-        step = scripted.step("ABC.", attended_ms=[100, 200, 900], **{"log_probs": [-5.0]} | judged).step
-        assert (step.final_start, step.final_end, scripted.text()) == (0, 0, "")
 
 
 class TestFailures:

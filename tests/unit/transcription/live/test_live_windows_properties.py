@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from experiments.common.models.scripted import END, NUM_TEXT, TIME
 from experiments.common.models.speech import NUM_WORDS, SPOKEN
-from specwhisper.live import LiveOptions, LivePosition, StabilityPolicy
+from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.transcription.live_windows import MAX_TOKENS
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_FRAMES, Outcome
 from tests.live import BEGIN, ENDED, PAUSE, ScriptedWindows, Speaker, letters, mark, token_ids
@@ -71,7 +71,6 @@ def rewordings(draw, before: list[int]):
 @settings(max_examples=examples(by_day=25, at_night=150))
 @given(
     data=st.data(),
-    policy=st.sampled_from(StabilityPolicy),
     step_ms=st.sampled_from([100, 500, 3_333]),
     trim_ms=st.sampled_from([1_000, 15_000, 28_000]),
     reuses_candidates=st.booleans(),
@@ -79,11 +78,10 @@ def rewordings(draw, before: list[int]):
     position=st.tuples(st.integers(0, 400), st.lists(st.integers(0, NUM_TEXT - 1), max_size=5)),
 )
 def test_final_text_only_grows_whatever_is_marked_and_written(
-    data, policy, step_ms, trim_ms, reuses_candidates, temperatures, position
+    data, step_ms, trim_ms, reuses_candidates, temperatures, position
 ):
     """Returned final text equals what the windows keep; windows lie in the audio."""
     live = LiveOptions(
-        policy=policy,
         step_ms=step_ms,
         trim_ms=trim_ms,
         reuses_candidates=reuses_candidates,
@@ -141,14 +139,10 @@ def _check_step(
     assert (window.start_frame, window.num_frames, window.attempt) == (start, num_frames, attempt)
     assert 1 <= window.max_new_tokens <= MAX_TOKENS + num_frames // 4
     tokens[:] = data.draw(rewordings(tokens))[: window.max_new_tokens] or [END]
-    text = [token for token in tokens if token < END]
     closed = scripted.close(
         list(tokens),
         log_probs=data.draw(st.sampled_from([[-0.1], [-2.0]])),
         no_speech_prob=data.draw(st.sampled_from([0.1, 0.9])),
-        attended_ms=data.draw(st.lists(st.integers(0, 30_000), min_size=len(text), max_size=len(text)))
-        if scripted.windows.attends
-        else (),
     )
     step = closed.step
     if step is None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.transcription.stability import agreed, attended, continuation, whole_words
+from specwhisper.transcription.stability import agreed, continuation, whole_words
 
 # Tokens: capital letters begin a word, small ones continue it.
 WORDS = "ABCabc"
@@ -139,35 +139,6 @@ class TestAgreed:
             and (i == len(now) or begins(now[i]))
         ]
         assert count == max(ends, default=0)
-
-
-class TestAttended:
-    @pytest.mark.parametrize(
-        ("attended_ms", "text", "stable"),
-        [
-            ([100, 200, 300], "ABC", "ABC"),
-            ([100, 200, 501], "ABC", "AB"),
-            ([100, 501, 300], "ABC", "A"),  # the first word that attends to later audio ends the stable text
-            ([501, 100, 100], "ABC", ""),
-            ([100, 200, 501], "AaB", "Aa"),
-            ([100, 501, 100], "AaB", ""),  # not half a word
-            ([100, 200, 500], "ABC", "ABC"),
-            ([], "", ""),
-        ],
-    )
-    def test_words_before_the_first_that_attends_to_the_end_are_stable(self, attended_ms, text, stable):
-        assert text[: attended(attended_ms, 500, ids(text), begins)] == stable
-
-    @given(text=token_lists, data=st.data())
-    def test_earlier_attention_makes_no_less_text_stable(self, text, data):
-        times = st.lists(st.integers(0, 1000), min_size=len(text), max_size=len(text))
-        looked, earlier = data.draw(times), data.draw(times)
-        earliest = [min(pair) for pair in zip(looked, earlier, strict=True)]
-        counts = [attended(at_ms, 500, text, begins) for at_ms in (looked, earliest)]
-        assert 0 <= counts[0] <= counts[1] <= len(text)
-
-    def test_no_more_is_stable_than_there_is_text(self):
-        assert attended([100, 100, 900], 500, [], begins) == 0
 
 
 class TestWholeWords:
