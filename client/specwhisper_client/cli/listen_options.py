@@ -46,15 +46,6 @@ class LiveDecoding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steps:
-    """When text is decoded: of :class:`LiveOptions`."""
-
-    step_ms: Annotated[
-        int, typer.Option(metavar="MS", help="Milliseconds of speech between two decodings.")
-    ] = LiveOptions().step_ms
-
-
-@dataclass(frozen=True, kw_only=True)
 class Endpointing:
     """When utterances end: of :class:`EndpointingOptions`."""
 
@@ -117,7 +108,9 @@ class ListenOptions:
         typer.Option(metavar="DEVICE", help="Microphone: number or part of its name. Default: the system's."),
     ] = None
     decoding: LiveDecoding = LiveDecoding()
-    steps: Steps = Steps()
+    step_ms: Annotated[
+        int, typer.Option(metavar="MS", help="Milliseconds of speech between two decodings.")
+    ] = LiveOptions().step_ms
     endpointing: Endpointing = Endpointing()
     drafting: DraftOptions = DraftOptions()
     speakers: SpeakersOfUtterances = SpeakersOfUtterances()  # noqa: RUF009  # it is frozen
@@ -133,7 +126,7 @@ class ListenOptions:
         return StreamingClient(
             self.server,
             options_from({}, asdict(self.decoding) | {"hint": hint_of(self.decoding.hint)}),
-            live=LiveOptions(**asdict(self.steps)),
+            live=LiveOptions(step_ms=self.step_ms),
             endpointing=self.endpointing.options(),
             **asdict(self.drafting),
             with_statistics=True,  # so that the table at the end also counts calls that were lost
