@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields, replace
 import pytest
 
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
-from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.live import EndpointingOptions
 from specwhisper.options import (
     OTHER_NAMES,
     DecodingOptions,
@@ -90,7 +90,6 @@ def test_the_config_of_the_library_has_the_defaults_of_the_decoding_options():
     ("group", "options"),
     [
         (listen_options.LiveDecoding, DecodingOptions()),
-        (listen_options.Steps, LiveOptions()),
         (listen_options.Endpointing, EndpointingOptions()),
     ],
 )
