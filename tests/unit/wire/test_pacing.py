@@ -123,6 +123,25 @@ def test_a_late_answer_of_a_stream_that_stood_still_changes_nothing():
     assert vars(window) == before and window.num_in_flight == 0
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_connection_that_was_idle_or_lost_is_measured_again(is_answered):
+    window, last_s = SendWindow(), 100
+    window.taken(window.mark(last_s * NS_PER_S), last_s * NS_PER_S + 1_000_000)
+    for _ in range(8):
+        window.sent(PIECE_BYTES)
+        window.taken(window.mark(last_s * NS_PER_S), last_s * NS_PER_S + 1_000_000)
+    window.sent(PIECE_BYTES)
+    mark = window.mark(last_s * NS_PER_S)
+    if is_answered:
+        window.taken(mark, last_s * NS_PER_S + 1_000_000)
+    window.mark((last_s + 11) * NS_PER_S)
+    assert window.num_in_flight == 0
+    window.sent(START_BYTES - 1)
+    assert window.has_room
+    window.sent(1)
+    assert not window.has_room
+
+
 async def test_a_stream_that_waits_has_a_mark_under_way():
     """The only marks in flight may be of streams that have ended."""
     window = SendWindow()
