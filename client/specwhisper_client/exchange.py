@@ -13,7 +13,7 @@ from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.next_item import NextItem
 from specwhisper.types import TimedHint
 from specwhisper.wire import SILENCE_S, WELCOME_S, codec, flac
-from specwhisper.wire.pacing import Pace, SendWindow
+from specwhisper.wire.pacing import PacedStream, SendWindow
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 NUM_PARTS = 3  # of a time limit
@@ -37,16 +37,16 @@ async def exchange(
     config.with_heartbeats = True
     call = with_true_status(call)
     silence_s = WELCOME_S
-    pace = Pace(window or SendWindow())
-    sender = asyncio.create_task(_send(call, config, audio, pace))
+    paced = PacedStream(window or SendWindow())
+    sender = asyncio.create_task(_send(call, config, audio, paced))
     try:
         responses = aiter(call)
         while (response := await _next(responses, silence_s)) is not None:
             silence_s = SILENCE_S
             if response.mark:
-                pace.taken(response.mark)
+                paced.taken(response.mark)
                 continue
-            pace.on_other_response()
+            paced.on_other_response()
             if not response.heartbeat:
                 yield response
     except asyncio.CancelledError:
@@ -76,13 +76,13 @@ async def _next(
     )
 
 
-def _parts(piece: bytes | TimedHint, pace: Pace) -> Iterator[bytes | TimedHint]:
+def _parts(piece: bytes | TimedHint, paced: PacedStream) -> Iterator[bytes | TimedHint]:
     """Yield a piece of audio in messages that the link takes quickly."""
     if isinstance(piece, TimedHint):
         yield piece
         return
     while piece:
-        part = piece[: pace.piece_bytes(len(piece))]
+        part = piece[: paced.piece_bytes(len(piece))]
         yield part
         piece = piece[len(part) :]
 
@@ -96,17 +96,20 @@ def _request(piece: bytes | TimedHint, *, as_flac: bool) -> pb.StreamingRecogniz
 
 
 async def _send(
-    call: Any, config: pb.StreamingRecognitionConfig, audio: AsyncIterator[bytes | TimedHint], pace: Pace
+    call: Any,
+    config: pb.StreamingRecognitionConfig,
+    audio: AsyncIterator[bytes | TimedHint],
+    paced: PacedStream,
 ) -> None:
     try:
-        await call.write(pb.StreamingRecognizeRequest(streaming_config=config, mark=pace.mark()))
+        await call.write(pb.StreamingRecognizeRequest(streaming_config=config, mark=paced.mark()))
         async for piece in audio:
-            for part in _parts(piece, pace):
-                async for mark in pace.marks_until_room():
+            for part in _parts(piece, paced):
+                async for mark in paced.marks_until_room():
                     await call.write(pb.StreamingRecognizeRequest(mark=mark))
-                request = _request(part, as_flac=pace.is_slow)
-                pace.window.sent(request.ByteSize())
-                request.mark = pace.mark() if pace.window.needs_mark else 0
+                request = _request(part, as_flac=paced.is_slow)
+                paced.window.sent(request.ByteSize())
+                request.mark = paced.mark() if paced.window.needs_mark else 0
                 await call.write(request)
         await call.done_writing()
     except (grpc.aio.AioRpcError, asyncio.InvalidStateError):

@@ -112,7 +112,7 @@ class SendWindow:
             self._round_trip_s, self._checked_ns, self._is_emptying = inf, now_ns, False
 
 
-class Pace:
+class PacedStream:
     """One stream's part in the window of its connection."""
 
     def __init__(self, window: SendWindow) -> None:

@@ -27,7 +27,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
-from specwhisper.wire.pacing import PIECE_BYTES, Pace, SendWindow
+from specwhisper.wire.pacing import PIECE_BYTES, PacedStream, SendWindow
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_draft_server.link.sharing import Response, SharedSession
@@ -128,7 +128,7 @@ class GrpcTargetStream:
         self._call = call
         self._responses = responses if shared is None else shared.read(responses)
         self._shared = shared
-        self._pace = Pace(window)
+        self._paced = PacedStream(window)
         self._vocabulary_size = len(target.vocabulary)
         self._note_gone = note_gone
         self._is_left = False
@@ -164,19 +164,19 @@ class GrpcTargetStream:
 
         This slows down the reader of a recording.
         """
-        async for mark in self._pace.marks_until_room():
+        async for mark in self._paced.marks_until_room():
             self._outbox.put(_heartbeat(mark))
-        audio = codec.audio_chunk_to_proto(chunk, compress=self._pace.is_slow)
-        self._pace.window.sent(len(audio.data))
+        audio = codec.audio_chunk_to_proto(chunk, compress=self._paced.is_slow)
+        self._paced.window.sent(len(audio.data))
         self._outbox.put(pb.VerifyRequest(audio=audio))
-        if self._pace.window.needs_mark:
-            self._outbox.put(_heartbeat(self._pace.mark()), after_audio=True)
+        if self._paced.window.needs_mark:
+            self._outbox.put(_heartbeat(self._paced.mark()), after_audio=True)
         await self._outbox.wait_sent()
 
     @property
     def piece_bytes(self) -> int:
         """The most audio in a message: candidates may wait for one."""
-        return self._pace.piece_bytes(PIECE_BYTES if self._shared is None else SHARED_PIECE_BYTES)
+        return self._paced.piece_bytes(PIECE_BYTES if self._shared is None else SHARED_PIECE_BYTES)
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
         """Yield the target's windows and commits, until the transcript is complete."""
@@ -234,12 +234,12 @@ class GrpcTargetStream:
     async def beat(self) -> None:
         """Send heartbeats, which measure the round trip, until cancelled."""
         while True:
-            self._outbox.put(_heartbeat(self._pace.mark()))
+            self._outbox.put(_heartbeat(self._paced.mark()))
             await asyncio.sleep(HEARTBEAT_S)
 
     def _measure(self, heartbeat: pb.Heartbeat) -> None:
         if heartbeat.echo_ns:
-            self._pace.taken(heartbeat.echo_ns)
+            self._paced.taken(heartbeat.echo_ns)
             round_trip_ns = monotonic_ns() - heartbeat.echo_ns
             self._metrics.round_trip_s.observe(round_trip_ns / NS_PER_S)
             self.min_round_trip_ns = min(self.min_round_trip_ns or round_trip_ns, round_trip_ns)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from specwhisper.types import NS_PER_S
 from specwhisper.wire import pacing
-from specwhisper.wire.pacing import LEAST_BYTES, SLOW_PIECE_BYTES, START_BYTES, Pace, SendWindow
+from specwhisper.wire.pacing import LEAST_BYTES, SLOW_PIECE_BYTES, START_BYTES, PacedStream, SendWindow
 
 PIECE_BYTES = 16 * 1024
 LONG_S = 30.0
@@ -147,21 +147,21 @@ async def test_a_stream_that_waits_has_a_mark_under_way():
     window = SendWindow()
     window.sent(2 * START_BYTES)
     window.mark(1)  # of another stream
-    pace, marks = Pace(window), []
-    async for mark in pace.marks_until_room():
+    paced, marks = PacedStream(window), []
+    async for mark in paced.marks_until_room():
         marks.append(mark)
-        asyncio.get_running_loop().call_soon(pace.taken, mark)
+        asyncio.get_running_loop().call_soon(paced.taken, mark)
     assert len(marks) == 1 and window.has_room
 
 
 async def test_a_peer_that_answers_no_mark_is_sent_all_audio(monkeypatch):
     monkeypatch.setattr(pacing, "FIRST_ANSWER_S", 0.05)
     window = SendWindow()
-    silent, other = Pace(window), Pace(window)
-    for pace in (silent, other):
-        pace.mark()
+    silent, other = PacedStream(window), PacedStream(window)
+    for paced in (silent, other):
+        paced.mark()
     window.sent(2 * START_BYTES)
     other.on_other_response()
-    for pace in (silent, other):
-        assert not [mark async for mark in pace.marks_until_room()]
+    for paced in (silent, other):
+        assert not [mark async for mark in paced.marks_until_room()]
     assert not window.has_room and not other.is_slow
