@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 # Codes as the tokens have them, and names in lower case; "jw" is what Whisper calls Javanese.
 NAMES = {
@@ -146,6 +147,15 @@ def language_code(language: str | None) -> str | None:
     name = language.strip().lower()
     primary = re.split("[-_]", name, maxsplit=1)[0] or name  # a BCP 47 tag begins with the language
     return CODES.get(primary) or OTHER_CODES.get(primary, primary)
+
+
+def language_codes(names: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the codes of languages in a list, or in a text with commas, each once."""
+    names = names.split(",") if isinstance(names, str) else names
+    listed = tuple(names) if isinstance(names, Iterable) else (names,)
+    if not all(isinstance(name, str) and name.isascii() for name in listed):
+        raise ValueError("it must be languages, as 'en,fr' or in a list")
+    return tuple(dict.fromkeys(filter(None, map(language_code, listed))))
 
 
 def language_name(code: str) -> str:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption, within_floats
-from specwhisper.languages import language_code
+from specwhisper.languages import language_code, language_codes
 from specwhisper.live import LiveOptions
 from specwhisper.selection import ALL_AUDIO, Selection
 from specwhisper.validated import (
@@ -157,6 +157,8 @@ class DecodingOptions(Selection):
         detects it in the first 30 s. English-only checkpoints take "en" and ``None``.
     multilingual : whether the language is detected in every window, not only in the first. Each segment has
         the language of its window.
+    languages : those that may be spoken, as a list or as "en,fr,de"; no other is detected, and windows of
+        recordings end where another one begins. A single one is the ``language``.
     timestamps : whether segments carry times; without them a window always advances by 30 s.
     word_timestamps : whether words carry times; takes one more forward pass per window.
     max_new_tokens : limit on generated tokens per window; ``None`` is the model's own limit.
@@ -211,6 +213,7 @@ class DecodingOptions(Selection):
 
     language: str | None = option(None, _to_language)
     multilingual: bool = flag()
+    languages: tuple[str, ...] = option((), language_codes)
     task: Task = choice(Task.TRANSCRIBE)
     timestamps: bool = flag(True)
     word_timestamps: bool = flag()
@@ -278,10 +281,14 @@ class DecodingOptions(Selection):
                 "hallucination_silence_threshold is for recordings: leave it out of live audio, "
                 "whose silence is never decoded."
             )
-        if self.multilingual and self.language is not None:
-            raise InvalidRequest(
-                f"multilingual is True: the language '{self.language}' contradicts it: leave one of them out."
-            )
+        if len(self.languages) == 1 and self.language is None:
+            object.__setattr__(self, "language", self.languages[0])
+            object.__setattr__(self, "languages", ())
+        for name, value in (("multilingual", self.multilingual), ("languages", ",".join(self.languages))):
+            if value and self.language is not None:
+                raise InvalidRequest(
+                    f"{name} is {value}: the language '{self.language}' contradicts it: leave one out."
+                )
         if self.multilingual and self.live is not None:
             raise InvalidRequest(
                 "multilingual is for recordings: leave it out of live audio, which detects the language "

@@ -14,6 +14,7 @@ OPTIONS = {
     PLAIN: DecodingOptions.greedy(language="en"),
     "detected language": DecodingOptions.greedy(),
     "multilingual": DecodingOptions.greedy(multilingual=True),
+    "languages": DecodingOptions.greedy(languages=("de", "en")),
     "translated": DecodingOptions.greedy(language="de", task=Task.TRANSLATE),
     "word times": DecodingOptions.greedy(language="en", word_timestamps=True),
     "invented": DecodingOptions.greedy(

@@ -144,7 +144,7 @@ class TranscribeCall:
                 raise InvalidRequest("stride_length_s is the overlap of chunks: set chunk_length_s too.")
             return
         next(self.cut(0))
-        for name in ("word_timestamps", "multilingual", "condition_on_previous_text", "hint"):
+        for name in ("word_timestamps", "multilingual", "languages", "condition_on_previous_text", "hint"):
             if getattr(self.decoding, name):
                 raise UnsupportedOption(
                     f"Chunks are decoded on their own: leave chunk_length_s or {name} out."

@@ -170,15 +170,23 @@ class Recording:
 
     def clip(self, start_frame: int, num_frames: int) -> Recording:
         """Return frames as a recording of their own; fewer if the audio ends before."""
-        begin, end = start_frame * HOP_SAMPLES, (start_frame + num_frames) * HOP_SAMPLES
-        with self._lock:
-            if begin < self._first_sample or begin >= self.received_samples:
-                raise InvalidAudio(f"There is no clip at frame {start_frame}: {self._extent()}.")
-            first = self._first_sample
-            pcm = self._pcm.read((begin - first) * BYTES_PER_SAMPLE, (end - first) * BYTES_PER_SAMPLE)
+        pcm = self.pcm(start_frame, num_frames)
+        if not pcm:
+            raise InvalidAudio(f"There is no clip at frame {start_frame}: {self._extent()}.")
         clip = Recording(padding=self._padding, is_clip=True)
         clip.append(AudioChunk(0, pcm, is_last=True))
         return clip
+
+    def pcm(self, start_frame: int, num_frames: int) -> bytes:
+        """Return the PCM of frames, as far as it is held."""
+        begin, end = start_frame * HOP_SAMPLES, (start_frame + num_frames) * HOP_SAMPLES
+        with self._lock:
+            first = self._first_sample
+            return (
+                b""
+                if begin < first
+                else self._pcm.read((begin - first) * BYTES_PER_SAMPLE, (end - first) * BYTES_PER_SAMPLE)
+            )
 
     def log_mel_max(self, start_frame: int, num_mel_bins: int) -> float | None:
         """Return a window's log-mel maximum; ``None`` before any features were computed."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
+from importlib.util import find_spec
 
 import numpy as np
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.endpointing import FRAME_SAMPLES
-from specwhisper.audio.silero import SileroVad
-from specwhisper.audio.speech import SpeechFinder
+from specwhisper.audio.silero import PACKAGE, SileroVad
+from specwhisper.audio.speech import Span, SpeechFinder
 from specwhisper.audio.speech_map import SpeechMap
 from specwhisper.options import VadOptions
 
 FRAME_BYTES = FRAME_SAMPLES * BYTES_PER_SAMPLE
+# People who take turns leave some 200 ms between them. Shorter speech may be the beginning of a hum.
+TURNS = VadOptions(min_silence_duration_ms=200, min_speech_duration_ms=250, speech_pad_ms=0)
 
 
 def find_speech(blocks: Iterable[bytes], options: VadOptions) -> SpeechMap:
@@ -68,6 +71,12 @@ def _cut(decode: Callable[[], Iterator[bytes]], speech: SpeechMap) -> Iterator[b
         if span is None:
             return
         position = end
+
+
+def find_voice() -> Callable[[bytes], tuple[Span, ...]] | None:
+    """Return what finds the speech in canonical PCM, if the extra is installed."""
+    is_installed = find_spec("onnxruntime") and find_spec(PACKAGE)
+    return (lambda pcm: find_speech([pcm], TURNS).spans) if is_installed else None
 
 
 def check_extra() -> None:

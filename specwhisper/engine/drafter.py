@@ -305,10 +305,9 @@ class Drafter:
             return
         if draft.encoding is not None:
             draft.encoding.cancel()
-        if session.options.live is None:
-            audio, start_frame = session.recording, window.start_frame
-        else:
-            audio, start_frame = session.recording.clip(*span), 0
+        audio, start_frame = session.recording, window.start_frame
+        if session.windows.is_clip:
+            audio, start_frame = audio.clip(*span), 0
         draft.encoded = span
         encode = partial(self._model.encode, draft.slot, audio, start_frame)
         is_live = session.options.live is not None

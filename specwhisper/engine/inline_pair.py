@@ -10,10 +10,12 @@ from typing import Any
 
 from specwhisper.engine.pair_engine import Feed, PairEngine
 from specwhisper.engine.pair_transcription import PairTranscription
+from specwhisper.engine.window_opener import WhisperPlan
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import FIRST_GAMMA, DraftLength
+from specwhisper.transcription.several_languages.search import Voice
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.windows import TokenLimit, Windows
@@ -48,6 +50,7 @@ class InlinePair:
     gamma, depth, is_adaptive, min_confidence : see :class:`DraftLength`; without a gamma it is adaptive.
     max_sessions : recordings that are transcribed concurrently; by default one for each slot of the target.
     max_num_batched_tokens, max_new_tokens, plan : see :class:`Verifier`.
+    voice : finds speech, see :class:`WhisperPlan`; by default none is looked for, as in transformers.
     drafts_next_window : see :class:`Drafter`.
     edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
     """
@@ -67,6 +70,7 @@ class InlinePair:
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
         drafts_next_window: bool = False,
         plan: Callable[[DecodingOptions], Windows] | None = None,
+        voice: Voice | None = None,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
     ) -> None:
         self._target = target
@@ -74,13 +78,12 @@ class InlinePair:
         mode = mode if draft is not None else Mode.TARGET_ONLY
         length = DraftLength.of(mode, gamma, depth, min_confidence)
         self._length = replace(length, is_adaptive=is_adaptive or length.is_adaptive)
-        self._max_new_tokens = max_new_tokens
         self._max_sessions = target.num_slots if max_sessions is None else min(max_sessions, target.num_slots)
         if self._max_sessions < 1:
             raise InvalidRequest(f"max_sessions is {self._max_sessions}: it must be at least 1.")
         self._max_num_batched_tokens = max_num_batched_tokens
         self._drafts_next_window = drafts_next_window
-        self._plan = plan
+        self._plan = plan or WhisperPlan(target, max_new_tokens, voice)
         self._edit_block = edit_block
 
     def transcribe(
@@ -110,7 +113,6 @@ class InlinePair:
             reader=executor,
             max_width=max(DEFAULT_MAX_WIDTH, self._length.longest),
             max_num_batched_tokens=self._max_num_batched_tokens,
-            max_new_tokens=self._max_new_tokens,
             plan=self._plan,
             drafts_next_window=self._drafts_next_window,
             edit_block=self._edit_block,

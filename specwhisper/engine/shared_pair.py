@@ -16,10 +16,12 @@ from queue import SimpleQueue
 from threading import Lock
 from weakref import WeakSet, finalize
 
+from specwhisper.audio.vad_filter import find_voice
 from specwhisper.engine.ending_threads import EndingPool
 from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.engine.pair_engine import Feed, PairEngine, PairEvent
 from specwhisper.engine.pair_transcription import PairTranscription
+from specwhisper.engine.window_opener import WhisperPlan
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
@@ -65,7 +67,8 @@ class SharedPair:
         plan: Callable[[DecodingOptions], Windows] | None = None,
     ) -> None:
         self._target = target
-        self._start = partial(_RunningEngine, target, draft, max_new_tokens, max_num_batched_tokens, plan)
+        plan = plan or WhisperPlan(target, max_new_tokens, find_voice())
+        self._start = partial(_RunningEngine, target, draft, max_num_batched_tokens, plan)
         self._lock = Lock()
         self._calls: set[object] = set()  # in progress
         self._running: _RunningEngine | None = None
@@ -197,9 +200,8 @@ class _RunningEngine:
         self,
         target: Model,
         draft: Model | None,
-        max_new_tokens: TokenLimit | None,
         max_num_batched_tokens: int,
-        plan: Callable[[DecodingOptions], Windows] | None,
+        plan: Callable[[DecodingOptions], Windows],
     ) -> None:
         self._ids = count()
         self._fault: Exception | None = None
@@ -224,7 +226,6 @@ class _RunningEngine:
             wake=self._thread.wake,
             max_width=MAX_GAMMA,  # no session's block is longer
             max_num_batched_tokens=max_num_batched_tokens,
-            max_new_tokens=max_new_tokens,
             plan=plan,
         )
         self._thread.start(self._engine, call_soon=lambda deliver, *args: deliver(*args))

@@ -121,10 +121,9 @@ class VerifierState:
             return Phase.DECODE
         if self.is_finished:
             return Phase.FINISHED
-        if self.windows.language is None and self.encoded is not None:
-            # The language is of the next window's audio, which may change until it is opened.
-            if self.encoded == (self.windows.next_frame, self.ready_frames):
-                return Phase.DETECT_LANGUAGE
+        # The language may be of the next window's audio, which may change until it is opened.
+        if self.encoded is not None and self.encoded == self.windows.language_span(self.ready_frames):
+            return Phase.DETECT_LANGUAGE
         return Phase.AWAIT_WINDOW
 
     @property
@@ -286,9 +285,11 @@ class VerifierState:
         """Whether live audio began in another session."""
         return self.options.live is not None and self.options.live.position.start_sample > 0
 
-    def begin_encoding(self, span: AudioSpan, encoding: Future[int]) -> None:
-        """Wait for an encoding, which returns its time in ns."""
+    def begin_encoding(self, span: AudioSpan | None, encoding: Future[int]) -> None:
+        """Wait for an encoding, or for other work; it returns its time in ns."""
         self.encoded, self.encoding, self._derived = span, encoding, None
+        if self.windows.is_live and self.windows.language is None:
+            self.detection_span = span
 
     def end_encoding(self, now_ns: int) -> None:
         """Take the encoding that is done; raise its error."""
@@ -352,11 +353,10 @@ class VerifierState:
         return self.open_window.row(self.slot, slot_length, num_candidates, vocabulary, self.options)
 
     def detect_language(self, probe_result: ProbeResult, forward_ns: int = 0) -> None:
-        """Take the likeliest language; ``forward_ns`` is the time of the forward pass."""
-        probs = probe_result.language_probs
-        self.detection, self.detection_span = Detection(probs, forward_ns), self.encoded
-        self.windows.language = max(probs, key=lambda code: probs[code])
-        self._derived = None
+        """Take a detected language; ``forward_ns`` is the time of the forward pass."""
+        probs = self.windows.detected(probe_result.language_probs)
+        forward_ns += self.detection.forward_ns if self.detection is not None else 0
+        self.detection, self._derived = Detection(probs, forward_ns), None
 
     def append(
         self,

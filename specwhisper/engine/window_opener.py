@@ -8,9 +8,9 @@ from specwhisper.engine.encodings import AudioSpan, Encodings
 from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live_windows import LiveWindows
+from specwhisper.transcription.live_windows import kind_of
 from specwhisper.transcription.prompting import PromptText
-from specwhisper.transcription.sequential_windows import SequentialWindows
+from specwhisper.transcription.several_languages.search import Voice
 from specwhisper.transcription.windows import TokenLimit, WhisperWindows
 from specwhisper.types import Finished, FromTarget, WindowOpened
 
@@ -21,11 +21,13 @@ class WhisperPlan:
     Parameters
     ----------
     max_new_tokens : limit of a window's tokens where the options name none.
+    voice : finds speech, where that can be done.
     """
 
-    def __init__(self, model: Model, max_new_tokens: TokenLimit | None) -> None:
+    def __init__(self, model: Model, max_new_tokens: TokenLimit | None, voice: Voice | None = None) -> None:
         self._model = model
         self._max_new_tokens = max_new_tokens
+        self._voice = voice
 
     def __call__(self, options: DecodingOptions) -> WhisperWindows:
         """Return a session's windows; raise :class:`UnsupportedOption` for others."""
@@ -34,8 +36,9 @@ class WhisperPlan:
             hotwords=self._model.tokenize(options.hotwords),
             is_carried=options.carry_initial_prompt,
         )
-        kind = SequentialWindows if options.live is None else LiveWindows
-        return kind(self._model.vocabulary, options, words, max_new_tokens=self._max_new_tokens)
+        return kind_of(options)(
+            self._model.vocabulary, options, words, max_new_tokens=self._max_new_tokens, voice=self._voice
+        )
 
 
 class WindowOpener:
@@ -89,11 +92,14 @@ class WindowOpener:
             return
         windows = session.windows
         span = AudioSpan(windows.next_frame, num_frames)
-        if windows.language is None:
-            session.detection_span = span
-            self._encode(session, span)
+        if windows.needs_speech:
+            self._find_speech(session, span)
+            return
+        if detected_in := windows.language_span(num_frames):
+            self._encode(session, AudioSpan(*detected_in))
             return
         opened = session.begin_window(num_frames, self._clock())
+        span = AudioSpan(opened.window.start_frame, opened.window.num_frames)  # of one that is resumed, too
         # Another replica cannot compute the log-mel maximum: it depends on earlier audio.
         log_mel_max = session.recording.log_mel_max(opened.window.start_frame, self._model.num_mel_bins)
         # The slot may hold this audio: from the detection, a failed attempt, or a pause that was the end.
@@ -108,6 +114,15 @@ class WindowOpener:
         for answer in session.offer_early(self._clock()):
             self._reply(session, answer)
 
+    def _find_speech(self, session: VerifierState, span: AudioSpan) -> None:
+        """Let the windows listen to the next one, on the executor."""
+
+        def find_speech() -> int:
+            session.windows.find_speech(session.recording.pcm(*span), span.num_frames)
+            return 0
+
+        session.begin_encoding(None, self._encodings.submit(session.slot, find_speech))
+
     def _encode(self, session: VerifierState, span: AudioSpan) -> None:
         """Queue the encoding of a window into the session's slot."""
 
@@ -115,7 +130,7 @@ class WindowOpener:
             if not self._is_open(session):
                 return 0
             started_ns = self._clock()
-            if session.windows.is_live:
+            if session.windows.is_clip:
                 self._model.encode(session.slot, session.recording.clip(*span), 0)
             else:
                 self._model.encode(session.slot, session.recording, span.start_frame)

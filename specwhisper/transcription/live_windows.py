@@ -43,6 +43,8 @@ from specwhisper.transcription.fallback import judge
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.segments import shift_timestamps
 from specwhisper.transcription.sequential_windows import SequentialWindows
+from specwhisper.transcription.several_languages.search import Voice
+from specwhisper.transcription.several_languages.windows import LanguageWindows
 from specwhisper.transcription.stability import agreed, continuation
 from specwhisper.transcription.utterances import Utterance, Utterances
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -106,7 +108,7 @@ class LiveWindows(WhisperWindows):
     text, with any candidates.
     """
 
-    is_live = True
+    is_live = is_clip = True
 
     def __init__(
         self,
@@ -116,6 +118,7 @@ class LiveWindows(WhisperWindows):
         *,
         max_new_tokens: TokenLimit | None = None,
         follows: bool = False,
+        voice: Voice | None = None,
     ) -> None:
         super().__init__(vocabulary, options, words, max_new_tokens=max_new_tokens, follows=follows)
         self._live = options.live or LiveOptions()
@@ -275,6 +278,8 @@ class LiveWindows(WhisperWindows):
         """Complete the utterance and turn to the next one."""
         self._remember(self._progress.final, window)
         self._utterances.finish_current()
+        if self._options.languages:
+            self._language_before = self.language
         self._progress = Progress()
         self.language = self._common_language
         self._skip_silence()
@@ -342,8 +347,14 @@ class LiveWindows(WhisperWindows):
 
 def follow_windows(vocabulary: Vocabulary, options: DecodingOptions) -> Windows:
     """Return windows for a draft, which follow those of its target."""
-    kind = SequentialWindows if options.live is None else LiveWindows
-    return kind(vocabulary, options, follows=True)
+    return kind_of(options)(vocabulary, options, follows=True)
+
+
+def kind_of(options: DecodingOptions) -> type[WhisperWindows]:
+    """Return the kind of windows that a session has."""
+    if options.live is not None:
+        return LiveWindows
+    return LanguageWindows if options.languages else SequentialWindows
 
 
 def _check_final_tokens(tokens: Sequence[int], vocabulary: Vocabulary) -> None:

@@ -17,9 +17,22 @@ from specwhisper.transcription.windows import (
 )
 from specwhisper.types import Outcome, Window, WordAlignment
 
+BLOCK_BYTES = 160_000  # 5 s, in which speech is looked for
+
 
 class SequentialWindows(WhisperWindows):
     """Opens each window where the text of the last one ended."""
+
+    def _may_need_speech(self) -> bool:
+        if self.language is not None or self._options.multilingual:
+            return False
+        return self._voice is not None or self.is_clip
+
+    def find_speech(self, pcm: bytes, num_frames: int) -> None:
+        """Detect the language again after a window without speech."""
+        blocks = (pcm[at : at + BLOCK_BYTES] for at in range(0, len(pcm), BLOCK_BYTES))
+        has_speech = self._voice is None or any(map(self._voice, blocks))
+        self.needs_speech, self._redetects = False, not has_speech
 
     def resume(self, window: Window, previous: Sequence[int] = ()) -> None:
         """Take over a window of another target, and count on from its id."""
@@ -30,6 +43,7 @@ class SequentialWindows(WhisperWindows):
         self._previous.resume(previous)
         # It may have been detected, once for all windows.
         self.language = self._vocabulary.prompt_language(window.prompt) or self.language
+        self.needs_speech = False
 
     def close(
         self,
@@ -45,14 +59,15 @@ class SequentialWindows(WhisperWindows):
                 self._retry = window
                 return ClosedWindow(outcome, (), tuple(tokens))
             outcome = Outcome.KEPT  # no temperature is left
-        if self._options.multilingual:
-            self.language = None  # detect it in the next window
+        if window.redetects:
+            self.language = None
+            self.needs_speech = self._may_need_speech()
         if outcome is Outcome.SKIPPED:
             self.next_frame = window.start_frame + window.num_frames
             self._previous.append((), window.temperature)
             return ClosedWindow(outcome, (), ())
         result = split_window(window, tokens, self._vocabulary)
-        self.next_frame = window.start_frame + result.advance_frames
+        self.next_frame = window.start_frame + min(result.advance_frames, window.num_frames)
         if not self.reviews:
             self._previous.append([segment.tokens for segment in result.segments], window.temperature)
         discarded: tuple[int, ...] = ()
@@ -89,10 +104,11 @@ class SequentialWindows(WhisperWindows):
     def predict_next(self, tokens: Sequence[int], audio: Extent) -> PredictedWindow | None:
         """Return the next window, once the draft believes the open one complete.
 
-        With the text before as its prompt, or if words decide where it begins, only the target can open it.
+        With the text before as its prompt, or if words or languages decide where it begins, only the target
+        can open it.
         """
         window = self._followed
-        if window is None or self._options.condition_on_previous_text or self.reviews:
+        if window is None or self._options.condition_on_previous_text or self.reviews or self.is_clip:
             return None
         if not tokens or tokens[-1] not in self._vocabulary.ends:
             return None
@@ -108,6 +124,7 @@ class SequentialWindows(WhisperWindows):
         is_opened = self._followed is not None or self.next_frame > 0
         if (
             is_opened
+            or self.is_clip
             or self.language is not None
             or options.initial_prompt
             or options.hotwords

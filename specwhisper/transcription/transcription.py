@@ -204,7 +204,7 @@ class Transcription(Keyed):
                 duration_s=self.duration_s,
                 task=self.options.task,
                 word_timestamps=self.options.word_timestamps,
-                multilingual=self.options.multilingual,
+                multilingual=self.options.multilingual or bool(self.options.languages),
             )
         )
 

@@ -80,14 +80,13 @@ class Vocabulary:
     def check(self, options: DecodingOptions) -> None:
         """Raise ``UnsupportedOption`` for options that this model does not have."""
         if self.languages:
-            if options.language is not None and options.language not in self.languages:
+            asked = options.languages or (options.language,)
+            if unknown := [code for code in asked if code not in (*self.languages, None)]:
                 known = ", ".join(sorted(self.languages))
-                raise UnsupportedOption(
-                    f"Language '{options.language}' is unknown to this model; it has: {known}."
-                )
+                raise UnsupportedOption(f"Language '{unknown[0]}' is unknown to this model; it has: {known}.")
             if options.task not in self.tasks:
                 raise UnsupportedOption(f"Task '{options.task}' is unknown to this model.")
-        elif options.language not in (None, "en") or options.task != "transcribe":
+        elif options.languages or options.language not in (None, "en") or options.task != "transcribe":
             if self.no_timestamps is None:
                 raise UnsupportedOption(f"This model has no languages: leave language and task out{OR_COPY}")
             raise UnsupportedOption("This model is English-only: it transcribes English and nothing else.")

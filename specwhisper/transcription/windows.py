@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.prompting import PreviousText, PromptText
+from specwhisper.transcription.several_languages.search import Probs, Voice, among, choose
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import HOP_SAMPLES, AudioChunk, Commit, Outcome, Segment, Step, Window, WordAlignment
 
@@ -105,16 +106,21 @@ class Windows(ABC):
     ----------
     next_frame : first mel frame of the next window.
     language : of the speech; ``None`` until it is detected.
-    is_live : whether each window is encoded as a recording of its own, of its frames only.
+    needs_speech : whether :meth:`find_speech` must be called before the next window is opened.
+    is_live : whether windows grow with the audio.
+    is_clip : whether each window is encoded as a recording of its own, of its frames only.
     reviews : whether a window that is kept needs :meth:`review` after :meth:`close`.
     stops : tokens that end a window, besides those of the vocabulary.
     """
 
+    needs_speech = False
     is_live = False
+    is_clip = False
     reviews = False
     stops: frozenset[int] = frozenset()
     next_frame = 0
     language: str | None = "en"
+    _redetects = False
 
     def __init__(
         self, options: DecodingOptions, max_length: int, max_new_tokens: TokenLimit | None = None
@@ -146,6 +152,17 @@ class Windows(ABC):
         """
         return self._frames_from(self.next_frame, audio)
 
+    def find_speech(self, pcm: bytes, num_frames: int) -> None:  # noqa: B027 (few do)
+        """Find the speech in the next window."""
+
+    def language_span(self, num_frames: int | None) -> tuple[int, int] | None:
+        """Return the frames to detect the language in: the first, and how many."""
+        return (self.next_frame, num_frames) if self.language is None and num_frames else None
+
+    def detected(self, probs: Probs) -> Probs:
+        """Take the languages' probabilities in that audio; return those to report."""
+        return probs
+
     def open(self, num_frames: int) -> Window:
         """Open the next window, or the last one again at its next temperature.
 
@@ -167,6 +184,7 @@ class Windows(ABC):
                 prompt=prompt,
                 max_new_tokens=self._limit_after(prompt),
                 temperature=self._options.temperatures[0],
+                redetects=self._redetects,
             )
         self._next_id += 1
         return window
@@ -287,6 +305,7 @@ class WhisperWindows(Windows):
     ----------
     words : the caller's words for the prompt.
     follows : whether these windows follow those of a target, which has checked the options.
+    voice : finds speech, where that can be done.
     """
 
     def __init__(
@@ -297,14 +316,18 @@ class WhisperWindows(Windows):
         *,
         max_new_tokens: TokenLimit | None = None,
         follows: bool = False,
+        voice: Voice | None = None,
     ) -> None:
         super().__init__(options, vocabulary.max_length, max_new_tokens)
-        self._vocabulary = vocabulary
+        self._vocabulary, self._voice = vocabulary, voice
+        self._language_before: str | None = None  # to stay with, where several are allowed
+        self._redetects = options.multilingual or bool(options.languages)
         self.reviews = options.hallucination_silence_threshold is not None
         self._previous = PreviousText(
             vocabulary, words or PromptText(), condition=options.condition_on_previous_text
         )
-        self.language = options.language or (None if options.multilingual else vocabulary.default_language)
+        self.language = options.language or (None if self._redetects else vocabulary.default_language)
+        self.needs_speech = self._may_need_speech()
         if not follows:
             vocabulary.check(options)
             if self.language is not None:
@@ -314,6 +337,15 @@ class WhisperWindows(Windows):
     def previous(self) -> tuple[int, ...]:
         """The text before the next window, for :class:`specwhisper.types.Resume`."""
         return self._previous.tokens
+
+    def _may_need_speech(self) -> bool:
+        return False
+
+    def detected(self, probs: Probs) -> Probs:
+        """Take the likeliest language."""
+        known = among(probs, self._options.languages)
+        self.language = choose(known, self._language_before)
+        return known
 
     def _prompt(self) -> tuple[int, ...]:
         return (*self._previous.prefix(), *self._vocabulary.prompt(self._options, self.language))

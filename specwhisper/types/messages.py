@@ -23,6 +23,7 @@ class Window:
     num_frames : mel frames of the recording in it, the silence up to 30 s of a short one included.
     max_new_tokens : limit on the tokens after the prompt.
     attempt : number of earlier decodings of the same audio, at lower temperatures.
+    redetects : whether the language is detected anew after it.
     """
 
     id: int
@@ -32,6 +33,7 @@ class Window:
     max_new_tokens: int
     temperature: float = 0.0
     attempt: int = 0
+    redetects: bool = False
 
     @property
     def start_sample(self) -> int:

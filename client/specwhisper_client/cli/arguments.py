@@ -101,6 +101,12 @@ ContainerTimes = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", help="No output but the text.")]
 
 
+Languages = Annotated[
+    str,
+    typer.Option(metavar="CODES", help="Languages that may be spoken, as en,fr,de: no other is detected."),
+]
+
+
 def hint_of(file: str) -> str:
     """Return the text of a hint's file; empty without one."""
     return read_hint(file) if file else ""

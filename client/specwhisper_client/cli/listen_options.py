@@ -15,6 +15,7 @@ from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper_client.cli.arguments import (
     Gamma,
     Hint,
+    Languages,
     PaddingOption,
     Quiet,
     Server,
@@ -38,6 +39,7 @@ class LiveDecoding:
             help="Code or name of the language; en-US is en. Default: detected per utterance.",
         ),
     ] = None
+    languages: Languages = ""
     task: TaskOption = Task.TRANSCRIBE
     hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words in the prompt of every window.")] = ""
     initial_prompt: Annotated[str, typer.Option(metavar="TEXT", help="Prompt of every utterance.")] = ""

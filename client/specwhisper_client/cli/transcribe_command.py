@@ -25,6 +25,7 @@ from specwhisper_client.cli.arguments import (
     ContainerTimes,
     Gamma,
     Hints,
+    Languages,
     PaddingOption,
     Quiet,
     Server,
@@ -59,6 +60,7 @@ class Decoding:
         bool,
         typer.Option("--multilingual", help="Language detected in every window, not only in the first."),
     ] = False
+    languages: Languages = ""
     task: TaskOption = Task.TRANSCRIBE
     timestamps: Annotated[bool, typer.Option(help="Times of segments.")] = True
     word_timestamps: Annotated[bool, typer.Option("--word-timestamps", help="Times of words.")] = False

@@ -14,6 +14,7 @@ import soundfile
 
 from experiments.common.models.scripted import recording
 from experiments.common.models.speech import SPOKEN_MULTILINGUAL, SpeechOrNoiseModel
+from specwhisper.audio.vad_filter import find_voice
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, Mode, Segment
@@ -39,7 +40,7 @@ def write_wav(path: Path, pcm: bytes) -> None:
 
 def expected_segments(options: DecodingOptions, length_s: float, seed: int = 0) -> Sequence[Segment]:
     """Return the segments that the scripted target alone writes for a recording."""
-    target_only = InlinePair(SpeechOrNoiseModel(vocabulary=SPOKEN_MULTILINGUAL))
+    target_only = InlinePair(SpeechOrNoiseModel(vocabulary=SPOKEN_MULTILINGUAL), voice=find_voice())
     options = replace(options, log_mel_max=LOG_MEL_MAX)
     return target_only.transcribe([recording(length_s, seed)], options)[0].segments
 

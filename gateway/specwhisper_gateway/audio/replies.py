@@ -108,7 +108,7 @@ def verbose(fields: AudioFields, transcript: Transcription) -> Iterator[str]:
         usage = Usage(type="duration", seconds=transcript.duration_s)
         yield _dumped(TranscriptionVerbose.model_validate(head | {"usage": usage})).removesuffix("}")
     if not isinstance(fields, TranscriptionFields) or fields.has_segments:
-        has_language = transcript.options.multilingual
+        has_language = transcript.options.multilingual or bool(transcript.options.languages)
         segments = enumerate(transcript.segments)
         yield from _listed("segments", (_segment(*each, has_language=has_language) for each in segments))
     if isinstance(fields, TranscriptionFields) and fields.has_words:

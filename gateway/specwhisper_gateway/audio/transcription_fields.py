@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
+from specwhisper.languages import language_codes
 from specwhisper.options import MAX_MS, DecodingOptions, Task, VadOptions
 from specwhisper_gateway.audio.fields import AudioFields
 from specwhisper_gateway.audio.known_speakers import NAMES, REFERENCES, samples_by_name
@@ -105,7 +106,7 @@ class TranscriptionFields(AudioFields):
     ]
     languages: Annotated[
         list[str],
-        Field(default_factory=list, description="A single one is used as `language`; several are refused."),
+        Field(default_factory=list, description="Languages that may be spoken: no other is detected."),
     ]
     known_speaker_names: Annotated[
         list[str],
@@ -144,7 +145,8 @@ class TranscriptionFields(AudioFields):
             options = replace(options, vad_filter=True)
         return replace(
             options,
-            language=self.language or next(iter(self.languages), None) or None,
+            language=self.language or None,
+            languages=language_codes(",".join(self.languages)),
             multilingual=self.multilingual,
             word_timestamps=self.has_words or self.has_speakers,
             hotwords=self.hotwords or ", ".join(self.keywords),
@@ -193,11 +195,6 @@ class TranscriptionFields(AudioFields):
                 bool(self.keywords) and bool(self.hotwords),
                 "keywords",
                 "hotwords are present too: send one of them.",
-            ),
-            (
-                len(self.languages) > 1,
-                "languages",
-                "the target detects among all its languages, or uses one: name one, or none.",
             ),
             (
                 self.multilingual and bool(self.language or self.languages),

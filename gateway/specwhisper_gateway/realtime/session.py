@@ -249,8 +249,8 @@ class RealtimeConnection:
         if settings.model != self._settings.model:
             name = await self._gateway.model_names.resolve(settings.model)
             settings = replace(settings, model=name)
-        if settings.language not in (None, self._settings.language):
-            await check_language(self._gateway.client, str(settings.language))
+        for language in set(settings.languages) - set(self._settings.languages):
+            await check_language(self._gateway.client, language)
         if settings != self._settings:
             await self._end_turn()  # a running transcription keeps its settings
         self._settings = settings

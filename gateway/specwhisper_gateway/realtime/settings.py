@@ -100,7 +100,7 @@ class RealtimeSettings:
 
     audio_format: AudioFormat = AudioFormat()  # noqa: RUF009 (it is frozen)
     model: str = ""
-    language: str | None = None
+    languages: tuple[str, ...] = ()
     prompt: str = ""
     keywords: tuple[str, ...] = ()
     hint: str = ""
@@ -112,7 +112,7 @@ class RealtimeSettings:
     def options(self) -> DecodingOptions:
         """Return the decoding options."""
         return DecodingOptions(
-            language=self.language,
+            languages=self.languages,
             initial_prompt=self.prompt,
             hotwords=", ".join(self.keywords),
             hint=self.hint,
@@ -151,9 +151,11 @@ class RealtimeSettings:
         """Return the session object."""
         transcription: dict[str, Any] = {
             "model": self.model,
-            "language": self.language,
+            "language": self.languages[0] if len(self.languages) == 1 else None,
             "prompt": self.prompt,
         }
+        if len(self.languages) > 1:
+            transcription |= {"languages": list(self.languages)}
         if self.keywords:
             transcription |= {"keywords": list(self.keywords)}
         if self.hint:
@@ -187,15 +189,14 @@ class RealtimeSettings:
         }
 
     def _with_transcription(self, changes: _Transcription) -> RealtimeSettings:
-        named = {name: getattr(changes, name) for name in changes.model_fields_set - {"languages"}}
-        if changes.languages is not None:
-            if changes.language or len(changes.languages) > 1:
-                raise _unsupported("audio.input.transcription.languages", "name one language, or none")
-            named["language"] = next(iter(changes.languages), None)
-        if "language" in named:
-            named["language"] = language_code(named["language"])
+        named = {name: getattr(changes, name) for name in changes.model_fields_set}
+        if changes.language and changes.languages:
+            raise _unsupported("audio.input.transcription.languages", "send them or language, not both")
+        if named.keys() & {"language", "languages"}:
+            asked = changes.languages or [named.pop("language", None)]
+            named["languages"] = tuple(filter(None, map(language_code, asked)))
         texts = {"model": "", "prompt": "", "hint": ""}
-        defaults = texts | {"padding": DecodingOptions().padding, "interim_results": False}
+        defaults = texts | {"languages": (), "padding": DecodingOptions().padding, "interim_results": False}
         named = {name: value or defaults.get(name) for name, value in named.items()}
         return replace(
             self,

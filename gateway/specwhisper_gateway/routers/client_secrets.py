@@ -69,8 +69,8 @@ async def transcription_session(request: Request) -> dict[str, Any]:
 
 
 async def _checked(request: Request, settings: RealtimeSettings) -> RealtimeSettings:
-    if settings.language is not None:
-        await check_language(gateway_of(request).client, settings.language)
+    for language in settings.languages:
+        await check_language(gateway_of(request).client, language)
     return settings.with_model(await gateway_of(request).model_names.resolve(settings.model))
 
 

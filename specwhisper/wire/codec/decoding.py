@@ -84,6 +84,7 @@ def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
         greedy=True,  # so that what is absent is left out
         language=options.language,
         multilingual=options.multilingual,
+        languages=options.languages,
         task=task_to_proto(options.task),
         timestamps=options.timestamps,
         word_timestamps=options.word_timestamps,
@@ -130,6 +131,7 @@ def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
     return options(
         language=message.language or None,
         multilingual=message.multilingual,
+        languages=tuple(message.languages),
         task=task_from_proto(message.task),
         word_timestamps=message.word_timestamps,
         top_k=message.top_k,

@@ -159,6 +159,7 @@ def window_to_proto(window: Window) -> pb.Window:
         max_new_tokens=window.max_new_tokens,
         temperature=window.temperature,
         attempt=window.attempt,
+        redetects=window.redetects,
     )
 
 
@@ -182,6 +183,7 @@ def window_from_proto(message: pb.Window) -> Window:
         max_new_tokens=message.max_new_tokens,
         temperature=message.temperature,
         attempt=message.attempt,
+        redetects=message.redetects,
     )
 
 

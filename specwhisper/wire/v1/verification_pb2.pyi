@@ -348,7 +348,7 @@ class SharedEvent(_message.Message):
     def __init__(self, number: _Optional[int] = ..., window_opened: _Optional[_Union[WindowOpened, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., is_finished: bool = ...) -> None: ...
 
 class Window(_message.Message):
-    __slots__ = ("id", "start_frame", "num_frames", "prompt", "max_new_tokens", "temperature", "attempt")
+    __slots__ = ("id", "start_frame", "num_frames", "prompt", "max_new_tokens", "temperature", "attempt", "redetects")
     ID_FIELD_NUMBER: _ClassVar[int]
     START_FRAME_FIELD_NUMBER: _ClassVar[int]
     NUM_FRAMES_FIELD_NUMBER: _ClassVar[int]
@@ -356,6 +356,7 @@ class Window(_message.Message):
     MAX_NEW_TOKENS_FIELD_NUMBER: _ClassVar[int]
     TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    REDETECTS_FIELD_NUMBER: _ClassVar[int]
     id: int
     start_frame: int
     num_frames: int
@@ -363,7 +364,8 @@ class Window(_message.Message):
     max_new_tokens: int
     temperature: float
     attempt: int
-    def __init__(self, id: _Optional[int] = ..., start_frame: _Optional[int] = ..., num_frames: _Optional[int] = ..., prompt: _Optional[_Iterable[int]] = ..., max_new_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., attempt: _Optional[int] = ...) -> None: ...
+    redetects: bool
+    def __init__(self, id: _Optional[int] = ..., start_frame: _Optional[int] = ..., num_frames: _Optional[int] = ..., prompt: _Optional[_Iterable[int]] = ..., max_new_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., attempt: _Optional[int] = ..., redetects: bool = ...) -> None: ...
 
 class WindowOpened(_message.Message):
     __slots__ = ("window", "log_mel_max", "opening", "num_final", "previous")

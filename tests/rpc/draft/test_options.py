@@ -8,6 +8,7 @@ import pytest
 
 from experiments.chaos.requests import OPTIONS, PLAIN
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
+from specwhisper.audio.vad_filter import find_voice
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.types import Mode
@@ -47,7 +48,7 @@ async def transcribed(
 @pytest.mark.parametrize("name", OPTIONS)
 async def test_every_option_crosses_the_network(name, mode):
     options = OPTIONS[name]
-    alone = InlinePair(speaker()).transcribe([PCM], options)[0]
+    alone = InlinePair(speaker(), voice=find_voice()).transcribe([PCM], options)[0]
     responses = await transcribed(options, mode)
     results = [result for response in responses for result in response.results]
     segments = segments_from_proto(results)
@@ -65,19 +66,21 @@ async def test_every_option_crosses_the_network(name, mode):
 
 def test_each_option_has_an_effect():
     """Each changes the text, or what is reported about it."""
-    plain = InlinePair(speaker()).transcribe([PCM], DecodingOptions.greedy(language="en"))[0]
+    plain = InlinePair(speaker(), voice=find_voice()).transcribe(
+        [PCM], DecodingOptions.greedy(language="en")
+    )[0]
     for name, options in OPTIONS.items():
         if name == PLAIN:
             continue
-        text = InlinePair(speaker()).transcribe([PCM], options)[0]
+        text = InlinePair(speaker(), voice=find_voice()).transcribe([PCM], options)[0]
         assert (text.segments, text.language_probs) != (plain.segments, plain.language_probs), name
-    fallback = InlinePair(speaker()).transcribe([PCM], OPTIONS["fallback"])[0]
+    fallback = InlinePair(speaker(), voice=find_voice()).transcribe([PCM], OPTIONS["fallback"])[0]
     assert len({segment.temperature for segment in fallback.segments}) > 1
 
 
 async def test_languages_of_segments_cross_the_network():
     options = OPTIONS["multilingual"]
-    alone = InlinePair(speaker()).transcribe([BILINGUAL], options)[0]
+    alone = InlinePair(speaker(), voice=find_voice()).transcribe([BILINGUAL], options)[0]
     responses = await transcribed(options, Mode.FULL, BILINGUAL)
     segments = segments_from_proto(result for response in responses for result in response.results)
     assert [(s.tokens, s.language) for s in segments] == [(s.tokens, s.language) for s in alone.segments]

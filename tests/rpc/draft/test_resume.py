@@ -6,6 +6,7 @@ import grpc.aio
 import pytest
 
 from experiments.common.models.scripted import MULTILINGUAL
+from specwhisper.audio.vad_filter import find_voice
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
@@ -44,7 +45,7 @@ def written(segments) -> list[tuple]:
 
 
 def target_only(options: DecodingOptions) -> Transcription:
-    return InlinePair(speaker()).transcribe([PCM], options)[0]
+    return InlinePair(speaker(), voice=find_voice()).transcribe([PCM], options)[0]
 
 
 async def check_cut(options: DecodingOptions, mode: Mode, cuts: list[int]) -> int:

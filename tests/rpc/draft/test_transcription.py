@@ -105,13 +105,12 @@ async def test_a_target_in_the_same_process_writes_the_same_text(tmp_path):
     _, target_checkpoint = build_checkpoint(shape, "target")
     _, draft_checkpoint = build_checkpoint(Shape(d_model=32, max_target_positions=60, seed=1), "draft")
     folder = save_checkpoint(shape, tmp_path / "target")
-    alone = InlinePair(WhisperModel(target_checkpoint, 1)).transcribe(
-        [recording(33.0)], DecodingOptions.greedy()
-    )[0]
+    options = DecodingOptions.greedy(language="de")
+    alone = InlinePair(WhisperModel(target_checkpoint, 1)).transcribe([recording(33.0)], options)[0]
     nowhere = "127.0.0.1:1"
     async with draft_server(nowhere, checkpoint=draft_checkpoint, target_model=str(folder)) as draft:
         for mode in MODES:
-            responses = await stream(draft, recording(33.0), mode=mode)
+            responses = await stream(draft, recording(33.0), mode=mode, decoding={"language": "de"})
             assert finals(responses) == expected_finals(alone)
             check_statistics(responses[-1].statistics, alone)
         error = await error_of(draft.stub.StreamingRecognize(iter([streaming_config()])))

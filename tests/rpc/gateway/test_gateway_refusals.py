@@ -98,7 +98,6 @@ async def test_a_file_that_is_not_audio(content, sentence):
         ({"extra_body": {"vad_parameters": {"threshold": "high"}}}, "vad_parameters", "invalid_value"),
         ({"known_speaker_names": ["Ann"]}, "known_speaker_names", "unsupported_value"),
         ({"known_speaker_references": ["data:,"]}, "known_speaker_references", "unsupported_value"),
-        ({"languages": ["de", "en"]}, "languages", "unsupported_value"),
         ({"languages": ["de"], "language": "en"}, "languages", "unsupported_value"),
         ({"language": "en", "extra_body": {"multilingual": True}}, "multilingual", "unsupported_value"),
         ({"keywords": ["a"], "extra_body": {"hotwords": "b"}}, "keywords", "unsupported_value"),

@@ -17,6 +17,7 @@ from specwhisper.types import Limits
 from specwhisper.wire import flac
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_target_server import service
+from tests.api.test_languages import Listener, joined
 from tests.rpc.draft.test_options import PCM, speaker
 from tests.rpc.hostile import audio, candidates, hello, session, whole
 from tests.rpc.services import (
@@ -172,6 +173,20 @@ async def test_a_window_that_is_resumed_without_tokens_has_its_languages_probabi
 
     original, resumed = await check_resumed(open_target, PCM, opening, 1, 0)
     assert resumed.language_probs == original.language_probs != {}
+
+
+@pytest.mark.parametrize("window_id", [0, 1, 3])
+async def test_a_session_of_several_languages_is_resumed_in_the_same_window(window_id):
+    pcm, _ = joined(("en", 12.0), ("de", 40.0), ("en", 9.0))
+    opening = hello(
+        vocabulary_digest=MULTILINGUAL.digest, options={"language": "", "languages": ["en", "de"]}
+    )
+    checkpoint = scripted_checkpoint(vocabulary=MULTILINGUAL)
+
+    def open_target():
+        return target_server(Listener(MAX_SESSIONS), checkpoint)
+
+    await check_resumed(open_target, pcm, opening, window_id, 1)
 
 
 async def test_a_resumed_session_keeps_the_log_mel_maximum():

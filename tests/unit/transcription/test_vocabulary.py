@@ -58,11 +58,21 @@ class TestPrompt:
             transcriber.prompt(DecodingOptions.greedy(task=Task.TRANSLATE))
 
     @pytest.mark.parametrize(
-        "options", [DecodingOptions.greedy(language="de"), DecodingOptions.greedy(task=Task.TRANSLATE)]
+        "options",
+        [
+            DecodingOptions.greedy(language="de"),
+            DecodingOptions.greedy(languages="en,de"),
+            DecodingOptions.greedy(task=Task.TRANSLATE),
+        ],
     )
     def test_english_only_models_refuse_other_languages_and_tasks(self, options):
         with pytest.raises(UnsupportedOption, match="English-only"):
             ENGLISH.prompt(options)
+
+    def test_each_of_several_languages_is_known(self):
+        VOCABULARY.check(DecodingOptions(languages="en,de"))
+        with pytest.raises(UnsupportedOption, match="Language 'xx' is unknown to this model; it has: de, en"):
+            VOCABULARY.check(DecodingOptions(languages="en,xx"))
 
     def test_a_model_of_one_language_refuses_several(self):
         for vocabulary in (ENGLISH, replace(VOCABULARY, languages={"de": VOCABULARY.languages["de"]})):

@@ -106,6 +106,7 @@ options = st.builds(
 ) | st.sampled_from(  # which contradict some of the above
     [
         DecodingOptions.greedy(multilingual=True),
+        DecodingOptions.greedy(languages=("de", "en")),
         DecodingOptions.greedy(word_timestamps=True, hallucination_silence_threshold=2.0),
     ]
 )
@@ -119,6 +120,7 @@ windows = st.builds(
     max_new_tokens=st.integers(8, 448),
     temperature=st.floats(0, 1),
     attempt=uint32,
+    redetects=st.booleans(),
 )
 chunks = st.builds(
     AudioChunk,

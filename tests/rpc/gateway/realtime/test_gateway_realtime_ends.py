@@ -48,7 +48,7 @@ TOO_LARGE = "message_too_large"
         ({"turn_detection": {"silence_duration_ms": 31}}, "audio.input.turn_detection.silence_duration_ms"),
         ({"turn_detection": {"threshold": HUGE}}, "audio.input.turn_detection.threshold"),
         ({"transcription": {"language": "tlh"}}, "audio.input.transcription.language"),
-        ({"transcription": {"languages": ["de", "en"]}}, "audio.input.transcription.languages"),
+        ({"transcription": {"languages": ["de"], "language": "en"}}, "audio.input.transcription.languages"),
         ({"transcription": {"padding": "some"}}, "audio.input.transcription.padding"),
         ({"transcription": {"interim_results": "some"}}, "audio.input.transcription.interim_results"),
     ],

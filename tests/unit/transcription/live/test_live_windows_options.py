@@ -99,6 +99,16 @@ class TestLanguage:
         scripted.step("C.")
         assert scripted.windows.language == "de"
 
+    def test_an_utterance_stays_with_the_language_before_unless_another_is_sure(self):
+        scripted = ScriptedWindows(vocabulary=SPOKEN_MULTILINGUAL, languages="en,de")
+        for begin_s, german, language in ((0, 0.9, "de"), (2, 0.4, "de"), (4, 0.1, "en"), (6, 0.6, "en")):
+            scripted.append(begin_s + 1.5, mark(BEGIN, begin_s), mark(ENDED, begin_s + 0.8))
+            assert scripted.windows.language is None
+            probs = scripted.windows.detected({"en": (1 - german) / 4, "de": german / 4, "fr": 0.75})
+            assert probs == pytest.approx({"en": 1 - german, "de": german})
+            assert scripted.windows.language == language
+            scripted.step("AB.")
+
     def test_the_callers_language_stays(self):
         scripted = ScriptedWindows(vocabulary=SPOKEN_MULTILINGUAL, language="de")
         scripted.append(0.5, mark(BEGIN, 0), mark(ENDED, 0.5))

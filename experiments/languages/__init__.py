@@ -1,0 +1,1 @@
+"""In which language windows are transcribed where the language changes."""

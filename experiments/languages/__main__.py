@@ -1,0 +1,106 @@
+"""``python -m experiments.languages``: windows in a wrong language, in clips joined with pauses."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.table import Table
+
+from experiments.common.bench.options import Check, JsonFile, Quick, Seed, Target
+from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from specwhisper import SpeculativeWhisper
+from specwhisper.audio.decode import decode_file
+from specwhisper.types import SAMPLE_RATE
+
+Pcm = NDArray[np.int16]
+LENGTHS_S = (5, 8, 14, 30)
+PAUSES_S = (0.3, 1.0)
+SHORTEST_SAMPLES = 3 * SAMPLE_RATE // 2  # of a piece
+NUM_PARTS = 4
+LATE_S = 0.3  # a window that begins so little before the end of a part is of the next one
+
+
+class Part(NamedTuple):
+    """Speech in one language, by its place in a recording."""
+
+    language: str
+    end_s: float
+
+
+def join(clips: dict[str, list[Pcm]], random: np.random.Generator) -> tuple[Pcm, list[Part]]:
+    """Join clips at random: parts of several lengths, no two of one language after each other."""
+    pieces: list[Pcm] = []
+    parts: list[Part] = []
+    for _ in range(NUM_PARTS):
+        language = str(random.choice([code for code in clips if not parts or code != parts[-1].language]))
+        left = int(random.choice(LENGTHS_S)) * SAMPLE_RATE
+        while left > SHORTEST_SAMPLES:
+            clip = clips[language][random.integers(len(clips[language]))]
+            start = int(random.integers(max(1, len(clip) - left)))
+            pieces += [clip[start : start + left], _pause(random)]
+            left -= len(pieces[-2])
+        parts.append(Part(language, sum(map(len, pieces[:-1])) / SAMPLE_RATE))
+    return np.concatenate(pieces), parts
+
+
+def _pause(random: np.random.Generator) -> Pcm:
+    return np.zeros(round(random.uniform(*PAUSES_S) * SAMPLE_RATE), np.int16)
+
+
+def languages(
+    clip: Annotated[
+        list[str], typer.Option("--clip", help="A recording in a language, as fr=FILE; two or more.")
+    ],
+    target: Target = "base",
+    num: Annotated[int, typer.Option("--recordings", min=1)] = 16,
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: JsonFile = None,
+    check: Check = False,
+) -> None:
+    """Count windows in another language than their speech, with `languages` and with `multilingual`."""
+    clips: dict[str, list[Pcm]] = {}
+    for code, _, file in (each.partition("=") for each in clip):
+        pcm = np.frombuffer(b"".join(decode_file(Path(file))), "<i2")
+        clips.setdefault(code, []).append(pcm)
+    if len(clips) < 2:
+        raise typer.BadParameter("Clips are of one language: pass --clip CODE=FILE for others, too.")
+    console, random = open_console(), np.random.default_rng(seed)
+    made = [join(clips, random) for _ in range(2 if quick else num)]
+    arms: dict[str, dict[str, Any]] = {
+        "languages": {"languages": list(clips)},
+        "multilingual": {"multilingual": True},
+    }
+    whisper = SpeculativeWhisper(None, target)
+    table = Table("option", "windows", "in a wrong language", "time / audio")
+    figures = {}
+    for arm, options in arms.items():
+        num_windows = num_wrong = 0
+        began_s = perf_counter()
+        for pcm, parts in made:
+            found = whisper.transcribe(pcm, padding="zero", **options).segments
+            for seek_s, language in {(each.seek / 100, each.language) for each in found if each.text.strip()}:
+                spoken = next((part for part in parts if part.end_s > seek_s + LATE_S), parts[-1])
+                num_windows += 1
+                num_wrong += language != spoken.language
+        audio_s = sum(len(pcm) for pcm, _ in made) / SAMPLE_RATE
+        ratio = (perf_counter() - began_s) / audio_s
+        figures[arm] = {"windows": num_windows, "wrong": num_wrong, "time_over_audio": ratio}
+        table.add_row(arm, str(num_windows), str(num_wrong), f"{ratio:.2f}")
+    console.print(table)
+    wrong = figures["languages"]["wrong"]
+    bars = [Bar("windows in a wrong language", wrong, 1, f"{wrong} of {figures['languages']['windows']}")]
+    if json is not None:
+        write_json(json, models={"target": target}, figures={"figures": figures, "audio_s": audio_s})
+    if not print_bars(bars, console) and check:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(languages)

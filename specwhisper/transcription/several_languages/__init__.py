@@ -1,0 +1,1 @@
+"""Recordings in which the language changes."""
