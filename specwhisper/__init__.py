@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from specwhisper.api.speculative import SpeculativeWhisper
     from specwhisper.api.speculative_config import SpeculativeConfig
     from specwhisper.errors import RecordingsFailed, SpecWhisperError
-    from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task, VadOptions
+    from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task
+    from specwhisper.selection import VadOptions
     from specwhisper.speakers.diarizer import Diarizer
     from specwhisper.speakers.live_diarizer import LiveDiarizer
     from specwhisper.speakers.live_speakers import LiveSpeakers
@@ -54,7 +55,8 @@ __all__ = [
 # Loaded when first used: a client has no torch.
 _HOMES = {
     "specwhisper.errors": ("RecordingsFailed", "SpecWhisperError"),
-    "specwhisper.options": ("Acceptance", "CompressionRatio", "DecodingOptions", "Task", "VadOptions"),
+    "specwhisper.options": ("Acceptance", "CompressionRatio", "DecodingOptions", "Task"),
+    "specwhisper.selection": ("VadOptions",),
     "specwhisper.text.speculative": ("Completion", "SpeculativeLM"),
     "specwhisper.speakers.diarizer": ("Diarizer",),
     "specwhisper.speakers.live_diarizer": ("LiveDiarizer",),

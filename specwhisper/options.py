@@ -12,7 +12,7 @@ from typing import Any
 from specwhisper.errors import InvalidRequest, UnsupportedOption, within_floats
 from specwhisper.languages import language_code, language_codes
 from specwhisper.live import LiveOptions
-from specwhisper.selection import ALL_AUDIO, Selection
+from specwhisper.selection import ALL_AUDIO, Selection, VadOptions, to_vad_options
 from specwhisper.validated import (
     ABOVE_0,
     LARGEST,
@@ -37,8 +37,6 @@ NO_BEAMS = (
 MAX_HINT_BYTES = 200_000  # some four hours of English; a message holds 262,144
 MAX_SEED = 2**63 - 1
 MAX_TEMPERATURES = 16
-MAX_MS = 86_400_000  # a day
-VAD_FRAME_MS = 32
 # Logits are divided by a temperature in float32: with a smaller one they overflow; a larger one does itself.
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-6, 1e6
 
@@ -90,54 +88,6 @@ class Acceptance(StrEnum):
 
 def _to_language(value: Any) -> str | None:
     return language_code(to_text(value)) or None  # a blank one is none, as on the wire
-
-
-@dataclass(frozen=True, slots=True)
-class VadOptions:
-    """Which parts of a recording are speech, as faster-whisper's ``VadOptions``.
-
-    Attributes
-    ----------
-    threshold : probability of speech from which a part is speech.
-    neg_threshold : probability below which speech ends; ``None`` for 0.15 below ``threshold``, at least 0.01.
-    min_speech_duration_ms : speech must last longer than this.
-    max_speech_duration_s : longer speech is cut: at its last silence of 98 ms, or without one at its end.
-    min_silence_duration_ms : shorter silence is part of the speech around it.
-    speech_pad_ms : silence that is kept at either side of speech.
-    """
-
-    threshold: float = number(0.5, 0, 1)
-    neg_threshold: float | None = number(None, 0, 1, "it must be a probability, or left out")
-    min_speech_duration_ms: int = whole(0, 0, MAX_MS)
-    max_speech_duration_s: float = number(math.inf, ABOVE_0, math.inf, "it must be above 0, or inf")
-    min_silence_duration_ms: int = whole(2000, 0, MAX_MS)
-    speech_pad_ms: int = whole(400, 0, MAX_MS)
-
-    def __post_init__(self) -> None:
-        validate(self)
-        if self.neg_threshold is not None and self.neg_threshold > self.threshold:
-            raise InvalidRequest(
-                f"neg_threshold is {self.neg_threshold:g}: it must be at most threshold, which is "
-                f"{self.threshold:g}."
-            )
-        shortest_s = (2 * self.speech_pad_ms + VAD_FRAME_MS) / 1000
-        if self.max_speech_duration_s <= shortest_s:
-            raise InvalidRequest(
-                f"max_speech_duration_s is {self.max_speech_duration_s:g}: it must be above {shortest_s:g}, "
-                f"twice speech_pad_ms and {VAD_FRAME_MS} ms."
-            )
-
-
-def _to_vad_options(value: Any) -> VadOptions:
-    """Read options of VAD, or a mapping of them."""
-    if isinstance(value, VadOptions):
-        return value
-    if not isinstance(value, Mapping):
-        raise ValueError("it must be VadOptions, or a dict of them")
-    names = [declared.name for declared in fields(VadOptions)]
-    if unknown := value.keys() - set(names):
-        raise ValueError(f"there is no '{min(map(str, unknown))}'; there are {', '.join(names)}")
-    return VadOptions(**value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +208,7 @@ class DecodingOptions(Selection):
         ),
     )
     vad_filter: bool = flag()
-    vad_parameters: VadOptions | None = option(None, _to_vad_options)  # noqa: RUF009 (a field)
+    vad_parameters: VadOptions | None = option(None, to_vad_options)  # noqa: RUF009 (a field)
     strict: bool = flag()
     realigns: bool = flag(True)
     log_mel_max: Mapping[int, float] = field(default_factory=dict)

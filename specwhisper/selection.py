@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral
 from types import MappingProxyType
 from typing import Any
 
-from specwhisper.validated import Rule, flag, option, to_text, validate, whole
+from specwhisper.errors import InvalidRequest
+from specwhisper.validated import ABOVE_0, Rule, flag, number, option, to_text, validate, whole
 
 MIX = "mix"
+MAX_MS = 86_400_000  # a day
+VAD_FRAME_MS = 32
 SIDES: Mapping[str, int] = MappingProxyType({"left": 1, "right": 2})
 MAX_CHANNEL, MAX_AUDIO_TRACK = 64, 1_000
 CHANNELS = frozenset((MIX, *SIDES, *map(str, range(1, MAX_CHANNEL + 1))))
@@ -45,3 +49,51 @@ class Selection:
 
 
 ALL_AUDIO = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class VadOptions:
+    """Which parts of a recording are speech, as faster-whisper's ``VadOptions``.
+
+    Attributes
+    ----------
+    threshold : probability of speech from which a part is speech.
+    neg_threshold : probability below which speech ends; ``None`` for 0.15 below ``threshold``, at least 0.01.
+    min_speech_duration_ms : speech must last longer than this.
+    max_speech_duration_s : longer speech is cut: at its last silence of 98 ms, or without one at its end.
+    min_silence_duration_ms : shorter silence is part of the speech around it.
+    speech_pad_ms : silence that is kept at either side of speech.
+    """
+
+    threshold: float = number(0.5, 0, 1)
+    neg_threshold: float | None = number(None, 0, 1, "it must be a probability, or left out")
+    min_speech_duration_ms: int = whole(0, 0, MAX_MS)
+    max_speech_duration_s: float = number(math.inf, ABOVE_0, math.inf, "it must be above 0, or inf")
+    min_silence_duration_ms: int = whole(2000, 0, MAX_MS)
+    speech_pad_ms: int = whole(400, 0, MAX_MS)
+
+    def __post_init__(self) -> None:
+        validate(self)
+        if self.neg_threshold is not None and self.neg_threshold > self.threshold:
+            raise InvalidRequest(
+                f"neg_threshold is {self.neg_threshold:g}: it must be at most threshold, which is "
+                f"{self.threshold:g}."
+            )
+        shortest_s = (2 * self.speech_pad_ms + VAD_FRAME_MS) / 1000
+        if self.max_speech_duration_s <= shortest_s:
+            raise InvalidRequest(
+                f"max_speech_duration_s is {self.max_speech_duration_s:g}: it must be above {shortest_s:g}, "
+                f"twice speech_pad_ms and {VAD_FRAME_MS} ms."
+            )
+
+
+def to_vad_options(value: Any) -> VadOptions:
+    """Read options of VAD, or a mapping of them."""
+    if isinstance(value, VadOptions):
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError("it must be VadOptions, or a dict of them")
+    names = [declared.name for declared in fields(VadOptions)]
+    if unknown := value.keys() - set(names):
+        raise ValueError(f"there is no '{min(map(str, unknown))}'; there are {', '.join(names)}")
+    return VadOptions(**value)

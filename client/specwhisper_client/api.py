@@ -20,9 +20,9 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.audio.files.damage import Warn, Warnings
 from specwhisper.audio.speech_map import SpeechMap, placed
 from specwhisper.audio.vad_filter import find_speech, only_speech
-from specwhisper.options import DecodingOptions, VadOptions, options_from
+from specwhisper.options import DecodingOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.selection import Selection
+from specwhisper.selection import Selection, VadOptions
 from specwhisper.transcription.transcription import Transcription, losses
 from specwhisper.types import Mode, TimeOrder
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION, flac

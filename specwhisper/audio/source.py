@@ -11,7 +11,8 @@ from specwhisper.audio.scan import log_mel_max
 from specwhisper.audio.speech_map import SpeechMap
 from specwhisper.audio.turns import Turn, in_turn
 from specwhisper.audio.vad_filter import find_speech, only_speech
-from specwhisper.options import Padding, VadOptions
+from specwhisper.options import Padding
+from specwhisper.selection import VadOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
 PIECE_BYTES = 32 * 1024  # one second of audio: candidates never wait for more of it

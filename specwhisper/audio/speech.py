@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from specwhisper.audio.endpointing import FRAME_SAMPLES, HYSTERESIS, SAMPLES_PER_MS, SURE_SILENCE
-from specwhisper.options import VadOptions
+from specwhisper.selection import VadOptions
 from specwhisper.types import SAMPLE_RATE
 
 SILENCE_TO_CUT_AT_MS = 98  # in speech that is too long

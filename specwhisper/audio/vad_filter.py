@@ -13,7 +13,7 @@ from specwhisper.audio.endpointing import FRAME_SAMPLES
 from specwhisper.audio.silero import PACKAGE, SileroVad
 from specwhisper.audio.speech import Span, SpeechFinder
 from specwhisper.audio.speech_map import SpeechMap
-from specwhisper.options import VadOptions
+from specwhisper.selection import VadOptions
 
 FRAME_BYTES = FRAME_SAMPLES * BYTES_PER_SAMPLE
 # People who take turns leave some 200 ms between them. Shorter speech may be the beginning of a hum.

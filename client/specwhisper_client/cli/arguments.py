@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from specwhisper.errors import InvalidRequest, MissingExtra, SpecWhisperError
-from specwhisper.options import Acceptance, DecodingOptions, Padding, Task, VadOptions
+from specwhisper.options import Acceptance, DecodingOptions, Padding, Task
+from specwhisper.selection import VadOptions
 from specwhisper.settings.choices import one_of
 from specwhisper.transcription.hints.file import read_hint
 from specwhisper.types import SERVER_MODES, Mode

@@ -13,9 +13,9 @@ from rich.console import Console
 
 from specwhisper.audio.vad_filter import check_extra
 from specwhisper.errors import InvalidRequest, SpecWhisperError
-from specwhisper.options import Acceptance, DecodingOptions, Task, VadOptions, options_from
+from specwhisper.options import Acceptance, DecodingOptions, Task, options_from
 from specwhisper.rpc.channels import Credentials
-from specwhisper.selection import MIX
+from specwhisper.selection import MIX, VadOptions
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW
 from specwhisper_client.cli.arguments import (

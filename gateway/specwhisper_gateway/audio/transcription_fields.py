@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, ValidationError
 
 from specwhisper.languages import language_codes
-from specwhisper.options import MAX_MS, DecodingOptions, Task, VadOptions
+from specwhisper.options import DecodingOptions, Task
+from specwhisper.selection import MAX_MS, VadOptions
 from specwhisper_gateway.audio.fields import AudioFields
 from specwhisper_gateway.audio.known_speakers import NAMES, REFERENCES, samples_by_name
 from specwhisper_gateway.errors import InvalidField

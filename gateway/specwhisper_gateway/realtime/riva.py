@@ -12,7 +12,7 @@ import soundfile
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
 from specwhisper.live import MIN_SILENCE_MS
-from specwhisper.options import MAX_MS
+from specwhisper.selection import MAX_MS
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.realtime.formats import AudioFormat
 from specwhisper_gateway.realtime.settings import RealtimeSettings, nested

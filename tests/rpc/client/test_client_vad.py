@@ -12,7 +12,8 @@ from experiments.common.models.speech import EnergyVad, samples_of, talk
 from specwhisper.audio import vad_filter
 from specwhisper.audio.vad_filter import find_speech
 from specwhisper.errors import InvalidRequest, MissingExtra, UnsupportedOption
-from specwhisper.options import DecodingOptions, VadOptions
+from specwhisper.options import DecodingOptions
+from specwhisper.selection import VadOptions
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire import flac
 from specwhisper.wire.codec import decoding_options_to_proto

@@ -19,7 +19,7 @@ from specwhisper.audio.silero import SileroVad
 from specwhisper.audio.speech import Span, SpeechFinder
 from specwhisper.audio.speech_map import SpeechMap
 from specwhisper.audio.vad_filter import find_speech, only_speech
-from specwhisper.options import VadOptions
+from specwhisper.selection import VadOptions
 from specwhisper.types import SAMPLE_RATE, Segment, Word
 
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"

@@ -9,13 +9,8 @@ import pytest
 
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
 from specwhisper.live import EndpointingOptions
-from specwhisper.options import (
-    OTHER_NAMES,
-    DecodingOptions,
-    Padding,
-    VadOptions,
-    options_from,
-)
+from specwhisper.options import OTHER_NAMES, DecodingOptions, Padding, options_from
+from specwhisper.selection import VadOptions
 from specwhisper_client import StreamingClient, TranscriptionClient, listen
 from specwhisper_client.cli import listen_options, transcribe_command
 from specwhisper_gateway.audio.fields import TranslationFields

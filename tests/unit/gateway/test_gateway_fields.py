@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specwhisper.options import VadOptions
+from specwhisper.selection import VadOptions
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 from specwhisper_gateway.errors import InvalidField
 

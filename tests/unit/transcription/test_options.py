@@ -16,10 +16,10 @@ from specwhisper.options import (
     CompressionRatio,
     DecodingOptions,
     Task,
-    VadOptions,
     fallback_temperatures,
     options_from,
 )
+from specwhisper.selection import VadOptions
 
 
 @pytest.mark.parametrize(
