@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from statistics import median
+from statistics import mean
 
 from specwhisper.types import NS_PER_S, Timing
 
@@ -38,8 +38,8 @@ class Pace:
 
     @property
     def answer_s(self) -> float:
-        """Median time of the target's last answers; 0 while there are few."""
-        return median(self._answers_s) if len(self._answers_s) >= MIN_ANSWERS else 0.0
+        """Mean time of the target's last answers but the slowest; 0 while there are few."""
+        return mean(sorted(self._answers_s)[:-1]) if len(self._answers_s) >= MIN_ANSWERS else 0.0
 
     def begin(self, now_s: float) -> None:
         """Begin on a target."""

@@ -79,6 +79,7 @@ def test_a_single_slow_answer_is_no_reason():
     assert not settled(0.01, 0.01, 0.01, 0.01, 60.0).asks_others(HOUR_S)
     assert not settled(2.0, 2.0, 2.0).asks_others(HOUR_S)
     assert settled(2.0, 2.0, 2.0, 2.0).asks_others(HOUR_S)
+    assert settled(*[0.05, 2.0] * 4).asks_others(HOUR_S), "every other one is slow: so is the session"
 
 
 def test_a_move_must_save_more_than_it_costs():
