@@ -55,7 +55,7 @@ from specwhisper.model.faults import FAULT_STATUS
 MIB = 2**20
 FREED = Freed("verify", (0.1, 0.2))
 SURVIVED = Survived(300, 3, 0.1, ())
-FLOODED = Flooded((0.02,) * 80, (0.1,) * 80, 0, ())
+FLOODED = Flooded((0.02, 0.03, 0.9), (0.1,) * 80, 0, ())
 BESIDE = Beside(
     60.0,
     {Fourth.NONE: [0.1, 0.1], Fourth.NOT_READING: [0.11, 0.1], Fourth.READER: [0.2, 0.2]},
@@ -101,7 +101,7 @@ def test_good_figures_pass_every_bar(name):
     [
         cancel.bars([FREED, replace(FREED, took_s=(0.1, 1.1))]),
         flood.bars(replace(FLOODED, answers_s=(0.02,) * 70 + (0.2,) * 10)),
-        flood.bars(replace(FLOODED, alone_s=(0.01,) * 80)),
+        flood.bars(replace(FLOODED, alone_s=(0.01, 0.01, 0.9))),
         flood.bars(replace(FLOODED, num_other=1)),
         flood.bars(replace(FLOODED, wrong=("words lost",))),
         resets.bars(replace(SURVIVED, free_s=1.1)),
