@@ -23,13 +23,13 @@ LENGTHS_S = (5, 8, 14, 30)
 PAUSES_S = (0.3, 1.0)
 SHORTEST_SAMPLES = 3 * SAMPLE_RATE // 2  # of a piece
 NUM_PARTS = 4
-LATE_S = 0.3  # a window that begins so little before the end of a part is of the next one
 
 
 class Part(NamedTuple):
     """Speech in one language, by its place in a recording."""
 
     language: str
+    start_s: float
     end_s: float
 
 
@@ -39,13 +39,14 @@ def join(clips: dict[str, list[Pcm]], random: np.random.Generator) -> tuple[Pcm,
     parts: list[Part] = []
     for _ in range(NUM_PARTS):
         language = str(random.choice([code for code in clips if not parts or code != parts[-1].language]))
+        start_s = sum(map(len, pieces)) / SAMPLE_RATE
         left = int(random.choice(LENGTHS_S)) * SAMPLE_RATE
         while left > SHORTEST_SAMPLES:
             clip = clips[language][random.integers(len(clips[language]))]
             start = int(random.integers(max(1, len(clip) - left)))
             pieces += [clip[start : start + left], _pause(random)]
             left -= len(pieces[-2])
-        parts.append(Part(language, sum(map(len, pieces[:-1])) / SAMPLE_RATE))
+        parts.append(Part(language, start_s, sum(map(len, pieces[:-1])) / SAMPLE_RATE))
     return np.concatenate(pieces), parts
 
 
@@ -85,8 +86,10 @@ def languages(
         began_s = perf_counter()
         for pcm, parts in made:
             found = whisper.transcribe(pcm, padding="zero", **options).segments
-            for seek_s, language in {(each.seek / 100, each.language) for each in found if each.text.strip()}:
-                spoken = next((part for part in parts if part.end_s > seek_s + LATE_S), parts[-1])
+            windows = sorted({(each.seek / 100, each.language) for each in found if each.text.strip()})
+            ends_s = [*(seek_s for seek_s, _ in windows[1:]), parts[-1].end_s]
+            for (seek_s, language), end_s in zip(windows, ends_s, strict=True):
+                spoken = max(parts, key=lambda part: min(part.end_s, end_s) - max(part.start_s, seek_s))
                 num_windows += 1
                 num_wrong += language != spoken.language
         audio_s = sum(len(pcm) for pcm, _ in made) / SAMPLE_RATE

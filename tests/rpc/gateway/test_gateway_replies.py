@@ -131,7 +131,7 @@ async def test_every_field_reaches_the_draft_server():
         await gateway.api.audio.transcriptions.create(
             file=RECORDING,
             model=MODEL,
-            languages=["nl"],
+            languages=["nl", "de"],
             extra_body={"hotwords": "gamma", "hint": "De bijen", "padding": "silence"},
         )
     expected = OPENAIS | {"temperatures": (0.4,)}
@@ -141,7 +141,7 @@ async def test_every_field_reaches_the_draft_server():
     assert asked == options
     asked = decoding_options_from_proto(server.config.config.decoding)
     expected = OPENAIS | {"padding": Padding.SILENCE}
-    assert asked == DecodingOptions.greedy(language="nl", hotwords="gamma", hint="De bijen", **expected)
+    assert asked == DecodingOptions.greedy(languages="nl,de", hotwords="gamma", hint="De bijen", **expected)
     assert not server.config.interim_results
 
 
