@@ -185,7 +185,8 @@ async def test_heartbeats_continue_without_a_target():
         request = live_request()
         request.streaming_config.with_heartbeats = True
         await call.write(request)
-        assert (await call.read()).HasField("model")
+        while not (await call.read()).HasField("model"):
+            pass  # a heartbeat, on a busy machine
         for piece in audio_requests(talk()[:BEGUN]):
             await call.write(piece)
         while not (await call.read()).results:
