@@ -132,6 +132,9 @@ class TranscriptBuilder:
         segments, start = [], 0
         # transformers lets the last window end after 30 s, whatever it holds; openai/whisper cuts it as here.
         end_s = self.num_samples / SAMPLE_RATE if self.num_samples else inf
+        window_end_s = complete.window.end_sample / SAMPLE_RATE
+        if window_end_s + FRAME_S < end_s:  # another window follows: in another language, it may begin there
+            end_s = window_end_s
         result = split_window(complete.window, complete.tokens, self._vocabulary)
         border_s = (complete.window.start_frame + result.advance_frames) * FRAME_S
         for segment in result.segments:

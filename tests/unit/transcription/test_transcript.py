@@ -78,6 +78,17 @@ def test_windows_are_joined(builder):
     assert (transcript.stats.num_windows, transcript.stats.num_committed) == (2, 4)
 
 
+def test_no_segment_lasts_longer_than_a_window_that_another_language_ended():
+    builder = TranscriptBuilder(VOCABULARY)
+    builder.num_samples = 160_000
+    builder.observe(WindowOpened(Window(0, 0, 130, (END + 1,), 60)))
+    written = commit(0, TIME, A, TIME + 60, TIME + 60, B, TIME + 98, END, final=True)
+    assert [(s.start_s, s.end_s) for s in builder.observe(written)] == [(0.0, 1.2), (1.2, 1.3)]
+    builder.observe(WindowOpened(Window(1, 130, 130, (END + 1,), 60)))
+    (after,) = builder.observe(commit(0, TIME, C, TIME + 40, END, window_id=1, final=True))
+    assert (after.start_s, after.end_s) == (1.3, 2.1)
+
+
 def test_silence_is_no_segment(builder):
     assert builder.observe(commit(0, END, final=True)) == []
     assert builder.finish().window_tokens == ((END,),)
