@@ -239,6 +239,10 @@ class DecodingOptions(Selection):
                 raise InvalidRequest(
                     f"{name} is {value}: the language '{self.language}' contradicts it: leave one out."
                 )
+        if self.multilingual and self.languages:
+            raise InvalidRequest(
+                f"multilingual is True: languages, {','.join(self.languages)}, contradict it: leave one out."
+            )
         if self.multilingual and self.live is not None:
             raise InvalidRequest(
                 "multilingual is for recordings: leave it out of live audio, which detects the language "

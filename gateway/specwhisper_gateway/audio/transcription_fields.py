@@ -200,7 +200,7 @@ class TranscriptionFields(AudioFields):
             (
                 self.multilingual and bool(self.language or self.languages),
                 "multilingual",
-                "a language is present too: send one of them.",
+                "language or languages is present too: send one of them.",
             ),
             (
                 bool(self.languages) and bool(self.language),

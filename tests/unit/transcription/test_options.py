@@ -241,6 +241,7 @@ def test_an_error_shows_the_beginning_of_a_long_value():
     ("options", "reason"),
     [
         ({"language": "en"}, "the language 'en' contradicts it"),
+        ({"languages": "en,fr"}, "languages, en,fr, contradict it"),
         ({"live": LiveOptions()}, "leave it out of live audio, which detects the language"),
     ],
 )
