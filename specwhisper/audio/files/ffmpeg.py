@@ -38,7 +38,9 @@ LOSSLESS = frozenset(("ape", "flac", "tta", "wavpack"))
 # Each failure may cost as little as a frame, or as much as 64 KiB of junk.
 MAX_FAILURES = 100
 XING = re.compile(rb"(?:Xing|Info)\0\0\0[\1-\x0f](.{4})", re.DOTALL)  # an MP3's number of frames
-XING_WITHIN_BYTES = 1 << 20
+# An AVI's units of time, and how many an audio track has: of a file that is cut off FFmpeg forgets them.
+AVI_TRACK = re.compile(rb"strh....auds.{16}(.{4})(.{4}).{4}(.{4})", re.DOTALL)
+HEADERS_WITHIN_BYTES = 1 << 20
 
 
 def decode_with_ffmpeg(
@@ -251,16 +253,28 @@ def _stated_s(source: BinaryIO, container: Any, track: Any) -> tuple[float, floa
     That time is ``None`` for the first frame's.
     """
     if container.format.name == "mp3":
-        here = source.seek(0, os.SEEK_CUR)
-        source.seek(0)
-        xing = XING.search(source.read(XING_WITHIN_BYTES))
-        source.seek(here)
+        xing = XING.search(_beginning(source))
         frame_samples = 1152 if track.rate >= 32_000 else 576
         return (int.from_bytes(xing[1]) * frame_samples / track.rate if xing else 0.0), None
     if container.format.name in ELEMENTARY:
         return 0.0, None
+    if container.format.name == "avi":
+        headers = AVI_TRACK.findall(_beginning(source))
+        at = list(container.streams.audio).index(track)
+        if at < len(headers):
+            scale, rate, length = (int.from_bytes(each, "little") for each in headers[at])
+            return length * scale / max(1, rate), 0.0
     if track.duration is not None:
         return float(track.duration * track.time_base), None
     if len(container.streams) == 1 and container.duration:
         return container.duration / 1e6, (container.start_time or 0) / 1e6
     return 0.0, None
+
+
+def _beginning(source: BinaryIO) -> bytes:
+    """Return the part of a file that has its headers; the position stays."""
+    here = source.seek(0, os.SEEK_CUR)
+    source.seek(0)
+    beginning = source.read(HEADERS_WITHIN_BYTES)
+    source.seek(here)
+    return beginning

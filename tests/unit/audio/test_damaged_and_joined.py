@@ -54,6 +54,7 @@ ENCODED = {
     "flac": lambda rate, layout: muxed("flac", "flac", rate, layout),
     "tta": lambda rate, layout: muxed("tta", "tta", rate, layout),
     "wv": lambda rate, layout: muxed("wv", "wavpack", rate, layout),
+    "avi": lambda rate, layout: muxed("avi", "libmp3lame", rate, layout),
     "ac3": lambda rate, layout: muxed("ac3", "ac3", rate, layout),
 }
 
@@ -118,7 +119,7 @@ def test_damage_costs_little_and_is_reported_with_its_place(kind):
         decoded(bytes(data), strict=True)
 
 
-@pytest.mark.parametrize("kind", ["flac", "mkv", "mp3", "tta", "webm"])
+@pytest.mark.parametrize("kind", ["avi", "flac", "mkv", "mp3", "tta", "webm"])
 def test_a_file_that_is_cut_off_warns_with_both_lengths(kind):
     data = ENCODED[kind](48_000, "mono")
     length_s, warnings = decoded(data[: len(data) // 2])
