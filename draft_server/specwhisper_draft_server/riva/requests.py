@@ -43,6 +43,7 @@ def recognition_config(
         hotwords=", ".join(phrase for context in config.speech_contexts for phrase in context.phrases),
         live=live,
         strict=custom.get("strict", "").lower() == "true",
+        languages=custom.get("languages"),
         channel=custom.get("channel"),
         audio_track=_whole(custom, "audio_track", MAX_AUDIO_TRACK),
         container_times=custom.get("container_times", "").lower() != "false",

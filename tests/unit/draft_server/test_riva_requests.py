@@ -56,6 +56,14 @@ def test_custom_configuration():
     assert (plain.mode, plain.gamma) == (decoding_pb2.MODE_UNSPECIFIED, 0)
 
 
+def test_languages_are_those_that_may_be_spoken():
+    custom = {"languages": "en,French"}
+    config = options_of(language_code="multi", custom_configuration=custom)
+    assert recognition_config(config).decoding.languages == ["en", "fr"]
+    with pytest.raises(InvalidRequest, match="languages"):
+        recognition_config(options_of(language_code="de", custom_configuration=custom))
+
+
 def test_custom_configuration_selects_what_is_decoded():
     custom = {"channel": "left", "audio_track": "2", "container_times": "False"}
     decoding = recognition_config(options_of(custom_configuration=custom)).decoding
