@@ -17,9 +17,9 @@ from specwhisper.types import Segment, Word
 
 MAX_READ_S = 2.0
 BYTES = 200_000
-PARTS = ("<", "<a", "{", "{\\i1}", "[", "0:00:00", "0:00 ", "-->", "\n\nNOTE", "&#")
+PARTS = ("<", "<a", " ", "{", "{\\i1}", "[", "0:00:00", "0:00 ", "-->", "\n\nNOTE", "&#")
 SUFFIXES = (".srt", ".vtt", ".ass", ".ttml", ".txt", ".tsv", ".json")
-HEADERS = {".vtt": "WEBVTT\n\n00:00:01.000 --> 00:00:02.000\n", ".srt": "00:00:01,000 --> 00:00:02,000\n"}
+HEADERS = {".vtt": "WEBVTT\n\n00:00:01.000 --> 00:00:02.000\n", ".srt": "00:00:01,000 --> 00:00:02,000\n<"}
 BAD = "\x1b[31mred\x00 \u202egnikcart\u202c\x9b2J\x07"
 
 

@@ -17,12 +17,13 @@ TIMING = re.compile(r"\d:\d\d(?:[.,]\d{1,9})?[ \t]{0,9}-->[ \t]{0,9}\d")  # of a
 NOTE = re.compile(r"(?<=\n\n)NOTE(?:[ \t].*)?(?:\n(?:.+(?:\n|\Z))*|\Z)")
 NAME = re.compile(r"(?m)^(?!.*-->).+\n(?=.*-->)")
 TAG = re.compile(r"<[^<>\n]*>")
-SRT_TAG = re.compile(r"< */? *[a-zA-Z][^<>]*>")  # another "<" is text
+SRT_TAG = re.compile(r"< {0,9}/? {0,9}[a-zA-Z][^<>]*>")  # another "<" is text
 OVERRIDE = re.compile(r"\{[^{}]*\}")  # of ASS, also in SRT
 DRAWING = re.compile(r"\\p[1-9]")  # in an override: what follows are lines, no text
 BLANK_LINES = re.compile(r"\n{3,}")
 MIN_REPEATED_WORDS = 2  # fewer are more likely said again
 MAX_REPEATED_LINES = 8  # more than rolling captions show
+MAX_ERROR_CHARS = 100  # of a parser, which may quote a whole file
 
 
 def text_of_captions(content: str, suffix: str) -> str:
@@ -54,7 +55,7 @@ def _timed(content: str, suffix: str) -> list[str]:
     try:  # the parser's own patterns for tags are quadratic
         captions = pysubs2.SSAFile.from_string(content, format_=suffix.lstrip("."), keep_html_tags=True)
     except Exception as error:  # whatever a parser makes of a broken file
-        raise ValueError(str(error)) from error
+        raise ValueError(str(error)[:MAX_ERROR_CHARS]) from error
     captions.sort()
     if content.strip() and not captions:
         raise ValueError("there are none")

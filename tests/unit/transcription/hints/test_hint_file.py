@@ -137,6 +137,7 @@ def test_a_pipe_is_read_and_a_device_without_end_is_refused():
         "0:00:00",
         "0:00 ",
         "1 ",
+        " ",
         "-",
         "-->",
         "\n",
@@ -147,7 +148,7 @@ def test_a_pipe_is_read_and_a_device_without_end_is_refused():
 )
 def test_the_time_to_read_a_file_grows_with_its_length_alone(tmp_path, suffix, part):
     path = tmp_path / f"a{suffix}"
-    header = "00:00:01,000 --> 00:00:02,000\n"
+    header = "00:00:01,000 --> 00:00:02,000\n<"
     if suffix == ".vtt":
         header = "WEBVTT\n\n00:00:01.000 --> 00:00:02.000\n"
     if suffix == ".ass":
@@ -157,6 +158,14 @@ def test_the_time_to_read_a_file_grows_with_its_length_alone(tmp_path, suffix, p
     with suppress(InvalidRequest):
         read_hint(path)
     assert time.process_time() - began_s < 2
+
+
+def test_an_error_does_not_quote_a_whole_file(tmp_path):
+    path = tmp_path / "a.ass"
+    path.write_text(ASS.partition("Second")[0].replace("0:00:0", "1" * 10_000, 1), "utf-8")
+    with pytest.raises(InvalidRequest, match="does not hold captions") as refused:
+        read_hint(path)
+    assert len(str(refused.value)) < 500
 
 
 def test_captions_nested_however_deep_are_read(tmp_path):
