@@ -8,7 +8,7 @@ import io
 import json
 import wave
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from statistics import median_high
@@ -47,7 +47,7 @@ class Sent:
 
     Attributes
     ----------
-    alone_ms, delays_ms : each time, the slowest GET of another client just before, and meanwhile.
+    alone_ms, delays_ms : each time, the slowest GET of another client just after, for as long, and meanwhile.
     growth_bytes : of the gateway's resident memory, from before the message to its height, at most.
     """
 
@@ -109,16 +109,25 @@ async def _measured(gateway: ForkedServer, message: Message, lead: int, rounds: 
     growths: list[int] = []
     while not is_decided(alone_ms, delays_ms, lead, rounds):
         peak = Peak(gateway.pid)
-        for sends, delays in ((False, alone_ms), (True, delays_ms)):
-            async with _probing(gateway.address) as waited_ms:
-                if sends:
-                    await _send(gateway.address, message)
-                await asyncio.sleep(SETTLE_S)
-                while not waited_ms:  # a busy machine answers none within that time
-                    await asyncio.sleep(PROBE_EVERY_S)
-            delays.append(max(waited_ms))
+        began_s = monotonic()
+        delays_ms.append(await longest_ms(gateway.address, _send(gateway.address, message)))
+        took_s = monotonic() - began_s - SETTLE_S
         growths.append(peak.growth_bytes())
+        alone_ms.append(await longest_ms(gateway.address, asyncio.sleep(took_s)))
     return Sent(message.shape, len(message.content), tuple(alone_ms), tuple(delays_ms), max(growths))
+
+
+async def longest_ms(address: str, meanwhile: Awaitable[None]) -> float:
+    """Return the slowest GET while something happens, and for a moment after it.
+
+    Of more GETs one is slower, whatever happens: times to compare last as long as each other.
+    """
+    async with _probing(address) as waited_ms:
+        await meanwhile
+        await asyncio.sleep(SETTLE_S)
+        while not waited_ms:  # a busy machine answers none within that time
+            await asyncio.sleep(PROBE_EVERY_S)
+    return max(waited_ms)
 
 
 def is_decided(alone_ms: Sequence[float], delays_ms: Sequence[float], lead: int, rounds: int) -> bool:
@@ -140,7 +149,7 @@ def bars(sent: list[Sent]) -> list[Bar]:
             slowest.delay_ms,
             slowest.bound_ms,
             f"{slowest.delay_ms:.1f} in the median, beside {slowest.num_bytes} bytes of {slowest.shape}; "
-            f"{median_high(slowest.alone_ms):.1f} just before",
+            f"{median_high(slowest.alone_ms):.1f} without, for as long",
         ),
         Bar(
             "another client's GET beside any message to a gateway, once, ms",

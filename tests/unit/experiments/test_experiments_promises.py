@@ -9,6 +9,8 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
+from types import SimpleNamespace
 
 import pytest
 from websockets.protocol import State
@@ -160,6 +162,28 @@ def test_each_broken_promise_fails_one_bar(bars):
 )
 def test_a_message_is_repeated_until_rounds_below_the_bar_lead(delays_ms, is_decided):
     assert messages.is_decided((2.0,) * len(delays_ms), delays_ms, 2, 5) is is_decided
+
+
+async def test_answers_without_a_message_are_asked_for_as_long_as_with_it(monkeypatch):
+    monkeypatch.setattr(messages, "SETTLE_S", 0.01)
+    durations_s = []
+
+    async def send(*_):
+        await asyncio.sleep(0.2)
+
+    async def longest_ms(_address, meanwhile):
+        began_s = monotonic()
+        await meanwhile
+        await asyncio.sleep(messages.SETTLE_S)
+        durations_s.append(monotonic() - began_s)
+        return 1.0
+
+    monkeypatch.setattr(messages, "_send", send)
+    monkeypatch.setattr(messages, "longest_ms", longest_ms)
+    gateway = SimpleNamespace(pid=os.getpid(), address="127.0.0.1:1")
+    await messages._measured(gateway, messages.Message("any", "", b""), 1, 1)
+    beside_s, alone_s = durations_s
+    assert alone_s == pytest.approx(beside_s, rel=0.5)
 
 
 def test_messages_are_valid_websocket_frames():
