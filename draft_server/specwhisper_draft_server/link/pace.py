@@ -62,5 +62,11 @@ class Pace:
 
     @property
     def worth_a_move_s(self) -> float:
-        """Longest answers of another target for which a move pays."""
-        return min((self.answer_s - SLOW_S) / RATIO, self.answer_s - self._encode_s / REGAINED_AFTER)
+        """Longest answers of another target for which a move pays.
+
+        It encodes as much faster as it answers: what a move costs is not what this target took to encode.
+        """
+        if not self.answer_s:
+            return 0.0
+        num_encoding = self._encode_s / self.answer_s  # answers in the time of an encoding, on any target
+        return min((self.answer_s - SLOW_S) / RATIO, self.answer_s / (1 + num_encoding / REGAINED_AFTER))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,5 +84,14 @@ def test_a_single_slow_answer_is_no_reason():
 
 
 def test_a_move_must_save_more_than_it_costs():
-    assert settled(*[2.0] * 8, encode_s=10.0).worth_a_move_s > 0.1
-    assert settled(*[2.0] * 8, encode_s=60.0).worth_a_move_s < 0.0
+    assert settled(*[2.0] * 8).worth_a_move_s == pytest.approx(1.9 / 3)
+    other_s = settled(*[2.0] * 8, encode_s=60.0).worth_a_move_s
+    cost_s = 60.0 * other_s / 2.0  # the other one encodes as much faster as it answers
+    assert 10 * (2.0 - other_s) == pytest.approx(cost_s)
+
+
+@pytest.mark.parametrize("encode_s", [0.0, 0.03, 0.3, 1.5])
+def test_a_target_that_encodes_as_slowly_as_it_answers_is_left(encode_s):
+    pace = settled(*[20 * 0.03] * 8, encode_s=20 * encode_s)
+    assert pace.asks_others(HOUR_S)
+    assert pace.worth_a_move_s > 0.03
