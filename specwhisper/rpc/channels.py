@@ -133,6 +133,8 @@ def open_channel(
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.enable_retries", 0),
+        # Its pings wait behind a long answer on a slow link, such as a vocabulary, and end the connection.
+        ("grpc.http2.bdp_probe", 0),
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 500),
         ("grpc.use_local_subchannel_pool", 1),  # no shared backoff with another channel to the same address
