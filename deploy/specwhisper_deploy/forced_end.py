@@ -71,7 +71,7 @@ class ForcedEnd:
 
     def _ask(self) -> None:
         while not self._is_over.wait(ASK_S):
-            with suppress(Exception):  # whatever Ray raises is no answer
+            with suppress(Exception):  # whatever Ray raises isn't an answer
                 if self._lives():
                     self._num_unanswered = 0
                 else:
