@@ -133,7 +133,7 @@ def open_channel(
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.enable_retries", 0),
-        # Its pings wait behind a long answer on a slow link, such as a vocabulary, and end the connection.
+        # Its pings wait for a long answer on a slow link, such as a vocabulary, and end the connection.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 500),
