@@ -21,7 +21,7 @@ from specwhisper.types import SAMPLE_RATE
 Pcm = NDArray[np.int16]
 LENGTHS_S = (5, 8, 14, 30)
 PAUSES_S = (0.3, 1.0)
-SHORTEST_SAMPLES = 3 * SAMPLE_RATE // 2  # of a piece
+SHORTEST_SAMPLES = 3 * SAMPLE_RATE // 2  # the shortest piece
 NUM_PARTS = 4
 
 

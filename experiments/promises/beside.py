@@ -39,8 +39,8 @@ class Attacked:
     Attributes
     ----------
     what : what the others do.
-    alone_s, beside_s : of recordings.
-    metrics_s : of the gateway's metrics meanwhile.
+    alone_s, beside_s : times that another client's recordings take.
+    metrics_s : times that the gateway's metrics take meanwhile.
     """
 
     what: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import click
 import typer
@@ -17,6 +17,11 @@ DEFAULT = DecodingOptions()
 def number_or_none(text: str) -> float | None:
     """Read a number, or ``None`` as openai/whisper's command line does."""
     return None if text == "None" else float(text)
+
+
+def _or_none(letter: str, help: str) -> Any:
+    """Declare an option that is a number or ``None``."""
+    return typer.Option(parser=number_or_none, metavar=f"{letter}|None", help=help)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,17 +39,10 @@ class Fallback:
     ] = 0.0
     temperature_increment_on_fallback: Annotated[
         float | None,
-        typer.Option(
-            parser=number_or_none,
-            metavar="T|None",
-            help="Step of the temperatures, up to 1, for a window that failed; None: no second attempt.",
-        ),
+        _or_none("T", "Step of the temperatures, up to 1, for a window that failed; None: no second try."),
     ] = 0.2
     compression_ratio_threshold: Annotated[
-        float | None,
-        typer.Option(
-            parser=number_or_none, metavar="X|None", help="Compression ratio above which a window failed."
-        ),
+        float | None, _or_none("X", "Compression ratio above which a window failed.")
     ] = DEFAULT.compression_ratio_threshold
     compression_ratio_of: Annotated[
         CompressionRatio,
@@ -54,19 +52,13 @@ class Fallback:
         ),
     ] = DEFAULT.compression_ratio_of
     logprob_threshold: Annotated[
-        float | None,
-        typer.Option(
-            parser=number_or_none,
-            metavar="X|None",
-            help="Mean log-probability below which a window failed.",
-        ),
+        float | None, _or_none("X", "Mean log-probability below which a window failed.")
     ] = DEFAULT.logprob_threshold
     no_speech_threshold: Annotated[
         float | None,
-        typer.Option(
-            parser=number_or_none,
-            metavar="P|None",
-            help="Probability of silence above which a window is skipped, unless its mean log-probability "
+        _or_none(
+            "P",
+            "Probability of silence above which a window is skipped, unless its mean log-probability "
             "reaches --logprob-threshold.",
         ),
     ] = DEFAULT.no_speech_threshold

@@ -96,7 +96,7 @@ class GrpcTargetStream:
     call, responses : the call, and an iterator over its responses.
     shared : the session's part of a stream that sessions share; ``None`` if it has its own only.
     target : the target's description.
-    window : of the connection; heartbeats are its marks.
+    window : limits the audio on its way over the connection; heartbeats are its marks.
     note_gone : called when the target is lost or stops.
 
     Attributes

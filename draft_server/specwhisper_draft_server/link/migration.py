@@ -49,7 +49,7 @@ async def opened_elsewhere(
 
     Parameters
     ----------
-    pace : of the session.
+    pace : how fast the session's target answers.
     """
     log = {"session": session_id, "target": left.address}
     while not left.going_away.is_set():

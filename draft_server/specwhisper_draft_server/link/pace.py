@@ -14,7 +14,7 @@ from specwhisper.types import NS_PER_S, Timing
 
 FIRST_S = 5.0  # at least, on a target before others are asked; doubled each time that they are
 MAX_STAY_S = 240.0
-MIN_ANSWERS, MAX_ANSWERS = 4, 8  # of the target, lately: a single slow one is no reason
+MIN_ANSWERS, MAX_ANSWERS = 4, 8  # that decide: a single slow answer doesn't
 RATIO, SLOW_S = 3.0, 0.1  # a move must make answers that much faster, and that many seconds
 REGAINED_AFTER = 10  # answers, which must save the time that a move costs: the window is encoded again
 

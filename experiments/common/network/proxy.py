@@ -13,7 +13,7 @@ from typing import Self
 from experiments.common.network.frames import Frames
 
 CHUNK_BYTES = 16_384
-PACKET_BYTES, SLEEP_S = 1_448, 0.02  # of a slow link, and the least time that is slept for more at once
+PACKET_BYTES, SLEEP_S = 1_448, 0.02  # a slow link's packet; sleeps are at least this long
 MAX_QUEUED = 64  # chunks in transit; then TCP makes the sender wait
 NO_FRAME = b"\xff" * 32  # start of an HTTP/2 frame longer than allowed
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER that makes close() send RST
