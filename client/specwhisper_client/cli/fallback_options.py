@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
-import click
 import typer
-from click.core import ParameterSource
 
 from specwhisper.options import CompressionRatio, DecodingOptions, options_from
+from specwhisper_client.cli.grouped_options import Given
 
 DEFAULT = DecodingOptions()
 
@@ -62,11 +61,12 @@ class Fallback:
             "reaches --logprob-threshold.",
         ),
     ] = DEFAULT.no_speech_threshold
+    given: Given = Given(frozenset())  # noqa: RUF009  # it is frozen
 
     def options(self) -> DecodingOptions:
         """Return them as decoding options, checked."""
-        given = asdict(self)
+        values = asdict(self)
+        given = values.pop("given")
         if self.greedy:  # it replaces the defaults, and nothing that the command line has
-            source = click.get_current_context().get_parameter_source
-            given = {name: value for name, value in given.items() if source(name) != ParameterSource.DEFAULT}
-        return options_from({}, given)
+            values = {name: value for name, value in values.items() if name in given}
+        return options_from({}, values)

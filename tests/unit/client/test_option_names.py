@@ -4,10 +4,14 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from specwhisper.errors import InvalidRequest, TargetUnavailable
-from specwhisper.options import options_from
+from specwhisper.options import DecodingOptions, options_from
 from specwhisper_client.cli.arguments import NAMES, described
+from specwhisper_client.cli.fallback_options import Fallback
+from specwhisper_client.cli.grouped_options import takes
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "command-line.md"
 
@@ -35,6 +39,26 @@ def test_names_are_those_of_the_command_line(options, sentence):
     with pytest.raises(InvalidRequest) as caught:
         options_from({}, options)
     assert described(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], DecodingOptions()),
+        (["--greedy"], DecodingOptions.greedy()),
+        (["--greedy", "--no-speech-threshold", "0.6"], DecodingOptions.greedy(no_speech_threshold=0.6)),
+        (["--temperature-increment-on-fallback", "None"], DecodingOptions(temperatures=(0.0,))),
+    ],
+)
+def test_greedy_leaves_only_what_the_command_line_has(arguments, expected):
+    @takes(Fallback)
+    def command(context, wanted):
+        context.obj.append(wanted.options())
+
+    app, read = typer.Typer(), []
+    app.command()(command)
+    assert CliRunner().invoke(app, arguments, obj=read, catch_exceptions=False).exit_code == 0
+    assert read == [expected]
 
 
 def test_other_texts_stay():
