@@ -70,6 +70,9 @@ class EndpointingOptions:
     silence_duration_ms : silence after which it has ended.
     sentence_silence_ms : silence after which it has ended if the target's text ends a sentence there;
         ``None`` for ``silence_duration_ms``, whatever the text.
+    min_utterance_ms, short_silence_ms : an utterance shorter than the first needs the second, if it is longer
+        than ``silence_duration_ms``, to end.
+    max_piece_ms : a longer piece of an utterance is cut at its best pause.
     min_speech_ms : shorter noises are no speech.
     """
 
@@ -78,6 +81,9 @@ class EndpointingOptions:
     pause_ms: int = whole(200, MIN_SILENCE_MS, 10_000)
     silence_duration_ms: int = whole(500, MIN_SILENCE_MS, 10_000)
     sentence_silence_ms: int | None = whole(None, MIN_SILENCE_MS, 10_000)
+    min_utterance_ms: int = whole(4_000, 0, 30_000)
+    short_silence_ms: int = whole(1_000, MIN_SILENCE_MS, 10_000)
+    max_piece_ms: int = whole(12_000, 2_000, 28_000)
     min_speech_ms: int = whole(160, 0, 2_000)
 
     def __post_init__(self) -> None:

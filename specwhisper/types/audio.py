@@ -17,6 +17,7 @@ class VoiceEvent(StrEnum):
 
     BEGIN = "begin"  # speech begins at a sample, or continues after a pause
     PAUSE = "pause"  # speech stops at a sample, for now
+    CUT = "cut"  # a long utterance is cut there, and goes on
     END = "end"  # the utterance has ended there
 
 

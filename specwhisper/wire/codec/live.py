@@ -66,6 +66,9 @@ def endpointing_to_proto(options: EndpointingOptions | None) -> transcription_pb
         pause_ms=options.pause_ms,
         silence_duration_ms=options.silence_duration_ms,
         sentence_silence_ms=options.sentence_silence_ms,
+        min_utterance_ms=options.min_utterance_ms,
+        short_silence_ms=options.short_silence_ms,
+        max_piece_ms=options.max_piece_ms,
         min_speech_ms=options.min_speech_ms,
     )
 

@@ -44,6 +44,7 @@ OUTCOMES = {
 VOICE_EVENTS = {
     VoiceEvent.BEGIN: pb.VOICE_EVENT_BEGIN,
     VoiceEvent.PAUSE: pb.VOICE_EVENT_PAUSE,
+    VoiceEvent.CUT: pb.VOICE_EVENT_CUT,
     VoiceEvent.END: pb.VOICE_EVENT_END,
 }
 VOICE_EVENT_OF_NUMBER = {int(number): event for event, number in VOICE_EVENTS.items()}
