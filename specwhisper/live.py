@@ -5,10 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specwhisper.errors import InvalidRequest, check_between
-from specwhisper.validated import flag, number, validate, whole
+from specwhisper.validated import number, validate, whole
 
-FRAME_SAMPLES = 160  # a mel frame
+PIECE_SAMPLES = 320  # pieces begin and end at multiples of it: one timestamp token is 20 ms
 MIN_SILENCE_MS = 32  # a frame of the voice activity detector
+
+
+@dataclass(frozen=True, slots=True)
+class FinalPiece:
+    """Final text of live audio that later audio may be decoded after.
+
+    Attributes
+    ----------
+    start_sample : where its audio begins, a multiple of 320.
+    tokens : its text; timestamps are relative to that sample.
+    """
+
+    start_sample: int
+    tokens: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_sample("start_sample", self.start_sample)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,41 +34,58 @@ class LivePosition:
 
     Attributes
     ----------
-    start_sample : first sample of the open window, a multiple of 160; audio is sent from there on.
-    num_utterances : utterances that were complete.
-    final_tokens : text of the open window that is final.
+    next_sample : where the audio begins that has no final text, a multiple of 320.
+    num_utterances : utterances that have begun before it.
+    is_speech : whether the last of them continues there.
+    pieces : final text before it that the next window may hold.
+    language : in which the last utterance is, where it was detected.
     """
 
-    start_sample: int = 0
+    next_sample: int = 0
     num_utterances: int = 0
-    final_tokens: tuple[int, ...] = ()
+    is_speech: bool = False
+    pieces: tuple[FinalPiece, ...] = ()
+    language: str | None = None
 
     def __post_init__(self) -> None:
-        check_between("start_sample", self.start_sample, 0, 2**62)
+        check_sample("next_sample", self.next_sample)
         check_between("num_utterances", self.num_utterances, 0, 2**31)
-        if self.start_sample % FRAME_SAMPLES:
+        starts = [piece.start_sample for piece in self.pieces]
+        if starts != sorted(set(starts)) or (starts and starts[-1] >= self.next_sample):
             raise InvalidRequest(
-                f"start_sample is {self.start_sample}: a session continues at a multiple of {FRAME_SAMPLES}; "
-                "pass on the last position as it was received."
+                "The pieces of a position are not in order: pass on the last position as it was received."
             )
+
+    @property
+    def start_sample(self) -> int:
+        """First sample that the next window may hold: audio is sent from there on."""
+        return self.pieces[0].start_sample if self.pieces else self.next_sample
+
+
+def check_sample(name: str, sample: int) -> None:
+    """Raise :class:`InvalidRequest` unless a sample may be one of a position."""
+    check_between(name, sample, 0, 2**62)
+    if sample % PIECE_SAMPLES:
+        raise InvalidRequest(
+            f"{name} is {sample}: a session continues at a multiple of {PIECE_SAMPLES}; "
+            "pass on the last position as it was received."
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """How live audio is decoded: repeatedly, until two steps agree on text.
+    """How live audio is decoded: by pieces, each once, when its utterance has ended or is long.
 
     Attributes
     ----------
-    step_ms : speech between two decodings; a target that cannot keep up leaves some out.
-    trim_ms : a longer window is cut where a final sentence ends.
-    reuses_candidates : whether the text of the last decoding becomes candidates of the next one; it never
-        changes the text.
+    step_ms : new audio between two texts that the draft shows before a piece is complete.
+    confirm_every_ms : new audio between two texts of the target before a piece is complete; ``None`` for
+        none. A target that cannot keep up leaves some out.
     position : where the session continues; by default it begins.
     """
 
     step_ms: int = whole(500, 100, 10_000)
-    trim_ms: int = whole(15_000, 1_000, 28_000)
-    reuses_candidates: bool = flag(True)
+    confirm_every_ms: int | None = whole(None, 100, 10_000)
     position: LivePosition = LivePosition()
 
     def __post_init__(self) -> None:

@@ -35,7 +35,7 @@ class Recording:
     ----------
     log_mel_max : largest log10 mel power of the whole recording by number of mel bins, where it is known.
     padding : what follows the audio.
-    is_clip : whether it is a window of live audio, by itself.
+    is_cut : whether a draft may encode less silence after it than up to 30 s.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class Recording:
         log_mel_max: Mapping[int, float] | None = None,
         padding: Padding = Padding.SILENCE,
         *,
-        is_clip: bool = False,
+        is_cut: bool = False,
     ) -> None:
-        self.is_clip = is_clip
+        self.is_cut = is_cut
         self._padding = padding
         self._has_zeros = padding is Padding.ZERO
         self._log_mel_max = LogMelMax(log_mel_max or {})
@@ -168,12 +168,12 @@ class Recording:
         features[:, : computed.shape[1]] = computed
         return features
 
-    def clip(self, start_frame: int, num_frames: int) -> Recording:
+    def clip(self, start_frame: int, num_frames: int, *, is_cut: bool = False) -> Recording:
         """Return frames as a recording of their own; fewer if the audio ends before."""
         pcm = self.pcm(start_frame, num_frames)
         if not pcm:
             raise InvalidAudio(f"There is no clip at frame {start_frame}: {self._extent()}.")
-        clip = Recording(padding=self._padding, is_clip=True)
+        clip = Recording(padding=self._padding, is_cut=is_cut)
         clip.append(AudioChunk(0, pcm, is_last=True))
         return clip
 

@@ -35,7 +35,7 @@ class Alignments:
         They may decide what is kept of the window.
         """
         words: Words = ()
-        if (span := _span(session, commit)) is not None:
+        if (span := _span(session, opened, commit)) is not None:
             found, align_ns = yield from self._align(session, opened)
             words = tuple(word for word in found if word.base in span)
             timing = replace(commit.timing, align_ns=align_ns)
@@ -67,12 +67,12 @@ class Alignments:
         return words, begun_ns + took_ns
 
 
-def _span(session: VerifierState, commit: Commit) -> range | None:
+def _span(session: VerifierState, opened: TargetWindow, commit: Commit) -> range | None:
     """Return the tokens of a window that has just closed whose words are requested."""
     closed = session.closed
     is_kept = commit.is_final and commit.outcome is Outcome.KEPT
     if closed is None or not (is_kept and session.options.word_timestamps):
         return None
     if closed.step is not None:
-        return range(closed.step.final_start, closed.step.final_end) or None
+        return range(len(opened.window.prefix), opened.num_committed) or None
     return range(sum(len(segment.tokens) for segment in closed.segments)) or None

@@ -14,7 +14,7 @@ from specwhisper.speculation.controller import Choice, Controller
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.windows import Windows
-from specwhisper.types import UNKNOWN_AGE_NS, Believed, Candidates, Commit, Mode, TimedHint
+from specwhisper.types import UNKNOWN_AGE_NS, Candidates, Commit, Hypothesis, Mode, TimedHint
 
 NO_REPORT = DraftReport()
 MAX_REDRAFTED = 16  # stale tokens in a draft step
@@ -28,13 +28,13 @@ class Drafted:
     ----------
     candidates : a block to send, if there is one.
     report : the draft's work since the last report.
-    belief : all believed tokens of the block's window.
+    hypothesis : text of live audio, to be shown.
     hint : text of a recogniser that has other tokens than the target.
     """
 
     candidates: Candidates | None
     report: DraftReport = NO_REPORT
-    belief: Believed | None = None
+    hypothesis: Hypothesis | None = None
     hint: TimedHint | None = None
 
 
@@ -83,6 +83,10 @@ class DraftState:
         return self.has_paused or any(
             self.can_draft(draft) or self.block_is_due(draft) for draft in self.drafts
         )
+
+    def take_drafted(self) -> list[Drafted]:
+        """Return what else is to be passed on."""
+        return []
 
     def take_report(self) -> DraftReport:
         """Return the work since the last report."""

@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from time import perf_counter_ns
+from typing import Any
 
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.draft_state import NO_REPORT, Drafted, DraftState
 from specwhisper.engine.encodings import AudioSpan, Encodings
+from specwhisper.engine.live_draft import LiveDraft
 from specwhisper.engine.window_draft import WindowDraft
 from specwhisper.errors import DeviceFault
 from specwhisper.model.choosing import Row, Scores
@@ -95,16 +97,21 @@ class Drafter:
         recording = Recording(options.log_mel_max, options.padding)
         if not self._slots.num_free:
             self._free_predicted()
-        self._sessions[session_id] = DraftState(
-            length=length,
-            controller=Controller(length),
-            options=options,
-            recording=recording,
-            windows=follow_windows(self._model.vocabulary, options),
-            ends=self._model.vocabulary.ends,
-            max_positions=self._model.max_positions,
-            word_of=self._model.vocabulary.word_of,
-            current=WindowDraft(self._slots.take(), max_ahead_tokens),
+        vocabulary = self._model.vocabulary
+        common: dict[str, Any] = {
+            "length": length,
+            "controller": Controller(length),
+            "options": options,
+            "recording": recording,
+            "windows": follow_windows(vocabulary, options),
+            "ends": vocabulary.ends,
+            "max_positions": self._model.max_positions,
+            "word_of": vocabulary.word_of,
+            "current": WindowDraft(self._slots.take(), max_ahead_tokens),
+        }
+        is_live = options.live is not None
+        self._sessions[session_id] = (
+            LiveDraft(**common, vocabulary=vocabulary) if is_live else DraftState(**common)
         )
 
     def _free_predicted(self) -> None:
@@ -145,14 +152,19 @@ class Drafter:
                 case AudioChunk():
                     session.recording.append(message)
                     session.windows.append_audio(message, session.recording.received_samples)
+                case WindowOpened() if isinstance(session, LiveDraft):
+                    self._note_language(message.window)
+                    session.on_window_opened(message)
                 case WindowOpened():
                     session.windows.on_window_opened(message.window)
                     self._on_window_opened(session, message)
+                case Commit() if isinstance(session, LiveDraft):
+                    session.on_commit(message)
                 case Commit():
                     self._on_commit(session, message)
                     session.windows.on_commit(message)
             session.recording.discard_before(session.windows.needed_from)
-            self._predict_next(session)
+            self._begin_next(session)
         except Exception as error:
             self._fail(session_id, error)
 
@@ -175,7 +187,8 @@ class Drafter:
                 if session.block_is_due(draft):
                     block = draft.take_block(session.block_tokens(draft), self._clock())
                     session.num_blocks[block.window_id] = block.number
-                    drafted.append((session_id, Drafted(block, session.take_report(), draft.believed)))
+                    drafted.append((session_id, Drafted(block, session.take_report())))
+            drafted += [(session_id, each) for each in session.take_drafted()]
             if session.has_paused:
                 drafted.append((session_id, Drafted(None, session.take_report())))
         failures, self._failures = self._failures, []
@@ -220,7 +233,7 @@ class Drafter:
                     self._model.rollback(draft.slot, length)
                 session.observe_step(forward_ns, is_plain=not row.num_candidates)
                 try:
-                    self._predict_next(session)
+                    self._begin_next(session)
                 except Exception as error:
                     self._fail(session_id, error)
 
@@ -242,7 +255,7 @@ class Drafter:
     def _on_window_opened(self, session: DraftState, opened: WindowOpened) -> None:
         """Begin with an opened window; keep its draft if it was predicted."""
         window = opened.window
-        self._likely_language = self._model.vocabulary.prompt_language(window.prompt) or self._likely_language
+        self._note_language(window)
         session.num_blocks = {id_: number for id_, number in session.num_blocks.items() if id_ >= window.id}
         predicted = session.predicted
         if predicted is not None and predicted.predicts(window):
@@ -254,6 +267,19 @@ class Drafter:
             self._begin(session, session.current, window, opened.opening)
         if session.predicted is not None:
             session.predicted.window = None
+
+    def _note_language(self, window: Window) -> None:
+        self._likely_language = self._model.vocabulary.prompt_language(window.prompt) or self._likely_language
+
+    def _begin_next(self, session: DraftState) -> None:
+        """Begin with what the session drafts next: a hypothesis, or a predicted window."""
+        if not isinstance(session, LiveDraft):
+            self._predict_next(session)
+            return
+        session.end_hypothesis()
+        if (window := session.next_window(self._likely_language)) is not None:
+            self._begin(session, session.current, window, ())
+            session.begin_hypothesis()
 
     def _predict_next(self, session: DraftState) -> None:
         """Begin with the window that the target will likely open next.
@@ -267,8 +293,6 @@ class Drafter:
             prediction = session.windows.predict_first(self._likely_language, session.recording)
         if prediction is None:
             return
-        if session.options.live is not None and self._encodings.num_unfinished:
-            return  # live windows grow: without time for this one, the next prediction has more audio
         window, predicted = prediction.window, session.predicted
         if predicted is not None and predicted.window is not None:
             if _span(predicted.window) == _span(window):
@@ -307,7 +331,7 @@ class Drafter:
             draft.encoding.cancel()
         audio, start_frame = session.recording, window.start_frame
         if session.windows.is_clip:
-            audio, start_frame = audio.clip(*span), 0
+            audio, start_frame = audio.clip(*span, is_cut=session.options.live is not None), 0
         draft.encoded = span
         encode = partial(self._model.encode, draft.slot, audio, start_frame)
         is_live = session.options.live is not None

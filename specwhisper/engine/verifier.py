@@ -255,7 +255,7 @@ class Verifier:
         """
         # The session that has waited longest since its last window is encoded first.
         ready = filter(self._opener.can_advance, self._sessions.values())
-        for session in sorted(ready, key=lambda session: session.opened_ns):
+        for session in sorted(ready, key=lambda session: (session.windows.may_wait, session.opened_ns)):
             try:
                 if self._opener.can_advance(session):  # still, after the ones before
                     self._advance(session)

@@ -19,6 +19,7 @@ from specwhisper.speculation.arrivals import Arrival, Arrivals
 from specwhisper.speculation.hints.given import LiveHint
 from specwhisper.speculation.ledger import Ledger, SharedHints
 from specwhisper.speculation.scheduling import Request
+from specwhisper.speculation.theory import MAX_REACH
 from specwhisper.transcription.resume_point import check_resume
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Windows
@@ -51,7 +52,6 @@ class VerifierState:
     opened_ns : when the last window was opened.
     encoding : of the slot, while it is queued or running; ``encoded`` is the audio in the slot.
     encode_ns : time of the last encoding, until it is reported.
-    detection_span : the audio that the language is detected from; the first window decodes the same audio.
     detection : the result, until it is reported.
     commit, aligning : a commit that waits for an alignment on the executor.
     ready_ns : since when the session is runnable, or waits for candidates.
@@ -80,7 +80,6 @@ class VerifierState:
     encoding: Future[int] | None = None
     encoded: AudioSpan | None = None
     encode_ns: int = 0
-    detection_span: AudioSpan | None = None
     detection: Detection | None = None
     # A commit between two forward passes.
     commit: Generator[Future[Any], None, None] | None = None
@@ -161,10 +160,7 @@ class VerifierState:
     @property
     def ready_frames(self) -> int | None:
         """Frames of the next window; ``None`` while it cannot be opened, 0 at the end."""
-        num_frames, span = self.windows.ready_frames(self.recording), self.detection_span
-        if num_frames and span is not None and span.start_frame == self.windows.next_frame:
-            return span.num_frames
-        return num_frames
+        return self.windows.ready_frames(self.recording)
 
     def append_audio(self, chunk: AudioChunk) -> None:
         """Append audio.
@@ -283,13 +279,11 @@ class VerifierState:
     @property
     def _continues(self) -> bool:
         """Whether live audio began in another session."""
-        return self.options.live is not None and self.options.live.position.start_sample > 0
+        return self.options.live is not None and self.options.live.position.next_sample > 0
 
     def begin_encoding(self, span: AudioSpan | None, encoding: Future[int]) -> None:
         """Wait for an encoding, or for other work; it returns its time in ns."""
         self.encoded, self.encoding, self._derived = span, encoding, None
-        if self.windows.is_live and self.windows.language is None:
-            self.detection_span = span
 
     def end_encoding(self, now_ns: int) -> None:
         """Take the encoding that is done; raise its error."""
@@ -313,13 +307,15 @@ class VerifierState:
         """Open the next window, or the one that is resumed."""
         resumed, self.resumed = self.resumed, None
         window = resumed.window if resumed else self.windows.open(num_frames)
-        last = self.closed if self.mode.drafts else None  # target-only reuses nothing: it is the baseline
+        # Of a recording, target-only reuses nothing: it is the baseline.
+        last = self.closed if self.mode.drafts or self.windows.is_live else None
         if self.closed is None and window.start_sample and (resumed or self._continues):
             self.hints.open_later(resumed.previous if resumed else (), window.start_sample)
         else:
             self.hints.open_window(self.closed.num_kept if self.closed else 0, window.start_sample)
         ledger = Ledger(
             resumed.committed if resumed else (),
+            prefix=window.prefix,
             opening=last.opening if last else (),
             ending=last.ending if last else (),
             shared=self.hints,
@@ -329,21 +325,23 @@ class VerifierState:
             window,
             ledger,
             self.limits.max_ahead_tokens,
-            log_probs=list(resumed.log_probs) if resumed else [],
+            log_probs=list(resumed.log_probs) if resumed else [0.0] * len(window.prefix),
             commit_times_ns=[0] * len(ledger.committed),
         )
         self.next_window_id = window.id + 1
         self.opened_ns = now_ns
-        self.detection_span = None
         self.arrivals.open()
         self._derived = None
-        self.recording.discard_before(window.start_sample)
+        if not self.windows.is_live:
+            self.recording.discard_before(window.start_sample)
         return self.open_window
 
     def request(self, slot_length: int, max_width: int) -> Request:
         """Return the tokens to append; the slot has ``slot_length`` of them."""
         if self.open_window is None:
             return Request(1, 0, self.num_missed)
+        if self.windows.is_live:  # its draft sends a whole text at once
+            max_width = max(max_width, MAX_REACH)
         return self.open_window.request(slot_length, max_width, self.num_missed)
 
     def row(self, slot_length: int, num_candidates: int, vocabulary: Vocabulary) -> Row:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from specwhisper.engine.encodings import AudioSpan
 from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.hints.hint import Hint
-from specwhisper.types import Believed, Candidates, Commit, Proposal, Window
+from specwhisper.types import Candidates, Commit, Proposal, Window
 
 if TYPE_CHECKING:
     from specwhisper.model.choosing import Scores
@@ -68,11 +68,6 @@ class WindowDraft:
     def num_unsent(self) -> int:
         """Believed tokens that were not sent."""
         return len(self.belief.tokens) - self.belief.num_sent
-
-    @property
-    def believed(self) -> Believed | None:
-        """The window with all believed tokens."""
-        return None if self.window is None else Believed(self.window, tuple(self.belief.tokens))
 
     @property
     def confidence(self) -> float:

@@ -110,7 +110,7 @@ class WindowOpener:
             self._encode(session, span)
         previous = tuple(windows.previous) if session.options.condition_on_previous_text else ()
         opening = opened.ledger.opening
-        self._reply(session, WindowOpened(opened.window, log_mel_max, opening, windows.num_final, previous))
+        self._reply(session, WindowOpened(opened.window, log_mel_max, opening, previous))
         for answer in session.offer_early(self._clock()):
             self._reply(session, answer)
 

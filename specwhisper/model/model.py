@@ -100,7 +100,6 @@ class WhisperModel:
         has_static_shapes: bool | None = None,
         library: Library | None = None,
         cut_windows: bool = False,
-        cut_live_windows: bool = False,
     ) -> None:
         """Place a checkpoint's weights and allocate its slots.
 
@@ -122,7 +121,6 @@ class WhisperModel:
             :data:`CUT_FRAMES`, instead of silence up to 30 s. It takes less time, and the model was not
             trained for it: for drafts, on ONNX Runtime. Without effect on an encoder that draft and target
             share.
-        cut_live_windows : the same for windows of live audio only.
 
         Raises
         ------
@@ -151,9 +149,9 @@ class WhisperModel:
         )
         self.max_windows = self._backend.max_windows
         self._has_own_encoder = has_own_encoder = not isinstance(encoder, SharedEncoder)
+        self._may_cut = has_own_encoder and self._backend.device is None
         self._cut_windows = cut_windows and has_own_encoder
-        self._cut_live_windows = (cut_windows or cut_live_windows) and has_own_encoder
-        if self._cut_live_windows and self._backend.device is not None:
+        if self._cut_windows and not self._may_cut:
             raise UnsupportedOption("Windows are cut on ONNX Runtime only, so on a CPU: leave that out.")
         self._encoder_batcher = MicroBatcher[tuple[int, Features]](self._backend.encode, self.max_windows)
         absent = [target_id for target_id, own_id in enumerate(ids or ()) if own_id is None]
@@ -188,7 +186,7 @@ class WhisperModel:
         On a GPU, concurrent calls are batched and run beside the decoder's forward passes.
         """
         features = recording.window_features(start_frame, self.num_mel_bins)
-        if self._cut_live_windows if recording.is_clip else self._cut_windows:
+        if self._may_cut and (self._cut_windows or recording.is_cut):
             num_frames = recording.audio_frames - start_frame + MARGIN_FRAMES
             num_steps = max(1, -(-num_frames // CUT_FRAMES))  # a window may begin after the audio
             features = np.ascontiguousarray(features[:, : num_steps * CUT_FRAMES])

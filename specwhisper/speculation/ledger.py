@@ -144,6 +144,7 @@ class Ledger:
 
     Parameters
     ----------
+    prefix : committed tokens that are given, which no hint follows.
     opening : tokens of an earlier decoding by the target, with which the draft begins as well.
     ending : tokens after them that follow only if no more speech does; the draft does not know them.
     shared : hints and rates of the session; by default this window has its own.
@@ -158,12 +159,13 @@ class Ledger:
         self,
         committed: Sequence[int] = (),
         *,
+        prefix: Sequence[int] = (),
         opening: Sequence[int] = (),
         ending: Sequence[int] = (),
         shared: SharedHints | None = None,
         max_pending: int = 256,
     ) -> None:
-        self.committed = list(committed)
+        self.committed = [*prefix, *committed]
         self.correction = -1
         self._shared = shared or SharedHints()
         self._texts = texts = self._shared.texts

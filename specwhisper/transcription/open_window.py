@@ -24,8 +24,8 @@ class OpenWindow:
 
     def __init__(self, window: Window, tokens: Sequence[int] = (), log_probs: Sequence[float] = ()) -> None:
         self.window = window
-        self.tokens = list(tokens)
-        self.log_probs = list(log_probs)
+        self.tokens = list(tokens or window.prefix)
+        self.log_probs = list(log_probs or [0.0] * len(window.prefix))
         self.no_speech_prob: float | None = None
         self.is_complete = False
 
@@ -39,7 +39,7 @@ class OpenWindow:
         known = len(self.tokens)
         if commit.base > known:
             raise InvalidCandidates(f"A commit at position {commit.base} leaves a gap after {known}.")
-        if known == 0:
+        if known == len(self.window.prefix):
             self.no_speech_prob = commit.no_speech_prob
         commit = _without_known(commit, known - commit.base)
         self.tokens += commit.tokens
@@ -57,11 +57,12 @@ class OpenWindow:
         start, end : the segment is made of the tokens between these positions.
         words : where the words of the segment lie.
         """
+        num_given = len(self.window.prefix)
         return replace(
             segment,
             confidence=self._confidence(start, end),
-            avg_logprob=avg_logprob(self.log_probs),
-            compression_ratio=text_compression_ratio(vocabulary.decode(self.tokens)),
+            avg_logprob=avg_logprob(self.log_probs[num_given:]),
+            compression_ratio=text_compression_ratio(vocabulary.decode(self.tokens[num_given:])),
             temperature=self.window.temperature,
             no_speech_prob=self.no_speech_prob,
             words=tuple(self._word(word, vocabulary) for word in words),

@@ -107,7 +107,7 @@ class Windows(ABC):
     next_frame : first mel frame of the next window.
     language : of the speech; ``None`` until it is detected.
     needs_speech : whether :meth:`find_speech` must be called before the next window is opened.
-    is_live : whether windows grow with the audio.
+    is_live : whether windows are of live audio.
     is_clip : whether each window is encoded as a recording of its own, of its frames only.
     reviews : whether a window that is kept needs :meth:`review` after :meth:`close`.
     stops : tokens that end a window, besides those of the vocabulary.
@@ -133,9 +133,9 @@ class Windows(ABC):
         self._followed: Window | None = None  # the last window of the target, on the draft's side
 
     @property
-    def num_final(self) -> int:
-        """Text tokens of the next window's audio that are final already; live audio only."""
-        return 0
+    def may_wait(self) -> bool:
+        """Whether the windows of other sessions are opened before the next one."""
+        return False
 
     @property
     def previous(self) -> Sequence[int]:

@@ -15,15 +15,14 @@ FRAMES_PER_TIMESTAMP = 2  # one timestamp token is 20 ms
 class VoiceEvent(StrEnum):
     """A change between speech and silence in live audio."""
 
-    BEGIN = "begin"  # speech begins at a sample, or continues after a pause
-    PAUSE = "pause"  # speech stops at a sample, for now
-    CUT = "cut"  # a long utterance is cut there, and goes on
-    END = "end"  # the utterance has ended there
+    BEGIN = "begin"  # an utterance begins at a sample
+    CUT = "cut"  # it is long: its text up to there becomes final, and it goes on
+    END = "end"  # it has ended there
 
 
 @dataclass(frozen=True, slots=True)
 class VoiceMark:
-    """The sample of the stream at which speech begins, pauses or ends."""
+    """The sample of the stream at which an utterance begins, is cut or ends."""
 
     event: VoiceEvent
     sample: int
@@ -38,7 +37,7 @@ class AudioChunk:
     Attributes
     ----------
     is_last : whether the stream ends with it.
-    marks : where speech begins, pauses and ends in live audio, in this chunk or earlier ones, in order.
+    marks : where utterances of live audio begin, are cut and end, in this chunk or earlier ones, in order.
     """
 
     start_sample: int

@@ -22,6 +22,7 @@ class Window:
     id : of this decoding; never used again for another.
     num_frames : mel frames of the recording in it, the silence up to 30 s of a short one included.
     max_new_tokens : limit on the tokens after the prompt.
+    prefix : tokens with which its text begins, which are not decoded: of live audio, what is final in it.
     attempt : number of earlier decodings of the same audio, at lower temperatures.
     redetects : whether the language is detected anew after it.
     """
@@ -34,6 +35,7 @@ class Window:
     temperature: float = 0.0
     attempt: int = 0
     redetects: bool = False
+    prefix: tuple[int, ...] = ()
 
     @property
     def start_sample(self) -> int:
@@ -94,14 +96,19 @@ class TimedHint:
 
 
 @dataclass(frozen=True, slots=True)
-class Believed:
-    """The tokens that the draft believes a window to have.
+class Hypothesis:
+    """The text that a draft believes live audio to have, of a piece so far.
 
-    First come those that are committed, then its own.
+    Attributes
+    ----------
+    utterance : number of its utterance, counted from 1.
+    start_sample, end_sample : its audio.
     """
 
-    window: Window
-    tokens: tuple[int, ...]
+    utterance: int
+    start_sample: int
+    end_sample: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,31 +186,28 @@ class WindowOpened:
     ----------
     opening : text of its earlier decoding of the same audio, with which the window likely begins; it verifies
         these tokens first, and the draft continues after them.
-    num_final : number of the newest final text tokens whose live audio lies in the window.
     log_mel_max, previous : for :class:`Resume`.
     """
 
     window: Window
     log_mel_max: float | None = None
     opening: tuple[int, ...] = ()
-    num_final: int = 0
     previous: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The text that a complete window of live audio makes final.
+    """The text of a complete window of live audio, after its prefix, is final.
 
     Attributes
     ----------
     utterance : number of its utterance, counted from 1.
-    final_start, final_end : the tokens between these positions have become final; later ones may change.
-    is_last : whether the utterance ends with them.
+    start_sample : where its piece of the audio begins; it ends with the window.
+    is_last : whether the utterance ends with it.
     """
 
     utterance: int
-    final_start: int
-    final_end: int
+    start_sample: int
     is_last: bool
 
 
@@ -230,7 +234,7 @@ class Commit:
     num_transcribed : first tokens of a complete window that are part of the transcript, where its words
         decide that; ``None`` for those of all complete segments.
     num_align_forwards : extra forward passes after a complete window, for word times.
-    step : the text that a complete window of live audio makes final; ``None`` for recordings.
+    step : of a complete window of live audio whose text is final; ``None`` for recordings.
     no_speech_prob : probability that the window holds no speech; with the window's first tokens.
     language_probs : probability by language code; with the first tokens after a detection.
     """
@@ -270,20 +274,6 @@ class Commit:
     def num_drafted_accepted(self) -> int:
         """Accepted candidates of the draft."""
         return min(max(0, self.num_accepted - self.num_hinted_first), self.num_verified - self.num_hinted)
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedStep:
-    """A decoding of live audio between two samples.
-
-    Attributes
-    ----------
-    num_forwards : forward passes of the target.
-    """
-
-    start_sample: int
-    end_sample: int
-    num_forwards: int
 
 
 @dataclass(frozen=True, slots=True)

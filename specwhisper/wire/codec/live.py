@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
+from specwhisper.live import EndpointingOptions, FinalPiece, LiveOptions, LivePosition
 from specwhisper.wire.v1 import decoding_pb2, transcription_pb2
 
 DEFAULT = LiveOptions()
@@ -16,8 +16,7 @@ def live_options_to_proto(options: LiveOptions) -> decoding_pb2.LiveOptions:
     """Encode the options of live decoding."""
     return decoding_pb2.LiveOptions(
         step_ms=options.step_ms,
-        trim_ms=options.trim_ms,
-        reuses_candidates=options.reuses_candidates,
+        confirm_every_ms=options.confirm_every_ms,
         position=live_position_to_proto(options.position),
     )
 
@@ -25,9 +24,14 @@ def live_options_to_proto(options: LiveOptions) -> decoding_pb2.LiveOptions:
 def live_position_to_proto(position: LivePosition) -> decoding_pb2.LivePosition:
     """Encode the position where a live session continues."""
     return decoding_pb2.LivePosition(
-        start_sample=position.start_sample,
+        next_sample=position.next_sample,
         num_utterances=position.num_utterances,
-        final_tokens=position.final_tokens,
+        is_speech=position.is_speech,
+        pieces=[
+            decoding_pb2.FinalPiece(start_sample=piece.start_sample, tokens=piece.tokens)
+            for piece in position.pieces
+        ],
+        language=position.language or "",
     )
 
 
@@ -35,24 +39,22 @@ def live_options_from_proto(message: decoding_pb2.LiveOptions) -> LiveOptions:
     """Decode the options of live decoding."""
     return LiveOptions(
         step_ms=message.step_ms or DEFAULT.step_ms,
-        trim_ms=message.trim_ms or DEFAULT.trim_ms,
-        reuses_candidates=(
-            message.reuses_candidates if message.HasField("reuses_candidates") else DEFAULT.reuses_candidates
-        ),
+        confirm_every_ms=message.confirm_every_ms if message.HasField("confirm_every_ms") else None,
         position=live_position_from_proto(message.position),
     )
 
 
 def live_position_from_proto(message: decoding_pb2.LivePosition) -> LivePosition:
     """Decode the position where a live session continues."""
-    if len(message.final_tokens) > MAX_FINAL_TOKENS:
-        raise InvalidRequest(
-            f"A position has {len(message.final_tokens)} final tokens: at most {MAX_FINAL_TOKENS} fit."
-        )
+    num_tokens = sum(len(piece.tokens) for piece in message.pieces)
+    if num_tokens > MAX_FINAL_TOKENS:
+        raise InvalidRequest(f"A position has {num_tokens} final tokens: at most {MAX_FINAL_TOKENS} fit.")
     return LivePosition(
-        start_sample=message.start_sample,
+        next_sample=message.next_sample,
         num_utterances=message.num_utterances,
-        final_tokens=tuple(message.final_tokens),
+        is_speech=message.is_speech,
+        pieces=tuple(FinalPiece(piece.start_sample, tuple(piece.tokens)) for piece in message.pieces),
+        language=message.language or None,
     )
 
 

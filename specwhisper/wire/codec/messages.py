@@ -43,7 +43,6 @@ OUTCOMES = {
 }
 VOICE_EVENTS = {
     VoiceEvent.BEGIN: pb.VOICE_EVENT_BEGIN,
-    VoiceEvent.PAUSE: pb.VOICE_EVENT_PAUSE,
     VoiceEvent.CUT: pb.VOICE_EVENT_CUT,
     VoiceEvent.END: pb.VOICE_EVENT_END,
 }
@@ -161,6 +160,7 @@ def window_to_proto(window: Window) -> pb.Window:
         temperature=window.temperature,
         attempt=window.attempt,
         redetects=window.redetects,
+        prefix=window.prefix,
     )
 
 
@@ -185,6 +185,7 @@ def window_from_proto(message: pb.Window) -> Window:
         temperature=message.temperature,
         attempt=message.attempt,
         redetects=message.redetects,
+        prefix=tuple(message.prefix),
     )
 
 
@@ -221,7 +222,6 @@ def window_opened_to_proto(opened: WindowOpened) -> pb.WindowOpened:
         window=window_to_proto(opened.window),
         log_mel_max=opened.log_mel_max,
         opening=opened.opening,
-        num_final=opened.num_final,
         previous=opened.previous,
     )
 
@@ -231,8 +231,8 @@ def window_opened_from_proto(message: pb.WindowOpened, *, vocabulary_size: int |
     if not message.HasField("window"):
         raise InvalidRequest("WindowOpened names no window.")
     window, opening, previous = window_from_proto(message.window), message.opening, message.previous
-    _check_tokens("A window", [*window.prompt, *opening, *previous], vocabulary_size)
-    return WindowOpened(window, _log_mel_max(message), tuple(opening), message.num_final, tuple(previous))
+    _check_tokens("A window", [*window.prompt, *window.prefix, *opening, *previous], vocabulary_size)
+    return WindowOpened(window, _log_mel_max(message), tuple(opening), tuple(previous))
 
 
 def commit_to_proto(commit: Commit, message: pb.Commit | None = None) -> pb.Commit:
@@ -330,11 +330,7 @@ def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None)
 
 
 def _step(message: pb.Step) -> Step:
-    if message.final_start > message.final_end:
-        raise InvalidRequest(
-            f"A step's final tokens end at {message.final_end}, before they begin at {message.final_start}."
-        )
-    return Step(message.utterance, message.final_start, message.final_end, message.is_last)
+    return Step(message.utterance, message.start_sample, message.is_last)
 
 
 def _check_tokens(holder: str, tokens: Sequence[int], vocabulary_size: int | None) -> None:

@@ -125,23 +125,33 @@ class DecodingOptions(_message.Message):
     def __init__(self, language: _Optional[str] = ..., multilingual: bool = ..., task: _Optional[_Union[Task, str]] = ..., timestamps: bool = ..., word_timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., max_initial_timestamp_s: _Optional[float] = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance: _Optional[_Union[Acceptance, str]] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., hallucination_silence_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ..., hint: _Optional[str] = ..., realigns: bool = ..., zero_padding: bool = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., live: _Optional[_Union[LiveOptions, _Mapping]] = ..., strict: bool = ..., greedy: bool = ..., channel: _Optional[str] = ..., audio_track: _Optional[int] = ..., container_times: bool = ..., languages: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LiveOptions(_message.Message):
-    __slots__ = ("step_ms", "trim_ms", "reuses_candidates", "position")
+    __slots__ = ("step_ms", "confirm_every_ms", "position")
     STEP_MS_FIELD_NUMBER: _ClassVar[int]
-    TRIM_MS_FIELD_NUMBER: _ClassVar[int]
-    REUSES_CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_EVERY_MS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     step_ms: int
-    trim_ms: int
-    reuses_candidates: bool
+    confirm_every_ms: int
     position: LivePosition
-    def __init__(self, step_ms: _Optional[int] = ..., trim_ms: _Optional[int] = ..., reuses_candidates: bool = ..., position: _Optional[_Union[LivePosition, _Mapping]] = ...) -> None: ...
+    def __init__(self, step_ms: _Optional[int] = ..., confirm_every_ms: _Optional[int] = ..., position: _Optional[_Union[LivePosition, _Mapping]] = ...) -> None: ...
 
 class LivePosition(_message.Message):
-    __slots__ = ("start_sample", "num_utterances", "final_tokens")
-    START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("next_sample", "num_utterances", "is_speech", "pieces", "language")
+    NEXT_SAMPLE_FIELD_NUMBER: _ClassVar[int]
     NUM_UTTERANCES_FIELD_NUMBER: _ClassVar[int]
-    FINAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
-    start_sample: int
+    IS_SPEECH_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    next_sample: int
     num_utterances: int
-    final_tokens: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, start_sample: _Optional[int] = ..., num_utterances: _Optional[int] = ..., final_tokens: _Optional[_Iterable[int]] = ...) -> None: ...
+    is_speech: bool
+    pieces: _containers.RepeatedCompositeFieldContainer[FinalPiece]
+    language: str
+    def __init__(self, next_sample: _Optional[int] = ..., num_utterances: _Optional[int] = ..., is_speech: bool = ..., pieces: _Optional[_Iterable[_Union[FinalPiece, _Mapping]]] = ..., language: _Optional[str] = ...) -> None: ...
+
+class FinalPiece(_message.Message):
+    __slots__ = ("start_sample", "tokens")
+    START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    start_sample: int
+    tokens: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, start_sample: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ...) -> None: ...

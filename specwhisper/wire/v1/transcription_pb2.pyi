@@ -142,7 +142,7 @@ class Endpointing(_message.Message):
     def __init__(self, threshold: _Optional[float] = ..., prefix_padding_ms: _Optional[int] = ..., pause_ms: _Optional[int] = ..., silence_duration_ms: _Optional[int] = ..., min_speech_ms: _Optional[int] = ..., disabled: bool = ..., sentence_silence_ms: _Optional[int] = ..., min_utterance_ms: _Optional[int] = ..., short_silence_ms: _Optional[int] = ..., max_piece_ms: _Optional[int] = ...) -> None: ...
 
 class StreamingRecognizeResponse(_message.Message):
-    __slots__ = ("results", "model", "statistics", "audio_received", "language", "speech_event", "speech_event_offset", "position", "steps", "resume_point", "heartbeat", "mark")
+    __slots__ = ("results", "model", "statistics", "audio_received", "language", "speech_event", "speech_event_offset", "position", "resume_point", "heartbeat", "mark")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_FIELD_NUMBER: _ClassVar[int]
@@ -151,7 +151,6 @@ class StreamingRecognizeResponse(_message.Message):
     SPEECH_EVENT_FIELD_NUMBER: _ClassVar[int]
     SPEECH_EVENT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
     RESUME_POINT_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     MARK_FIELD_NUMBER: _ClassVar[int]
@@ -163,11 +162,10 @@ class StreamingRecognizeResponse(_message.Message):
     speech_event: SpeechEvent
     speech_event_offset: _duration_pb2.Duration
     position: _decoding_pb2.LivePosition
-    steps: _containers.RepeatedCompositeFieldContainer[DecodedStep]
     resume_point: ResumePoint
     heartbeat: bool
     mark: int
-    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ..., speech_event: _Optional[_Union[SpeechEvent, str]] = ..., speech_event_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., position: _Optional[_Union[_decoding_pb2.LivePosition, _Mapping]] = ..., steps: _Optional[_Iterable[_Union[DecodedStep, _Mapping]]] = ..., resume_point: _Optional[_Union[ResumePoint, _Mapping]] = ..., heartbeat: bool = ..., mark: _Optional[int] = ...) -> None: ...
+    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ..., speech_event: _Optional[_Union[SpeechEvent, str]] = ..., speech_event_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., position: _Optional[_Union[_decoding_pb2.LivePosition, _Mapping]] = ..., resume_point: _Optional[_Union[ResumePoint, _Mapping]] = ..., heartbeat: bool = ..., mark: _Optional[int] = ...) -> None: ...
 
 class ResumePoint(_message.Message):
     __slots__ = ("state", "start_sample")
@@ -176,16 +174,6 @@ class ResumePoint(_message.Message):
     state: bytes
     start_sample: int
     def __init__(self, state: _Optional[bytes] = ..., start_sample: _Optional[int] = ...) -> None: ...
-
-class DecodedStep(_message.Message):
-    __slots__ = ("start_sample", "end_sample", "num_forwards")
-    START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
-    END_SAMPLE_FIELD_NUMBER: _ClassVar[int]
-    NUM_FORWARDS_FIELD_NUMBER: _ClassVar[int]
-    start_sample: int
-    end_sample: int
-    num_forwards: int
-    def __init__(self, start_sample: _Optional[int] = ..., end_sample: _Optional[int] = ..., num_forwards: _Optional[int] = ...) -> None: ...
 
 class SpokenLanguage(_message.Message):
     __slots__ = ("code", "name", "probabilities")

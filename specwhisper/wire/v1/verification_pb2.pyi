@@ -18,9 +18,8 @@ class VoiceEvent(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     VOICE_EVENT_UNSPECIFIED: _ClassVar[VoiceEvent]
     VOICE_EVENT_BEGIN: _ClassVar[VoiceEvent]
-    VOICE_EVENT_PAUSE: _ClassVar[VoiceEvent]
-    VOICE_EVENT_END: _ClassVar[VoiceEvent]
     VOICE_EVENT_CUT: _ClassVar[VoiceEvent]
+    VOICE_EVENT_END: _ClassVar[VoiceEvent]
 
 class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -33,9 +32,8 @@ AUDIO_CODEC_PCM_S16LE: AudioCodec
 AUDIO_CODEC_FLAC: AudioCodec
 VOICE_EVENT_UNSPECIFIED: VoiceEvent
 VOICE_EVENT_BEGIN: VoiceEvent
-VOICE_EVENT_PAUSE: VoiceEvent
-VOICE_EVENT_END: VoiceEvent
 VOICE_EVENT_CUT: VoiceEvent
+VOICE_EVENT_END: VoiceEvent
 OUTCOME_UNSPECIFIED: Outcome
 OUTCOME_KEPT: Outcome
 OUTCOME_RETRIED: Outcome
@@ -350,7 +348,7 @@ class SharedEvent(_message.Message):
     def __init__(self, number: _Optional[int] = ..., window_opened: _Optional[_Union[WindowOpened, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., is_finished: bool = ...) -> None: ...
 
 class Window(_message.Message):
-    __slots__ = ("id", "start_frame", "num_frames", "prompt", "max_new_tokens", "temperature", "attempt", "redetects")
+    __slots__ = ("id", "start_frame", "num_frames", "prompt", "max_new_tokens", "temperature", "attempt", "redetects", "prefix")
     ID_FIELD_NUMBER: _ClassVar[int]
     START_FRAME_FIELD_NUMBER: _ClassVar[int]
     NUM_FRAMES_FIELD_NUMBER: _ClassVar[int]
@@ -359,6 +357,7 @@ class Window(_message.Message):
     TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     REDETECTS_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
     id: int
     start_frame: int
     num_frames: int
@@ -367,21 +366,20 @@ class Window(_message.Message):
     temperature: float
     attempt: int
     redetects: bool
-    def __init__(self, id: _Optional[int] = ..., start_frame: _Optional[int] = ..., num_frames: _Optional[int] = ..., prompt: _Optional[_Iterable[int]] = ..., max_new_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., attempt: _Optional[int] = ..., redetects: bool = ...) -> None: ...
+    prefix: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, id: _Optional[int] = ..., start_frame: _Optional[int] = ..., num_frames: _Optional[int] = ..., prompt: _Optional[_Iterable[int]] = ..., max_new_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., attempt: _Optional[int] = ..., redetects: bool = ..., prefix: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class WindowOpened(_message.Message):
-    __slots__ = ("window", "log_mel_max", "opening", "num_final", "previous")
+    __slots__ = ("window", "log_mel_max", "opening", "previous")
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     LOG_MEL_MAX_FIELD_NUMBER: _ClassVar[int]
     OPENING_FIELD_NUMBER: _ClassVar[int]
-    NUM_FINAL_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     window: Window
     log_mel_max: float
     opening: _containers.RepeatedScalarFieldContainer[int]
-    num_final: int
     previous: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., log_mel_max: _Optional[float] = ..., opening: _Optional[_Iterable[int]] = ..., num_final: _Optional[int] = ..., previous: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., log_mel_max: _Optional[float] = ..., opening: _Optional[_Iterable[int]] = ..., previous: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Commit(_message.Message):
     __slots__ = ("window_id", "base", "tokens", "log_probs", "margins", "num_verified", "num_accepted", "num_hinted", "num_hinted_first", "num_self_decoded", "candidates_received", "held", "credit", "is_final", "outcome", "no_speech_prob", "language_probs", "words", "num_transcribed", "step", "queue_ns", "forward_ns", "batch_size", "block_age_ns", "token_ns", "encode_ns", "detect_ns", "num_align_forwards", "align_ns")
@@ -453,16 +451,14 @@ class Commit(_message.Message):
     def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ..., margins: _Optional[_Iterable[float]] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_hinted: _Optional[int] = ..., num_hinted_first: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., candidates_received: _Optional[int] = ..., held: _Optional[int] = ..., credit: _Optional[int] = ..., is_final: bool = ..., outcome: _Optional[_Union[Outcome, str]] = ..., no_speech_prob: _Optional[float] = ..., language_probs: _Optional[_Mapping[str, float]] = ..., words: _Optional[_Iterable[_Union[WordAlignment, _Mapping]]] = ..., num_transcribed: _Optional[int] = ..., step: _Optional[_Union[Step, _Mapping]] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., batch_size: _Optional[int] = ..., block_age_ns: _Optional[int] = ..., token_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., detect_ns: _Optional[int] = ..., num_align_forwards: _Optional[int] = ..., align_ns: _Optional[int] = ...) -> None: ...
 
 class Step(_message.Message):
-    __slots__ = ("utterance", "final_start", "final_end", "is_last")
+    __slots__ = ("utterance", "start_sample", "is_last")
     UTTERANCE_FIELD_NUMBER: _ClassVar[int]
-    FINAL_START_FIELD_NUMBER: _ClassVar[int]
-    FINAL_END_FIELD_NUMBER: _ClassVar[int]
+    START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
     IS_LAST_FIELD_NUMBER: _ClassVar[int]
     utterance: int
-    final_start: int
-    final_end: int
+    start_sample: int
     is_last: bool
-    def __init__(self, utterance: _Optional[int] = ..., final_start: _Optional[int] = ..., final_end: _Optional[int] = ..., is_last: bool = ...) -> None: ...
+    def __init__(self, utterance: _Optional[int] = ..., start_sample: _Optional[int] = ..., is_last: bool = ...) -> None: ...
 
 class WordAlignment(_message.Message):
     __slots__ = ("base", "num_tokens", "start_sample", "end_sample")

@@ -1,0 +1,181 @@
+"""The draft of live audio: the text of each piece while it grows, and candidates once it is complete.
+
+The draft encodes what was said in a piece so far, and decodes it anew with its last text as a hint. These
+hypotheses are shown. Once the target opens the window of the piece, the last one is sent as candidates. The
+draft does not follow the target within a window: what a correction leaves of the candidates is a hint there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from specwhisper.engine.draft_state import MAX_REDRAFTED, NO_REPORT, Drafted, DraftState
+from specwhisper.engine.window_draft import WindowDraft
+from specwhisper.speculation.hints.hint import Hint
+from specwhisper.speculation.statistics import DraftReport
+from specwhisper.transcription.live_pieces import Piece
+from specwhisper.transcription.live_windows import LiveWindows, max_new_tokens
+from specwhisper.transcription.repeats import num_before_repeats
+from specwhisper.transcription.segments import shift_timestamps
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import (
+    HOP_SAMPLES,
+    SAMPLE_RATE,
+    Candidates,
+    Commit,
+    Hypothesis,
+    Window,
+    WindowOpened,
+)
+
+MAX_BLOCK_TOKENS = 64  # what every target takes
+
+
+@dataclass(slots=True, eq=False)
+class LiveDraft(DraftState):
+    """The draft of a live session.
+
+    Attributes
+    ----------
+    piece : which is drafted now; ``None`` between two hypotheses.
+    hypotheses : the last whole one of each piece without final text, by its first sample.
+    opened : the target's window, until its candidates are sent.
+    drafted : what is to be passed on.
+    """
+
+    vocabulary: Vocabulary = field(kw_only=True)
+    windows: LiveWindows = field(kw_only=True)
+    piece: Piece | None = None
+    hypotheses: dict[int, tuple[Piece, tuple[int, ...]]] = field(default_factory=dict)
+    opened: Window | None = None
+    drafted: list[Drafted] = field(default_factory=list)
+    num_windows: int = 0
+
+    @property
+    def has_paused(self) -> bool:
+        """It never does: its text is shown."""
+        return False
+
+    @property
+    def has_work(self) -> bool:
+        """Whether it has something to draft or to pass on."""
+        return bool(self.drafted) or self.can_draft(self.current)
+
+    def take_drafted(self) -> list[Drafted]:
+        """Return what was drafted since the last call."""
+        drafted, self.drafted = self.drafted, []
+        return drafted
+
+    def can_draft(self, draft: WindowDraft) -> bool:
+        """Return whether the hypothesis may have one more token."""
+        if draft.window is None or not draft.is_known or not draft.is_ready:
+            return False
+        tokens = draft.belief.tokens
+        return not (tokens and tokens[-1] in self.ends) and len(tokens) < self._room(draft)
+
+    def _room(self, draft: WindowDraft) -> int:
+        if draft.window is None:
+            return 0
+        return min(draft.window.max_new_tokens, self.max_positions - len(draft.window.prompt))
+
+    def block_is_due(self, draft: WindowDraft) -> bool:
+        """Return ``False``: candidates are sent once a hypothesis is whole."""
+        return False
+
+    def stale_tokens(self, draft: WindowDraft) -> Sequence[int]:
+        """Return the next tokens of the last hypothesis of the piece."""
+        room = self._room(draft) - len(draft.belief.tokens) - 1
+        return draft.stale_tokens(min(room, MAX_REDRAFTED)) if room > 0 else ()
+
+    def observe_step(self, forward_ns: int, *, is_plain: bool) -> None:
+        """Count a draft step."""
+        self.report += DraftReport(forward_ns=forward_ns)
+
+    def next_window(self, likely_language: str | None) -> Window | None:
+        """Return the window of the next hypothesis, which begins; ``None`` while there is none."""
+        if self.piece is not None:
+            return None
+        self.piece = piece = next(filter(self._is_due, self.windows.pieces.all), None)
+        if piece is None:
+            return None
+        language = self.windows.language or self.windows.language_before or likely_language
+        self.num_windows += 1
+        start_frame, num_samples = piece.start_sample // HOP_SAMPLES, piece.end_sample - piece.start_sample
+        return Window(
+            id=self.num_windows,
+            start_frame=start_frame,
+            num_frames=-(-num_samples // HOP_SAMPLES),
+            prompt=self.vocabulary.prompt(self.options, language),
+            max_new_tokens=max_new_tokens(num_samples),
+        )
+
+    def _is_due(self, piece: Piece) -> bool:
+        """Return whether a piece has enough audio that no hypothesis has."""
+        empty = piece._replace(end_sample=piece.start_sample, is_complete=False)
+        known, _ = self.hypotheses.get(piece.start_sample, (empty, ()))
+        if piece.is_complete:
+            return not known.is_complete
+        live = self.options.live
+        step_ms = live.step_ms if live is not None else 0
+        return piece.end_sample - known.end_sample >= step_ms * SAMPLE_RATE // 1000
+
+    def begin_hypothesis(self) -> None:
+        """Take the last hypothesis of the piece as a hint for this one."""
+        if self.piece is not None and self.piece.start_sample in self.hypotheses:
+            _, tokens = self.hypotheses[self.piece.start_sample]
+            self.current.stale = Hint(tokens, self.word_of)
+
+    def end_hypothesis(self) -> None:
+        """Take a hypothesis that is whole: show it, and send it where it is awaited."""
+        draft, piece = self.current, self.piece
+        if piece is None or draft.window is None or (draft.is_known and not draft.is_ready):
+            return
+        tokens = tuple(draft.belief.tokens)
+        end = num_before_repeats(tokens)
+        if self.can_draft(draft) and end == len(tokens):
+            return
+        draft.window = self.piece = None
+        self.hypotheses[piece.start_sample] = piece, tokens[:end]
+        text = self.vocabulary.decode(tokens[:end])
+        shown = Hypothesis(piece.utterance, piece.start_sample, piece.end_sample, text)
+        self.drafted.append(Drafted(None, self.take_report(), hypothesis=shown))
+        self._send()
+
+    def on_window_opened(self, opened: WindowOpened) -> None:
+        """Send the hypothesis of a window that the target has opened."""
+        self.windows.on_window_opened(opened.window)
+        self.opened = opened.window if not opened.window.attempt else None
+        self._send()
+
+    def on_commit(self, commit: Commit) -> None:
+        """Forget a piece whose text is final."""
+        if commit.is_final:
+            self.opened = None
+        self.windows.on_commit(commit)
+        known = {piece.start_sample for piece in self.windows.pieces.all}
+        self.hypotheses = {start: each for start, each in self.hypotheses.items() if start in known}
+
+    def _send(self) -> None:
+        """Send the candidates of the open window, if its piece has a hypothesis."""
+        window, current = self.opened, self.windows.pieces.current
+        if window is None or current is None or current.start_sample not in self.hypotheses:
+            return
+        piece, tokens = self.hypotheses[current.start_sample]
+        is_whole = piece.end_sample >= window.end_sample
+        if current.is_complete and not is_whole:
+            return  # it is on its way
+        self.opened = None
+        if not is_whole:
+            tokens = self.vocabulary.without_ending(tokens)
+        offset = piece.start_sample // HOP_SAMPLES - window.start_frame
+        tokens = shift_timestamps(tokens, -offset, self.vocabulary)
+        known = len(window.prefix)
+        for number, start in enumerate(range(0, len(tokens), MAX_BLOCK_TOKENS), start=1):
+            block = tokens[start : start + MAX_BLOCK_TOKENS]
+            self.drafted.append(Drafted(Candidates(window.id, known + start, known, block, number=number)))
+
+    def take_report(self) -> DraftReport:
+        """Return the work since the last report."""
+        report, self.report = self.report, NO_REPORT
+        return replace(report, choice=self.controller.choice)
