@@ -162,7 +162,7 @@ class LiveDraft(DraftState):
         if window is None or current is None or current.start_sample not in self.hypotheses:
             return
         piece, tokens = self.hypotheses[current.start_sample]
-        is_whole = piece.end_sample >= window.end_sample
+        is_whole = piece.is_complete or piece.end_sample >= window.end_sample
         if current.is_complete and not is_whole:
             return  # it is on its way
         self.opened = None

@@ -18,6 +18,7 @@ from specwhisper.engine.encodings import Encodings
 from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.engine.window_opener import WhisperPlan, WindowOpener
 from specwhisper.errors import DeviceFault, InvalidRequest, OutOfMemory, ServerFull, UnsupportedOption
+from specwhisper.live import LivePosition
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.faults import is_device_fault, is_out_of_memory
 from specwhisper.model.forward import run_forward
@@ -242,6 +243,8 @@ class Verifier:
                         self._reply(session, answer)
                 case TimedHint():
                     session.hint(message, self._hints.live, received_ns or self._clock())
+                case LivePosition():
+                    session.begin_at(message)
                 case Resume():
                     session.resume(message, self._model.vocabulary, self._model.num_mel_bins)
         except Exception as error:

@@ -13,6 +13,7 @@ from specwhisper.engine.phases import Derived, Detection, Phase
 from specwhisper.engine.target_window import TargetWindow
 from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.model.choosing import ProbeResult, Row, Scores
+from specwhisper.live import LivePosition
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.arrivals import Arrival, Arrivals
@@ -20,6 +21,7 @@ from specwhisper.speculation.hints.given import LiveHint
 from specwhisper.speculation.ledger import Ledger, SharedHints
 from specwhisper.speculation.scheduling import Request
 from specwhisper.speculation.theory import MAX_REACH
+from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.resume_point import check_resume
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Windows
@@ -261,12 +263,9 @@ class VerifierState:
         """
         if self.windows.is_live:
             raise InvalidRequest(
-                "A live session is not resumed in a window: open it with the position where it continues."
+                "A live session is not resumed in a window: send the position where it continues."
             )
-        if self.open_window is not None or self.recording.received_samples:
-            raise InvalidRequest(
-                "A session can only be resumed before any audio: send it directly after the hello."
-            )
+        self._check_has_not_begun()
         check_resume(resume, vocabulary, self.options)
         self._derived = None
         self.resumed = resume
@@ -275,6 +274,20 @@ class VerifierState:
             self.windows.language = None  # detected again, since its probabilities come with the first tokens
         if resume.log_mel_max is not None:
             self.recording.resume_log_mel_max(num_mel_bins, resume.log_mel_max)
+
+    def begin_at(self, position: LivePosition) -> None:
+        """Continue live audio of which another target wrote the final text."""
+        if not isinstance(self.windows, LiveWindows):
+            raise InvalidRequest("A position is for live audio: resume a recording in a window.")
+        self._check_has_not_begun()
+        self._derived = None
+        self.windows.begin_at(position)
+
+    def _check_has_not_begun(self) -> None:
+        if self.open_window is not None or self.recording.received_samples:
+            raise InvalidRequest(
+                "A session can only be resumed before any audio: send it directly after the hello."
+            )
 
     @property
     def _continues(self) -> bool:

@@ -66,22 +66,24 @@ class LiveWindows(WhisperWindows):
     ) -> None:
         super().__init__(vocabulary, options, words, max_new_tokens=max_new_tokens, follows=follows)
         live = options.live or LiveOptions()
-        position = live.position
-        if not follows:
-            _check_pieces(position.pieces, vocabulary)
         self._common_language = self.language  # of all utterances; ``None`` if each may have another
-        if position.is_speech and position.language is not None:
-            self.language = self._common_language or position.language
-        self._language_before = position.language
-        self.pieces = LivePieces(position)
-        self._earlier = position.pieces  # final pieces that the next window may hold
         confirm_ms = live.confirm_every_ms
         self._confirm_samples = None if confirm_ms is None else confirm_ms * SAMPLE_RATE // 1000
         self._committed: list[int] = []  # of the target's window, on the draft's side
-        self._final_to, self._is_speech = position.next_sample, position.is_speech
-        self._utterance = position.num_utterances  # of the last final piece
         self._confirmed_to = 0  # sample up to which a growing piece was decoded
         self._is_complete = True  # whether the open window's piece is
+        self.begin_at(live.position)
+
+    def begin_at(self, position: LivePosition) -> None:
+        """Begin where another session had final text, before any audio."""
+        _check_pieces(position.pieces, self._vocabulary)
+        self.pieces = LivePieces(position)
+        self._earlier = position.pieces  # final pieces that the next window may hold
+        self._final_to, self._is_speech = position.next_sample, position.is_speech
+        self._utterance = position.num_utterances  # of the last final piece
+        self._language_before = position.language
+        if position.is_speech:
+            self.language = self._common_language or position.language
         self._turn()
 
     def append_audio(self, chunk: AudioChunk, end_sample: int) -> None:

@@ -367,6 +367,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                 return codec.resume_from_proto(
                     request.resume, vocabulary_size=len(self._checkpoint.vocabulary)
                 )
+            case "position":
+                return codec.live_position_from_proto(request.position)
             case kind:
                 raise InvalidRequest(f"A session takes no '{kind}' message after its hello.")
 

@@ -14,6 +14,7 @@ from typing import Any
 import grpc.aio
 
 from specwhisper.errors import GONE, ServerDraining, TargetUnavailable
+from specwhisper.live import LivePosition
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import (
     NS_PER_S,
@@ -136,9 +137,12 @@ class GrpcTargetStream:
         self.going_away = asyncio.Event()
         self.on_answer: Callable[[Timing], None] = lambda _: None
 
-    def resume(self, resume: Resume) -> None:
-        """Continue an open window; call it before any other method."""
-        self._outbox.put(pb.VerifyRequest(resume=codec.resume_to_proto(resume)))
+    def resume(self, resume: Resume | LivePosition) -> None:
+        """Continue an open window, or live audio; call it before any other method."""
+        if isinstance(resume, LivePosition):
+            self._outbox.put(pb.VerifyRequest(position=codec.live_position_to_proto(resume)))
+        else:
+            self._outbox.put(pb.VerifyRequest(resume=codec.resume_to_proto(resume)))
 
     def propose(self, block: Candidates) -> None:
         """Queue a block, cut to the target's limit; it overtakes audio."""
