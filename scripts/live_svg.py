@@ -40,7 +40,7 @@ async def draw(server: str, output: Path) -> None:
             for utterance in utterances.add(update.segments):
                 console.print(complete_line(utterance))
             final = "".join(piece.text for piece in utterances.pieces)
-            is_due = at_s - last_s > (EVERY_S if update.draft_text.strip() else 2 * EVERY_S)
+            is_due = at_s - last_s > (EVERY_S if update.tentative_text.strip() else 2 * EVERY_S)
             if FROM_S < at_s < TO_S and is_due and (final + update.verified_text):
                 last_s = at_s
                 moment = Text(f"{at_s:5.2f} s ", "magenta")

@@ -1,7 +1,7 @@
 """Live transcription for programs without an event loop.
 
 for update in listen(pieces_of_pcm, "127.0.0.1:50051"):
-    print(*(segment.text for segment in update.segments), update.verified_text, update.draft_text)
+    print(*(segment.text for segment in update.segments), "|", update.text)
 """
 
 from __future__ import annotations

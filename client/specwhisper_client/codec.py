@@ -17,7 +17,7 @@ from specwhisper.wire.codec import (
     mode_to_proto,
     statistics_from_proto,
 )
-from specwhisper.wire.stability import is_settled, is_verified
+from specwhisper.wire.stability import is_settled, is_stable, is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.updates import ServerInfo, Update
 
@@ -76,21 +76,25 @@ def _segment(result: pb.SpeechRecognitionResult) -> Segment:
 
 def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
     """Read a response's text and events."""
-    settled, verified, drafted, is_unverified = "", "", "", False
+    settled, verified, stable, tentative, is_unverified = "", "", "", "", False
     for result in response.results:
         if result.is_final or not result.alternatives:
             continue
+        text = result.alternatives[0].transcript
+        is_unverified |= result.is_unverified
         if is_verified(result.stability):
-            verified += result.alternatives[0].transcript
+            verified += text
             if is_settled(result.stability):
                 settled = verified
+        elif is_stable(result.stability):
+            stable += text
         else:
-            drafted += result.alternatives[0].transcript
-            is_unverified |= result.is_unverified
+            tentative += text
     return Update(
         segments_from_proto(response.results),
         verified,
-        drafted,
+        stable,
+        tentative,
         speech=SPEECH_EVENTS.get(response.speech_event),
         speech_at_s=seconds(response.speech_event_offset),
         received_s=seconds(response.audio_received),

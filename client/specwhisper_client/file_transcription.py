@@ -103,7 +103,7 @@ class FileTranscription:
         if speech is not None and not speech.spans:  # servers refuse recordings without audio
             silent = Transcription.without_speech(self._options, speech.duration_s)
             self._result = replace(silent, warnings=self._warnings.sentences)
-            yield Update((), "", "", duration_s=speech.duration_s, statistics=self._result.stats)
+            yield Update((), duration_s=speech.duration_s, statistics=self._result.stats)
             return
         options = options.for_pcm()
         if not source.fits_one_window and not options.log_mel_max:

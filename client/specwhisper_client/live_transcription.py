@@ -127,7 +127,7 @@ async def whole_utterances(updates: AsyncIterable[Update]) -> AsyncGenerator[Upd
         open_text = "".join(piece.text for piece in utterances.pieces)
         yield replace(update, segments=tuple(segments), verified_text=open_text + update.verified_text)
     if segments := utterances.finish():
-        yield Update(tuple(segments), "", "")
+        yield Update(tuple(segments))
 
 
 async def with_speakers(updates: AsyncIterable[Update], speakers: LiveSpeakers) -> AsyncGenerator[Update]:

@@ -3,7 +3,7 @@
 async with StreamingClient("127.0.0.1:50051") as stream:
     ...                                   # in one task: await stream.send(pcm), then await stream.finish()
     async for update in stream:           # in another
-        print(*(segment.text for segment in update.segments), update.verified_text, update.draft_text)
+        print(*(segment.text for segment in update.segments), "|", update.text)
 """
 
 from __future__ import annotations

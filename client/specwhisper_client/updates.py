@@ -31,28 +31,32 @@ class ServerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The change of a running transcription's text.
+    """New final text of a running transcription, and all of its open text.
+
+    The open text follows the final text and may still change. It has three parts, each of which may be empty.
 
     Attributes
     ----------
     segments : segments that have become final; each comes once and in order.
-    verified_text : the target's text after them; live, it may still change.
+    verified_text : the target's text; live, it may still change.
+    stable_text : the draft's text after it on which the draft's last two hypotheses agree.
+    tentative_text : the rest of the draft's text.
     settled_text : how ``verified_text`` begins: complete segments of a recording. They stay unless the window
         is decoded again at another temperature or skipped as silence, or ``hallucination_silence_threshold``
         leaves them out.
-    draft_text : the draft's text after that, which the target has not verified; it may still change.
     duration_s : length of the recording, where it is known.
     speech : beginning or end of speech in live audio, ``speech_at_s`` seconds into it.
     received_s : seconds of audio that the server has received.
     statistics : how the draft has done so far. ``None`` where they were not requested (``with_statistics``);
         the last update always has them.
     steps : decodings of live audio that were completed since the last update.
-    is_unverified : whether some of ``draft_text`` was written without a target.
+    is_unverified : whether some of the draft's text was written without a target.
     """
 
     segments: tuple[Segment, ...]
-    verified_text: str
-    draft_text: str
+    verified_text: str = ""
+    stable_text: str = ""
+    tentative_text: str = ""
     duration_s: float | None = None
     speech: VoiceEvent | None = None
     speech_at_s: float = 0.0
@@ -61,3 +65,8 @@ class Update:
     steps: tuple[DecodedStep, ...] = ()
     is_unverified: bool = False
     settled_text: str = ""
+
+    @property
+    def text(self) -> str:
+        """All open text."""
+        return self.verified_text + self.stable_text + self.tentative_text

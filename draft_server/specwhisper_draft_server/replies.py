@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from google.protobuf.duration_pb2 import Duration
 
 from specwhisper.languages import language_name
 from specwhisper.types import NS_PER_S, SAMPLE_RATE, Segment, VoiceEvent, VoiceMark
-from specwhisper.wire.stability import DRAFT_STABILITY, SETTLED_STABILITY, VERIFIED_STABILITY
+from specwhisper.wire.stability import SETTLED, STABLE, TENTATIVE, VERIFIED, is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 
@@ -37,8 +37,12 @@ class Interim(Protocol):
         """Text of the target."""
 
     @property
-    def draft_text(self) -> str:
-        """Text of the draft, after the target's."""
+    def stable_text(self) -> str:
+        """Text of the draft, after the target's, on which its last two hypotheses agree."""
+
+    @property
+    def tentative_text(self) -> str:
+        """The rest of the draft's text."""
 
     @property
     def is_unverified(self) -> bool:
@@ -84,9 +88,10 @@ def interim_results(interim: Interim) -> list[pb.SpeechRecognitionResult]:
     start, end = map(duration, interim.span_s)
     settled = interim.settled_text
     texts = (
-        (settled, SETTLED_STABILITY),
-        (interim.verified_text.removeprefix(settled), VERIFIED_STABILITY),
-        (interim.draft_text, DRAFT_STABILITY),
+        (settled, SETTLED),
+        (interim.verified_text.removeprefix(settled), VERIFIED),
+        (interim.stable_text, STABLE),
+        (interim.tentative_text, TENTATIVE),
     )
     return [
         pb.SpeechRecognitionResult(
@@ -95,7 +100,7 @@ def interim_results(interim: Interim) -> list[pb.SpeechRecognitionResult]:
             start_offset=start,
             end_offset=end,
             language_code=interim.language,
-            is_unverified=interim.is_unverified and stability == DRAFT_STABILITY,
+            is_unverified=interim.is_unverified and not is_verified(stability),
         )
         for text, stability in texts
         if text
@@ -111,10 +116,16 @@ def spoken_language(interim: Interim) -> pb.SpokenLanguage:
     )
 
 
-def speech_event(mark: VoiceMark) -> pb.StreamingRecognizeResponse:
-    """Return the response that reports the begin or end of an utterance."""
+def speech_event(
+    mark: VoiceMark, interim: Iterable[pb.SpeechRecognitionResult]
+) -> pb.StreamingRecognizeResponse:
+    """Return the response that reports the begin or end of an utterance.
+
+    It has all open text, ``interim``.
+    """
     begins = mark.event is VoiceEvent.BEGIN
     return pb.StreamingRecognizeResponse(
+        results=interim,
         speech_event=pb.SPEECH_EVENT_BEGIN if begins else pb.SPEECH_EVENT_END,
         speech_event_offset=duration(mark.sample / SAMPLE_RATE),
     )

@@ -59,7 +59,7 @@ class StreamingResponses:
         if self._model is None:  # known only now that a target has taken the session
             self._model = self._describe_model()
             responses.append(pb.StreamingRecognizeResponse(model=self._model))
-        responses += [speech_event(event) for event in update.speech_events]
+        responses += [speech_event(mark, self._interim) for mark in update.speech_events]
         finals = [final_result(segment, session.builder.language) for segment in update.segments]
         interim = interim_results(session.builder) if self._config.interim_results else []
         response = self._response([*finals, *interim])

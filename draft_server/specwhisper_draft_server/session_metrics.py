@@ -73,7 +73,9 @@ class SessionMetrics:
         if self._awaits_text_since_ns is None:
             return
         builder = self._session.builder
-        if segments or builder.verified_text.strip() or builder.draft_text.strip():
+        if segments or any(
+            text.strip() for text in (builder.verified_text, builder.stable_text, builder.tentative_text)
+        ):
             waited_ns = perf_counter_ns() - self._awaits_text_since_ns
             self._metrics.first_text_s.labels(self._kind).observe(waited_ns / NS_PER_S)
             self._awaits_text_since_ns = None

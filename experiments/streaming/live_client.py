@@ -29,7 +29,8 @@ class Shown:
     Attributes
     ----------
     at_s : seconds since the take started.
-    final : text that has just become final; ``verified`` and ``draft`` follow it and may change.
+    final : text that has just become final; ``verified``, the draft's stable text too, and ``draft`` follow
+        it and may change.
     speech_start_s : start of an utterance in the take, if just detected; otherwise ``None``.
     """
 
@@ -110,4 +111,6 @@ def pieces(pcm: bytes) -> Sequence[tuple[float, bytes]]:
 def _shown(update: Update, at_s: float) -> Shown:
     final = "".join(segment.text for segment in update.segments)
     speech_start_s = update.speech_at_s if update.speech is VoiceEvent.BEGIN else None
-    return Shown(at_s, final, update.verified_text, update.draft_text, speech_start_s)
+    return Shown(
+        at_s, final, update.verified_text + update.stable_text, update.tentative_text, speech_start_s
+    )

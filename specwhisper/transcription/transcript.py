@@ -34,6 +34,7 @@ class TranscriptBuilder:
     """
 
     is_unverified = False
+    stable_text = ""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
@@ -74,7 +75,7 @@ class TranscriptBuilder:
         return self._vocabulary.decode_unfinished(self._committed)
 
     @property
-    def draft_text(self) -> str:
+    def tentative_text(self) -> str:
         """The draft's text after it, which the target has not verified."""
         return self._vocabulary.decode_unfinished(self._drafted, after=self._committed)
 

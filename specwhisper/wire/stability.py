@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-DRAFT_STABILITY = 0.1
-VERIFIED_STABILITY = 0.9  # the target's own text, which more audio may change
-SETTLED_STABILITY = 0.95  # of a complete segment; its window may still be judged as failed
+TENTATIVE = 0.1  # the end of the draft's text
+STABLE = 0.5  # the draft's text on which its last two hypotheses agree
+VERIFIED = 0.9  # the target's own text, which more audio may change
+SETTLED = 0.95  # of a complete segment; its window may still be judged as failed
 
 
-def is_verified(stability: float) -> bool:
-    """Return whether text is the target's own.
+def is_stable(stability: float) -> bool:
+    """Return whether text is more than tentative.
 
     On the wire a stability has single precision.
     """
-    return stability > (DRAFT_STABILITY + VERIFIED_STABILITY) / 2
+    return stability > (TENTATIVE + STABLE) / 2
+
+
+def is_verified(stability: float) -> bool:
+    """Return whether text is the target's own."""
+    return stability > (STABLE + VERIFIED) / 2
 
 
 def is_settled(stability: float) -> bool:
     """Return whether text is of a complete segment."""
-    return stability > (VERIFIED_STABILITY + SETTLED_STABILITY) / 2
+    return stability > (VERIFIED + SETTLED) / 2

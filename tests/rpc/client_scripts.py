@@ -55,7 +55,7 @@ FINALS = (
 )
 RESPONSES = (
     pb.StreamingRecognizeResponse(
-        results=[interim(" Hello", 0.9), interim(" their bye", 0.1)],
+        results=[interim(" Hello", 0.9), interim(" their", 0.5), interim(" bye", 0.1)],
         model=MODEL,
         audio_received=duration(1.0),
     ),

@@ -4,9 +4,12 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.client_scripts import MODEL, STATISTICS, duration, final, interim
 
 
-def speech(event: str, at_s: float) -> pb.StreamingRecognizeResponse:
+def speech(event: str, at_s: float, text=()) -> pb.StreamingRecognizeResponse:
+    """Return a response with a speech event, and the open text."""
     return pb.StreamingRecognizeResponse(
-        speech_event=f"SPEECH_EVENT_{event}", speech_event_offset=duration(at_s)
+        results=[interim(*each) for each in text],
+        speech_event=f"SPEECH_EVENT_{event}",
+        speech_event_offset=duration(at_s),
     )
 
 
@@ -23,12 +26,13 @@ def said(
     )
 
 
+OPEN = ((" their", 0.9), (" bye", 0.1))
 TWO_UTTERANCES = (
     pb.StreamingRecognizeResponse(model=MODEL),
     speech("BEGIN", 0.1),
-    said(" Hello", 0.1, 0.5, ahead=((" their", 0.9), (" bye", 0.1))),
-    speech("END", 1.2),
-    speech("BEGIN", 1.3),
+    said(" Hello", 0.1, 0.5, ahead=OPEN),
+    speech("END", 1.2, OPEN),
+    speech("BEGIN", 1.3, OPEN),
     said(" there.", 0.5, 1.2, is_last=True),
     said(" Bye.", 1.3, 2.0, 2, is_last=True),
 )

@@ -70,12 +70,12 @@ def words(pcm: bytes) -> list[int]:
 
 def shown(listener: Listener) -> str:
     """Return all text that a user sees."""
-    return "".join([*(segment.text for segment in listener.segments), listener.updates[-1].draft_text])
+    return "".join([*(segment.text for segment in listener.segments), listener.updates[-1].tentative_text])
 
 
 def unverified(listener: Listener, since: int = 0) -> list[str]:
     """Return the text that was shown without a target."""
-    return [update.draft_text for update in listener.updates[since:] if update.is_unverified]
+    return [update.tentative_text for update in listener.updates[since:] if update.is_unverified]
 
 
 async def shown_unverified(listener: Listener, since: int = 0) -> None:
@@ -87,7 +87,7 @@ def check_unverified(listener: Listener) -> None:
     """Check that only draft text is marked, and that speech events are in order."""
     for update in listener.updates:
         if update.is_unverified:
-            assert update.draft_text
+            assert update.tentative_text
     events = [update.speech for update in listener.updates if update.speech is not None]
     assert events[::2] == [VoiceEvent.BEGIN] * len(events[::2])
     assert events[1::2] == [VoiceEvent.END] * len(events[1::2])

@@ -39,7 +39,7 @@ class Display(Protocol):
 
 
 class LiveDisplay:
-    """Shows final segments, verified text, and draft text dim.
+    """Shows final segments, then verified and stable text, then tentative text dim.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ class LiveDisplay:
                 times = f"{span(segment)} " if self._timestamps else ""
                 shown = colored(segment) if self._colors and segment.words else Text(blanked(text))
                 self._console.print(Text.assemble((times, "cyan"), shown))
-        verified, draft = blanked(update.verified_text), blanked(update.draft_text)
-        open_window = Text.assemble(verified.lstrip(), (draft, "dim"))
+        known = blanked(update.verified_text + update.stable_text)
+        open_window = Text.assemble(known.lstrip(), (blanked(update.tentative_text), "dim"))
         below = [self._bar.progress] if self._bar.advance(update) else []
         self._live.update(Group(open_window, *below))
 

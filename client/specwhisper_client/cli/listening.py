@@ -36,7 +36,7 @@ DEMO_TARGET = "demo-target"  # its name, as servers report it
 def command(context: typer.Context, wanted: ListenOptions) -> None:
     """Transcribe the microphone, live.
 
-    On a terminal final words are bold, verified ones plain, drafted ones dim. Elsewhere standard output gets
+    On a terminal final words are bold, stable ones plain, tentative ones dim. Elsewhere standard output gets
     each utterance once it is complete. Ctrl-C ends the audio; the text until then becomes final.
     """
     errors = Console(stderr=True)
@@ -89,7 +89,7 @@ def _note_limits(target: str, console: Console) -> None:
 
 
 class LiveUtterances:
-    """Shows complete utterances, then the open one: final bold, drafted dim."""
+    """Shows complete utterances, then the open one: final bold, tentative dim."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -132,9 +132,14 @@ def complete_line(utterance: Segment) -> Text:
 
 def open_line(final: str, update: Update, *, is_speech: bool) -> Text:
     """Format the open utterance; text that no target has seen is in italics."""
-    draft_style = "dim italic" if update.is_unverified else "dim"
-    styles = {"bold": final, "": update.verified_text, draft_style: update.draft_text}
-    text = Text.assemble(*((blanked(text), style) for style, text in styles.items()))
+    style = "italic" if update.is_unverified else ""
+    parts = (
+        (final, "bold"),
+        (update.verified_text, ""),
+        (update.stable_text, style),
+        (update.tentative_text, f"dim {style}"),
+    )
+    text = Text.assemble(*((blanked(text), style) for text, style in parts))
     num_spaces = len(text.plain) - len(text.plain.lstrip())
     return Text.assemble(("● ", "red") if is_speech else ("○ ", "dim"), text[num_spaces:])
 

@@ -10,13 +10,13 @@ from riva.client.proto import riva_asr_pb2
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.speakers.turns import SpeakersOfTurns, Turn, number_of
 from specwhisper.types import SAMPLE_RATE, Segment, Word
-from specwhisper.wire.stability import is_verified
+from specwhisper.wire.stability import is_stable
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 MAX_FINAL_TOKENS = 300  # a longer utterance is sent in parts: interim results hold all of it
 CHANNEL = 1  # Riva counts from 1; channels are mixed
 # Riva's clients take a stability as how likely the whole text is to stay.
-AGREED, WITH_VERIFIED_TEXT, WITH_DRAFT_TEXT = 0.9, 0.6, 0.1
+AGREED, WITH_STABLE_TEXT, WITH_TENTATIVE_TEXT = 0.9, 0.6, 0.1
 MODEL_TYPES = {"online": "True", "offline": "False"}  # Riva's names for streaming models and others
 
 
@@ -164,7 +164,7 @@ class LiveReplies:
         for result in response.results:
             if not result.is_final:
                 text += result.alternatives[0].transcript
-                its_own = WITH_VERIFIED_TEXT if is_verified(result.stability) else WITH_DRAFT_TEXT
+                its_own = WITH_STABLE_TEXT if is_stable(result.stability) else WITH_TENTATIVE_TEXT
                 stability = min(stability, its_own)
         text = text.lstrip()
         if (text, stability) == self._sent:

@@ -25,6 +25,8 @@ class MergedTranscript:
     part : the transcript of the first target's part.
     """
 
+    stable_text = ""
+
     def __init__(self, part: LiveTranscript) -> None:
         self._part = part
         self._is_draft_only = False  # whether the current part is
@@ -129,15 +131,15 @@ class MergedTranscript:
         return "" if self._is_draft_only else self._part.verified_text
 
     @property
-    def draft_text(self) -> str:
+    def tentative_text(self) -> str:
         """Draft-only text, and the draft's text after it."""
         part = self._part
         if self._is_draft_only:
-            return self._unverified_from(0) + part.verified_text + part.draft_text
+            return self._unverified_from(0) + part.verified_text + part.tentative_text
         current = part.position.num_utterances + 1
         # Of the open utterance, only the words after those that are verified by now.
         rest = part.text_after((*self._final, *part.unfinished), self._unverified.get(current, ()))
-        return part.draft_text + rest + self._unverified_from(current + 1)
+        return part.tentative_text + rest + self._unverified_from(current + 1)
 
     def _unverified_from(self, utterance: int) -> str:
         later = (tokens for number, tokens in sorted(self._unverified.items()) if number >= utterance)

@@ -42,11 +42,15 @@ class TextRetractedEvent(BaseModel):
 
 
 class TextInterimEvent(BaseModel):
-    """Text after the deltas' that may still change: the target's, then the draft's."""
+    """Text after the deltas' that may still change: the target's, then the draft's.
+
+    ``stable`` is the part of the draft's on which its last two hypotheses agree, ``tentative`` the rest.
+    """
 
     type: Literal["transcript.text.interim"] = "transcript.text.interim"
     verified: str
-    draft: str
+    stable: str
+    tentative: str
 
 
 TranscriptEvent = (
@@ -97,7 +101,7 @@ async def transcript_events(
         comes before the last one.
     interim_results : whether to yield text that may change, too.
     """
-    deltas, shown = Deltas(), TextInterimEvent(verified="", draft="")
+    deltas, shown = Deltas(), TextInterimEvent(verified="", stable="", tentative="")
     with errors_about(upload):
         async with beside as turns, aclosing(aiter(transcription)) as updates:
             async for update in updates:
@@ -106,8 +110,11 @@ async def transcript_events(
                     yield TextRetractedEvent(text=retracted)
                 if delta:
                     yield TranscriptionTextDeltaEvent(type="transcript.text.delta", delta=delta)
-                verified = update.verified_text.removeprefix(update.settled_text)
-                interim = TextInterimEvent(verified=verified, draft=update.draft_text)
+                interim = TextInterimEvent(
+                    verified=update.verified_text.removeprefix(update.settled_text),
+                    stable=update.stable_text,
+                    tentative=update.tentative_text,
+                )
                 if interim_results and interim != shown:
                     yield interim
                     shown = interim

@@ -23,14 +23,15 @@ def ready(model: ModelInfo) -> dict[str, Any]:
 
 
 def update(news: Update, position: LivePosition) -> dict[str, Any]:
-    """Return an update of the speech or of the text."""
+    """Return an update of the text; one of the speech leaves the text as it is."""
     if news.speech is not None:
         return {"type": "speech", "event": news.speech.value, "at_s": news.speech_at_s}
     report: dict[str, Any] = {
         "type": "update",
         "finals": [_final(segment) for segment in news.segments],
         "verified": news.verified_text,
-        "draft": news.draft_text,
+        "stable": news.stable_text,
+        "tentative": news.tentative_text,
         "is_unverified": news.is_unverified,
         "received_s": round(news.received_s, 3),
         "position": {

@@ -9,7 +9,8 @@ export function newState() {
     finals: [], // {text, start_s, end_s, utterance, is_utterance_end}
     speakers: {}, // of utterances, by number
     verified: "",
-    draft: "",
+    stable: "",
+    tentative: "",
     isUnverified: false,
     receivedS: 0,
     sentS: 0,
@@ -36,7 +37,7 @@ export function apply(state, message, at) {
       break;
     case "done":
       state.isDone = true;
-      [state.verified, state.draft] = ["", ""];
+      [state.verified, state.stable, state.tentative] = ["", "", ""];
       break;
   }
 }
@@ -44,7 +45,8 @@ export function apply(state, message, at) {
 function applyText(state, message, at) {
   state.finals.push(...message.finals);
   state.verified = message.verified;
-  state.draft = message.draft;
+  state.stable = message.stable;
+  state.tentative = message.tentative;
   state.isUnverified = message.is_unverified;
   state.receivedS = Math.max(state.receivedS, message.received_s);
   state.sentS = Math.max(state.sentS, message.sent_s ?? 0);

@@ -35,8 +35,8 @@ export class Transcript {
     }
     this.numFinals = state.finals.length;
     const tail = state.isUnverified ? "unverified" : "draft";
-    for (const text of splitWords(state.verified)) words.push({ text, status: "verified" });
-    for (const text of splitWords(state.draft)) words.push({ text, status: tail });
+    for (const text of splitWords(state.verified + state.stable)) words.push({ text, status: "verified" });
+    for (const text of splitWords(state.tentative)) words.push({ text, status: tail });
     this.#show(words, isQuiet);
     this.#nameSpeakers(state.speakers);
   }

@@ -41,7 +41,8 @@ class InterimEvent(BaseModel):
     Attributes
     ----------
     verified : the target's text.
-    draft : the draft's text after that.
+    stable : the draft's text after that on which the draft's last two hypotheses agree.
+    tentative : the rest of the draft's text.
     """
 
     type: Literal["conversation.item.input_audio_transcription.interim"]
@@ -49,7 +50,8 @@ class InterimEvent(BaseModel):
     item_id: str
     content_index: int
     verified: str
-    draft: str
+    stable: str
+    tentative: str
 
 
 @dataclass(slots=True)
@@ -79,7 +81,7 @@ class _Item:
     is_committed: bool = False
     id: str = field(default_factory=lambda: new_id("item"))
     deltas: Deltas = field(default_factory=Deltas)
-    interim: tuple[str, str] = ("", "")  # as the client has it
+    interim: tuple[str, ...] = ("", "", "")  # as the client has it
 
 
 class RealtimeTurn:
@@ -118,7 +120,7 @@ class RealtimeTurn:
             yield from self._on_speech(update.speech, update.speech_at_s)
         for segment in update.segments:
             yield from self._write(segment)
-        if self._interim_results and update.speech is None:  # an update has speech or text
+        if self._interim_results:
             yield from self._show(update)
 
     def commit(self, end_s: float) -> Events:
@@ -238,21 +240,22 @@ class RealtimeTurn:
 
     def _show(self, update: Update) -> Events:
         """Yield the text that may still change, unless the client has it."""
-        interim = (update.verified_text, update.draft_text)
+        interim = (update.verified_text, update.stable_text, update.tentative_text)
         is_due = self._takes_items and not self._detects_speech and any(interim)
         if not self._open and not is_due:
             return  # the text of an utterance follows its speech event
         item = self._current(0.0)
         if interim != item.interim:
             item.interim = interim
-            verified, draft = interim
+            verified, stable, tentative = interim
             yield InterimEvent(
                 type="conversation.item.input_audio_transcription.interim",
                 event_id=new_id("event"),
                 item_id=item.id,
                 content_index=0,
                 verified=verified,
-                draft=draft,
+                stable=stable,
+                tentative=tentative,
             )
 
     def _complete(self, end_s: float) -> Events:

@@ -51,7 +51,7 @@ async def test_corrections_of_neighbours_do_not_overlap(page):
         let now = 0;
         performance.now = () => now;
         const transcript = new Transcript(root);
-        const state = { finals: [], draft: "", isUnverified: false };
+        const state = { finals: [], stable: "", tentative: "", isUnverified: false };
         const show = (verified) => transcript.render({ ...state, verified });
         show(" A characteristically unbelievable extraordinary end");
         now = 1000;
@@ -131,7 +131,7 @@ SPEAKERS = """
     const finals = [{ ...times, text: " Yes.", utterance: 1 }, { ...times, text: " No.", utterance: 2 }];
     const seen = [];
     for (const speakers of [{}, { 2: "B" }, { 1: "A", 2: "B" }, {}]) {
-        transcript.render({ finals, speakers, verified: "", draft: "" });
+        transcript.render({ finals, speakers, verified: "", stable: "", tentative: "" });
         const paragraphs = [...root.querySelectorAll("p")];
         seen.push(paragraphs.map((p) => [p.querySelector("b").textContent, p.dataset.color ?? ""]));
     }

@@ -49,10 +49,12 @@ async def test_updates_then_the_transcript(noise):
         transcription = client.stream_file(noise)
         updates = [update async for update in transcription]
         transcript = transcription.result
-    assert [(u.segments, u.verified_text, u.draft_text, u.duration_s) for u in updates] == [
-        ((), " Hello", " their bye", 2.5),
-        (SEGMENTS[:1], " Bye", ".", 2.5),
-        (SEGMENTS[1:], "", "", 2.5),
+    assert [
+        (u.segments, u.verified_text, u.stable_text, u.tentative_text, u.duration_s) for u in updates
+    ] == [
+        ((), " Hello", " their", " bye", 2.5),
+        (SEGMENTS[:1], " Bye", "", ".", 2.5),
+        (SEGMENTS[1:], "", "", "", 2.5),
     ]
     assert transcript.segments == SEGMENTS
     assert transcript.text == "Hello there. Bye."

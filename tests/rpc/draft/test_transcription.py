@@ -172,7 +172,7 @@ async def test_recognize_a_whole_recording(is_container, length_s):
     assert response.model.draft == "scripted-draft"
 
 
-async def test_interim_results_have_verified_text_before_draft_text(monkeypatch):
+async def test_interim_results_have_verified_text_before_tentative_text(monkeypatch):
     monkeypatch.setattr(debounce, "INTERVAL_S", 0.0)
     async with running_pair() as (_, draft):
         responses = await stream(draft, recording(65.0), interim=True)

@@ -57,7 +57,7 @@ async def test_a_transcription():
     assert messages[0]["target"] == "large"
     assert messages[1] == {"type": "speech", "event": "begin", "at_s": 0.1}
     first = messages[2]
-    assert (first["verified"], first["draft"], first["received_s"]) == (" their", " bye", 1.0)
+    assert (first["verified"], first["tentative"], first["received_s"]) == (" their", " bye", 1.0)
     assert first["finals"] == [
         {
             "text": " Hello",

@@ -197,8 +197,8 @@ def interim(*texts: tuple[str, float]) -> pb.StreamingRecognizeResponse:
 
 async def test_a_stream_takes_back_what_is_decoded_again():
     again = [
-        interim((" Hello then.", 0.95), (" By", 0.9), (" the", 0.1)),
-        interim((" Hello then.", 0.95), (" By", 0.9), (" the", 0.1)),
+        interim((" Hello then.", 0.95), (" By", 0.9), (" the", 0.5), (" way", 0.1)),
+        interim((" Hello then.", 0.95), (" By", 0.9), (" the", 0.5), (" way", 0.1)),
         interim((" Hello", 0.1)),
     ]
     server = ScriptedTranscription([RESPONSES[0], *again, *RESPONSES[1:]])
@@ -228,8 +228,10 @@ async def test_a_stream_takes_back_what_is_decoded_again():
                 text = text.removesuffix(event["text"])
             case "done":
                 assert text == event["text"] == TEXT
-    said = [(e["verified"], e["draft"]) for e in shown if e["type"] == "transcript.text.interim"]
-    assert said[1:3] == [(" By", " the"), ("", " Hello")]
+    said = [
+        (e["verified"], e["stable"], e["tentative"]) for e in shown if e["type"] == "transcript.text.interim"
+    ]
+    assert said[1:3] == [(" By", " the", " way"), ("", "", " Hello")]
 
 
 async def test_interim_results_need_a_stream():

@@ -88,6 +88,17 @@ async def test_speech_events_report_where_utterances_begin_and_end():
         assert end_s <= reported_end_s <= end_s + pause_s + frame_s
 
 
+async def test_speech_events_have_the_open_text(monkeypatch):
+    monkeypatch.setattr(debounce, "INTERVAL_S", 0.0)
+    async with speaking_pair(error_rate=0.0) as (_, draft):
+        responses = await listen(draft, talk(), interim=True)
+    shown: list[pb.SpeechRecognitionResult] = []
+    for response in responses:
+        if response.speech_event:
+            assert list(response.results) == shown
+        shown = [result for result in response.results if not result.is_final]
+
+
 async def test_an_utterance_ends_soon_after_a_sentence(monkeypatch):
     monkeypatch.setattr(live_transcript, "SENTENCE_ENDS", tuple(ascii_lowercase))
     pcm, silence = talk()[: round(4.5 * SAMPLE_RATE) * 2], bytes(6_400)
@@ -112,7 +123,7 @@ async def test_an_utterance_ends_soon_after_a_sentence(monkeypatch):
         await all_free(target, draft)
 
 
-async def test_interim_results_have_verified_text_before_draft_text(monkeypatch):
+async def test_interim_results_have_verified_text_before_tentative_text(monkeypatch):
     monkeypatch.setattr(debounce, "INTERVAL_S", 0.0)
     pcm = talk()
     async with speaking_pair(error_rate=0.0) as (_, draft):

@@ -35,25 +35,25 @@ def drawn(update: Update, *, colors: bool = False) -> str:
 
 def test_words_have_the_colour_of_their_probability():
     words = (Word(0, 1, " Surely", 0.9), Word(1, 2, " \x1b[2Jmaybe", 0.6), Word(2, 3, " not.", 0.1))
-    text = drawn(Update((Segment(0, 3, (), " Surely maybe not.", words=words),), "", ""), colors=True)
+    text = drawn(Update((Segment(0, 3, (), " Surely maybe not.", words=words),)), colors=True)
     assert "\x1b[32mSurely\x1b[0m\x1b[33m  [2Jmaybe\x1b[0m\x1b[31m not.\x1b[0m" in text
-    assert "Plain." in drawn(Update((Segment(0, 3, (), " Plain."),), "", ""), colors=True)
+    assert "Plain." in drawn(Update((Segment(0, 3, (), " Plain."),)), colors=True)
 
 
-def test_verified_text_is_plain_and_draft_text_dim():
-    assert "Hello\x1b[2m their bye\x1b[0m" in drawn(Update((), " Hello", " their bye"))
+def test_only_tentative_text_is_dim():
+    assert "Hello all\x1b[2m their bye\x1b[0m" in drawn(Update((), " Hello", " all", " their bye"))
 
 
 def test_control_characters_do_not_reach_the_terminal():
-    assert "\x1b[2J" not in drawn(Update((), " Hello \x1b[2J", " their\x1b[2J bye"))
+    assert "\x1b[2J" not in drawn(Update((), " Hello \x1b[2J", " all\x1b[2J", " their\x1b[2J bye"))
 
 
 def test_brackets_in_text_are_no_markup():
-    assert "[red]alert[/red]" in drawn(Update((Segment(0, 1, (), "[red]alert[/red]"),), "", ""))
+    assert "[red]alert[/red]" in drawn(Update((Segment(0, 1, (), "[red]alert[/red]"),)))
 
 
 def test_a_long_recording_shows_its_progress():
-    update = Update((Segment(30, 60, (), "One."),), "", "", duration_s=120.0)
+    update = Update((Segment(30, 60, (), "One."),), duration_s=120.0)
     assert "01:00.00 of 02:00.00" in drawn(update)
     file = io.StringIO()
     with WithProgress(NoDisplay(), Console(file=file, force_terminal=True, width=100)) as display:
@@ -65,5 +65,5 @@ def test_a_long_recording_shows_its_progress():
 def test_a_short_recording_or_one_of_unknown_length_shows_no_progress(duration_s):
     file = io.StringIO()
     with WithProgress(NoDisplay(), Console(file=file, force_terminal=True, width=100)) as display:
-        display.show(Update((), "", "", duration_s=duration_s))
+        display.show(Update((), duration_s=duration_s))
     assert file.getvalue() == ""

@@ -90,23 +90,25 @@ async def stream(updates: list[Update]) -> AsyncIterator[Update]:
 
 async def test_final_text_of_an_open_utterance_is_shown_as_verified():
     updates = [
-        Update((piece(" Hello"),), " there", " you"),
-        Update((piece(" there", at_s=1.0, is_last=True), piece(" By", 2, at_s=2.0)), "e", "", received_s=3.0),
-        Update((), "es", "."),
+        Update((piece(" Hello"),), " there", " you", " all"),
+        Update((piece(" there", at_s=1.0, is_last=True), piece(" By", 2, at_s=2.0)), "e", received_s=3.0),
+        Update((), "es", "", "."),
     ]
     seen = [update async for update in whole_utterances(stream(updates))]
-    texts = [("".join(s.text for s in each.segments), each.verified_text, each.draft_text) for each in seen]
+    texts = [("".join(s.text for s in each.segments), each.verified_text, each.text) for each in seen]
     assert texts == [
-        ("", " Hello there", " you"),
-        (" Hello there", " Bye", ""),
-        ("", " Byes", "."),
+        ("", " Hello there", " Hello there you all"),
+        (" Hello there", " Bye", " Bye"),
+        ("", " Byes", " Byes."),
         (" By", "", ""),  # the audio ends within the utterance
     ]
     assert seen[1].received_s == 3.0
 
 
 async def test_unverified_text_stays_marked():
-    (seen,) = [each async for each in whole_utterances(stream([Update((), "", " x", is_unverified=True)]))]
+    (seen,) = [
+        each async for each in whole_utterances(stream([Update((), stable_text=" x", is_unverified=True)]))
+    ]
     assert seen.is_unverified
 
 

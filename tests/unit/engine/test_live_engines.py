@@ -118,7 +118,7 @@ def test_any_draft_leads_to_the_targets_text(
     assert ours.windows == target_only.windows
     assert final_segments(ours) == final_segments(target_only)
     assert ours.positions == target_only.positions
-    assert ours.transcript.verified_text == ours.transcript.draft_text == ""
+    assert ours.transcript.verified_text == ours.transcript.tentative_text == ""
 
 
 @pytest.mark.timeout(600)

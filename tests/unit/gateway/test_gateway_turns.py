@@ -11,13 +11,13 @@ COMPLETED = "conversation.item.input_audio_transcription.completed"
 INTERIM = "conversation.item.input_audio_transcription.interim"
 
 
-def speech(event, at_s):
-    return Update((), "", "", speech=event, speech_at_s=at_s)
+def speech(event, at_s, stable="", tentative=""):
+    return Update((), "", stable, tentative, speech=event, speech_at_s=at_s)
 
 
 def final_text(text, start_s, end_s, *, is_last=False):
     segment = Segment(start_s, end_s, (1,), text, 0.5, is_utterance_end=is_last)
-    return Update((segment,), "", "")
+    return Update((segment,))
 
 
 def events_of(turn, *updates, end_s=9.0):
@@ -80,19 +80,23 @@ def test_speech_has_no_events_if_the_client_commits():
     assert {event.item_id for event in (first[0], rest[0], rest[-1])} == {rest[-1].item_id}
 
 
-def interim(verified, draft):
-    return Update((), verified, draft)
+def interim(stable, tentative):
+    return Update((), stable_text=stable, tentative_text=tentative)
 
 
 def test_interim_text_belongs_to_the_item_that_is_written():
     events = events_of(
         RealtimeTurn(Items(), 0.0, detects_speech=True, interim_results=True),
         *(interim(" too", " early"), speech(BEGIN, 1.0), interim("", " On"), interim("", " On")),
-        *(interim(" One", " two"), speech(END, 2.0), final_text(" One two.", 1.0, 2.0, is_last=True)),
+        *(
+            interim(" One", " two"),
+            speech(END, 2.0, " One", " two"),
+            final_text(" One two.", 1.0, 2.0, is_last=True),
+        ),
         *(speech(BEGIN, 3.0), interim(" Three.", ""), final_text(" Three.", 3.0, 4.0, is_last=True)),
     )
     first, second = (event.item_id for event in events if event.type == COMPLETED)
-    assert [(event.item_id, event.verified, event.draft) for event in events if event.type == INTERIM] == [
+    assert [(event.item_id, event.stable, event.tentative) for event in events if event.type == INTERIM] == [
         (first, "", " On"),
         (first, " One", " two"),
         (second, " Three.", ""),
@@ -102,7 +106,7 @@ def test_interim_text_belongs_to_the_item_that_is_written():
 def test_interim_text_ends_with_an_empty_event_if_the_client_commits():
     turn = RealtimeTurn(Items(), 0.0, detects_speech=False, interim_results=True)
     events = events_of(turn, interim("", ""), interim(" One", ""), final_text(" One.", 0.0, 1.0))
-    assert [event.verified for event in events if event.type == INTERIM] == [" One", ""]
+    assert [event.stable for event in events if event.type == INTERIM] == [" One", ""]
     assert len({event.item_id for event in events if hasattr(event, "item_id")}) == 1
 
 
@@ -129,8 +133,8 @@ def test_committed_utterances_are_completed_after_the_rest_is_discarded():
     begun += turn.on_update(speech(BEGIN, 3.0))
     assert turn.discard()
     later = events_of(
-        *(turn, Update((), "One", ""), final_text(" One.", 1.0, 2.0, is_last=True)),
-        *(speech(END, 4.0), Update((), "Two", ""), final_text(" Two.", 3.0, 4.0, is_last=True)),
+        *(turn, Update((), "One"), final_text(" One.", 1.0, 2.0, is_last=True)),
+        *(speech(END, 4.0), Update((), "Two"), final_text(" Two.", 3.0, 4.0, is_last=True)),
     )
     assert kinds(begun, STARTED, COMMITTED) == [STARTED, COMMITTED, STARTED]
     assert kinds(later, STARTED, STOPPED, COMMITTED, COMPLETED, INTERIM) == [INTERIM, COMPLETED]

@@ -38,24 +38,24 @@ def builder() -> TranscriptBuilder:
 
 def test_text_is_verified_or_drafted(builder):
     builder.observe(candidates(0, A, B))
-    assert (builder.verified_text, builder.draft_text) == ("", "ab")
+    assert (builder.verified_text, builder.tentative_text) == ("", "ab")
     builder.observe(commit(0, A))
-    assert (builder.verified_text, builder.draft_text) == ("a", "b")
+    assert (builder.verified_text, builder.tentative_text) == ("a", "b")
     builder.observe(candidates(2, C))
-    assert (builder.verified_text, builder.draft_text) == ("a", "bc")
+    assert (builder.verified_text, builder.tentative_text) == ("a", "bc")
 
 
 def test_a_correction_discards_the_rest_of_the_draft(builder):
     builder.observe(candidates(0, A, B, C))
     builder.observe(commit(0, A, D))
-    assert (builder.verified_text, builder.draft_text) == ("ad", "")
+    assert (builder.verified_text, builder.tentative_text) == ("ad", "")
 
 
 def test_candidates_before_the_committed_end_or_after_a_gap_are_not_shown(builder):
     builder.observe(commit(0, A, B))
     builder.observe(candidates(0, C, D))
     builder.observe(candidates(3, C))
-    assert (builder.verified_text, builder.draft_text) == ("ab", "")
+    assert (builder.verified_text, builder.tentative_text) == ("ab", "")
 
 
 def test_an_ended_window_returns_its_segments(builder):
@@ -64,7 +64,7 @@ def test_an_ended_window_returns_its_segments(builder):
     assert [(s.start_s, s.end_s, s.text) for s in segments] == [(0.0, 1.0, "a"), (1.0, 2.0, "b")]
     assert [s.confidence for s in segments] == pytest.approx([0.5, (0.5 + 0.25 + 0.25) / 3])
     assert builder.segments == segments
-    assert (builder.window, builder.verified_text, builder.draft_text) == (None, "", "")
+    assert (builder.window, builder.verified_text, builder.tentative_text) == (None, "", "")
 
 
 def test_windows_are_joined(builder):
@@ -97,7 +97,7 @@ def test_silence_is_no_segment(builder):
 def test_messages_of_other_windows_are_ignored(builder):
     builder.observe(commit(0, A, window_id=5))
     builder.observe(candidates(0, B, window_id=5))
-    assert (builder.verified_text, builder.draft_text) == ("", "")
+    assert (builder.verified_text, builder.tentative_text) == ("", "")
     builder.observe(commit(0, A, END, final=True))
     assert builder.observe(commit(0, B, END, final=True)) == []
     assert builder.finish().text == "a"
@@ -110,7 +110,7 @@ def test_a_repeated_commit_adds_only_new_tokens(builder):
     assert builder.verified_text == "abc"
     builder.observe(candidates(3, D))
     builder.observe(commit(3))
-    assert builder.draft_text == "d"
+    assert builder.tentative_text == "d"
 
 
 def test_a_commit_after_a_gap_is_refused(builder):

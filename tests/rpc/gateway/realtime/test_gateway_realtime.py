@@ -69,7 +69,7 @@ async def test_interim_text_is_sent_on_request():
     assert updated.session.audio.input.transcription.interim_results
     assert server.config.interim_results
     first = next(event.item_id for event in events if event.type == COMPLETED)
-    shown = [(event.item_id, event.verified, event.draft) for event in events if event.type == INTERIM]
+    shown = [(event.item_id, event.verified, event.tentative) for event in events if event.type == INTERIM]
     assert shown == [(first, " their", " bye")]
     assert [event.delta for event in events if event.type == DELTA] == ["Hello", " there.", "Bye."]
 

@@ -41,7 +41,7 @@ def test_text_of_recordings_has_whole_characters(num_verified, num_drafted):
     builder.observe(commit(num_verified))
     builder.observe(Candidates(0, num_verified, 0, TOKENS[num_verified:num_drafted]))
     assert builder.verified_text == WHOLE[num_verified]
-    assert builder.verified_text + builder.draft_text == WHOLE[max(num_verified, num_drafted)]
+    assert builder.verified_text + builder.tentative_text == WHOLE[max(num_verified, num_drafted)]
 
 
 @pytest.mark.parametrize("num_believed", range(len(TOKENS) + 1))
@@ -56,7 +56,7 @@ def test_live_text_has_whole_characters(num_verified, num_believed, is_merged):
     if num_believed > num_verified:
         transcript.update_belief(OPENED.window, TOKENS[:num_believed])
     assert shown.verified_text == WHOLE[num_verified]
-    assert shown.verified_text + shown.draft_text == WHOLE[max(num_verified, num_believed)]
+    assert shown.verified_text + shown.tentative_text == WHOLE[max(num_verified, num_believed)]
 
 
 WORDS = of_bytes(b" one two")
@@ -72,7 +72,7 @@ def test_live_text_has_whole_words(num_verified, num_believed):
     transcript.observe(Commit(0, 0, letters[:num_verified], (-0.1,) * num_verified))
     if num_believed > num_verified:
         transcript.update_belief(OPENED.window, letters[:num_believed])
-    assert transcript.verified_text + transcript.draft_text == SHOWN[max(num_verified, num_believed)]
+    assert transcript.verified_text + transcript.tentative_text == SHOWN[max(num_verified, num_believed)]
     assert " one".startswith(transcript.verified_text)
 
 
@@ -80,10 +80,10 @@ def test_the_last_word_of_a_text_is_shown_once_its_model_ends_it():
     transcript = LiveTranscript(WORDS)
     transcript.observe(OPENED)
     transcript.update_belief(OPENED.window, (*range(8), END))
-    assert transcript.draft_text == " one two"
+    assert transcript.tentative_text == " one two"
 
 
-def test_draft_text_after_an_incomplete_character_is_shown():
+def test_tentative_text_after_an_incomplete_character_is_shown():
     """The verified text before it ends within a character."""
     vocabulary = of_bytes(b"\xe6\x97\xe6\x9c\xac")
     assert vocabulary.decode_unfinished((2, 3, 4), after=(0, 1)) == "本"

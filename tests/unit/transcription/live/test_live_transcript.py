@@ -210,25 +210,25 @@ class TestVerifiedAndDraftText:
         scripted.open()
         assert scripted.transcript.verified_text == ""
 
-    def test_draft_text_follows_verified_text(self):
+    def test_tentative_text_follows_verified_text(self):
         scripted = ScriptedTranscript()
         transcript = scripted.transcript
         scripted.append(0.5, mark(BEGIN, 0))
         window = scripted.open()
         transcript.update_belief(window, token_ids(0.0, "ABCDE"))
-        assert (transcript.verified_text, transcript.draft_text) == ("", text_of("ABCD"))
+        assert (transcript.verified_text, transcript.tentative_text) == ("", text_of("ABCD"))
         transcript.observe(Commit(0, 0, token_ids(0.0, "AB"), (0.0,) * 3))
-        assert (transcript.verified_text, transcript.draft_text) == (text_of("AB"), text_of("CD"))
+        assert (transcript.verified_text, transcript.tentative_text) == (text_of("AB"), text_of("CD"))
 
-    def test_draft_text_is_dropped_when_a_commit_contradicts_it(self):
+    def test_tentative_text_is_dropped_when_a_commit_contradicts_it(self):
         scripted = ScriptedTranscript()
         scripted.append(0.5, mark(BEGIN, 0))
         window = scripted.open()
         scripted.transcript.update_belief(window, token_ids(0.0, "ABCD"))
         scripted.transcript.observe(Commit(0, 0, token_ids(0.0, "X"), (0.0,) * 2))
-        assert scripted.transcript.draft_text == ""
+        assert scripted.transcript.tentative_text == ""
 
-    def test_draft_text_of_newer_audio_replaces_that_of_older_audio(self):
+    def test_tentative_text_of_newer_audio_replaces_that_of_older_audio(self):
         scripted = ScriptedTranscript()
         transcript = scripted.transcript
         scripted.append(0.5, mark(BEGIN, 0))
@@ -236,22 +236,22 @@ class TestVerifiedAndDraftText:
         newer = replace(window, id=1, num_frames=100)
         transcript.update_belief(newer, token_ids(0.0, "ABC."))
         scripted.write(token_ids(0.0, "AB."))
-        assert transcript.draft_text == text_of("C")
+        assert transcript.tentative_text == text_of("C")
         transcript.update_belief(window, token_ids(0.0, "ABD"))
-        assert transcript.draft_text == text_of("C")
+        assert transcript.tentative_text == text_of("C")
 
-    def test_draft_text_is_dropped_when_its_utterance_ends(self):
+    def test_tentative_text_is_dropped_when_its_utterance_ends(self):
         scripted = ScriptedTranscript()
         transcript = scripted.transcript
         scripted.append(0.5, mark(BEGIN, 0), mark(ENDED, 0.5))
         window = scripted.open()
         transcript.update_belief(replace(window, id=1, num_frames=100), token_ids(0.0, "ABC"))
         scripted.write(token_ids(0.0, "AB."))
-        assert (transcript.verified_text, transcript.draft_text) == ("", "")
+        assert (transcript.verified_text, transcript.tentative_text) == ("", "")
         transcript.update_belief(replace(window, id=2, num_frames=150), token_ids(0.0, "ABC"))
-        assert transcript.draft_text == ""
+        assert transcript.tentative_text == ""
 
-    def test_draft_text_from_before_a_cut_is_dropped(self):
+    def test_tentative_text_from_before_a_cut_is_dropped(self):
         scripted = ScriptedTranscript(LiveOptions(trim_ms=1_000))
         transcript = scripted.transcript
         scripted.append(1.5, mark(BEGIN, 0))
@@ -262,16 +262,16 @@ class TestVerifiedAndDraftText:
         predicted = replace(window, id=window.id + 1, num_frames=250)
         transcript.update_belief(predicted, token_ids(0.0, "AB", 1.0, 1.0, "CDEF."))
         scripted.write(token_ids(0.0, "AB", 1.0, 1.0, "CDE."))
-        assert transcript.draft_text == text_of("F")
+        assert transcript.tentative_text == text_of("F")
         window = scripted.open()
         assert window.start_frame == 100
-        assert transcript.draft_text == ""
+        assert transcript.tentative_text == ""
         transcript.update_belief(
             predicted, token_ids(0.0, "AB", 1.0, 1.0, "CDEFG")
         )  # the draft had not applied the commit yet
-        assert transcript.draft_text == ""
+        assert transcript.tentative_text == ""
         transcript.update_belief(window, token_ids(0.0, "CDEF."))
-        assert transcript.draft_text == text_of("F")
+        assert transcript.tentative_text == text_of("F")
 
 
 class TestMessages:
@@ -348,4 +348,4 @@ class TestMessages:
             assert transcript.span_s[0] <= transcript.span_s[1]
             assert transcript.position.num_utterances == num_utterances
             assert all(token < END for token in transcript.position.final_tokens)
-            assert isinstance(transcript.verified_text + transcript.draft_text, str)
+            assert isinstance(transcript.verified_text + transcript.tentative_text, str)

@@ -69,7 +69,7 @@ def test_the_transcript_agrees_with_the_windows(data, trim_ms, reuses_candidates
             number: text for number, text in scripted.final.items() if text
         }
         transcript.update_belief(window, tuple(tokens))
-        assert transcript.draft_text == "", "the window is closed"
+        assert transcript.tentative_text == "", "the window is closed"
 
 
 @settings(max_examples=examples(30, 100))
