@@ -11,21 +11,23 @@ import grpc.aio
 
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.next_item import NextItem
-from specwhisper.types import TimedHint
+from specwhisper.types import EndUtterance, TimedHint
 from specwhisper.wire import SILENCE_S, WELCOME_S, codec, flac
 from specwhisper.wire.pacing import PacedStream, SendWindow
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 NUM_PARTS = 3  # of a time limit
 
+Piece = bytes | TimedHint | EndUtterance  # of what is sent
+
 
 async def exchange(
     call: Any,
     config: pb.StreamingRecognitionConfig,
-    audio: AsyncIterator[bytes | TimedHint],
+    audio: AsyncIterator[Piece],
     window: SendWindow | None = None,
 ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
-    """Send audio and hints through a ``StreamingRecognize`` call; yield responses.
+    """Send pieces through a ``StreamingRecognize`` call; yield responses.
 
     The call ends with the error of a lost connection if the server sends nothing, not even a heartbeat.
     gRPC's keepalive does not show this: its threads answer even if the server hangs.
@@ -76,9 +78,9 @@ async def _next(
     )
 
 
-def _parts(piece: bytes | TimedHint, paced: PacedStream) -> Iterator[bytes | TimedHint]:
+def _parts(piece: Piece, paced: PacedStream) -> Iterator[Piece]:
     """Yield a piece of audio in messages that the link takes quickly."""
-    if isinstance(piece, TimedHint):
+    if not isinstance(piece, bytes):
         yield piece
         return
     while piece:
@@ -87,7 +89,9 @@ def _parts(piece: bytes | TimedHint, paced: PacedStream) -> Iterator[bytes | Tim
         piece = piece[len(part) :]
 
 
-def _request(piece: bytes | TimedHint, *, as_flac: bool) -> pb.StreamingRecognizeRequest:
+def _request(piece: Piece, *, as_flac: bool) -> pb.StreamingRecognizeRequest:
+    if isinstance(piece, EndUtterance):
+        return pb.StreamingRecognizeRequest(end_utterance=True)
     if isinstance(piece, TimedHint):
         return pb.StreamingRecognizeRequest(hint=codec.recognition_hint_to_proto(piece))
     if as_flac:
@@ -98,7 +102,7 @@ def _request(piece: bytes | TimedHint, *, as_flac: bool) -> pb.StreamingRecogniz
 async def _send(
     call: Any,
     config: pb.StreamingRecognitionConfig,
-    audio: AsyncIterator[bytes | TimedHint],
+    audio: AsyncIterator[Piece],
     paced: PacedStream,
 ) -> None:
     try:

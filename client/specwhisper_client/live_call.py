@@ -15,14 +15,14 @@ from specwhisper.errors import RETRY_ELSEWHERE, IdleClient, SpecWhisperError
 from specwhisper.live import EndpointingOptions
 from specwhisper.observe import request_id
 from specwhisper.options import DecodingOptions
-from specwhisper.types import Mode, TimedHint
+from specwhisper.types import Mode
 from specwhisper.wire import codec
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper_client.attempts import Attempts
 from specwhisper_client.codec import config_to_proto
-from specwhisper_client.exchange import exchange
+from specwhisper_client.exchange import Piece, exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class LiveCall:
         self.error = SpecWhisperError()
 
     async def responses(
-        self, config: Callable[[], pb.StreamingRecognitionConfig], audio: AsyncIterator[bytes | TimedHint]
+        self, config: Callable[[], pb.StreamingRecognitionConfig], audio: AsyncIterator[Piece]
     ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
         """Send the audio and yield the responses; ``state`` is how they ended.
 

@@ -27,11 +27,12 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.hints.feed import HintFeed, hint_at
 from specwhisper.transcription.segments import Borders
 from specwhisper.transcription.transcription import ModelInfo
-from specwhisper.types import SAMPLE_RATE, Mode, TimedHint
+from specwhisper.types import SAMPLE_RATE, EndUtterance, Mode
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.attempts import Attempts
+from specwhisper_client.exchange import Piece
 from specwhisper_client.live_call import CallState, LiveCall, LiveSettings
 from specwhisper_client.received import Received
 from specwhisper_client.servers import DEFAULT_SERVER, Servers
@@ -186,6 +187,13 @@ class StreamingClient:
         """
         self._hints.put(hint_at(start_s, text))
 
+    def end_utterance(self) -> None:
+        """End the open utterance with the audio sent so far.
+
+        Its text becomes final at once. Audio that follows begins another utterance.
+        """
+        self._audio.end_utterance()
+
     @property
     def position(self) -> LivePosition:
         """Position at which another stream would continue."""
@@ -254,7 +262,7 @@ class StreamingClient:
                     self._move_to(response.position)
                 yield replace(update, segments=self._borders(update.segments))
 
-    async def _with_hints(self, audio: AsyncGenerator[bytes]) -> AsyncGenerator[bytes | TimedHint]:
+    async def _with_hints(self, audio: AsyncGenerator[bytes | EndUtterance]) -> AsyncGenerator[Piece]:
         """Yield audio, and before each piece the hints that have come since the last one."""
         self._hints.restart(self.position.start_sample)
         async with aclosing(audio):

@@ -13,6 +13,7 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.audio.files.damage import Warn, ignore
 from specwhisper.errors import InvalidRequest, MessageTooLarge, UnsupportedOption, check_between
 from specwhisper.transcription.hints.feed import HintFeed
+from specwhisper.types import EndUtterance
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec, flac
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -120,33 +121,41 @@ def canonical_stream(config: pb.RecognitionConfig) -> CanonicalStream:
 
 async def read_audio(
     requests: AsyncIterator[pb.StreamingRecognizeRequest], stream: CanonicalStream, hints: HintFeed
-) -> AsyncGenerator[bytes]:
-    """Yield a stream's audio as canonical PCM, and pass on its hints."""
+) -> AsyncGenerator[bytes | EndUtterance]:
+    """Yield a stream's audio as canonical PCM, and ends of utterances.
+
+    Hints go to ``hints``.
+    """
     async for request in requests:
-        if request.WhichOneof("streaming_request") == "hint":
-            hints.put(codec.recognition_hint_from_proto(request.hint))
-            continue
-        if request.WhichOneof("streaming_request") == "flac_content":
-            yield await asyncio.to_thread(
-                flac.decode, request.flac_content, MAX_PIECE_BYTES // BYTES_PER_SAMPLE
-            )
-            continue
-        if request.WhichOneof("streaming_request") != "audio_content":
-            raise InvalidRequest("After its streaming_config a stream takes audio_content and hint only.")
-        if len(request.audio_content) > MAX_PIECE_BYTES:
-            raise MessageTooLarge(
-                f"A piece of audio has {len(request.audio_content)} bytes: a stream takes at most "
-                f"{MAX_PIECE_BYTES} in a message."
-            )
-        yield stream.push(request.audio_content)
+        match request.WhichOneof("streaming_request"):
+            case "audio_content":
+                if len(request.audio_content) > MAX_PIECE_BYTES:
+                    raise MessageTooLarge(
+                        f"A piece of audio has {len(request.audio_content)} bytes: a stream takes at most "
+                        f"{MAX_PIECE_BYTES} in a message."
+                    )
+                yield stream.push(request.audio_content)
+            case "flac_content":
+                yield await asyncio.to_thread(
+                    flac.decode, request.flac_content, MAX_PIECE_BYTES // BYTES_PER_SAMPLE
+                )
+            case "hint":
+                hints.put(codec.recognition_hint_from_proto(request.hint))
+            case "end_utterance":
+                yield EndUtterance()
+            case _:
+                raise InvalidRequest(
+                    "After its streaming_config a stream takes audio_content, hint and end_utterance only."
+                )
     yield stream.finish()
 
 
 async def with_observers(
-    audio: AsyncIterator[bytes], *observers: Callable[[bytes], None]
-) -> AsyncGenerator[bytes]:
+    audio: AsyncIterator[bytes | EndUtterance], *observers: Callable[[bytes], None]
+) -> AsyncGenerator[bytes | EndUtterance]:
     """Yield audio, after each observer has been called with it."""
-    async for pcm in audio:
-        for observe in observers:
-            observe(pcm)
-        yield pcm
+    async for piece in audio:
+        if isinstance(piece, bytes):
+            for observe in observers:
+                observe(piece)
+        yield piece

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.types import SAMPLE_RATE
+from specwhisper.types import SAMPLE_RATE, EndUtterance
 
 PIECE_BYTES = 3_200  # a tenth of a second
 MAX_UNREAD_SAMPLES = 30 * SAMPLE_RATE
@@ -18,6 +18,7 @@ class KeptAudio:
     def __init__(self, start_sample: int = 0) -> None:
         self._pcm = bytearray()
         self._start_sample = self._read_sample = start_sample
+        self._ends: list[int] = []  # samples at which the client has ended utterances
         self._is_complete = False
         self._has_grown = asyncio.Event()
         self._is_read = asyncio.Event()
@@ -45,6 +46,13 @@ class KeptAudio:
             self._is_read.clear()
             await self._is_read.wait()
 
+    def end_utterance(self) -> None:
+        """Note that an utterance ends with the audio so far."""
+        last = self._ends[-1] if self._ends else self._start_sample
+        if self._end_sample > last and not self._is_complete:
+            self._ends.append(self._end_sample)
+            self._has_grown.set()
+
     async def continues_after(self, sample: int) -> bool:
         """Wait for audio from a sample on, or for the end; return whether there is any."""
         while self._end_sample <= sample and not self._is_complete:
@@ -59,23 +67,33 @@ class KeptAudio:
         self._is_read.set()
 
     def forget_before(self, sample: int) -> None:
-        """Free the audio before a sample."""
+        """Free the audio before a sample, and the ends of utterances up to it."""
         num_bytes = min(max(0, sample - self._start_sample) * BYTES_PER_SAMPLE, len(self._pcm))
         del self._pcm[:num_bytes]
         self._start_sample += num_bytes // BYTES_PER_SAMPLE
+        self._ends = [end for end in self._ends if end > self._start_sample]
 
     async def pieces(
         self, sample: int, piece_bytes: Callable[[], int] = lambda: PIECE_BYTES
-    ) -> AsyncGenerator[bytes]:
+    ) -> AsyncGenerator[bytes | EndUtterance]:
         """Yield the audio from a sample on as it arrives, to its end.
 
-        ``piece_bytes`` returns the size of the next piece.
+        An :class:`EndUtterance` comes where the client has ended one. ``piece_bytes`` returns the size of the
+        next piece.
         """
+        ended = sample  # ends up to there have been passed on
         while True:
             sample = max(sample, self._start_sample)  # forgotten audio is skipped
+            end = next((end for end in self._ends if end > ended), None)
             begin = (sample - self._start_sample) * BYTES_PER_SAMPLE
-            piece = bytes(self._pcm[begin : begin + piece_bytes()])
-            if piece:
+            num_bytes = piece_bytes()
+            if end is not None:
+                num_bytes = min(num_bytes, (end - sample) * BYTES_PER_SAMPLE)
+            piece = bytes(self._pcm[begin : begin + num_bytes])
+            if end == sample:
+                ended = sample
+                yield EndUtterance()
+            elif piece:
                 sample += len(piece) // BYTES_PER_SAMPLE
                 self._read_sample = max(self._read_sample, sample)
                 self._is_read.set()

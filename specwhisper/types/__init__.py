@@ -12,6 +12,7 @@ from specwhisper.types.audio import (
     WINDOW_FRAMES,
     WINDOW_SAMPLES,
     AudioChunk,
+    EndUtterance,
     VoiceEvent,
     VoiceMark,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "Candidates",
     "Commit",
     "DeviceMap",
+    "EndUtterance",
     "Failed",
     "Finished",
     "FromTarget",

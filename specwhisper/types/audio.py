@@ -44,3 +44,8 @@ class AudioChunk:
     pcm: bytes
     is_last: bool = False
     marks: tuple[VoiceMark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EndUtterance:
+    """The client ends the open utterance here, between two pieces of audio."""

@@ -95,6 +95,7 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
         self.recognized: pb.RecognizeRequest | None = None
         self.audio = b""
         self.hints: list[pb.RecognitionHint] = []
+        self.ends: list[int] = []  # bytes of audio before each end of an utterance
         self.message_sizes: list[int] = []
         self.has_read_everything = asyncio.Event()
         self.left = asyncio.get_running_loop().create_future()
@@ -108,6 +109,8 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
                     self.config = request.streaming_config
                 elif request.HasField("hint"):
                     self.hints.append(request.hint)
+                elif request.end_utterance:
+                    self.ends.append(len(self.audio))
                 else:
                     self.audio += request.audio_content
                     self.message_sizes.append(len(request.audio_content))

@@ -268,8 +268,9 @@ class ResumingTargetStream:
         sample = self._needed_from
         async with aclosing(self._audio.pieces(sample, lambda: stream.piece_bytes)) as pieces:
             async for pcm in pieces:
-                await stream.send_audio(AudioChunk(sample, pcm))
-                sample += len(pcm) // 2
+                if isinstance(pcm, bytes):  # ends of utterances are marks of a chunk here
+                    await stream.send_audio(AudioChunk(sample, pcm))
+                    sample += len(pcm) // 2
         await stream.send_audio(AudioChunk(sample, b"", is_last=True))
 
     @property

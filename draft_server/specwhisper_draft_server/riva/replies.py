@@ -130,6 +130,11 @@ class LiveReplies:
         self._pieces: list[pb.SpeechRecognitionResult] = []  # of the open utterance, final
         self._sent = ("", 0.0)  # its text and stability, as the client has them
         self._has_sent = False
+        self._is_end_expected = False
+
+    def expect_end(self) -> None:
+        """Answer the next end of an utterance even if nothing was said."""
+        self._is_end_expected = True
 
     def take(self, response: pb.StreamingRecognizeResponse) -> list[riva_asr_pb2.StreamingRecognizeResponse]:
         """Return Riva's responses for one of ours; each has at most one final result."""
@@ -144,8 +149,9 @@ class LiveReplies:
             if result.is_utterance_end or self._num_tokens > MAX_FINAL_TOKENS:
                 whole = alternative(self._pieces)
                 # A noise without a word gets no result, unless interim results had a word.
-                if whole.transcript or self._has_sent:
+                if whole.transcript or self._has_sent or self._is_end_expected:
                     replies.append(_final(whole, audio_s))
+                self._is_end_expected &= not result.is_utterance_end
                 self._pieces, self._sent, self._has_sent = [], ("", 0.0), False
         if self._interim_results:
             replies += self._interim(response, audio_s)

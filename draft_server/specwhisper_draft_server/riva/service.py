@@ -19,6 +19,7 @@ from specwhisper.rpc.calls import admitted_by
 from specwhisper.settings.model_names import ModelNames
 from specwhisper.settings.speakers import Speakers, Turns
 from specwhisper.speakers.live_speakers import LiveSpeakers
+from specwhisper.types import EndUtterance
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.idle_timeout import WithIdleTimeout
 from specwhisper_draft_server.requests import (
@@ -136,7 +137,7 @@ class RivaService:
         await self._check_model(config.config.model)
         replies = LiveReplies(interim_results=config.interim_results)
         speakers = self._live_speakers(config.config)
-        async with aclosing(_our_requests(config, requests, speakers)) as ours:
+        async with aclosing(_our_requests(config, requests, replies, speakers)) as ours:
             our_config = await read_streaming_config(ours)
             async with aclosing(self._service.transcribe(our_config, ours)) as responses:
                 async for response in responses:
@@ -174,11 +175,12 @@ async def _first(
 async def _our_requests(
     config: riva_asr_pb2.StreamingRecognitionConfig,
     requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest],
+    replies: LiveReplies,
     speakers: LiveSpeakers | None,
 ) -> AsyncGenerator[pb.StreamingRecognizeRequest]:
     """Yield requests of our own API: settings once the format is known, then samples.
 
-    The samples are appended to ``speakers`` too.
+    The samples are appended to ``speakers`` too, and ``replies`` expects the ends that the client asks for.
     """
     ours = pb.StreamingRecognitionConfig(
         config=recognition_config(config.config, LiveOptions()),
@@ -190,6 +192,11 @@ async def _our_requests(
     is_open = False
     async with aclosing(_decoded(requests, audio)) as pieces:
         async for pcm in pieces:
+            if isinstance(pcm, EndUtterance):
+                if is_open:
+                    replies.expect_end()
+                    yield pb.StreamingRecognizeRequest(end_utterance=True)
+                continue
             if not is_open and audio.samples is not None:
                 is_open = True
                 set_samples(ours.config, audio.samples)
@@ -203,8 +210,8 @@ async def _our_requests(
 
 async def _decoded(
     requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest], audio: StreamedAudio
-) -> AsyncGenerator[bytes]:
-    """Yield the audio as 16-bit samples."""
+) -> AsyncGenerator[bytes | EndUtterance]:
+    """Yield the audio as 16-bit samples, and where the client ends utterances."""
     async for request in requests:
         match request.WhichOneof("streaming_request"):
             case "audio_content":
@@ -212,6 +219,8 @@ async def _decoded(
                     yield audio.push(piece)
             case "streaming_config":
                 raise InvalidRequest("A stream takes one streaming_config, its first message.")
+        if request.runtime_config.get("force_eou") == "true":
+            yield EndUtterance()
     yield audio.finish()
 
 

@@ -14,7 +14,15 @@ from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetStream
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.windows import Windows
-from specwhisper.types import SAMPLE_RATE, AudioChunk, Commit, VoiceEvent, VoiceMark, WindowOpened
+from specwhisper.types import (
+    SAMPLE_RATE,
+    AudioChunk,
+    Commit,
+    EndUtterance,
+    VoiceEvent,
+    VoiceMark,
+    WindowOpened,
+)
 from specwhisper.wire.pacing import PIECE_BYTES
 from specwhisper_draft_server.debounce import Debouncer
 from specwhisper_draft_server.voice_activity import VoiceActivity
@@ -70,9 +78,11 @@ class AudioFeed:
         events, self._speech_events = self._speech_events, []
         return events
 
-    async def send(self, stream: TargetStream, audio: AsyncIterator[bytes]) -> None:
+    async def send(self, stream: TargetStream, audio: AsyncIterator[bytes | EndUtterance]) -> None:
         """Send all audio; raise :class:`InvalidAudio` if there is none."""
         async for pcm in audio:
+            if isinstance(pcm, EndUtterance):
+                continue
             for start in range(0, len(pcm), PIECE_BYTES):
                 await self._send_piece(stream, pcm[start : start + PIECE_BYTES])
         if not self._builder.num_samples:

@@ -23,7 +23,7 @@ from specwhisper.rpc.next_item import NextItem
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
-from specwhisper.types import SAMPLE_RATE, Mode, VoiceMark
+from specwhisper.types import SAMPLE_RATE, EndUtterance, Mode, VoiceMark
 from specwhisper_draft_server.drafts.source import DraftSource
 from specwhisper_draft_server.link.migration import opened_elsewhere
 from specwhisper_draft_server.link.pace import Pace
@@ -148,7 +148,7 @@ class LiveSession:
         """Whether the draft of the current part has failed; see :class:`Session`."""
         return self._current is not None and self._current.has_lost_draft
 
-    async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[SessionUpdate]:
+    async def run(self, audio: AsyncIterator[bytes | EndUtterance]) -> AsyncGenerator[SessionUpdate]:
         """Transcribe canonical PCM; yield an update after each change."""
         reading = asyncio.create_task(self._read(audio))
         self._metrics.kept_audio.add(self._audio)
@@ -174,11 +174,14 @@ class LiveSession:
             if self._next is not None:
                 await self._next.close()
 
-    async def _read(self, audio: AsyncIterator[bytes]) -> None:
+    async def _read(self, audio: AsyncIterator[bytes | EndUtterance]) -> None:
         """Keep the client's audio, for each target that needs it."""
         try:
-            async for pcm in audio:
-                await self._audio.put(pcm)
+            async for piece in audio:
+                if isinstance(piece, EndUtterance):
+                    self._audio.end_utterance()
+                else:
+                    await self._audio.put(piece)
         finally:
             self._audio.finish()
 

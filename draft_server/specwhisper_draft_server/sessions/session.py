@@ -27,6 +27,7 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
+    EndUtterance,
     Mode,
     Resume,
     Segment,
@@ -212,7 +213,7 @@ class Session:
         """Close the stream of a session that is not run."""
         await self._open_stream.aclose()
 
-    async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[SessionUpdate]:
+    async def run(self, audio: AsyncIterator[bytes | EndUtterance]) -> AsyncGenerator[SessionUpdate]:
         """Transcribe canonical PCM; yield an update after each change.
 
         The first one is empty: the session is open.

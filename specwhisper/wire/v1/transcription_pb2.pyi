@@ -72,18 +72,20 @@ class RecognizeResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StreamingRecognizeRequest(_message.Message):
-    __slots__ = ("streaming_config", "audio_content", "hint", "flac_content", "mark")
+    __slots__ = ("streaming_config", "audio_content", "hint", "flac_content", "end_utterance", "mark")
     STREAMING_CONFIG_FIELD_NUMBER: _ClassVar[int]
     AUDIO_CONTENT_FIELD_NUMBER: _ClassVar[int]
     HINT_FIELD_NUMBER: _ClassVar[int]
     FLAC_CONTENT_FIELD_NUMBER: _ClassVar[int]
+    END_UTTERANCE_FIELD_NUMBER: _ClassVar[int]
     MARK_FIELD_NUMBER: _ClassVar[int]
     streaming_config: StreamingRecognitionConfig
     audio_content: bytes
     hint: RecognitionHint
     flac_content: bytes
+    end_utterance: bool
     mark: int
-    def __init__(self, streaming_config: _Optional[_Union[StreamingRecognitionConfig, _Mapping]] = ..., audio_content: _Optional[bytes] = ..., hint: _Optional[_Union[RecognitionHint, _Mapping]] = ..., flac_content: _Optional[bytes] = ..., mark: _Optional[int] = ...) -> None: ...
+    def __init__(self, streaming_config: _Optional[_Union[StreamingRecognitionConfig, _Mapping]] = ..., audio_content: _Optional[bytes] = ..., hint: _Optional[_Union[RecognitionHint, _Mapping]] = ..., flac_content: _Optional[bytes] = ..., end_utterance: bool = ..., mark: _Optional[int] = ...) -> None: ...
 
 class RecognitionHint(_message.Message):
     __slots__ = ("start", "text")

@@ -62,7 +62,8 @@ class TranscriptionServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def StreamingRecognize(self, request_iterator, context):
-        """Transcribes while audio arrives. The first request carries `streaming_config`, all others `audio_content` or `hint`.
+        """Transcribes while audio arrives. The first request carries `streaming_config`, all others audio, a hint or the end of an
+        utterance.
         Half-closing the stream ends the audio.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -113,6 +113,38 @@ async def test_a_response_that_changes_the_models_keeps_its_text():
         assert (stream.model.mode, stream.model.draft) == (Mode.TARGET_ONLY, "")
 
 
+async def test_the_next_server_ends_utterances_at_the_same_samples():
+    class Listening(Calls):
+        async def StreamingRecognize(self, request_iterator, context):
+            is_last, self.audio, self.ends = len(self._calls) == 1, b"", []
+            async for request in request_iterator:
+                self.audio += request.audio_content
+                if request.end_utterance:
+                    self.ends.append(len(self.audio) // 2)
+                    if not is_last and len(self.ends) == 2:
+                        break
+            async for each in super().StreamingRecognize(nothing(), context):
+                yield each
+
+    async def nothing():
+        for request in ():
+            yield request
+
+    server = Listening([NAMED, response(2.0, 1.0)], [NAMED, response(3.0, 3.0)])
+    async with serving(server) as address, StreamingClient(address) as stream:
+        for _ in range(2):
+            await stream.send(bytes(32_000))
+            stream.end_utterance()
+        updates = aiter(stream)
+        assert (await anext(updates)).received_s == 2.0
+        assert server.ends == [16_000, 32_000]
+        await stream.send(bytes(32_000))
+        await stream.finish()
+        assert [update.received_s async for update in updates] == [3.0]
+    assert len(server.audio) == 64_000
+    assert server.ends == [16_000]  # from its position on
+
+
 async def test_statistics_are_requested_only_where_they_are_read():
     for wanted in (False, True):
         server = Calls([NAMED])

@@ -24,7 +24,8 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.requests import MAX_PIECE_BYTES
 from specwhisper_draft_server.riva import SERVICE_NAME
 from specwhisper_draft_server.riva.audio import StreamedAudio
-from specwhisper_draft_server.riva.service import _decoded
+from specwhisper_draft_server.riva.replies import LiveReplies
+from specwhisper_draft_server.riva.service import _decoded, _our_requests
 from tests.nightly import mostly_nightly
 from tests.rpc.riva_clients import in_thread, live_config, pcm_config, pieces, riva_client, transcript
 from tests.rpc.services import (
@@ -44,6 +45,7 @@ TEXTS = {
     sample["file_name"]: sample["text"]
     for sample in map(json.loads, (SAMPLES / "metadata.jsonl").read_text(encoding="utf-8").splitlines())
 }
+FORCED = {"force_eou": "true"}
 PHONE_CALL = "01_phone_call.flac"
 CODECS = {
     "wav": ("WAV", "PCM_16", riva_audio_pb2.ENCODING_UNSPECIFIED),
@@ -211,6 +213,24 @@ async def test_large_pieces_are_decoded_in_parts():
     sizes = [len(samples) async for samples in _decoded(requests(), audio)]
     assert max(sizes) == 2 * MAX_PIECE_BYTES
     assert sum(sizes) == 2 * (10 * MAX_PIECE_BYTES + 1)
+
+
+async def test_the_client_ends_utterances():
+    """As ``force_eou``: with the audio of the same message, or after that of the one before."""
+
+    async def requests():
+        yield riva_pb.StreamingRecognizeRequest(runtime_config=FORCED)  # there is no audio yet
+        yield riva_pb.StreamingRecognizeRequest(audio_content=bytes(400), runtime_config=FORCED)
+        yield riva_pb.StreamingRecognizeRequest(audio_content=bytes(600))
+        yield riva_pb.StreamingRecognizeRequest(runtime_config=FORCED)
+        yield riva_pb.StreamingRecognizeRequest(runtime_config={"force_eou": "false"})
+
+    config = riva_pb.StreamingRecognitionConfig(config=pcm_config())
+    replies = LiveReplies(interim_results=False)
+    ours = [request async for request in _our_requests(config, requests(), replies, None)]
+    assert ours[0].HasField("streaming_config")
+    said = [request.end_utterance or len(request.audio_content) for request in ours[1:]]
+    assert said == [400, True, 600, True]
 
 
 async def test_pieces_above_our_own_limit():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from specwhisper.audio import kept
 from specwhisper.audio.kept import PIECE_BYTES, KeptAudio
+from specwhisper.types import EndUtterance
 from tests.nightly import examples
 
 
@@ -19,7 +20,7 @@ def samples(start: int, end: int) -> bytes:
 
 
 async def read(audio: KeptAudio, sample: int) -> bytes:
-    return b"".join([piece async for piece in audio.pieces(sample)])
+    return b"".join([piece async for piece in audio.pieces(sample) if isinstance(piece, bytes)])
 
 
 async def test_audio_is_read_in_small_pieces():
@@ -38,6 +39,41 @@ async def test_kept_audio_can_begin_at_a_later_sample():
     audio.finish()
     assert await read(audio, 1_000) == samples(1_000, 1_500)
     assert await read(audio, 1_200) == samples(1_200, 1_500)
+
+
+async def test_utterances_end_at_the_same_samples_for_every_reader():
+    audio = KeptAudio()
+    audio.end_utterance()  # there is no audio that it could end
+    await audio.put(samples(0, 2_000))
+    audio.end_utterance()
+    audio.end_utterance()
+    await audio.put(samples(2_000, 2_500))
+    following = asyncio.create_task(ends_of(audio, 0))
+    await asyncio.sleep(0)
+    audio.end_utterance()
+    await asyncio.sleep(0)
+    assert await ends_of(audio, 0, until=2_500) == [2_000, 2_500]
+    assert await ends_of(audio, 1_999, until=2_500) == [2_000, 2_500]
+    assert await ends_of(audio, 2_000, until=2_500) == [2_500]  # its text up to there is final
+    audio.forget_before(2_200)
+    assert await ends_of(audio, 2_200, until=2_500) == [2_500]
+    audio.finish()
+    audio.end_utterance()
+    assert await following == [2_000, 2_500]
+    assert await read(audio, 0) == samples(2_200, 2_500)
+
+
+async def ends_of(audio: KeptAudio, sample: int, until: int | None = None) -> list[int]:
+    """Read audio, up to an end if ``until`` is given; return the samples at which utterances end."""
+    ends: list[int] = []
+    async for piece in audio.pieces(sample):
+        if isinstance(piece, EndUtterance):
+            ends.append(sample)
+            if sample == until:
+                break
+        else:
+            sample += len(piece) // 2
+    return ends
 
 
 async def test_forgotten_audio_is_skipped_and_no_audio_is_read_twice():

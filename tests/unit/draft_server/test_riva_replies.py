@@ -102,6 +102,13 @@ def test_two_utterances_that_end_together_are_two_responses():
     ]
 
 
+def test_an_end_that_the_client_asked_for_is_answered_without_text():
+    replies = LiveReplies(interim_results=True)
+    replies.expect_end()
+    assert sent(replies, final("", ends=True)) == [[(None, "")]]
+    assert sent(replies, final("", ends=True)) == []
+
+
 def test_without_interim_results_only_utterances_are_sent():
     replies = LiveReplies(interim_results=False)
     assert sent(replies, final(" Hello"), verified(" there")) == []
