@@ -10,6 +10,8 @@ from time import perf_counter_ns
 from typing import Any
 
 from specwhisper.engine.target_engine import TargetEngine
+from specwhisper.errors import ServerDraining
+from specwhisper.live import LivePosition
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription
@@ -22,15 +24,21 @@ from specwhisper.types import (
     Mode,
     Resume,
     TimedHint,
+    Timing,
     ToTarget,
     WindowOpened,
 )
+from specwhisper.wire.pacing import PIECE_BYTES
+
+ADDRESS = "in this process"
 
 
 class LocalTargetStream:
     """A session's stream to a target in this process; see :class:`TargetStream`."""
 
+    address = ADDRESS
     min_round_trip_ns = 0
+    piece_bytes = PIECE_BYTES
 
     def __init__(
         self,
@@ -46,6 +54,12 @@ class LocalTargetStream:
         self._id = session_id
         self._engine = engine
         self._events = events
+        self.going_away = asyncio.Event()  # never: both are one process
+        self.on_answer: Callable[[Timing], None] = lambda _: None
+
+    def resume(self, resume: Resume | LivePosition) -> None:
+        """Continue an open window, or live audio."""
+        self._engine.thread.post(partial(self._engine.verifier.submit, self._id, resume))
 
     def propose(self, block: Candidates) -> None:
         """Send candidates."""
@@ -69,6 +83,10 @@ class LocalTargetStream:
                 raise event.error
             yield event
 
+    def leave(self) -> None:
+        """End the stream as if the target were lost."""
+        self._events.put_nowait(Failed(ServerDraining("The session has left its target.")))
+
 
 class LocalTranscriber:
     """A target in this process; see :class:`Transcriber`.
@@ -78,7 +96,7 @@ class LocalTranscriber:
     note : called with each message to the target.
     """
 
-    address = "in this process"
+    address = ADDRESS
 
     def __init__(
         self,
@@ -115,12 +133,10 @@ class LocalTranscriber:
         draft_model: str,
         same_weights: bool = False,
         avoid: str = "",
-        resume: Resume | None = None,
+        within_s: float | None = None,
     ) -> AsyncIterator[LocalTargetStream]:
         """Open a session on the target."""
         async with self._engine.session(session_id, mode, options) as events:
-            if resume is not None:
-                self._engine.thread.post(partial(self._engine.verifier.submit, session_id, resume))
             yield LocalTargetStream(session_id, target, self._engine, events, self._note)
 
     async def find_room(
@@ -128,8 +144,6 @@ class LocalTranscriber:
         target: TargetDescription | None = None,
         *,
         same_weights: bool = False,
-        avoid: str = "",
-        within_s: float | None = None,
     ) -> LocalTranscriber:
         """Return this target; raise :class:`ServerFull` if it has no room."""
         await self._engine.check_room()

@@ -47,9 +47,9 @@ class DraftMetrics(ServerMetrics):
             TEXT_SECONDS,
             "kind",
         )
-        self.partial_latency_s = self.histogram(
-            "partial_latency_seconds",
-            "Time from the arrival of a live step's newest audio to the target's text of the step.",
+        self.final_latency_s = self.histogram(
+            "final_latency_seconds",
+            "Time from the arrival of live audio to its final text.",
             TEXT_SECONDS,
         )
         self.round_trip_s = self.histogram(

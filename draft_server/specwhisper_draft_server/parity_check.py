@@ -63,9 +63,13 @@ class ParityChecker:
     Parameters
     ----------
     every : check one recording in so many; ``None`` checks none.
+    resume_timeout_s : see :class:`Session`.
     """
 
-    def __init__(self, every: int | None, transcriber: Transcriber, metrics: DraftMetrics) -> None:
+    def __init__(
+        self, every: int | None, transcriber: Transcriber, metrics: DraftMetrics, resume_timeout_s: float
+    ) -> None:
+        self._resume_timeout_s = resume_timeout_s
         self._every = every
         self._transcriber = transcriber
         self._metrics = metrics
@@ -146,7 +150,15 @@ class ParityChecker:
             DraftLength.of(Mode.TARGET_ONLY, None),
             recording.request.endpointing,
         )
-        session = Session(request, self._transcriber, recording.target, None, same_weights=True)
+        session = Session(
+            request,
+            self._transcriber,
+            recording.target,
+            None,
+            self._metrics,
+            resume_timeout_s=self._resume_timeout_s,
+            same_weights=True,
+        )
         find_room = partial(self._transcriber.find_room, recording.target, same_weights=True)
         await find_room()
         is_open = False

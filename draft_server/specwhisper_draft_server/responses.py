@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire import codec
 from specwhisper.wire.codec import statistics_to_proto
@@ -17,10 +16,7 @@ from specwhisper_draft_server.replies import (
     spoken_language,
 )
 from specwhisper_draft_server.resume_points import ResumePoints
-from specwhisper_draft_server.sessions.audio_feed import POSITION_SAMPLES
-from specwhisper_draft_server.sessions.live_session import LiveSession
-from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
-from specwhisper_draft_server.sessions.session import Session
+from specwhisper_draft_server.sessions.session import POSITION_SAMPLES, Session
 from specwhisper_draft_server.sessions.update import SessionUpdate
 
 
@@ -34,7 +30,7 @@ class StreamingResponses:
 
     def __init__(
         self,
-        session: Session | LiveSession,
+        session: Session,
         config: pb.StreamingRecognitionConfig,
         describe_model: Callable[[], pb.ModelInfo],
     ) -> None:
@@ -42,7 +38,7 @@ class StreamingResponses:
         self._config = config
         self._describe_model = describe_model
         self._resume_points = None
-        if config.with_resume_points and isinstance(session, Session):
+        if config.with_resume_points:
             self._resume_points = ResumePoints(session)
         # As the client knows them:
         self._model: pb.ModelInfo | None = None
@@ -63,23 +59,16 @@ class StreamingResponses:
         finals = [final_result(segment, session.builder.language) for segment in update.segments]
         interim = interim_results(session.builder) if self._config.interim_results else []
         response = self._response([*finals, *interim])
-        response.steps.extend(
-            pb.DecodedStep(
-                start_sample=step.start_sample, end_sample=step.end_sample, num_forwards=step.num_forwards
-            )
-            for step in update.steps
-        )
         self._add_model(response)
         if self._resume_points is not None:
             self._resume_points.add(response, has_finals=bool(finals))
         if self._config.with_statistics or response.HasField("resume_point"):
             self._add_statistics(response)
         # In silence, the position is reported now and then: clients keep audio from there on.
-        position = response.position.start_sample // POSITION_SAMPLES
+        position = response.position.next_sample // POSITION_SAMPLES
         is_news = (
             finals
             or interim != self._interim
-            or response.steps
             or response.HasField("resume_point")
             or response.HasField("model")
             or position > self._position
@@ -103,8 +92,8 @@ class StreamingResponses:
         response = pb.StreamingRecognizeResponse(
             results=results, audio_received=duration(builder.num_samples / SAMPLE_RATE)
         )
-        if isinstance(builder, LiveTranscript | MergedTranscript):
-            response.position.CopyFrom(codec.live_position_to_proto(builder.position))
+        if (position := self._session.position) is not None:
+            response.position.CopyFrom(codec.live_position_to_proto(position))
         return response
 
     def _add_model(self, response: pb.StreamingRecognizeResponse) -> None:

@@ -54,7 +54,6 @@ from specwhisper_draft_server.requests import (
 from specwhisper_draft_server.responses import StreamingResponses
 from specwhisper_draft_server.resume_points import read_resume_point
 from specwhisper_draft_server.session_metrics import SessionMetrics
-from specwhisper_draft_server.sessions.live_session import LiveSession
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
 logger = logging.getLogger(__name__)
@@ -174,7 +173,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             if not source.fits_one_window:
                 maxima = await source.log_mel_max(self._mel_bins(target), request.options.padding)
                 request = replace(request, options=replace(request.options, log_mel_max=maxima))
-            session = Session(request, self._transcriber, target, self._drafting)
+            session = self._session(request, target)
             response = pb.RecognizeResponse()
             measured = SessionMetrics(self.metrics, session)
             with measured.counted(), self._parity.kept(session, request) as keep:
@@ -226,7 +225,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             responses = StreamingResponses(session, config, partial(self._model_of, session, request))
             live = request.options.live
             measured = SessionMetrics(self.metrics, session, live.position.start_sample if live else 0)
-            recording = session if isinstance(session, Session) and not config.resume_point else None
+            recording = None if session.is_live or config.resume_point else session
             with measured.counted(), self._parity.kept(recording, request) as keep:
                 pcm = with_observers(read_audio(requests, audio, request.hints), measured.on_audio, keep)
                 async with aclosing(session.run(pcm)) as updates:
@@ -238,23 +237,29 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     async def _streaming_session(
         self, config: pb.StreamingRecognitionConfig, request: SessionRequest
-    ) -> Session | LiveSession:
+    ) -> Session:
         """Make the session of a stream; it is opened when it runs."""
         weights = required_weights(config)
         target, lost = await self._target_for(request, weights, in_outages=config.continue_unverified)
-        if request.options.live is None:
-            resume_point = read_resume_point(config, target)
-            return Session(request, self._transcriber, target, self._drafting, resume_point=resume_point)
-        return LiveSession(
+        return self._session(
+            request,
+            target,
+            resume_point=read_resume_point(config, target),
+            continue_unverified=config.continue_unverified,
+            lost=lost,
+            same_weights=bool(weights),
+        )
+
+    def _session(self, request: SessionRequest, target: TargetDescription, **more: Any) -> Session:
+        timeout_s = self._config.resume_timeout_s
+        return Session(
             request,
             self._transcriber,
             target,
             self._drafting,
             self.metrics,
-            resume_timeout_s=self._config.resume_timeout_s,
-            continue_unverified=config.continue_unverified,
-            lost=lost,
-            same_weights=bool(weights),
+            resume_timeout_s=timeout_s,
+            **more,
         )
 
     async def _target_for(
@@ -286,7 +291,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             if requirements == drafting.placement.requirements(weights_digest):
                 raise PairMismatch(drafting.placement.why_not(target))
 
-    def _model_of(self, session: Session | LiveSession, request: SessionRequest) -> pb.ModelInfo:
+    def _model_of(self, session: Session, request: SessionRequest) -> pb.ModelInfo:
         """Describe how a session runs now: in target-only once its draft has failed."""
         length = DraftLength.of(Mode.TARGET_ONLY, None) if session.has_lost_draft else request.length
         return self._model_info(session.target, length, is_lossy=request.options.is_lossy)

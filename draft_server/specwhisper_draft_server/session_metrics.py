@@ -11,7 +11,6 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.observe.metrics.tokens import Tally
 from specwhisper.types import NS_PER_S, SAMPLE_RATE, Segment, VoiceEvent
 from specwhisper_draft_server.metrics import LIVE, RECORDING, DraftMetrics
-from specwhisper_draft_server.sessions.live_session import LiveSession
 from specwhisper_draft_server.sessions.session import Session
 from specwhisper_draft_server.sessions.update import SessionUpdate
 
@@ -26,10 +25,10 @@ class SessionMetrics:
     start_sample : where live audio begins.
     """
 
-    def __init__(self, metrics: DraftMetrics, session: Session | LiveSession, start_sample: int = 0) -> None:
+    def __init__(self, metrics: DraftMetrics, session: Session, start_sample: int = 0) -> None:
         self._metrics = metrics
         self._session = session
-        self._kind = LIVE if isinstance(session, LiveSession) else RECORDING
+        self._kind = LIVE if session.is_live else RECORDING
         self._tally = Tally(metrics.tokens)
         self._num_samples = start_sample
         # The end sample of each piece, and its arrival time.
@@ -54,20 +53,22 @@ class SessionMetrics:
 
     def on_update(self, update: SessionUpdate) -> None:
         """Measure an update of the session, before it is reported."""
-        self._measure_steps(update)
+        self._measure_final_text(update)
         self._measure_first_text(update.segments)
         self._tally.count(self._session.builder.statistics)
 
-    def _measure_steps(self, update: SessionUpdate) -> None:
-        """Measure how long after its newest audio each live step was decoded."""
+    def _measure_final_text(self, update: SessionUpdate) -> None:
+        """Measure how long after its newest audio live text was final."""
         if any(mark.event is VoiceEvent.BEGIN for mark in update.speech_events):
             self._awaits_text_since_ns = perf_counter_ns()
-        for step in update.steps:
-            while self._arrivals and self._arrivals[0][0] < step.end_sample:
-                self._arrivals.popleft()
-            if self._arrivals:
-                waited_ns = perf_counter_ns() - self._arrivals[0][1]
-                self._metrics.partial_latency_s.observe(waited_ns / NS_PER_S)
+        if self._kind == RECORDING or not update.segments:
+            return
+        end_sample = round(update.segments[-1].end_s * SAMPLE_RATE)
+        while self._arrivals and self._arrivals[0][0] < end_sample:
+            self._arrivals.popleft()
+        if self._arrivals:
+            waited_ns = perf_counter_ns() - self._arrivals[0][1]
+            self._metrics.final_latency_s.observe(waited_ns / NS_PER_S)
 
     def _measure_first_text(self, segments: Sequence[Segment]) -> None:
         if self._awaits_text_since_ns is None:

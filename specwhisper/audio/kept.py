@@ -9,13 +9,14 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.types import SAMPLE_RATE, EndUtterance
 
 PIECE_BYTES = 3_200  # a tenth of a second
-MAX_UNREAD_SAMPLES = 30 * SAMPLE_RATE
+MAX_UNREAD_S = 30.0
 
 
 class KeptAudio:
     """Canonical PCM from some sample on, read from any sample that is kept."""
 
-    def __init__(self, start_sample: int = 0) -> None:
+    def __init__(self, start_sample: int = 0, max_unread_s: float = MAX_UNREAD_S) -> None:
+        self._max_unread_samples = max_unread_s * SAMPLE_RATE
         self._pcm = bytearray()
         self._start_sample = self._read_sample = start_sample
         self._ends: list[int] = []  # samples at which the client has ended utterances
@@ -34,7 +35,7 @@ class KeptAudio:
         return self._is_complete
 
     async def put(self, pcm: bytes) -> None:
-        """Append audio; wait while more than 30 s of it are unread.
+        """Append audio; wait while more than ``max_unread_s`` of it are unread.
 
         After :meth:`finish`, audio is ignored.
         """
@@ -42,7 +43,7 @@ class KeptAudio:
             return
         self._pcm += pcm
         self._has_grown.set()
-        while self._num_unread > MAX_UNREAD_SAMPLES and not self._is_complete:
+        while self._num_unread > self._max_unread_samples and not self._is_complete:
             self._is_read.clear()
             await self._is_read.wait()
 
@@ -67,23 +68,23 @@ class KeptAudio:
         self._is_read.set()
 
     def forget_before(self, sample: int) -> None:
-        """Free the audio before a sample, and the ends of utterances up to it."""
-        num_bytes = min(max(0, sample - self._start_sample) * BYTES_PER_SAMPLE, len(self._pcm))
+        """Free the audio before a sample, as far as it is read."""
+        num_samples = max(0, min(sample, self._read_sample) - self._start_sample)
+        num_bytes = min(num_samples * BYTES_PER_SAMPLE, len(self._pcm))
         del self._pcm[:num_bytes]
         self._start_sample += num_bytes // BYTES_PER_SAMPLE
-        self._ends = [end for end in self._ends if end > self._start_sample]
 
     async def pieces(
         self, sample: int, piece_bytes: Callable[[], int] = lambda: PIECE_BYTES
     ) -> AsyncGenerator[bytes | EndUtterance]:
-        """Yield the audio from a sample on as it arrives, to its end.
+        """Yield the audio from a sample on as it arrives, to its end; one reader at a time.
 
         An :class:`EndUtterance` comes where the client has ended one. ``piece_bytes`` returns the size of the
         next piece.
         """
         ended = sample  # ends up to there have been passed on
+        self._read_sample = sample
         while True:
-            sample = max(sample, self._start_sample)  # forgotten audio is skipped
             end = next((end for end in self._ends if end > ended), None)
             begin = (sample - self._start_sample) * BYTES_PER_SAMPLE
             num_bytes = piece_bytes()
@@ -95,7 +96,7 @@ class KeptAudio:
                 yield EndUtterance()
             elif piece:
                 sample += len(piece) // BYTES_PER_SAMPLE
-                self._read_sample = max(self._read_sample, sample)
+                self._read_sample = sample
                 self._is_read.set()
                 yield piece
             elif self._is_complete:

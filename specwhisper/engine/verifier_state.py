@@ -12,8 +12,8 @@ from specwhisper.engine.encodings import AudioSpan
 from specwhisper.engine.phases import Derived, Detection, Phase
 from specwhisper.engine.target_window import TargetWindow
 from specwhisper.errors import InvalidAudio, InvalidRequest
-from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.live import LivePosition
+from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.arrivals import Arrival, Arrivals

@@ -78,8 +78,8 @@ class ResumeTracker:
     Parameters
     ----------
     max_ahead_tokens : candidates that may lie beyond the committed end.
-    resume : where the session begins, if not at the start of the recording. The reader knows the committed
-        tokens, but has not seen the window opened.
+    begin : where the session begins, if not at the start of the recording. Its reader is sent the window and
+        what is committed in it, once a target has opened it.
 
     Attributes
     ----------
@@ -87,21 +87,22 @@ class ResumeTracker:
         earlier are lost.
     """
 
-    def __init__(self, max_ahead_tokens: int, resume: Resume | None = None) -> None:
+    def __init__(self, max_ahead_tokens: int, begin: ResumePoint | None = None) -> None:
         self._max_ahead_tokens = max_ahead_tokens
         self._opened: WindowOpened | None = None  # the last window, as it was opened
         self._window: OpenWindow | None = None  # what is committed in it
         self._has_committed = False  # in any window
         self._language_probs: Mapping[str, float] = {}
         self.is_reopened = True
-        self._reader_knows_window = True
-        if resume is not None:
+        self._to_replay = begin
+        if begin is not None:
+            resume = begin.resume
             self._opened = WindowOpened(
                 resume.window, log_mel_max=resume.log_mel_max, previous=resume.previous
             )
             self._window = OpenWindow(resume.window, resume.committed, resume.log_probs)
             self._has_committed = True
-            self.is_reopened = self._reader_knows_window = False
+            self.is_reopened = False
         self._newest: dict[int, int] = {}  # number of the newest block by window
         self._lost: dict[int, int] = {}  # of those that no target has
         self._pending_block: Candidates | None = None
@@ -134,6 +135,8 @@ class ResumeTracker:
 
     def resume_point(self) -> ResumePoint | None:
         """Return where another session can continue; ``None`` if it has to start again."""
+        if self._to_replay is not None:
+            return self._to_replay
         resume = self.resume()
         if resume is None or self._window is None:
             return None
@@ -188,8 +191,9 @@ class ResumeTracker:
             raise InvalidCandidates(
                 f"A target was asked to resume a window, but opened another one: {opened.window.id}."
             )
-        new: SentEvents = [] if self._reader_knows_window else [opened]
-        self.is_reopened, self._reader_knows_window, self._lost = True, True, dict(self._newest)
+        begin, self._to_replay = self._to_replay, None
+        new: SentEvents = [] if begin is None else [opened, begin.commit(self._max_ahead_tokens)]
+        self.is_reopened, self._lost = True, dict(self._newest)
         if not window.is_complete:
             return [*new, *self._answer_lost_blocks(opened)]
         end = len(window.tokens) - 1

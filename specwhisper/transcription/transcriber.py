@@ -1,20 +1,33 @@
 """The interface of a target: audio and candidates in, windows and commits out.
 
 It has two implementations: ``specwhisper_draft_server.local_target.LocalTranscriber``, in this process,
-and ``specwhisper_draft_server.link.link.TargetLink``, over gRPC.
+and ``specwhisper_draft_server.link.link.TargetLink``, over gRPC. A session has one stream after another
+(``specwhisper_draft_server.link.resuming.ResumingTargetStream``).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 from specwhisper.errors import PairMismatch
+from specwhisper.live import LivePosition
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Mode, Resume, TimedHint, WindowOpened
+from specwhisper.types import (
+    AudioChunk,
+    Candidates,
+    Commit,
+    Limits,
+    Mode,
+    Resume,
+    TimedHint,
+    Timing,
+    WindowOpened,
+)
 
 
 @dataclass(frozen=True)
@@ -73,19 +86,35 @@ ANY = Requirements()
 
 
 class TargetStream(Protocol):
-    """One transcription: send audio and candidates, iterate over windows and commits."""
+    """A session on one target: send audio and candidates, iterate over windows and commits.
 
-    @property
-    def target(self) -> TargetDescription:
-        """The target of this transcription."""
+    Attributes
+    ----------
+    address : of the target, for messages.
+    target, limits : of the target, and of this session.
+    going_away : set once the target has announced that it is stopping.
+    on_answer : called with the timing of each commit.
+    """
 
-    @property
-    def limits(self) -> Limits:
-        """Limits of this session."""
+    address: str
+    target: TargetDescription
+    limits: Limits
+    going_away: asyncio.Event
+    on_answer: Callable[[Timing], None]
 
     @property
     def min_round_trip_ns(self) -> int:
         """Smallest round trip measured so far; 0 if there is none."""
+
+    @property
+    def piece_bytes(self) -> int:
+        """The most audio in a message now."""
+
+    def resume(self, resume: Resume | LivePosition) -> None:
+        """Send where to continue, before anything else.
+
+        Without it the session begins at the start.
+        """
 
     def propose(self, block: Candidates) -> None:
         """Send candidates; they overtake audio."""
@@ -98,6 +127,9 @@ class TargetStream(Protocol):
 
     def events(self) -> AsyncIterator[WindowOpened | Commit]:
         """Yield the target's events to the end of the transcript; raise its errors."""
+
+    def leave(self) -> None:
+        """End the stream as if the target were lost: another one has taken the session."""
 
 
 class Transcriber(Protocol):
@@ -121,16 +153,16 @@ class Transcriber(Protocol):
         draft_model: str,
         same_weights: bool = False,
         avoid: str = "",
-        resume: Resume | None = None,
+        within_s: float | None = None,
     ) -> AbstractAsyncContextManager[TargetStream]:
-        """Open a session; of a recording, from its beginning or in a window.
+        """Open a session on one target; from then on it has a slot.
 
         Parameters
         ----------
         target : the session opens on a target with the same vocabulary.
         same_weights : whether it must have the same weights, too, because some of its text is known already.
         avoid : address of a target that takes the session only if no other one does.
-        resume : the window of a recording in which to continue.
+        within_s : longest time of its answers; ``avoid`` will not do then.
         """
 
     async def find_room(
@@ -138,15 +170,12 @@ class Transcriber(Protocol):
         target: TargetDescription | None = None,
         *,
         same_weights: bool = False,
-        avoid: str = "",
-        within_s: float | None = None,
     ) -> Transcriber:
         """Return a transcriber for one session, on a target that has room now.
 
         Parameters
         ----------
         target : as for :meth:`open`; ``None`` for any.
-        within_s : longest time of its answers; ``avoid`` will not do then.
 
         Raises
         ------

@@ -6,10 +6,22 @@ It is loaded only when a session requests it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
 
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
-from specwhisper.types import AudioChunk, Candidates, Commit, Limits, TimedHint, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, TimedHint, Timing, WindowOpened
+from specwhisper_draft_server.link.resuming import OpenOnce
+
+
+@asynccontextmanager
+async def delayed(
+    open_once: OpenOnce, added_latency_ms: int, target: TargetDescription, **wanted: Any
+) -> AsyncIterator[DelayedTargetStream]:
+    """Open a stream whose messages arrive later."""
+    async with open_once(target, **wanted) as stream:
+        yield DelayedTargetStream(stream, added_latency_ms)
 
 
 class DelayedTargetStream:
@@ -22,20 +34,26 @@ class DelayedTargetStream:
 
     def __init__(self, stream: TargetStream, added_latency_ms: int) -> None:
         self._stream = stream
+        self.address, self.target, self.limits = stream.address, stream.target, stream.limits
+        self.going_away, self.resume, self.leave = stream.going_away, stream.resume, stream.leave
         self._one_way_s = added_latency_ms / 2000
         self._added_ns = added_latency_ms * 1_000_000
         self._up: asyncio.Queue[tuple[float, AudioChunk | Candidates | TimedHint]] = asyncio.Queue()
         self._down: asyncio.Queue[tuple[float, WindowOpened | Commit | None]] = asyncio.Queue()
 
     @property
-    def target(self) -> TargetDescription:
-        """The target that runs the session."""
-        return self._stream.target
+    def on_answer(self) -> Callable[[Timing], None]:
+        """Called with the timing of each commit, before the delay."""
+        return self._stream.on_answer
+
+    @on_answer.setter
+    def on_answer(self, on_answer: Callable[[Timing], None]) -> None:
+        self._stream.on_answer = on_answer
 
     @property
-    def limits(self) -> Limits:
-        """Limits of the session's messages."""
-        return self._stream.limits
+    def piece_bytes(self) -> int:
+        """The most audio in a message now."""
+        return self._stream.piece_bytes
 
     @property
     def min_round_trip_ns(self) -> int:

@@ -16,7 +16,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials, with_true_status
 from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription, TargetStream
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import Mode, Resume
+from specwhisper.types import Mode
 from specwhisper.wire import PROTOCOL_VERSION, WELCOME_S, codec
 from specwhisper.wire.status import refused_handshake
 from specwhisper.wire.v1 import decoding_pb2, verification_pb2_grpc
@@ -29,7 +29,6 @@ from specwhisper_draft_server.link.connecting import ANSWER_S, wait_connected
 from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream, Outbox, errors_translated
 from specwhisper_draft_server.link.known_targets import KnownTargets
 from specwhisper_draft_server.link.opening import opened_at_one
-from specwhisper_draft_server.link.resuming import ResumingTargetStream
 from specwhisper_draft_server.link.sharing import SharedStreams
 from specwhisper_draft_server.link.targets import Targets
 from specwhisper_draft_server.metrics import DraftMetrics
@@ -50,7 +49,6 @@ class TargetLink:
     credentials : of this server, for targets.
     connect_timeout_s : time that a target may refuse connections, in seconds; an attempt that is in progress
         has more (:mod:`specwhisper_draft_server.link.connecting`).
-    resume_timeout_s : time that a recording tries to resume after its target was lost, in seconds.
     """
 
     def __init__(
@@ -58,7 +56,6 @@ class TargetLink:
         *addresses: str,
         credentials: Credentials = OPEN,
         connect_timeout_s: float = 5.0,
-        resume_timeout_s: float = 60.0,
         metrics: DraftMetrics | None = None,
     ) -> None:
         self._metrics = metrics or DraftMetrics(DraftConfig())
@@ -67,7 +64,6 @@ class TargetLink:
         self._channels = Channels(credentials, self._targets.knows)
         self._shared = SharedStreams()
         self._connect_timeout_s = connect_timeout_s
-        self._resume_timeout_s = resume_timeout_s
         self._known = KnownTargets(addresses)
         self._vocabulary: Vocabulary | None = None
         self._by_weights: dict[str, TargetDescription] = {}  # described, the newest last
@@ -196,8 +192,6 @@ class TargetLink:
         target: TargetDescription | None = None,
         *,
         same_weights: bool = False,
-        avoid: str = "",
-        within_s: float | None = None,
     ) -> TargetLink:
         """Return a copy of this link that opens one session, where a slot is free.
 
@@ -205,7 +199,7 @@ class TargetLink:
         """
         link = copy(self)
         requirements = Requirements.of(target, same_weights=same_weights)
-        link._offer = await self._find(requirements, [avoid] if avoid else [], within_s=within_s)
+        link._offer = await self._find(requirements, [])
         return link
 
     def _only_target(self, avoid: str) -> TargetOffer | None:
@@ -243,13 +237,9 @@ class TargetLink:
         draft_model: str,
         same_weights: bool = False,
         avoid: str = "",
-        resume: Resume | None = None,
+        within_s: float | None = None,
     ) -> AsyncIterator[TargetStream]:
-        """Open a session on a target; see :class:`Transcriber`.
-
-        A recording resumes at another target by itself if its target is lost. Live audio does not: only the
-        caller, which follows the text, knows the position to continue from.
-        """
+        """Open a session on one target; see :class:`Transcriber`."""
         hello = pb.Hello(
             protocol_version=PROTOCOL_VERSION,
             software_version=__version__,
@@ -260,34 +250,6 @@ class TargetLink:
             options=codec.decoding_options_to_proto(options),
             session=session_id,
         )
-        open_once = partial(self._open_once, hello)
-        if options.live is not None:
-            async with open_once(target, same_weights=same_weights, avoid=avoid) as once:
-                yield once
-            return
-        session = ResumingTargetStream(
-            session_id,
-            open_once,
-            target,
-            self._resume_timeout_s,
-            self._metrics,
-            resume,
-            same_weights=same_weights,
-        )
-        async with session:
-            yield session
-
-    @asynccontextmanager
-    async def _open_once(
-        self,
-        hello: pb.Hello,
-        target: TargetDescription,
-        *,
-        same_weights: bool,
-        avoid: str,
-        within_s: float | None = None,
-    ) -> AsyncIterator[GrpcTargetStream]:
-        """Open a session on one target; it has accepted and waits for the first message."""
         requirements = Requirements.of(target, same_weights=same_weights)
         opened = opened_at_one(
             partial(self._find, requirements, within_s=within_s),

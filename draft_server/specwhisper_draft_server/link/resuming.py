@@ -1,6 +1,6 @@
-"""Continuation of a recording on another target when its target is lost.
+"""Continuation of a session on another target when its target is lost.
 
-The session above does not notice.
+The session above does not notice, but for the time in which nothing is committed.
 """
 
 from __future__ import annotations
@@ -11,75 +11,50 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from time import monotonic
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self
 
-from specwhisper.audio.kept import KeptAudio
+from specwhisper.audio.kept import MAX_UNREAD_S, KeptAudio
 from specwhisper.audio.recording import CONTEXT_SAMPLES
-from specwhisper.errors import GONE, PairMismatch, ServerFull, SlowReader, SpecWhisperError
+from specwhisper.errors import GONE, PairMismatch, ServerFull, SlowReader, SpecWhisperError, TargetUnavailable
+from specwhisper.live import LivePosition
 from specwhisper.observe.tracing import note_event
 from specwhisper.rpc.failover import Failover
-from specwhisper.transcription.resume_point import ResumeTracker
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
-from specwhisper.types import AudioChunk, Candidates, Commit, Resume, TimedHint, Timing, WindowOpened
+from specwhisper.types import (
+    SAMPLE_RATE,
+    AudioChunk,
+    Candidates,
+    Commit,
+    TimedHint,
+    WindowOpened,
+)
 from specwhisper_draft_server.link.migration import opened_elsewhere
 from specwhisper_draft_server.link.pace import Pace
 from specwhisper_draft_server.link.paced_hints import PacedHints
+from specwhisper_draft_server.link.progress import KeptMarks, Progress
 from specwhisper_draft_server.metrics import DraftMetrics
 
 logger = logging.getLogger(__name__)
 
+MAX_OUTAGE_S = 900.0  # for sessions that wait long
 LOST = (*GONE, SlowReader)  # SlowReader: this server stood still for a while; only open sessions end so
 REFUSED = (ServerFull, PairMismatch)  # every target was asked, and none of those that answered takes it
 
 
-@runtime_checkable
-class RemoteTargetStream(TargetStream, Protocol):
-    """The stream of one session on one remote target.
-
-    It waits for the position to begin at.
-
-    Attributes
-    ----------
-    address : of the target.
-    going_away : set once the target has announced that it is stopping.
-    on_answer : called with the timing of each commit.
-    """
-
-    address: str
-    going_away: asyncio.Event
-    on_answer: Callable[[Timing], None]
-
-    @property
-    def piece_bytes(self) -> int:
-        """The most audio in a message now."""
-
-    def resume(self, resume: Resume) -> None:
-        """Send where to continue, before anything else.
-
-        Without it the session begins at the start.
-        """
-
-    def leave(self) -> None:
-        """End the stream as if the target were lost: another one has taken the session."""
-
-
-class OpenRemote(Protocol):
+class OpenOnce(Protocol):
     """Opens a stream on one target, as :meth:`Transcriber.open` does."""
 
     def __call__(
         self, target: TargetDescription, *, same_weights: bool, avoid: str, within_s: float | None = None
-    ) -> AbstractAsyncContextManager[RemoteTargetStream]:
-        """Open a stream; from then on the session has a slot.
-
-        With ``within_s`` it is opened only elsewhere than at ``avoid``, where answers take no longer.
-        """
+    ) -> AbstractAsyncContextManager[TargetStream]:
+        """Open it."""
 
 
-Opened = tuple[AsyncExitStack, RemoteTargetStream]
+Opened = tuple[AsyncExitStack, TargetStream]
 
 
 class ResumingTargetStream:
-    """The :class:`TargetStream` of one recording, on one target after another.
+    """The :class:`TargetStream` of one session, on one target after another.
 
     Use it as a context manager. Opening it looks for a target as later on, but fails at once if all targets
     answer and refuse the session. If a target is stopping, or is much slower than another one, the session
@@ -88,22 +63,28 @@ class ResumingTargetStream:
     Parameters
     ----------
     target : the expected target; once the stream is open, the one that runs it. Others have its weights.
+    progress : where another target continues.
     resume_timeout_s : how long to look for a target after a loss, until the session fails. The limit restarts
         only when a target has committed something.
-    resume : where to continue; ``None`` begins at the start.
+    waits_long : whether it looks for up to :data:`MAX_OUTAGE_S`, and keeps as much audio, until the audio ends.
+    lost : why there is no target now; then it looks for one once its events are read.
     same_weights : whether the first target must have the weights of ``target``, too.
+    on_change : called when a target is lost, or has taken the session again.
     """
 
     def __init__(
         self,
         session_id: str,
-        open_remote: OpenRemote,
+        open_once: OpenOnce,
         target: TargetDescription,
+        progress: Progress,
         resume_timeout_s: float,
         metrics: DraftMetrics,
-        resume: Resume | None = None,
         *,
+        waits_long: bool = False,
+        lost: SpecWhisperError | None = None,
         same_weights: bool = False,
+        on_change: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.target = target
@@ -111,11 +92,17 @@ class ResumingTargetStream:
         self._same_weights = same_weights
         self._metrics = metrics
         self._id = session_id
-        self._open_remote = open_remote
-        self._tracker = ResumeTracker(target.limits.max_ahead_tokens, resume)
-        self._audio = KeptAudio(self._needed_from)
+        self._open_once = open_once
+        self._progress = progress
+        self._waits_long = waits_long
+        self._lost = lost
+        self._on_change = on_change
+        self._clock = clock
+        self._audio = KeptAudio(self._needed_from, MAX_OUTAGE_S if waits_long else MAX_UNREAD_S)
+        self._marks = KeptMarks()
+        self._has_progressed = asyncio.Event()
         self._hints = PacedHints()
-        self._current: RemoteTargetStream | None = None
+        self._current: TargetStream | None = None
         self._current_tasks = AsyncExitStack()  # closes the current stream and ends its tasks
         self._next: Opened | None = None  # the stream to continue on, once the current one has ended
         self._failover = Failover(resume_timeout_s, clock=clock)
@@ -124,7 +111,8 @@ class ResumingTargetStream:
         self._feed_error: Exception | None = None  # another target would not mend it
 
     async def __aenter__(self) -> Self:
-        await self._connect()
+        if self._lost is None:
+            await self._connect()
         self._metrics.kept_audio.add(self._audio)
         return self
 
@@ -135,6 +123,11 @@ class ResumingTargetStream:
         finally:
             if self._next is not None:
                 await self._next[0].aclose()
+
+    @property
+    def has_target(self) -> bool:
+        """Whether a target runs the session now."""
+        return self._current is not None
 
     @property
     def min_round_trip_ns(self) -> int:
@@ -148,8 +141,8 @@ class ResumingTargetStream:
 
         Between two targets they are dropped, and the draft is sent an answer.
         """
-        self._tracker.propose(block)
-        if self._current is not None and self._tracker.is_reopened:
+        self._progress.propose(block)
+        if self._current is not None and self._progress.is_reopened:
             self._current.propose(block)
 
     def hint(self, hint: TimedHint) -> None:
@@ -158,27 +151,36 @@ class ResumingTargetStream:
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Keep audio, for every target that needs it; wait while much of it is not sent."""
+        end_sample = chunk.start_sample + len(chunk.pcm) // 2
+        self._marks.put(end_sample, chunk.marks)
+        self._note_progress()
         await self._audio.put(chunk.pcm)
         if chunk.is_last:
             self._audio.finish()
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
         """Yield the events of one target after another, until the transcript is complete."""
+        if self._lost is not None:
+            await self._recover(self._lost, on_resumed=lambda: None)
         while self._current is not None:
             try:
                 async for event in self._current.events():
-                    for fresh in self._tracker.observe(event):
+                    for fresh in self._progress.observe(event):
                         if isinstance(fresh, Commit) and fresh.tokens:
                             self._failover.progressed()
                         yield fresh
-                    if (block := self._tracker.pop_pending_block()) is not None:
+                    if (block := self._progress.pop_pending_block()) is not None:
                         self._current.propose(block)
-                    self._audio.forget_before(self._needed_from)
+                    self._note_progress()
                 return
             except LOST as error:
                 if self._feed_error is not None:
                     raise self._feed_error from None
                 await self._continue_elsewhere(self._current.address, error)
+
+    def _note_progress(self) -> None:
+        self._audio.forget_before(self._needed_from)
+        self._has_progressed.set()
 
     async def _continue_elsewhere(self, lost: str, error: SpecWhisperError) -> None:
         """Continue on another target, or on the same one once it is back."""
@@ -190,9 +192,18 @@ class ResumingTargetStream:
         if self._next is not None:
             opened, self._next = self._next, None
             await self._run_on(*opened)
+            on_resumed()
         else:
-            await self._connect(avoid=lost, error=error)
+            await self._recover(error, on_resumed, avoid=lost)
+
+    async def _recover(
+        self, error: SpecWhisperError, on_resumed: Callable[[], None], avoid: str = ""
+    ) -> None:
+        """Find a target after an outage."""
+        self._on_change()
+        await self._connect(avoid=avoid, error=error)
         on_resumed()
+        self._on_change()
 
     async def _connect(self, avoid: str = "", error: SpecWhisperError | None = None) -> None:
         """Open a stream on a target; retry within the time limit.
@@ -202,10 +213,11 @@ class ResumingTargetStream:
         avoid : address of a target that is used only if no other one takes the session.
         error : the loss to recover from; without one, a refusal by all targets is raised at once.
         """
+        lost_s = self._clock()
         try:
             while self._current is None:
                 if error is not None:
-                    await self._failover.wait(error)
+                    await self._wait(error, lost_s)
                 try:
                     await self._run_on(*await self._open(avoid))
                 except LOST as loss:
@@ -220,9 +232,19 @@ class ResumingTargetStream:
         finally:
             error = None  # breaks the cycle of the error and this frame
 
+    async def _wait(self, error: SpecWhisperError, lost_s: float) -> None:
+        """Wait for the next attempt; raise the last error when it is too late."""
+        waits_long = self._waits_long and not self._audio.is_complete
+        kept_s = self._audio.num_samples / SAMPLE_RATE
+        if waits_long and max(self._clock() - lost_s, kept_s) > MAX_OUTAGE_S:
+            raise TargetUnavailable(
+                f"No target has taken the session for {MAX_OUTAGE_S:g} s: {error}"
+            ) from None
+        await self._failover.wait(error, is_limited=not waits_long)
+
     async def _open(self, avoid: str, within_s: float | None = None) -> Opened:
         async with AsyncExitStack() as stack:
-            opening = self._open_remote(
+            opening = self._open_once(
                 self.target, same_weights=self._same_weights, avoid=avoid, within_s=within_s
             )
             stream = await stack.enter_async_context(opening)
@@ -230,21 +252,24 @@ class ResumingTargetStream:
             self.target, self._same_weights = stream.target, True
             return stack.pop_all(), stream
 
-    async def _run_on(self, stack: AsyncExitStack, stream: RemoteTargetStream) -> None:
+    async def _run_on(self, stack: AsyncExitStack, stream: TargetStream) -> None:
         """Begin, or continue, on a target that has taken the session."""
-        if (resume := self._tracker.resume()) is not None:
+        resume = self._progress.resume()
+        if isinstance(resume, LivePosition):
+            self._marks.forget_before(resume.next_sample)
+        if resume not in (None, LivePosition()):
             stream.resume(resume)
-        self._tracker.migrate()
+        self._progress.migrate()
         self._failover.connected()
         self._pace.begin(monotonic())
         stream.on_answer = self._pace.observe
         self._current_tasks, self._current, self.limits = stack, stream, stream.limits
-        start_sample = 0 if resume is None else resume.window.start_sample
+        start_sample = self._progress.needed_from
         await stack.enter_async_context(_running(self._hints.send(stream.hint, start_sample)))
         await stack.enter_async_context(_running(self._feed(stream)))
         await stack.enter_async_context(_running(self._migrate(stream)))
 
-    async def _migrate(self, stream: RemoteTargetStream) -> None:
+    async def _migrate(self, stream: TargetStream) -> None:
         """Move once this target announces that it stops, or once another one is much faster."""
         self._next = await opened_elsewhere(
             partial(self._open, stream.address), stream, self._pace, session_id=self._id
@@ -255,7 +280,7 @@ class ResumingTargetStream:
         self._min_round_trip_ns, self._current = self.min_round_trip_ns, None
         await self._current_tasks.aclose()
 
-    async def _feed(self, stream: RemoteTargetStream) -> None:
+    async def _feed(self, stream: TargetStream) -> None:
         """Send a target the audio that it needs; an error there ends the session."""
         try:
             await self._send_kept(stream)
@@ -263,19 +288,25 @@ class ResumingTargetStream:
             self._feed_error = error
             stream.leave()
 
-    async def _send_kept(self, stream: RemoteTargetStream) -> None:
-        """Send the kept audio, and then new audio as it arrives."""
+    async def _send_kept(self, stream: TargetStream) -> None:
+        """Send the kept audio, and then new audio as it arrives, no further ahead than the target allows."""
         sample = self._needed_from
+        known_to = -1  # the sample up to which marks are sent
         async with aclosing(self._audio.pieces(sample, lambda: stream.piece_bytes)) as pieces:
             async for pcm in pieces:
-                if isinstance(pcm, bytes):  # ends of utterances are marks of a chunk here
-                    await stream.send_audio(AudioChunk(sample, pcm))
-                    sample += len(pcm) // 2
-        await stream.send_audio(AudioChunk(sample, b"", is_last=True))
+                end_sample = sample + len(pcm) // 2
+                while end_sample - self._progress.needed_from > stream.limits.max_ahead_samples:
+                    self._has_progressed.clear()
+                    await self._has_progressed.wait()
+                marks = self._marks.known_between(known_to, end_sample)
+                await stream.send_audio(AudioChunk(sample, pcm, marks=marks))
+                sample = known_to = end_sample
+        marks = self._marks.known_between(known_to)
+        await stream.send_audio(AudioChunk(sample, b"", is_last=True, marks=marks))
 
     @property
     def _needed_from(self) -> int:
-        return audio_needed_from(self._tracker.needed_from)
+        return audio_needed_from(self._progress.needed_from)
 
 
 def audio_needed_from(start_sample: int) -> int:

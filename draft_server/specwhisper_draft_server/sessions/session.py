@@ -1,50 +1,55 @@
-"""A session: audio goes to draft and target, their events become the transcript."""
+"""A session: audio goes to draft and target, what they write becomes the transcript."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from functools import partial
 
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.draft_state import Drafted
-from specwhisper.errors import ServerDraining, TargetUnavailable
-from specwhisper.live import EndpointingOptions
+from specwhisper.errors import InvalidAudio, SpecWhisperError, TargetUnavailable
+from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.observe.tracing import note_event
 from specwhisper.observe.window_spans import WindowSpans
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.live_transcript import LiveTranscript
-from specwhisper.transcription.live_windows import follow_windows
-from specwhisper.transcription.resume_point import ResumePoint
-from specwhisper.transcription.transcriber import TargetDescription, TargetStream
+from specwhisper.transcription.live_windows import LiveWindows, follow_windows
+from specwhisper.transcription.resume_point import ResumePoint, ResumeTracker
+from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import (
+    SAMPLE_RATE,
     AudioChunk,
     Candidates,
     Commit,
     EndUtterance,
     Mode,
-    Resume,
     Segment,
-    Window,
+    VoiceEvent,
+    VoiceMark,
     WindowOpened,
 )
+from specwhisper.wire.pacing import PIECE_BYTES
 from specwhisper_draft_server.debounce import Debouncer
 from specwhisper_draft_server.drafts.source import DraftSource, SessionDraft
-from specwhisper_draft_server.link.resuming import RemoteTargetStream, audio_needed_from
-from specwhisper_draft_server.sessions.audio_feed import AudioFeed
-from specwhisper_draft_server.sessions.draft_only import UnverifiedText
-from specwhisper_draft_server.sessions.recording_progress import RecordingProgress
+from specwhisper_draft_server.link.progress import LiveProgress
+from specwhisper_draft_server.link.resuming import ResumingTargetStream, audio_needed_from
+from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.session_hints import SessionHints
 from specwhisper_draft_server.sessions.update import SessionUpdate
 from specwhisper_draft_server.voice_activity import VoiceActivity
 
 logger = logging.getLogger(__name__)
+
+POSITION_SAMPLES = 5 * SAMPLE_RATE  # in silence, a new position is reported this often
+UNDRAFTED_STEP_MS = 1_000  # new audio between two texts of the target where no draft shows any
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,93 +70,81 @@ class SessionRequest:
     hints: SessionHints = field(default_factory=SessionHints)
 
 
-class TargetOpener(Protocol):
-    """Opener of target streams; every :class:`Transcriber` is one.
-
-    ``address`` names the target in messages.
-    """
-
-    address: str
-
-    def open(
-        self,
-        session_id: str,
-        target: TargetDescription,
-        mode: Mode,
-        options: DecodingOptions,
-        *,
-        draft_model: str,
-        same_weights: bool = False,
-        avoid: str = "",
-        resume: Resume | None = None,
-    ) -> AbstractAsyncContextManager[TargetStream]:
-        """Open a stream, as :meth:`Transcriber.open` does."""
-
-
 class Session:
-    """One client's transcription, or the part of a live one that runs on one target.
+    """One client's transcription, of a recording or of live audio.
+
+    It runs on one target after another. While there is none, a live draft goes on: its text waits to be
+    confirmed.
 
     Parameters
     ----------
-    target : the expected target; the one that the stream opens on has the same vocabulary.
-    unverified : the draft-only text of the same audio.
+    target : the expected target, or the last known one.
+    resume_timeout_s : how long it looks for a target that was lost.
     resume_point : where to continue a recording that another session began; ``None`` begins it.
+    continue_unverified : whether live audio waits for a target for much longer.
+    lost : why there is no target now.
     same_weights : whether only a target with the weights of ``target`` may run it: text of theirs exists.
-    avoid : address of a target that is used only if no other one takes the session.
-    session_id : for logs, and the draft's engine: unique, by default a random one.
 
     Attributes
     ----------
-    target : once the stream is open, the target that runs it.
+    target : once a target has taken the session, that one.
     builder : the transcript of the audio so far.
-    remote : the stream of live audio that may be migrated, once it is open.
+    is_live : whether its audio is.
     """
 
     def __init__(
         self,
         request: SessionRequest,
-        opener: TargetOpener,
+        transcriber: Transcriber,
         target: TargetDescription,
         drafting: DraftSource | None,
+        metrics: DraftMetrics,
         *,
-        unverified: UnverifiedText | None = None,
+        resume_timeout_s: float,
         resume_point: ResumePoint | None = None,
+        continue_unverified: bool = False,
+        lost: SpecWhisperError | None = None,
         same_weights: bool = False,
-        avoid: str = "",
-        session_id: str = "",
     ) -> None:
-        self.id = session_id or secrets.token_hex(8)
+        self.id = secrets.token_hex(8)
         self.target = target
-        self.remote: RemoteTargetStream | None = None
         self._request = request
-        self._opener = opener
-        self._mode = request.length.mode
-        self._drafting = drafting if self._mode.drafts else None
-        self._unverified = unverified if self._mode.drafts else None
-        self._resume_point = resume_point
-        self._same_weights = same_weights or resume_point is not None
-        self._avoid = avoid
+        self._transcriber = transcriber
+        self._drafting = drafting if request.length.mode.drafts else None
+        self._metrics = metrics
+        self._resume_timeout_s = resume_timeout_s
+        self._waits_long = continue_unverified
+        self._lost = lost
+        self._same_weights = same_weights or resume_point is not None or lost is not None
         self._debouncer = Debouncer()
-        self._progress = RecordingProgress(target.limits.max_ahead_tokens, resume_point)
-        windows = follow_windows(target.vocabulary, request.options)
-        if resume_point is not None:
-            windows.on_window_opened(resume_point.resume.window)
-        self.builder: TranscriptBuilder | LiveTranscript
-        self._live: LiveTranscript | None = None  # the same, of live audio
-        voice = None
-        if (live := request.options.live) is None:
-            self.builder = _recording_transcript(target, resume_point)
-        else:
-            self.builder = self._live = LiveTranscript(target.vocabulary, live.position)
-            voice = VoiceActivity(request.endpointing, live.position.start_sample)
-        self._audio = AudioFeed(self.builder, voice, windows, self._debouncer, self._send_draft)
+        self._windows = follow_windows(target.vocabulary, request.options)
         self._draft: SessionDraft | None = None
-        self._stream: TargetStream | None = None
-        self._open_stream = AsyncExitStack()
+        self._stream: ResumingTargetStream | None = None
         self._final: list[Segment] = []  # not yielded yet
-        self._takes_events = asyncio.Event()
-        self._takes_events.set()
-        self._is_left = False
+        self._speech_events: list[VoiceMark] = []  # not yielded yet
+        self._is_complete = False  # whether all audio has been sent
+        self._replayed_window_id: int | None = None  # of a window that another session began
+        self.builder: TranscriptBuilder | LiveTranscript
+        self.is_live = isinstance(self._windows, LiveWindows)
+        if isinstance(self._windows, LiveWindows):
+            position = (request.options.live or LiveOptions()).position
+            self.builder = self._live = LiveTranscript(target.vocabulary, position.next_sample)
+            self._voice = VoiceActivity(
+                request.endpointing, position.next_sample, is_speech=position.is_speech
+            )
+            self.builder.num_samples = position.start_sample
+            self._progress: LiveProgress | ResumeTracker = LiveProgress(self._windows)
+        else:
+            self.builder, self._live = TranscriptBuilder(target.vocabulary), None
+            self._progress = ResumeTracker(target.limits.max_ahead_tokens, resume_point)
+            if resume_point is not None:
+                window = resume_point.resume.window
+                self._windows.on_window_opened(window)
+                self.builder.num_samples = audio_needed_from(window.start_sample)
+                self.builder.language_probs = resume_point.language_probs
+                self._replayed_window_id = window.id
+        self._begun_by_other = resume_point
+        self._was_reported = resume_point is not None and resume_point.is_sent
 
     @property
     def has_lost_draft(self) -> bool:
@@ -159,59 +152,20 @@ class Session:
         return self._draft is not None and self._draft.has_failed
 
     @property
-    def _start_sample(self) -> int:
-        """First sample that the target decodes."""
-        if self._request.options.live is not None:
-            return self._request.options.live.position.start_sample
-        return 0 if self._resume_point is None else self._resume_point.resume.window.start_sample
+    def position(self) -> LivePosition | None:
+        """Where another session would continue live audio; ``None`` of a recording."""
+        windows = self._windows
+        if not isinstance(windows, LiveWindows):
+            return None
+        position = windows.position
+        if windows.pieces.current is None and not position.is_speech:
+            # There another detector finds the same utterances.
+            position = replace(position, next_sample=self._voice.boundary_sample)
+        return position
 
-    @property
-    def holds_events(self) -> bool:
-        """Whether the target's events wait."""
-        return not self._takes_events.is_set()
-
-    def hold_events(self) -> None:
-        """Let the target's events wait, so that nothing becomes final."""
-        self._takes_events.clear()
-
-    def release_events(self) -> None:
-        """Follow the target's events again."""
-        self._takes_events.set()
-
-    def leave(self) -> None:
-        """End the run with :class:`ServerDraining`, after the events that were taken in."""
-        self._is_left = True
-        self._debouncer.notify(urgent=True)
-
-    async def open(self) -> TargetStream:
-        """Open the stream to a target; :meth:`run` does so if it is not open yet."""
-        if self.has_lost_draft:
-            self._mode, self._drafting = Mode.TARGET_ONLY, None  # the target need not wait for candidates
-        stream = await self._open_stream.enter_async_context(
-            self._opener.open(
-                self.id,
-                self.target,
-                self._mode,
-                self._request.options,
-                draft_model=self._drafting.name if self._drafting else "",
-                same_weights=self._same_weights,
-                avoid=self._avoid,
-                resume=self._resume_point.resume if self._resume_point else None,
-            )
-        )
-        self.target = stream.target
-        if isinstance(stream, RemoteTargetStream):
-            self.remote = stream
-        if self._request.added_latency_ms:
-            from specwhisper_draft_server.link.latency_injection import DelayedTargetStream
-
-            stream = DelayedTargetStream(stream, self._request.added_latency_ms)
-        self._stream = stream
-        return stream
-
-    async def close(self) -> None:
-        """Close the stream of a session that is not run."""
-        await self._open_stream.aclose()
+    def resume_point(self) -> ResumePoint | None:
+        """Return where another session would continue the recording; ``None`` at its beginning."""
+        return self._progress.resume_point()
 
     async def run(self, audio: AsyncIterator[bytes | EndUtterance]) -> AsyncGenerator[SessionUpdate]:
         """Transcribe canonical PCM; yield an update after each change.
@@ -219,33 +173,30 @@ class Session:
         The first one is empty: the session is open.
         """
         log = {"session": self.id, "mode": self._request.length.mode.value}
-        async with self._open_draft() as self._draft, self._open_stream:
-            stream = self._stream or await self.open()
+        async with self._open_draft() as self._draft, self._targets() as stream:
+            self._stream, self.target = stream, stream.target
             logger.info("session opened", extra=log)
             note_event("session opened", **log)
-            hinting = asyncio.create_task(self._request.hints.send(stream.hint, self._start_sample))
+            hinting = asyncio.create_task(self._request.hints.send(stream.hint, self._progress.needed_from))
             following = asyncio.create_task(self._follow(stream))
-            sending = asyncio.create_task(self._audio.send(stream, audio))
+            sending = asyncio.create_task(self._send(stream, audio))
             for task in (following, sending):
                 task.add_done_callback(lambda _: self._debouncer.notify(urgent=True))
             try:
                 yield SessionUpdate()
-                while not (following.done() or self._is_left):
+                while not following.done():
                     if sending.done():
                         await sending
                     await self._debouncer.wait()
                     yield self._take_update(stream)
-                # Also of a lost target: the next one continues after this.
                 if update := self._take_update(stream):
                     yield update
-                if self._is_left and not following.done():
-                    raise ServerDraining("Another target has taken the session.")
                 await following
                 if self._draft is not None:
                     self.builder.statistics.observe(await self._draft.last_report())
-                if not self._audio.is_complete:
+                if not self._is_complete:
                     raise TargetUnavailable(
-                        f"Target {self._opener.address} ended the session before its audio."
+                        f"Target {self._transcriber.address} ended the session before its audio."
                     )
             finally:
                 tasks = (following, sending, hinting)
@@ -254,12 +205,39 @@ class Session:
                 await asyncio.gather(*tasks, return_exceptions=True)
                 logger.info("session closed", extra=log)
 
-    def resume_point(self) -> ResumePoint | None:
-        """Return where another session would continue the recording.
+    def _targets(self) -> ResumingTargetStream:
+        """Return the session's stream, to one target after another."""
+        options, mode = self._request.options, self._request.length.mode
+        if options.live is not None:
+            # The draft sends a whole text and never waits, nor does the target for it.
+            mode = Mode.FULL if self._drafting is not None else Mode.TARGET_ONLY
+            step_ms = options.live.confirm_every_ms or (UNDRAFTED_STEP_MS if not mode.drafts else None)
+            options = replace(options, live=LiveOptions(confirm_every_ms=step_ms))
+        if self.has_lost_draft:
+            mode, self._drafting = Mode.TARGET_ONLY, None  # the target need not wait for candidates
+        open_once = partial(
+            self._transcriber.open,
+            self.id,
+            mode=mode,
+            options=options,
+            draft_model=self._drafting.name if self._drafting else "",
+        )
+        if self._request.added_latency_ms:
+            from specwhisper_draft_server.link.latency_injection import delayed
 
-        Return ``None`` if it is at its beginning.
-        """
-        return self._progress.resume_point()
+            open_once = partial(delayed, open_once, self._request.added_latency_ms)
+        return ResumingTargetStream(
+            self.id,
+            open_once,
+            self.target,
+            self._progress,
+            self._resume_timeout_s,
+            self._metrics,
+            waits_long=self._waits_long,
+            lost=self._lost,
+            same_weights=self._same_weights,
+            on_change=self._on_target_changed,
+        )
 
     def _open_draft(self) -> AbstractAsyncContextManager[SessionDraft | None]:
         if self._drafting is None:
@@ -273,67 +251,99 @@ class Session:
             receive=self._on_drafted,
         )
 
+    # Audio
+
+    async def _send(self, stream: ResumingTargetStream, audio: AsyncIterator[bytes | EndUtterance]) -> None:
+        """Send all audio; raise :class:`InvalidAudio` if there is none."""
+        async for piece in audio:
+            if isinstance(piece, EndUtterance):
+                await self._send_piece(stream, b"", self._voice.end_utterance() if self.is_live else ())
+                continue
+            for start in range(0, len(piece), PIECE_BYTES):
+                pcm = piece[start : start + PIECE_BYTES]
+                await self._send_piece(stream, pcm, await self._detect(pcm) if self.is_live else ())
+        if not self.builder.num_samples:
+            raise InvalidAudio("The recording is empty: it holds no audio samples.")
+        marks = self._voice.end_utterance() if self.is_live else ()
+        await self._send_piece(stream, b"", marks, is_last=True)
+
+    async def _detect(self, pcm: bytes) -> Sequence[VoiceMark]:
+        """Find utterances in live audio, not in what was final before the session."""
+        num_known = max(0, self._voice.start_sample - self.builder.num_samples)
+        return await self._voice.detect(pcm[num_known * BYTES_PER_SAMPLE :])
+
+    async def _send_piece(
+        self, stream: ResumingTargetStream, pcm: bytes, marks: Sequence[VoiceMark], *, is_last: bool = False
+    ) -> None:
+        chunk = AudioChunk(self.builder.num_samples, pcm, is_last, tuple(marks))
+        self.builder.num_samples += len(pcm) // BYTES_PER_SAMPLE
+        before = self._windows.needed_from
+        self._windows.append_audio(chunk, self.builder.num_samples)
+        if self._windows.needed_from // POSITION_SAMPLES > before // POSITION_SAMPLES:
+            self._debouncer.notify()
+        self._speech_events += [mark for mark in marks if mark.event is not VoiceEvent.CUT]
+        if marks:
+            self._debouncer.notify(urgent=True)
+        self._is_complete = is_last
+        self._send_draft(chunk)  # first: the draft needs the audio of every window that the target opens
+        await stream.send_audio(chunk)
+
+    # Text
+
     def _on_drafted(self, drafted: Drafted) -> None:
-        """Send a block or a hint to the target, and count it."""
+        """Send a block or a hint to the target, show a hypothesis, and count the work."""
         if drafted.candidates is not None:
-            if self._stream is None:
-                raise RuntimeError("A draft proposes nothing before the target has opened a window.")
-            self._propose(self._stream, [drafted.candidates])
+            self._propose(drafted.candidates)
         if drafted.hint is not None:
             self._request.hints.put_recognised(drafted.hint)
-        if drafted.belief is not None and self._live is not None:
-            self._live.update_belief(drafted.belief.window, drafted.belief.tokens)
+        if drafted.hypothesis is not None and self._live is not None:
+            self._live.show(drafted.hypothesis)
         self.builder.statistics.observe(drafted.report)
         self._debouncer.notify()
 
-    def _propose(self, stream: TargetStream, blocks: list[Candidates]) -> None:
-        for block in blocks:
-            stream.propose(block)
+    def _propose(self, block: Candidates) -> None:
+        if self._stream is not None:
+            self._stream.propose(block)
             self.builder.observe(block)
 
     def _send_draft(self, message: AudioChunk | WindowOpened | Commit) -> None:
-        if self._draft is not None and self._mode.drafts:
+        if self._draft is not None:
             self._draft.send(message)
 
-    async def _follow(self, stream: TargetStream) -> None:
-        """Take in the target's events, until the transcript is complete."""
+    async def _follow(self, stream: ResumingTargetStream) -> None:
+        """Take in the targets' events, until the transcript is complete."""
         with closing(WindowSpans()) as spans:
             async for event in stream.events():
-                await self._takes_events.wait()
                 spans.on_event(event)
                 self._take_in(event)
-                if (commit := self._progress.replay(self.target.limits.max_ahead_tokens)) is not None:
-                    self._take_in(commit)
-                    self.builder.statistics = SpeculationStatistics()  # the session before has counted it
-                if isinstance(event, WindowOpened) and not event.opening:
-                    self._propose_unverified(stream, event.window)
                 self._debouncer.notify(urgent=isinstance(event, Commit) and event.is_final)
 
     def _take_in(self, event: WindowOpened | Commit) -> None:
         self._send_draft(event)
-        self._audio.observe(event)
+        if isinstance(event, WindowOpened):
+            self._windows.on_window_opened(event.window)
+        else:
+            self._windows.on_commit(event)
         segments = self.builder.observe(event)
-        if self._live is None:
-            self._progress.observe(event)
-        if not self._progress.is_reported(event):
-            self._final += segments
+        if isinstance(event, Commit) and event.window_id == self._replayed_window_id:
+            if self._begun_by_other is not None:  # the session before has counted what is replayed first
+                self._begun_by_other, self.builder.statistics = None, SpeculationStatistics()
+            if self._was_reported:
+                return
+        self._final += segments
 
-    def _propose_unverified(self, stream: TargetStream, window: Window) -> None:
-        """Propose a window's draft-only text, until the draft has candidates for it."""
-        if self._unverified is not None:
-            blocks = self._unverified.candidates(window, self.target.vocabulary, stream.limits)
-            self._propose(stream, blocks)
+    def _on_target_changed(self) -> None:
+        """Show whether the draft's text waits for a target."""
+        if self._live is not None and self._stream is not None:
+            self._live.is_unverified = not self._stream.has_target
+            self._live.lose_target()
+        if self._stream is not None:
+            self.target = self._stream.target
+        self._debouncer.notify(urgent=True)
 
-    def _take_update(self, stream: TargetStream) -> SessionUpdate:
+    def _take_update(self, stream: ResumingTargetStream) -> SessionUpdate:
+        self.target = stream.target
         self.builder.statistics.min_round_trip_ns = stream.min_round_trip_ns
         final, self._final = self._final, []
-        steps = self._live.take_steps() if self._live is not None else ()
-        return SessionUpdate(final, self._audio.take_speech_events(), steps)
-
-
-def _recording_transcript(target: TargetDescription, resume_point: ResumePoint | None) -> TranscriptBuilder:
-    builder = TranscriptBuilder(target.vocabulary)
-    if resume_point is not None:
-        builder.num_samples = audio_needed_from(resume_point.resume.window.start_sample)
-        builder.language_probs = resume_point.language_probs
-    return builder
+        speech_events, self._speech_events = self._speech_events, []
+        return SessionUpdate(final, speech_events)

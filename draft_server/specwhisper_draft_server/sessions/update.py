@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from specwhisper.types import DecodedStep, Segment, VoiceMark
+from specwhisper.types import Segment, VoiceMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +18,11 @@ class SessionUpdate:
     ----------
     segments : text that has become final.
     speech_events : utterances of live audio that begin or end.
-    steps : steps of live audio that a target has decoded.
     """
 
     segments: Sequence[Segment] = ()
     speech_events: Sequence[VoiceMark] = ()
-    steps: Sequence[DecodedStep] = ()
 
     def __bool__(self) -> bool:
         """Return whether it has news that must be reported."""
-        return bool(self.segments or self.speech_events or self.steps)
+        return bool(self.segments or self.speech_events)

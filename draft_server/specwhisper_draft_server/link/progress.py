@@ -1,0 +1,104 @@
+"""How far a session is, for the next target that it runs on.
+
+A recording continues within a window (:class:`.ResumeTracker`), live audio after its last final text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import Protocol
+
+from specwhisper.live import LivePosition
+from specwhisper.transcription.live_windows import LiveWindows
+from specwhisper.transcription.resume_point import ResumePoint
+from specwhisper.types import Candidates, Commit, Resume, VoiceEvent, VoiceMark, WindowOpened
+
+
+class Progress(Protocol):
+    """Where another target continues; see :class:`.ResumeTracker`."""
+
+    is_reopened: bool
+
+    @property
+    def needed_from(self) -> int:
+        """First sample of the audio that another target needs."""
+
+    def resume(self) -> Resume | LivePosition | None:
+        """Return the message that makes another target continue; ``None`` from the start."""
+
+    def resume_point(self) -> ResumePoint | None:
+        """Return where the session of another client continues, of a recording."""
+
+    def migrate(self) -> None:
+        """Note that another target has taken the session."""
+
+    def propose(self, block: Candidates) -> None:
+        """Count a block that is sent."""
+
+    def observe(self, event: WindowOpened | Commit) -> Sequence[WindowOpened | Commit]:
+        """Return what is new of an event."""
+
+    def pop_pending_block(self) -> Candidates | None:
+        """Return a block that the target waits for and no draft sends."""
+
+
+class KeptMarks:
+    """The voice marks of audio without final text, for each target that needs them."""
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[int, VoiceMark]] = []  # and the sample at which each was known
+
+    def put(self, known_sample: int, marks: Iterable[VoiceMark]) -> None:
+        """Add marks that the audio up to a sample has led to."""
+        self._marks += [(known_sample, mark) for mark in marks]
+
+    def forget_before(self, sample: int) -> None:
+        """Forget the marks of the audio before a position."""
+        is_begin = VoiceEvent.BEGIN
+        self._marks = [
+            (known, mark) for known, mark in self._marks if mark.sample + (mark.event is is_begin) > sample
+        ]
+
+    def known_between(self, after: int, to: float = inf) -> tuple[VoiceMark, ...]:
+        """Return the marks that are known at a sample, and were not at an earlier one."""
+        return tuple(mark for known, mark in self._marks if after < known <= to)
+
+
+class LiveProgress:
+    """The progress of live audio: its last final text.
+
+    Parameters
+    ----------
+    windows : follow the target's.
+    """
+
+    is_reopened = True
+
+    def __init__(self, windows: LiveWindows) -> None:
+        self._windows = windows
+
+    @property
+    def needed_from(self) -> int:
+        """First sample that the next window may hold."""
+        return self._windows.needed_from
+
+    def resume(self) -> LivePosition:
+        """Return the position after the last final text."""
+        return self._windows.position
+
+    def resume_point(self) -> None:
+        """Return ``None``: clients continue from the position, too."""
+
+    def migrate(self) -> None:
+        """Take no note: the window is opened anew."""
+
+    def propose(self, block: Candidates) -> None:
+        """Take no note: the window's candidates are sent anew."""
+
+    def observe(self, event: WindowOpened | Commit) -> Sequence[WindowOpened | Commit]:
+        """Return the event: readers begin anew with each window."""
+        return (event,)
+
+    def pop_pending_block(self) -> None:
+        """Return ``None``: a live target does not wait."""
