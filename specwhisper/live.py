@@ -94,41 +94,26 @@ class LiveOptions:
 
 @dataclass(frozen=True, slots=True)
 class EndpointingOptions:
-    """When an utterance begins and ends, by the probability of speech.
+    """When an utterance begins, is cut and ends, by the probability of speech.
 
     Attributes
     ----------
     threshold : probability above which there is speech; 0.15 below it there is none.
     prefix_padding_ms : audio before an utterance that belongs to it, so that no first sound is cut off.
-    pause_ms : silence after which the utterance is decoded at once: it may have ended.
     silence_duration_ms : silence after which it has ended.
-    sentence_silence_ms : silence after which it has ended if the target's text ends a sentence there;
-        ``None`` for ``silence_duration_ms``, whatever the text.
-    min_utterance_ms, short_silence_ms : an utterance shorter than the first needs the second, if it is longer
-        than ``silence_duration_ms``, to end.
-    max_piece_ms : a longer piece of an utterance is cut at its best pause.
+    short_silence_ms : silence after which a short one has ended, if longer than ``silence_duration_ms``.
+    min_utterance_ms : an utterance with less speech is short.
+    max_piece_ms : a longer one is cut at its best pause.
     min_speech_ms : shorter noises are no speech.
     """
 
     threshold: float = number(0.5, 0.05, 0.95)
     prefix_padding_ms: int = whole(300, 0, 2_000)
-    pause_ms: int = whole(200, MIN_SILENCE_MS, 10_000)
-    silence_duration_ms: int = whole(500, MIN_SILENCE_MS, 10_000)
-    sentence_silence_ms: int | None = whole(None, MIN_SILENCE_MS, 10_000)
-    min_utterance_ms: int = whole(4_000, 0, 30_000)
+    silence_duration_ms: int = whole(300, MIN_SILENCE_MS, 10_000)
     short_silence_ms: int = whole(1_000, MIN_SILENCE_MS, 10_000)
+    min_utterance_ms: int = whole(4_000, 0, 30_000)
     max_piece_ms: int = whole(12_000, 2_000, 28_000)
     min_speech_ms: int = whole(160, 0, 2_000)
 
     def __post_init__(self) -> None:
         validate(self)
-        longer = {"silence_duration_ms": self.silence_duration_ms}
-        if self.sentence_silence_ms is not None:
-            longer = {"sentence_silence_ms": self.sentence_silence_ms} | longer
-        name, shorter_ms = "pause_ms", self.pause_ms
-        for longer_name, longer_ms in longer.items():
-            if shorter_ms > longer_ms:
-                raise InvalidRequest(
-                    f"{name} is {shorter_ms}: it must be at most {longer_name}, which is {longer_ms}."
-                )
-            name, shorter_ms = longer_name, longer_ms

@@ -12,7 +12,7 @@ from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.windows import ClosedWindow
 from specwhisper.types import FRAMES_PER_TIMESTAMP, SAMPLE_RATE, AudioChunk, VoiceEvent, VoiceMark, Window
 
-BEGIN, PAUSE, ENDED = VoiceEvent.BEGIN, VoiceEvent.PAUSE, VoiceEvent.END
+BEGIN, ENDED = VoiceEvent.BEGIN, VoiceEvent.END
 
 
 def token_ids(*parts: str | float) -> tuple[int, ...]:

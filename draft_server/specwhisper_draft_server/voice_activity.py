@@ -1,4 +1,4 @@
-"""Detect where speech lies in live audio, with silero-vad's ONNX model."""
+"""Detect the utterances of live audio, with silero-vad's ONNX model."""
 
 from __future__ import annotations
 
@@ -7,57 +7,54 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 
-import numpy as np
-
-from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.audio.endpointing import FRAME_SAMPLES, Endpointer
-from specwhisper.audio.silero import SileroStream, SileroVad
+from specwhisper.audio.endpointing import Endpointer
+from specwhisper.audio.silero import SileroVad
+from specwhisper.audio.voice import VoiceMarker, loudness
 from specwhisper.errors import MissingExtra
 from specwhisper.live import EndpointingOptions
-from specwhisper.types import VoiceEvent, VoiceMark
+from specwhisper.types import VoiceMark
 
 # Separate threads: the event loop's own ones decode recordings, which takes minutes.
 EXECUTOR = ThreadPoolExecutor(thread_name_prefix="voice")
 
 
 class VoiceActivity:
-    """Marks the speech of one stream.
+    """Marks the utterances of one stream, by its audio alone.
 
     Parameters
     ----------
     options : how utterances are found; ``None`` treats all audio as one utterance.
-    start_sample : position of the first sample.
+    start_sample, is_speech : the stream's beginning, or ``boundary_sample`` and ``is_speech`` of another
+        detector, whose later marks this one finds as well.
     """
 
-    def __init__(self, options: EndpointingOptions | None, start_sample: int = 0) -> None:
-        self._endpointer = None if options is None else Endpointer(options, start_sample)
-        self._vad = None if options is None else _model().open()
-        self._rest = b""  # less than a frame
-        self._start_sample = start_sample
-        self._has_begun = False
+    def __init__(
+        self, options: EndpointingOptions | None, start_sample: int = 0, *, is_speech: bool = False
+    ) -> None:
+        self._endpointer = Endpointer(options, start_sample, is_speech=is_speech)
+        self._marker = VoiceMarker(self._endpointer, (lambda: loudness) if options is None else _model().open)
 
-    async def detect(self, pcm: bytes, sentence_end_sample: int | None = None) -> tuple[VoiceMark, ...]:
-        """Process canonical PCM; return the marks that it leads to.
+    @property
+    def boundary_sample(self) -> int:
+        """Where another would continue: the last cut or end, or in the silence since."""
+        return self._endpointer.boundary_sample
 
-        ``sentence_end_sample`` is the :class:`Endpointer`'s.
+    @property
+    def is_speech(self) -> bool:
+        """Whether an utterance was cut at the boundary, and continues."""
+        return self._endpointer.is_speech
+
+    async def detect(self, pcm: bytes) -> list[VoiceMark]:
+        """Process canonical PCM; return the marks that it leads to."""
+        return await asyncio.get_running_loop().run_in_executor(EXECUTOR, self._marker.append, pcm)
+
+    def end_utterance(self) -> list[VoiceMark]:
+        """End the utterance at the newest sample; return the marks.
+
+        Without speech there are none. Speech that is too short for an utterance so far becomes one, so
+        nothing is lost where the client, or the audio, ends.
         """
-        if self._endpointer is None or self._vad is None:
-            has_begun, self._has_begun = self._has_begun, True
-            return () if has_begun else (VoiceMark(VoiceEvent.BEGIN, self._start_sample),)
-        self._endpointer.sentence_end_sample = sentence_end_sample
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(EXECUTOR, self._detect, self._endpointer, self._vad, pcm)
-
-    def _detect(self, endpointer: Endpointer, vad: SileroStream, pcm: bytes) -> tuple[VoiceMark, ...]:
-        data = self._rest + pcm
-        num_frames = len(data) // (FRAME_SAMPLES * BYTES_PER_SAMPLE)
-        end = num_frames * FRAME_SAMPLES * BYTES_PER_SAMPLE
-        self._rest = data[end:]
-        samples = np.frombuffer(data[:end], "<i2").astype(np.float32) / np.float32(32768)
-        marks: list[VoiceMark] = []
-        for frame in samples.reshape(num_frames, FRAME_SAMPLES):
-            marks += endpointer.on_vad_probability(vad(frame))
-        return tuple(marks)
+        return self._marker.end_utterance()
 
 
 async def load_voice_activity() -> None:

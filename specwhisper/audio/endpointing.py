@@ -1,10 +1,12 @@
-"""Mark where speech begins, pauses and ends, from its probability by frame.
+"""Mark where utterances begin, are cut and end, by the probability of speech.
 
-Like silero-vad's own ``VADIterator``, with three additions for live decoding: pauses, which are marked before
-it is certain that the utterance has ended; a shortest utterance; and ends that come sooner after a sentence.
+Like silero-vad's own ``VADIterator``, with a shortest utterance and with cuts. The marks are a function of
+the audio alone, also of a stream that continues at a boundary: there all state starts anew.
 """
 
 from __future__ import annotations
+
+from statistics import fmean
 
 from specwhisper.live import EndpointingOptions
 from specwhisper.types import SAMPLE_RATE, VoiceEvent, VoiceMark
@@ -15,88 +17,174 @@ SURE_SILENCE = 0.01  # silero-vad's: below it there is silence, however low the 
 SAMPLES_PER_MS = SAMPLE_RATE // 1000
 # At first the model takes the beginning of a hum for speech, so speech that begins there must last longer.
 SETTLING_MS, SETTLED_SPEECH_MS = 320, 250
+STEP_SAMPLES = SAMPLE_RATE // 50  # of Whisper's timestamps: marks are multiples of it
+TAIL_MS = 200  # an utterance reaches so far into the silence, since last sounds are soft
+SILENT_MS = 4_000  # in silence a boundary moves on by this much
+MIN_PAUSE_FRAMES = 2  # to cut at; without one, the quietest stretch of this many:
+QUIET_FRAMES = 6
+PAUSE_LOUDNESS = 0.3  # of the audio around; less is a pause
 
 
 class Endpointer:
-    """Converts probabilities of speech to voice marks.
+    """Converts frames to voice marks.
 
     Parameters
     ----------
-    start_sample : first sample of the first frame.
+    options : how utterances are found; ``None`` if all audio is one utterance.
+    boundary_sample, is_speech : where the stream begins or continues.
     settling_ms : time in which the model is not reliable yet, in milliseconds.
 
     Attributes
     ----------
-    sentence_end_sample : up to there the text of the utterance is known, and ends a sentence; ``None`` if it
-        does not.
+    boundary_sample : first sample of the first frame. It moves with each cut and end, and in silence; then
+        the frames from there on are expected, of a model that starts anew as well.
+    is_speech : whether an utterance was cut there, and continues.
     """
 
     def __init__(
-        self, options: EndpointingOptions, start_sample: int = 0, *, settling_ms: int = SETTLING_MS
+        self,
+        options: EndpointingOptions | None,
+        boundary_sample: int = 0,
+        *,
+        is_speech: bool = False,
+        settling_ms: int = SETTLING_MS,
     ) -> None:
-        self._options = options
-        self._settled_from = start_sample + settling_ms * SAMPLES_PER_MS
-        self._end_sample = start_sample  # of the last frame
-        self._speech_start: int | None = None  # of an utterance, or of a noise that may become one
+        self._finds_utterances = options is not None
+        self._options = options = options or EndpointingOptions()
+        self._silence_level = max(options.threshold - HYSTERESIS, SURE_SILENCE)
+        self._settling_ms = settling_ms
+        self._start_anew(boundary_sample, is_speech=is_speech)
+
+    def _start_anew(self, sample: int, *, is_speech: bool = False) -> None:
+        self.boundary_sample = sample
+        self.is_speech = is_speech
+        self._levels: list[float] = []  # of the frames since
+        self._begin: int | None = sample if is_speech else None  # of the open piece of an utterance
+        self._speech_start = self._begin  # of the utterance, or of a noise that may become one
         self._silence_start: int | None = None
-        self._is_speech = False
-        self._has_paused = False
-        self._begins_from = 0  # after the end of the last utterance
-        self.sentence_end_sample: int | None = None
 
-    def on_vad_probability(self, speech_prob: float) -> list[VoiceMark]:
-        """Add the probability of the next frame; return the marks that it leads to."""
-        frame_start, self._end_sample = self._end_sample, self._end_sample + FRAME_SAMPLES
-        if speech_prob >= self._options.threshold:
+    def on_frame(self, level: float) -> VoiceMark | None:
+        """Add the next frame; return the mark that it leads to.
+
+        ``level`` is the probability of speech, or the loudness if all audio is one utterance.
+        """
+        frame_start = self.boundary_sample + len(self._levels) * FRAME_SAMPLES
+        self._levels.append(level)
+        end_sample = frame_start + FRAME_SAMPLES
+        mark = self._find_utterance(frame_start, level) if self._finds_utterances else None
+        if mark is not None:
+            return mark
+        if self._begin is None:
+            return self._on_no_utterance(end_sample)
+        is_silence = self._finds_utterances and level < self._silence_level  # it may end the utterance
+        if end_sample - self._begin >= self._options.max_piece_ms * SAMPLES_PER_MS and not is_silence:
+            return self._cut(self._begin)
+        return None
+
+    def end_utterance(self, end_sample: int) -> list[VoiceMark]:
+        """End the utterance at the newest sample; return the marks.
+
+        Without speech there are none. Speech that is too short for an utterance so far begins one.
+        """
+        end_sample = max(end_sample // STEP_SAMPLES * STEP_SAMPLES, self.boundary_sample)
+        marks = []
+        if self._begin is None:
+            is_sound = not self._finds_utterances and end_sample > self.boundary_sample
+            if not is_sound and self._speech_start is None:
+                return []
+            marks.append(self._begin_utterance())
+        return [*marks, self._end(end_sample)]
+
+    def _find_utterance(self, frame_start: int, level: float) -> VoiceMark | None:
+        if level >= self._options.threshold:
             return self._on_speech(frame_start)
-        if speech_prob < max(self._options.threshold - HYSTERESIS, SURE_SILENCE):
+        if level < self._silence_level:
             return self._on_silence(frame_start)
-        return []
+        return None
 
-    def _on_speech(self, frame_start: int) -> list[VoiceMark]:
+    def _on_speech(self, frame_start: int) -> VoiceMark | None:
         self._silence_start = None
         if self._speech_start is None:
             self._speech_start = frame_start
-        if self._is_speech:
-            if self._has_paused:
-                self._has_paused = False
-                return [VoiceMark(VoiceEvent.BEGIN, frame_start)]
-            return []
-        if self._end_sample - self._speech_start < self._min_speech_samples(self._speech_start):
-            return []
-        self._is_speech = True
-        padding = self._options.prefix_padding_ms * SAMPLES_PER_MS
-        return [VoiceMark(VoiceEvent.BEGIN, max(self._begins_from, self._speech_start - padding))]
+        speech = frame_start + FRAME_SAMPLES - self._speech_start
+        if self._begin is not None or speech < self._min_speech_ms(self._speech_start) * SAMPLES_PER_MS:
+            return None
+        return self._begin_utterance()
 
-    def _on_silence(self, frame_start: int) -> list[VoiceMark]:
-        if not self._is_speech:
+    def _on_silence(self, frame_start: int) -> VoiceMark | None:
+        if self._begin is None or self._speech_start is None:
             self._speech_start = None
-            return []
+            return None
         if self._silence_start is None:
             self._silence_start = frame_start
-        silence = self._end_sample - self._silence_start
-        # The utterance reaches a little into the silence, since last sounds are soft.
-        end_sample = self._silence_start + self._options.pause_ms * SAMPLES_PER_MS
-        marks = []
-        if not self._has_paused and silence >= self._options.pause_ms * SAMPLES_PER_MS:
-            self._has_paused = True
-            marks.append(VoiceMark(VoiceEvent.PAUSE, end_sample))
-        if silence >= self._ending_silence_ms(self._silence_start) * SAMPLES_PER_MS:
-            self._is_speech = self._has_paused = False
-            self._speech_start = self._silence_start = None
-            self._begins_from = end_sample + 1
-            marks.append(VoiceMark(VoiceEvent.END, end_sample))
-        return marks
+        silence = frame_start + FRAME_SAMPLES - self._silence_start
+        speech = self._silence_start - self._speech_start
+        if silence < self._ending_silence_ms(speech) * SAMPLES_PER_MS:
+            return None
+        tail = min(TAIL_MS * SAMPLES_PER_MS, silence)
+        return self._end((self._silence_start + tail) // STEP_SAMPLES * STEP_SAMPLES)
 
-    def _ending_silence_ms(self, silence_start: int) -> int:
-        """Return the silence that ends the utterance."""
-        options, known_to = self._options, self.sentence_end_sample
-        if options.sentence_silence_ms is None or known_to is None or known_to < silence_start:
+    def _ending_silence_ms(self, speech: int) -> int:
+        """Return the silence that ends an utterance with so much speech."""
+        options = self._options
+        if self.is_speech or speech >= options.min_utterance_ms * SAMPLES_PER_MS:
             return options.silence_duration_ms
-        return options.sentence_silence_ms
+        return max(options.silence_duration_ms, options.short_silence_ms)
 
-    def _min_speech_samples(self, speech_start: int) -> int:
-        min_speech_ms = self._options.min_speech_ms
-        if speech_start < self._settled_from:
-            min_speech_ms = max(min_speech_ms, SETTLED_SPEECH_MS)
-        return min_speech_ms * SAMPLES_PER_MS
+    def _min_speech_ms(self, speech_start: int) -> int:
+        if speech_start < self.boundary_sample + self._settling_ms * SAMPLES_PER_MS:
+            return max(self._options.min_speech_ms, SETTLED_SPEECH_MS)
+        return self._options.min_speech_ms
+
+    def _begin_utterance(self) -> VoiceMark:
+        begin = self.boundary_sample
+        if self._speech_start is not None:
+            padded = self._speech_start - self._options.prefix_padding_ms * SAMPLES_PER_MS
+            begin = max(begin, padded // STEP_SAMPLES * STEP_SAMPLES)
+        self._begin = begin
+        return VoiceMark(VoiceEvent.BEGIN, begin)
+
+    def _on_no_utterance(self, end_sample: int) -> VoiceMark | None:
+        """Move the boundary on; what the next utterance needs stays after it."""
+        if not self._finds_utterances:
+            return self._begin_utterance()
+        options = self._options
+        needed_ms = options.prefix_padding_ms + max(options.min_speech_ms, SETTLED_SPEECH_MS) + SETTLING_MS
+        if end_sample - self.boundary_sample >= (SILENT_MS + needed_ms) * SAMPLES_PER_MS:
+            self._start_anew(self.boundary_sample + SILENT_MS * SAMPLES_PER_MS)
+        return None
+
+    def _end(self, sample: int) -> VoiceMark:
+        self._start_anew(sample)
+        return VoiceMark(VoiceEvent.END, sample)
+
+    def _cut(self, begin: int) -> VoiceMark:
+        """Cut the piece at the best pause of its last two thirds."""
+        longest = self._options.max_piece_ms * SAMPLES_PER_MS
+        first = -(-(begin + longest // 3 - self.boundary_sample) // FRAME_SAMPLES)
+        levels = self._levels[first : (begin + longest - self.boundary_sample) // FRAME_SAMPLES]
+        pause_level = PAUSE_LOUDNESS * fmean(levels)
+        start, stop = longest_run(levels, self._silence_level if self._finds_utterances else pause_level)
+        if stop - start < MIN_PAUSE_FRAMES:
+            start, stop = quietest(levels)
+        middle = self.boundary_sample + (2 * first + start + stop) * FRAME_SAMPLES // 2
+        self._start_anew(middle // STEP_SAMPLES * STEP_SAMPLES, is_speech=True)
+        return VoiceMark(VoiceEvent.CUT, self.boundary_sample)
+
+
+def longest_run(levels: list[float], below: float) -> tuple[int, int]:
+    """Return the longest run below a level, the last one of several: start and stop."""
+    best, start = (0, 0), 0
+    for index, level in enumerate(levels):
+        if not level < below:
+            start = index + 1
+        elif index + 1 - start >= best[1] - best[0]:
+            best = start, index + 1
+    return best
+
+
+def quietest(levels: list[float]) -> tuple[int, int]:
+    """Return the quietest stretch, the last one of several: start and stop."""
+    starts = range(len(levels) - QUIET_FRAMES, -1, -1)
+    start = min(starts, key=lambda start: fmean(levels[start : start + QUIET_FRAMES]))
+    return start, start + QUIET_FRAMES

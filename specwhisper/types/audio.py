@@ -16,8 +16,8 @@ class VoiceEvent(StrEnum):
     """A change between speech and silence in live audio."""
 
     BEGIN = "begin"  # an utterance begins at a sample
-    CUT = "cut"  # it is long: its text up to there becomes final, and it goes on
-    END = "end"  # it has ended there
+    CUT = "cut"  # a long utterance is cut there, and continues
+    END = "end"  # the utterance has ended there
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class AudioChunk:
     Attributes
     ----------
     is_last : whether the stream ends with it.
-    marks : where utterances of live audio begin, are cut and end, in this chunk or earlier ones, in order.
+    marks : where utterances begin, are cut and end in live audio, in this chunk or earlier ones, in order.
     """
 
     start_sample: int

@@ -15,7 +15,7 @@ from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions, Padding
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Mode
 from tests.identity.test_demo_pair import checkpoint, transformers_target
-from tests.live import BEGIN, ENDED, PAUSE, mark
+from tests.live import BEGIN, ENDED, mark
 from tests.live_engines import LivePair, LiveSession
 from tests.nightly import mostly_nightly
 
@@ -55,7 +55,6 @@ def transcribed(mode: Mode, live: LiveOptions = LIVE, padding: Padding = Padding
     for begin_s, end_s in UTTERANCES:
         known += [
             (begin_s, mark(BEGIN, begin_s)),
-            (end_s, mark(PAUSE, end_s)),
             (end_s + 0.1, mark(ENDED, end_s)),
         ]
     step = SAMPLE_RATE // 2

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from specwhisper.live import MIN_SILENCE_MS, EndpointingOptions, LiveOptions
+from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions, Task, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.speakers.live_speakers import LiveSpeakers
@@ -57,20 +57,19 @@ class Endpointing:
     silence_duration_ms: Annotated[
         int, typer.Option(metavar="MS", help="Milliseconds of silence that end an utterance.")
     ] = EndpointingOptions().silence_duration_ms
-    sentence_silence_ms: Annotated[
-        int | None,
+    short_silence_ms: Annotated[
+        int,
         typer.Option(
             metavar="MS",
-            help="Milliseconds of silence that end an utterance if its text ends a sentence. "
-            "Default: as --silence-duration-ms.",
+            help="Milliseconds of silence that end a short utterance, if longer than --silence-duration-ms.",
         ),
-    ] = None
-
-    def options(self) -> EndpointingOptions:
-        """Return the options; a pause is no longer than an utterance's end."""
-        longer_ms = filter(None, (self.silence_duration_ms, self.sentence_silence_ms))
-        pause_ms = max(MIN_SILENCE_MS, min(EndpointingOptions().pause_ms, *longer_ms))
-        return EndpointingOptions(**asdict(self), pause_ms=pause_ms)
+    ] = EndpointingOptions().short_silence_ms
+    min_utterance_ms: Annotated[
+        int, typer.Option(metavar="MS", help="An utterance with less speech is short, in milliseconds.")
+    ] = EndpointingOptions().min_utterance_ms
+    max_piece_ms: Annotated[
+        int, typer.Option(metavar="MS", help="A longer utterance is cut at its best pause, in milliseconds.")
+    ] = EndpointingOptions().max_piece_ms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +128,7 @@ class ListenOptions:
             self.server,
             options_from({}, asdict(self.decoding) | {"hint": hint_of(self.decoding.hint)}),
             live=LiveOptions(step_ms=self.step_ms),
-            endpointing=self.endpointing.options(),
+            endpointing=EndpointingOptions(**asdict(self.endpointing)),
             **asdict(self.drafting),
             with_statistics=True,  # so that the table at the end also counts calls that were lost
             credentials=credentials,

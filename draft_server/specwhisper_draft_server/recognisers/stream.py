@@ -90,7 +90,7 @@ class RecognisedStream:
         """Send audio, or an event of the target."""
         match message:
             case AudioChunk() if not (self.has_failed or self._is_idle):
-                is_pause = any(mark.event in (VoiceEvent.PAUSE, VoiceEvent.END) for mark in message.marks)
+                is_pause = any(mark.event in (VoiceEvent.CUT, VoiceEvent.END) for mark in message.marks)
                 piece = Piece(message.start_sample, message.pcm, is_pause, message.is_last)
                 self._pieces.append(piece)
                 self._needed_from = max(self._needed_from, piece.end_sample - MAX_WAITING_SAMPLES)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from riva.client.proto import riva_asr_pb2, riva_audio_pb2
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption, check_between
-from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.selection import MAX_AUDIO_TRACK
 from specwhisper.speculation.draft_length import MAX_GAMMA
@@ -21,7 +21,6 @@ ANY_LANGUAGE = "multi"  # Riva's code for language detection
 # Riva's default windows, if a client sets only the share of them that must be speech, or silence.
 START_HISTORY_MS = 300
 STOP_HISTORY_MS = 800
-DEFAULT = EndpointingOptions()
 MIN_WINDOW_MS, MAX_WINDOW_MS = 32, 10_000  # from a frame of the voice activity detector on
 
 
@@ -96,12 +95,10 @@ def endpointing(config: riva_asr_pb2.RecognitionConfig) -> pb.Endpointing:
         message.threshold = _number(config.custom_configuration, "neural_vad.onset")
     speech_ms = _length_ms(asked, "start_history", "start_threshold", START_HISTORY_MS)
     silence_ms = _length_ms(asked, "stop_history", "stop_threshold", STOP_HISTORY_MS)
-    pause_ms = _length_ms(asked, "stop_history_eou", "stop_threshold_eou", DEFAULT.pause_ms)
     if speech_ms is not None:
         message.min_speech_ms = speech_ms
-    message.silence_duration_ms = DEFAULT.silence_duration_ms if silence_ms is None else silence_ms
-    # A client that sets a shorter silence leaves the pause at its default.
-    message.pause_ms = min(DEFAULT.pause_ms if pause_ms is None else pause_ms, message.silence_duration_ms)
+    if silence_ms is not None:  # of every utterance, however short
+        message.silence_duration_ms = message.short_silence_ms = silence_ms
     return message
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.common.models.scripted import END, MULTILINGUAL, NUM_TEXT, TIME, VOCABULARY, ScriptedModel
-from specwhisper.audio.endpointing import FRAME_SAMPLES, Endpointer
+from specwhisper.audio.endpointing import Endpointer
 from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
+from specwhisper.audio.voice import VoiceMarker
 from specwhisper.live import EndpointingOptions
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.sampling import Sampling
@@ -164,13 +165,13 @@ def samples_of(pcm: bytes) -> NDArray[np.float32]:
 @cache
 def spoken_utterances(pcm: bytes) -> dict[int, list[int]]:
     """Return the words of each utterance that the endpointer finds; steps do not change them."""
-    endpointer, ear = Endpointer(EndpointingOptions()), EnergyVad()
-    samples, texts, begin = samples_of(pcm), {}, 0
-    for start in range(0, len(samples) - FRAME_SAMPLES + 1, FRAME_SAMPLES):
-        for mark in endpointer.on_vad_probability(ear(samples[start : start + FRAME_SAMPLES])):
-            if mark.event is VoiceEvent.BEGIN:
-                begin = begin or mark.sample // 160 * 160
-            elif mark.event is VoiceEvent.END:
-                clip = samples[begin : mark.sample // 160 * 160]
-                texts[len(texts) + 1], begin = [token for token in words_of(clip) if token < END], 0
+    marker = VoiceMarker(Endpointer(EndpointingOptions()), EnergyVad)
+    samples, begin = samples_of(pcm), 0
+    texts: dict[int, list[int]] = {}
+    for mark in [*marker.append(pcm), *marker.end_utterance()]:
+        if mark.event is VoiceEvent.BEGIN:
+            begin = mark.sample
+        elif mark.event is VoiceEvent.END:
+            clip = samples[begin : mark.sample]
+            texts[len(texts) + 1] = [token for token in words_of(clip) if token < END]
     return texts

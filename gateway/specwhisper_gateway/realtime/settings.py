@@ -25,9 +25,16 @@ WITHOUT_EFFECT = {
     "noise_reduction": "audio is transcribed without noise reduction",
     "delay": "text is sent as soon as it is final",
 }
-VAD_KEYS = {"threshold", "prefix_padding_ms", "silence_duration_ms"}
-# Silence that ends an utterance, in milliseconds: after a sentence, and otherwise, as OpenAI documents it.
-EAGERNESS = {"low": (800, 8_000), "medium": (400, 4_000), "high": (200, 2_000)}
+VAD_KEYS = (
+    "threshold",
+    "prefix_padding_ms",
+    "silence_duration_ms",
+    "short_silence_ms",
+    "min_utterance_ms",
+    "max_piece_ms",
+)
+# Silence that ends an utterance and a short one, in milliseconds.
+EAGERNESS = {"low": (800, 2_000), "medium": (300, 1_000), "high": (200, 400)}
 DEFAULT_EAGERNESS = "medium"  # OpenAI's "auto" too
 
 _Words = Annotated[list[str], Field(fail_fast=True)]
@@ -67,6 +74,10 @@ class _TurnDetection(StrictModel):
     threshold: Annotated[float | None, Field(ge=0.05, le=0.95)] = None
     prefix_padding_ms: Annotated[int | None, Field(ge=0, le=2_000)] = None
     silence_duration_ms: Annotated[int | None, Field(ge=32, le=10_000)] = None
+    # Not OpenAI's.
+    short_silence_ms: Annotated[int | None, Field(ge=32, le=10_000)] = None
+    min_utterance_ms: Annotated[int | None, Field(ge=0, le=30_000)] = None
+    max_piece_ms: Annotated[int | None, Field(ge=2_000, le=28_000)] = None
 
 
 class _Input(StrictModel):
@@ -95,7 +106,7 @@ class RealtimeSettings:
     padding : content of windows after the end of the audio.
     interim_results : whether to send text that may still change, too.
     endpointing : finds where utterances begin and end; ``None`` if the client commits.
-    eagerness : of turn detection by text, a key of ``EAGERNESS``; ``None`` for detection by silence alone.
+    eagerness : of ``semantic_vad``, a key of ``EAGERNESS``; ``None`` for ``server_vad``.
     """
 
     audio_format: AudioFormat = AudioFormat()  # noqa: RUF009 (it is frozen)
@@ -210,12 +221,12 @@ class RealtimeSettings:
             if changes.eagerness is not None:
                 raise _unsupported("audio.input.turn_detection.eagerness", "it belongs to semantic_vad")
             return replace(self, endpointing=_endpointing(self, changes), eagerness=None)
-        for name in sorted(VAD_KEYS & changes.model_fields_set):
+        for name in sorted(changes.model_fields_set.intersection(VAD_KEYS)):
             raise _unsupported(f"audio.input.turn_detection.{name}", "it belongs to server_vad")
         eagerness = changes.eagerness or self.eagerness or DEFAULT_EAGERNESS
         eagerness = DEFAULT_EAGERNESS if eagerness == "auto" else eagerness
-        sentence_ms, silence_ms = EAGERNESS[eagerness]
-        endpointing = EndpointingOptions(sentence_silence_ms=sentence_ms, silence_duration_ms=silence_ms)
+        silence_ms, short_ms = EAGERNESS[eagerness]
+        endpointing = EndpointingOptions(silence_duration_ms=silence_ms, short_silence_ms=short_ms)
         return replace(self, endpointing=endpointing, eagerness=eagerness)
 
     def _turn_detection(self) -> dict[str, Any] | None:
@@ -223,12 +234,7 @@ class RealtimeSettings:
             return None
         if self.eagerness is not None:
             return {"type": "semantic_vad", "eagerness": self.eagerness}
-        return {
-            "type": "server_vad",
-            "threshold": self.endpointing.threshold,
-            "prefix_padding_ms": self.endpointing.prefix_padding_ms,
-            "silence_duration_ms": self.endpointing.silence_duration_ms,
-        }
+        return {"type": "server_vad"} | {name: getattr(self.endpointing, name) for name in VAD_KEYS}
 
 
 def nested(session: Mapping[str, Any]) -> dict[str, Any]:
@@ -273,10 +279,10 @@ def _endpointing(settings: RealtimeSettings, changes: _TurnDetection) -> Endpoin
     before = settings.endpointing
     if before is None or settings.eagerness is not None:
         before = EndpointingOptions()
-    named = changes.model_dump(include=VAD_KEYS, exclude_none=True)
-    silence_ms = named.get("silence_duration_ms", before.silence_duration_ms)
-    pause_ms = min(EndpointingOptions().pause_ms, silence_ms)
-    return replace(before, **named | {"pause_ms": pause_ms})
+    named = changes.model_dump(include=set(VAD_KEYS), exclude_none=True)
+    if "silence_duration_ms" in named:  # OpenAI's is that of every utterance, however short
+        named = {"short_silence_ms": named["silence_duration_ms"]} | named
+    return replace(before, **named)
 
 
 def _unsupported(name: str, reason: str) -> InvalidEvent:

@@ -65,11 +65,9 @@ def endpointing_to_proto(options: EndpointingOptions | None) -> transcription_pb
     return transcription_pb2.Endpointing(
         threshold=options.threshold,
         prefix_padding_ms=options.prefix_padding_ms,
-        pause_ms=options.pause_ms,
         silence_duration_ms=options.silence_duration_ms,
-        sentence_silence_ms=options.sentence_silence_ms,
-        min_utterance_ms=options.min_utterance_ms,
         short_silence_ms=options.short_silence_ms,
+        min_utterance_ms=options.min_utterance_ms,
         max_piece_ms=options.max_piece_ms,
         min_speech_ms=options.min_speech_ms,
     )

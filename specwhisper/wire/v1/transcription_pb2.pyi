@@ -120,28 +120,24 @@ class StreamingRecognitionConfig(_message.Message):
     def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ..., continue_unverified: bool = ..., added_latency_ms: _Optional[int] = ..., with_resume_points: bool = ..., resume_point: _Optional[bytes] = ..., with_heartbeats: bool = ..., target_weights_digest: _Optional[str] = ..., with_statistics: bool = ...) -> None: ...
 
 class Endpointing(_message.Message):
-    __slots__ = ("threshold", "prefix_padding_ms", "pause_ms", "silence_duration_ms", "min_speech_ms", "disabled", "sentence_silence_ms", "min_utterance_ms", "short_silence_ms", "max_piece_ms")
+    __slots__ = ("threshold", "prefix_padding_ms", "silence_duration_ms", "short_silence_ms", "min_utterance_ms", "max_piece_ms", "min_speech_ms", "disabled")
     THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     PREFIX_PADDING_MS_FIELD_NUMBER: _ClassVar[int]
-    PAUSE_MS_FIELD_NUMBER: _ClassVar[int]
     SILENCE_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    SHORT_SILENCE_MS_FIELD_NUMBER: _ClassVar[int]
+    MIN_UTTERANCE_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_PIECE_MS_FIELD_NUMBER: _ClassVar[int]
     MIN_SPEECH_MS_FIELD_NUMBER: _ClassVar[int]
     DISABLED_FIELD_NUMBER: _ClassVar[int]
-    SENTENCE_SILENCE_MS_FIELD_NUMBER: _ClassVar[int]
-    MIN_UTTERANCE_MS_FIELD_NUMBER: _ClassVar[int]
-    SHORT_SILENCE_MS_FIELD_NUMBER: _ClassVar[int]
-    MAX_PIECE_MS_FIELD_NUMBER: _ClassVar[int]
     threshold: float
     prefix_padding_ms: int
-    pause_ms: int
     silence_duration_ms: int
+    short_silence_ms: int
+    min_utterance_ms: int
+    max_piece_ms: int
     min_speech_ms: int
     disabled: bool
-    sentence_silence_ms: int
-    min_utterance_ms: int
-    short_silence_ms: int
-    max_piece_ms: int
-    def __init__(self, threshold: _Optional[float] = ..., prefix_padding_ms: _Optional[int] = ..., pause_ms: _Optional[int] = ..., silence_duration_ms: _Optional[int] = ..., min_speech_ms: _Optional[int] = ..., disabled: bool = ..., sentence_silence_ms: _Optional[int] = ..., min_utterance_ms: _Optional[int] = ..., short_silence_ms: _Optional[int] = ..., max_piece_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, threshold: _Optional[float] = ..., prefix_padding_ms: _Optional[int] = ..., silence_duration_ms: _Optional[int] = ..., short_silence_ms: _Optional[int] = ..., min_utterance_ms: _Optional[int] = ..., max_piece_ms: _Optional[int] = ..., min_speech_ms: _Optional[int] = ..., disabled: bool = ...) -> None: ...
 
 class StreamingRecognizeResponse(_message.Message):
     __slots__ = ("results", "model", "statistics", "audio_received", "language", "speech_event", "speech_event_offset", "position", "resume_point", "heartbeat", "mark")

@@ -243,7 +243,7 @@ async def test_a_microphone_that_cannot_be_opened_is_one_sentence(sounddevice):
 
 
 async def test_ctrl_c_ends_the_audio_and_prints_the_last_words(tmp_path):
-    pcm = talk(((0.1, 0.7), (1.5, 60.0)), 61.0)
+    pcm = talk(((0.1, 0.7), (2.0, 60.0)), 61.0)
     path = tmp_path / "talk.wav"
     soundfile.write(path, samples_of(pcm), SAMPLE_RATE, subtype="PCM_16")
     async with speaking_pair() as (target, draft):
@@ -251,7 +251,7 @@ async def test_ctrl_c_ends_the_audio_and_prints_the_last_words(tmp_path):
         first = await process.stdout.readline()
         assert first.decode().strip() == lines_of(pcm)[0]
         (session,) = target.service._verifier._sessions.values()
-        await eventually(lambda: session.recording.received_samples > 2.5 * SAMPLE_RATE)
+        await eventually(lambda: session.recording.received_samples > 3 * SAMPLE_RATE)
         process.send_signal(signal.SIGINT)
         status, out, err = await end_of_cli(process)
         assert (status, err) == (0, "")

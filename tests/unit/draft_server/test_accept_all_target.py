@@ -31,7 +31,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper_draft_server.sessions.draft_only import AcceptAllTarget
-from tests.live import BEGIN, ENDED, PAUSE, mark, token_ids
+from tests.live import BEGIN, ENDED, mark, token_ids
 from tests.live_engines import texts_of
 from tests.nightly import examples
 
@@ -191,7 +191,7 @@ def test_a_draft_without_a_target_transcribes_the_audio(piece_s):
     assert draft_only.texts == {1: [token for token in words_of(samples_of(pcm)) if token < END]}
 
 
-EVENTS = st.sampled_from([BEGIN, PAUSE, ENDED])
+EVENTS = st.sampled_from([BEGIN, ENDED])
 PIECES = st.lists(
     st.tuples(st.integers(0, 24_000), st.lists(st.tuples(EVENTS, st.integers(-8_000, 8_000)), max_size=2)),
     max_size=16,

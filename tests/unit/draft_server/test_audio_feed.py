@@ -34,7 +34,7 @@ from specwhisper.types import (
 )
 from specwhisper_draft_server.debounce import Debouncer
 from specwhisper_draft_server.sessions.audio_feed import AudioFeed
-from tests.live import BEGIN, ENDED, PAUSE, mark
+from tests.live import BEGIN, ENDED, mark
 from tests.nightly import examples
 
 LIMITS = Limits(max_ahead_samples=3 * WINDOW_SAMPLES)  # the least
@@ -48,12 +48,15 @@ class Marks:
         self._marks = deque(marks)
         self._num_samples = 0
 
-    async def detect(self, pcm: bytes, sentence_end_sample: int | None = None) -> tuple[VoiceMark, ...]:
+    async def detect(self, pcm: bytes) -> list[VoiceMark]:
         self._num_samples += len(pcm) // 2
         known = []
         while self._marks and self._marks[0][0] * SAMPLE_RATE <= self._num_samples:
             known.append(self._marks.popleft()[1])
-        return tuple(known)
+        return known
+
+    def end_utterance(self) -> list[VoiceMark]:
+        return []
 
 
 class Later(InlineExecutor):
@@ -148,8 +151,7 @@ async def test_no_audio_is_refused_however_fast_it_comes(how, lengths_s, seed):
     for number, (speech_s, silence_s) in enumerate(lengths_s):
         audio += speech(speech_s, number) + bytes(2 * round(silence_s * SAMPLE_RATE))
         end_s = at_s + speech_s
-        marks += [(at_s + 0.2, mark(BEGIN, at_s)), (end_s + 0.2, mark(PAUSE, end_s))]
-        marks += [(end_s + 0.5, mark(ENDED, end_s))]
+        marks += [(at_s + 0.2, mark(BEGIN, at_s)), (end_s + 0.5, mark(ENDED, end_s))]
         at_s = end_s + silence_s
     target = await transcribe(audio, marks if how is None else None, seed, **(how or {}))
     assert target.num_samples == len(audio) // 2

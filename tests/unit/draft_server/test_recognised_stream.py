@@ -78,7 +78,7 @@ async def test_the_recogniser_knows_of_a_pause_and_of_the_end():
     recogniser = Recording()
     messages = [
         chunk(0, 0.1, VoiceEvent.BEGIN),
-        chunk(0.1, 0.1, VoiceEvent.PAUSE),
+        chunk(0.1, 0.1, VoiceEvent.CUT),
         chunk(0.2, 0.1),
         chunk(0.3, 0.0, is_last=True),
     ]

@@ -80,15 +80,9 @@ def test_unset_values_are_our_defaults(settings):
 
 def test_windows_and_shares_become_lengths():
     ended = ends(start_history=300, start_threshold=0.2, stop_history=800, stop_threshold=0.98)
-    assert (ended.min_speech_ms, ended.silence_duration_ms, ended.pause_ms) == (60, 784, 200)
+    assert (ended.min_speech_ms, ended.silence_duration_ms, ended.short_silence_ms) == (60, 784, 784)
     assert ends(stop_threshold=0.5).silence_duration_ms == 400
-
-
-def test_the_end_of_utterance_window_becomes_the_pause_length():
-    ended = ends(stop_history=500, stop_history_eou=240)
-    assert (ended.silence_duration_ms, ended.pause_ms) == (500, 240)
-    assert ends(stop_history=100).pause_ms == 100, "a pause is no longer than an end"
-    assert ends(stop_history_eou=900).pause_ms == 500
+    assert ends(stop_history_eou=900) == EndpointingOptions()
 
 
 def test_the_onset_of_the_neural_vad_becomes_the_threshold():

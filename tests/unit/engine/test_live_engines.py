@@ -15,7 +15,7 @@ from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceMark
 from tests.interference import KINDS, LOSSY, Interference
-from tests.live import BEGIN, ENDED, PAUSE, mark
+from tests.live import BEGIN, ENDED, mark
 from tests.live_engines import LivePair, LiveSession, plain_text
 from tests.nightly import examples
 
@@ -31,8 +31,7 @@ def schedule(spans: list[tuple[float, float]], length_s: float, piece_s: float =
     for seed, (begin_s, end_s) in enumerate(spans):
         first, last = round(begin_s * SAMPLE_RATE), round(end_s * SAMPLE_RATE)
         audio[first * 2 : last * 2] = speech(end_s - begin_s, seed)[: (last - first) * 2]
-        marks += [(begin_s + 0.2, mark(BEGIN, begin_s)), (end_s + 0.2, mark(PAUSE, end_s))]
-        marks += [(end_s + 0.5, mark(ENDED, end_s))]
+        marks += [(begin_s + 0.2, mark(BEGIN, begin_s)), (end_s + 0.5, mark(ENDED, end_s))]
     pieces: Schedule = []
     at_s = 0.0
     while at_s < length_s:

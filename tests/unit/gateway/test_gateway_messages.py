@@ -114,7 +114,14 @@ def test_an_error_does_not_repeat_a_long_key():
 
 @pytest.mark.parametrize(
     ("name", "lowest", "highest"),
-    [("threshold", 0.05, 0.95), ("prefix_padding_ms", 0, 2_000), ("silence_duration_ms", 32, 10_000)],
+    [
+        ("threshold", 0.05, 0.95),
+        ("prefix_padding_ms", 0, 2_000),
+        ("silence_duration_ms", 32, 10_000),
+        ("short_silence_ms", 32, 10_000),
+        ("min_utterance_ms", 0, 30_000),
+        ("max_piece_ms", 2_000, 28_000),
+    ],
 )
 def test_each_value_of_turn_detection_has_its_limits(name, lowest, highest):
     for value in (lowest, highest):
@@ -130,10 +137,18 @@ def detecting(**turn_detection):
     return {"audio": {"input": {"turn_detection": turn_detection}}}
 
 
-def test_turn_detection_by_text():
+def test_the_silence_that_a_client_sets_ends_utterances_of_any_length():
+    settings = RealtimeSettings().updated(detecting(silence_duration_ms=500))
+    assert settings.endpointing == EndpointingOptions(silence_duration_ms=500, short_silence_ms=500)
+    assert RealtimeSettings().updated(settings.describe()) == settings
+    settings = settings.updated(detecting(silence_duration_ms=400, short_silence_ms=900))
+    assert settings.endpointing == EndpointingOptions(silence_duration_ms=400, short_silence_ms=900)
+    assert RealtimeSettings().updated(settings.describe()) == settings
+
+
+def test_turn_detection_by_eagerness():
     settings = RealtimeSettings().updated(detecting(type="semantic_vad", eagerness="high"))
-    assert settings.endpointing.sentence_silence_ms == 200
-    assert settings.endpointing.silence_duration_ms == 2_000
+    assert settings.endpointing == EndpointingOptions(silence_duration_ms=200, short_silence_ms=400)
     described = settings.describe()["audio"]["input"]["turn_detection"]
     assert described == {"type": "semantic_vad", "eagerness": "high"}
     assert RealtimeSettings().updated(settings.describe()) == settings

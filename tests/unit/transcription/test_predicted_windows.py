@@ -25,7 +25,7 @@ from specwhisper.types import (
     VoiceMark,
     Window,
 )
-from tests.live import BEGIN, ENDED, PAUSE, ScriptedWindows, mark, token_ids
+from tests.live import BEGIN, ENDED, ScriptedWindows, mark, token_ids
 from tests.nightly import examples
 
 
@@ -68,10 +68,7 @@ class TestLive:
         predicted, expected = followed.predict(token_ids(0.0, "AB", 0.4, "."))
         assert expected == token_ids(0.0, "AB")
         assert predicted == replace(window, id=1, num_frames=100)
-        followed.append(1.3, mark(PAUSE, 1.23))
-        assert followed.predict()[0].num_frames == 123
         followed.close(token_ids("AB."))
-        followed.append(1.4, mark(BEGIN, 1.35))
         followed.append(1.5)
         assert followed.predict()[0].num_frames == followed.ready == 150
 
@@ -174,7 +171,7 @@ def test_predicted_windows_are_those_that_are_opened(
         at += data.draw(st.sampled_from([0, 1_600, 5_000, 8_000, 40_000, 480_000]))
         events = st.builds(
             VoiceMark,
-            st.sampled_from([BEGIN, BEGIN, PAUSE, ENDED]),
+            st.sampled_from([BEGIN, BEGIN, ENDED, ENDED]),
             st.sampled_from([at, at - 1_000, at - 9_000, at - 100_000, at + 500]),
         )
         followed.append(at / SAMPLE_RATE, *data.draw(st.lists(events, max_size=3)))
@@ -205,7 +202,6 @@ def test_all_steps_are_predicted_but_the_first_and_the_end_after_a_pause():
     not_predicted, num_opened = [], 0
     for tenth in range(1, 100):
         marks = [mark(BEGIN, 0.5)] if tenth == 6 else []
-        marks += [mark(PAUSE, 4.3)] if tenth == 45 else []
         marks += [mark(ENDED, 4.3)] if tenth == 48 else []
         marks += [mark(BEGIN, 6.0)] if tenth == 61 else []
         followed.append(tenth / 10, *marks)

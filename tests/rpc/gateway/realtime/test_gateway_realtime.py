@@ -137,7 +137,7 @@ async def test_settings_reach_the_draft_server():
     assert received.transcription.padding == "zero"
     endpointing = server.config.endpointing
     assert endpointing.threshold == pytest.approx(0.7)
-    assert (endpointing.silence_duration_ms, endpointing.pause_ms) == (150, 150)
+    assert (endpointing.silence_duration_ms, endpointing.short_silence_ms) == (150, 150)
 
 
 async def test_half_a_sample_before_a_commit_does_not_shift_the_audio_after_it():

@@ -18,7 +18,7 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.live import LiveOptions
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.types import SAMPLE_RATE, DecodedStep
-from tests.live import BEGIN, ENDED, PAUSE, ScriptedWindows, Speaker, letters, mark
+from tests.live import BEGIN, ENDED, ScriptedWindows, Speaker, letters, mark
 
 TAKE = Take("a take", b"", tuple(SpokenWord(word, 1.0) for word in (" Hello", " there,", " Bob.")))
 LOAD = Load(4, (Errors(0.1, 0.1, 0.0), Errors(0.1, 0.1, 0.2)), 10, 40, (0.5,), 0)
@@ -91,7 +91,6 @@ def test_slower_steps_are_fewer_and_determine_the_text(monkeypatch):
 NUM_WORDS, BEGIN_S, PAUSE_S, LENGTH_S = 40, 0.5, 16.5, 18.0
 MARKS = (  # with the times at which they are known
     (BEGIN_S, mark(BEGIN, BEGIN_S)),
-    (PAUSE_S + 0.2, mark(PAUSE, PAUSE_S)),
     (PAUSE_S + 0.5, mark(ENDED, PAUSE_S)),
 )
 

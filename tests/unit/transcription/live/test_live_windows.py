@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from specwhisper.live import LiveOptions
 from specwhisper.transcription.live_windows import MAX_TOKENS
 from specwhisper.types import Outcome
-from tests.live import BEGIN, ENDED, PAUSE, ScriptedWindows, letters, mark, token_ids
+from tests.live import BEGIN, ENDED, ScriptedWindows, letters, mark, token_ids
 
 REPETITION_FAILS = {"compression_ratio_threshold": 2.0, "compression_ratio_of": "text"}
 LOOP = "AB" * 40
@@ -40,27 +40,6 @@ class TestWhen:
         scripted.append(2.0, mark(BEGIN, 0.705))
         assert scripted.extent_s == (0.7, 1.7)
 
-    def test_a_pause_is_decoded_at_once_and_only_once(self):
-        scripted = ScriptedWindows()
-        scripted.append(1.4, mark(BEGIN, 0), mark(PAUSE, 1.23))
-        assert scripted.extent_s == (0, 1.23)
-        scripted.step("A.")
-        scripted.append(3.0)
-        assert scripted.ready is None
-        scripted.append(3.0, mark(BEGIN, 3.0))
-        assert scripted.extent_s == (0, 3.0)
-
-    def test_the_end_is_decoded_even_if_the_pause_was(self):
-        scripted = ScriptedWindows()
-        scripted.append(1.4, mark(BEGIN, 0), mark(PAUSE, 1.23))
-        scripted.step("AB.")
-        scripted.append(1.8, mark(ENDED, 1.23))
-        assert scripted.extent_s == (0, 1.23)
-        assert scripted.open().num_frames == 123
-        closed = scripted.close(token_ids("AB."))
-        assert closed.step.is_last
-        assert scripted.text() == "AB"
-
     def test_silence_is_never_decoded(self):
         scripted = ScriptedWindows()
         for second in range(1, 7_200):
@@ -81,7 +60,7 @@ class TestWhen:
         scripted = ScriptedWindows()
         scripted.append(1.0, mark(BEGIN, 0))
         scripted.open()
-        scripted.append(9.0, mark(ENDED, 1.5), mark(BEGIN, 2), mark(PAUSE, 3), mark(ENDED, 3), mark(BEGIN, 8))
+        scripted.append(9.0, mark(ENDED, 1.5), mark(BEGIN, 2), mark(ENDED, 3), mark(BEGIN, 8))
         assert not scripted.close(token_ids("A.")).step.is_last
         spans = []
         for word in "ABC":
@@ -95,7 +74,7 @@ class TestWhen:
         scripted = ScriptedWindows()
         scripted.append(1.0, mark(BEGIN, 0))
         window = scripted.open()
-        scripted.append(5.0, mark(PAUSE, 0.3), mark(ENDED, 0.3), mark(BEGIN, 3))
+        scripted.append(5.0, mark(ENDED, 0.3), mark(BEGIN, 3))
         assert scripted.close(token_ids("A.")).step.is_last  # it reached beyond the end
         assert (window.start_frame, window.num_frames) == (0, 100)
         assert scripted.extent_s == (3, 5)
@@ -317,7 +296,7 @@ class TestLongUtterances:
         scripted.append(1.1, mark(BEGIN, 1))
         scripted.append(31.0)
         scripted.step("AB.")
-        scripted.append(31.4, mark(PAUSE, 30.99), mark(ENDED, 30.99), mark(BEGIN, 31.2))
+        scripted.append(31.4, mark(ENDED, 30.99), mark(BEGIN, 31.2))
         assert scripted.step(LOOP).step.is_last  # its text is not judged
         assert scripted.text() == "AB"
         scripted.append(32.0)

@@ -10,7 +10,7 @@ from experiments.common.models.speech import NUM_WORDS, SPOKEN
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.transcription.live_windows import MAX_TOKENS
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_FRAMES, Outcome
-from tests.live import BEGIN, ENDED, PAUSE, ScriptedWindows, Speaker, letters, mark, token_ids
+from tests.live import BEGIN, ENDED, ScriptedWindows, Speaker, letters, mark, token_ids
 from tests.nightly import examples
 
 noises = st.none() | st.tuples(st.sampled_from(["insert", "leave out", "replace"]), st.integers(0, 80))
@@ -103,7 +103,7 @@ def test_final_text_only_grows_whatever_is_marked_and_written(
         places = st.sampled_from([at, at - 1_000, at - 4_000, 0, at + 1_000, at // HOP_SAMPLES * HOP_SAMPLES])
         events = st.builds(
             lambda event, sample: mark(event, sample / SAMPLE_RATE),
-            st.sampled_from([BEGIN, BEGIN, PAUSE, ENDED]),
+            st.sampled_from([BEGIN, BEGIN, ENDED, ENDED]),
             places,
         )
         scripted.append(at / SAMPLE_RATE, *data.draw(st.lists(events, max_size=3)), is_last=False)

@@ -10,7 +10,7 @@ from specwhisper.transcription.utterances import MAX_LOOK_BACK_SAMPLES, Utteranc
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, VoiceEvent, VoiceMark
 
 STEP = SAMPLE_RATE // 2
-BEGIN, PAUSE, END = VoiceEvent.BEGIN, VoiceEvent.PAUSE, VoiceEvent.END
+BEGIN, END = VoiceEvent.BEGIN, VoiceEvent.END
 
 
 def at(event: VoiceEvent, seconds: float) -> VoiceMark:
@@ -44,9 +44,7 @@ class TestStepEnd:
         end = Utterance(1, 1_000).step_end(received, STEP)
         assert end == max(expected, 1_000 // HOP_SAMPLES * HOP_SAMPLES)
 
-    def test_it_is_the_pause_or_the_end_of_the_utterance(self):
-        assert Utterance(1, 0, pause_sample=20_000).step_end(30_000, STEP) == 20_000
-        assert Utterance(1, 0, pause_sample=20_000, end_sample=20_200).step_end(30_000, STEP) == 20_160
+    def test_it_is_the_end_of_the_utterance(self):
         assert Utterance(1, 0, end_sample=20_200).step_end(30_000, STEP) == 20_160
 
     @given(
@@ -66,37 +64,28 @@ class TestStepEnd:
 
 class TestMarks:
     def test_utterances_follow_each_other(self):
-        utterances = followed((1, [at(BEGIN, 0.5)]), (3, [at(PAUSE, 2), at(END, 2)]), (5, [at(BEGIN, 4.5)]))
+        utterances = followed((1, [at(BEGIN, 0.5)]), (3, [at(END, 2)]), (5, [at(BEGIN, 4.5)]))
         assert spans(utterances) == [(1, 0.5, 2.0), (2, 4.5, None)]
 
     def test_several_wait_while_the_first_is_not_complete(self):
         marks = [mark for i in range(5) for mark in (at(BEGIN, i), at(END, i + 0.5))]
         assert spans(followed((5, marks))) == [(i + 1, float(i), i + 0.5) for i in range(5)]
 
-    def test_a_begin_within_an_utterance_ends_its_pause(self):
-        utterances = followed((3, [at(BEGIN, 0), at(PAUSE, 2)]))
-        assert utterances.current == Utterance(1, 0, pause_sample=2 * SAMPLE_RATE)
-        utterances.append_audio(4 * SAMPLE_RATE, [at(BEGIN, 3)])
-        assert utterances.current == Utterance(1, 0)
-
     def test_repeated_marks_change_nothing(self):
-        marks = [at(BEGIN, 0), at(BEGIN, 0), at(BEGIN, 1), at(PAUSE, 2), at(PAUSE, 2), at(END, 2), at(END, 3)]
+        marks = [at(BEGIN, 0), at(BEGIN, 0), at(BEGIN, 1), at(END, 2), at(END, 3)]
         assert spans(followed((4, marks))) == [(1, 0.0, 2.0)]
 
-    def test_ends_and_pauses_without_an_utterance_are_ignored(self):
-        utterances = followed((4, [at(END, 1), at(PAUSE, 2), at(END, 3)]))
+    def test_ends_without_an_utterance_are_ignored(self):
+        utterances = followed((4, [at(END, 1), at(END, 3)]))
         assert utterances.current is None
-        utterances.append_audio(6 * SAMPLE_RATE, [at(BEGIN, 5), at(END, 6), at(PAUSE, 6)])
+        utterances.append_audio(6 * SAMPLE_RATE, [at(BEGIN, 5), at(END, 6), at(END, 6)])
         assert spans(utterances) == [(1, 5.0, 6.0)]
 
     def test_an_end_before_the_start_ends_it_a_frame_after_the_start(self):
-        assert spans(followed((4, [at(BEGIN, 3), at(PAUSE, 1), at(END, 1)]))) == [(1, 3.0, 3.01)]
+        assert spans(followed((4, [at(BEGIN, 3), at(END, 1)]))) == [(1, 3.0, 3.01)]
 
     def test_marks_beyond_the_audio_are_taken_for_its_end(self):
-        utterances = followed((4, [at(BEGIN, 3), at(PAUSE, 100)]))
-        assert utterances.current == Utterance(1, 3 * SAMPLE_RATE, pause_sample=4 * SAMPLE_RATE)
-        utterances.append_audio(5 * SAMPLE_RATE, [at(END, 100)])
-        assert spans(utterances) == [(1, 3.0, 5.0)]
+        assert spans(followed((5, [at(BEGIN, 3), at(END, 100)]))) == [(1, 3.0, 5.0)]
 
     def test_an_utterance_begins_no_earlier_than_the_last_one_ended(self):
         assert spans(followed((4, [at(BEGIN, 0), at(END, 3), at(BEGIN, 1)]))) == [

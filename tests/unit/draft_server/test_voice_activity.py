@@ -1,0 +1,90 @@
+"""Voice activity marks recordings alike in any pieces, and from any boundary on."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specwhisper.audio.decode import decode_file
+from specwhisper.live import EndpointingOptions
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
+from specwhisper.types import SAMPLE_RATE, VoiceEvent, VoiceMark
+from specwhisper_draft_server.voice_activity import VoiceActivity
+
+SILENCE_S = 11
+OPTIONS = {
+    "defaults": EndpointingOptions(),
+    "cuts": EndpointingOptions(max_piece_ms=2_500, silence_duration_ms=700),
+    "none": None,
+}
+
+
+@cache
+def pcm() -> bytes:
+    """Return speech with pauses, a long silence, and speech again."""
+    speech = b"".join(decode_file(DEMO_FOLDER / "human" / "jfk.flac"))
+    again = b"".join(decode_file(DEMO_FOLDER / "human" / "austen_0880.flac"))
+    return speech + bytes(SILENCE_S * SAMPLE_RATE * 2) + again
+
+
+async def marks_of(
+    options: EndpointingOptions | None, pieces: list[int], start_sample: int = 0, *, is_speech: bool = False
+) -> tuple[list[VoiceMark], list[tuple[int, bool]]]:
+    """Return the marks of the audio from a sample on, in pieces of some bytes, and all boundaries."""
+    voice = VoiceActivity(options, start_sample, is_speech=is_speech)
+    marks, boundaries, at = [], [], start_sample * 2
+    while at < len(pcm()):
+        size = pieces[len(boundaries) % len(pieces)]
+        marks += await voice.detect(pcm()[at : at + size])
+        at += size
+        boundaries.append((voice.boundary_sample, voice.is_speech))
+    return marks + voice.end_utterance(), boundaries
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+async def test_recordings_are_marked_alike_from_any_boundary_on(options):
+    marks, boundaries = await marks_of(options, [3_200])
+    assert {mark.event for mark in marks} >= {VoiceEvent.BEGIN, VoiceEvent.END}
+    assert len(set(boundaries)) > 2
+    for boundary, is_speech in sorted(set(boundaries)):
+        later, _ = await marks_of(options, [32_000], boundary, is_speech=is_speech)
+        # A boundary within an utterance is a cut; its mark, or its end's, is not found again.
+        first = sum(mark.sample <= boundary for mark in marks if mark.event is not VoiceEvent.BEGIN)
+        first += sum(mark.sample < boundary for mark in marks if mark.event is VoiceEvent.BEGIN)
+        assert later == marks[first:]
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@settings(max_examples=5)
+@given(pieces=st.lists(st.integers(1, 20_000), min_size=1, max_size=5).map(lambda ns: [2 * n for n in ns]))
+async def test_pieces_of_any_length_have_the_same_marks(options, pieces):
+    pieces = [*pieces, 6_400]
+    assert (await marks_of(options, pieces))[0] == (await marks_of(options, [len(pcm())]))[0]
+
+
+async def test_in_silence_the_boundary_moves_on():
+    marks, boundaries = await marks_of(EndpointingOptions(), [3_200])
+    last_end, begin = [mark.sample for mark in marks[-3:-1]]
+    between = {boundary for boundary, _ in boundaries if last_end < boundary <= begin}
+    assert between == {last_end + 4 * SAMPLE_RATE, last_end + 8 * SAMPLE_RATE}
+
+
+async def test_noise_is_no_speech_however_often_the_model_starts_anew():
+    voice = VoiceActivity(EndpointingOptions(min_speech_ms=0))
+    times = np.arange(30 * SAMPLE_RATE) / SAMPLE_RATE
+    hum = 3_000 * np.sin(2 * np.pi * 100 * times) + np.random.default_rng(0).normal(0, 300, len(times))
+    assert await voice.detect(hum.astype("<i2").tobytes()) == []
+    assert voice.boundary_sample == 28 * SAMPLE_RATE
+    assert voice.end_utterance() == []
+
+
+async def test_a_word_cut_off_by_the_client_is_not_lost():
+    voice = VoiceActivity(EndpointingOptions())
+    assert await voice.detect(pcm()[: SAMPLE_RATE * 2 // 2]) == []
+    marks = voice.end_utterance()
+    assert [mark.event for mark in marks] == [VoiceEvent.BEGIN, VoiceEvent.END]
+    assert marks[1].sample == voice.boundary_sample == SAMPLE_RATE // 2
