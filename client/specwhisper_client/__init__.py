@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from specwhisper.rpc.channels import Credentials
     from specwhisper.rpc.tls import ClientTls
     from specwhisper.transcription.transcription import ModelInfo, Transcription
-    from specwhisper.types import DecodedStep, Mode, VoiceEvent
+    from specwhisper.types import Mode, VoiceEvent
     from specwhisper_client.api import TranscriptionClient
     from specwhisper_client.blocking import listen
     from specwhisper_client.file_transcription import FileTranscription
@@ -44,7 +44,6 @@ __all__ = [
     "DEFAULT_SERVER",
     "ClientTls",
     "Credentials",
-    "DecodedStep",
     "EndpointingOptions",
     "FileTranscription",
     "IdleClient",
@@ -95,7 +94,7 @@ _MODULES = {
     "specwhisper.rpc.channels": ("Credentials",),
     "specwhisper.rpc.tls": ("ClientTls",),
     "specwhisper.transcription.transcription": ("ModelInfo", "Transcription"),
-    "specwhisper.types": ("DecodedStep", "Mode", "VoiceEvent"),
+    "specwhisper.types": ("Mode", "VoiceEvent"),
     "specwhisper_client.api": ("TranscriptionClient",),
     "specwhisper_client.blocking": ("listen",),
     "specwhisper_client.file_transcription": ("FileTranscription",),

@@ -9,7 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from specwhisper import __version__
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import ModelInfo
-from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, Segment, VoiceEvent, Word
+from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceEvent, Word
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.codec import (
     decoding_options_to_proto,
@@ -99,9 +99,6 @@ def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
         speech_at_s=seconds(response.speech_event_offset),
         received_s=seconds(response.audio_received),
         statistics=statistics_from_proto(response.statistics) if response.HasField("statistics") else None,
-        steps=tuple(
-            DecodedStep(step.start_sample, step.end_sample, step.num_forwards) for step in response.steps
-        ),
         is_unverified=is_unverified,
         settled_text=settled,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo
-from specwhisper.types import DecodedStep, Segment, VoiceEvent
+from specwhisper.types import Segment, VoiceEvent
 
 PathLike = str | os.PathLike[str]
 
@@ -49,7 +49,6 @@ class Update:
     received_s : seconds of audio that the server has received.
     statistics : how the draft has done so far. ``None`` where they were not requested (``with_statistics``);
         the last update always has them.
-    steps : decodings of live audio that were completed since the last update.
     is_unverified : whether some of the draft's text was written without a target.
     """
 
@@ -62,7 +61,6 @@ class Update:
     speech_at_s: float = 0.0
     received_s: float = 0.0
     statistics: SpeculationStatistics | None = None
-    steps: tuple[DecodedStep, ...] = ()
     is_unverified: bool = False
     settled_text: str = ""
 

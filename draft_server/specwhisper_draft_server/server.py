@@ -75,7 +75,7 @@ async def running_service(
         )
     if drafting is not None:
         metrics.watch_engine(drafting.watchdog)
-    parity = ParityChecker(config.parity_check_every, transcriber, metrics)
+    parity = ParityChecker(config.parity_check_every, transcriber, metrics, config.resume_timeout_s)
     try:
         link = transcriber if failpoints is None else failpoints.wrap_transcriber(transcriber)
         service = TranscriptionService(config, link, drafting, metrics, parity)
@@ -97,7 +97,6 @@ def _link(config: DraftConfig, metrics: DraftMetrics) -> TargetLink:
         *config.targets,
         credentials=config.target_credentials,
         connect_timeout_s=config.connect_timeout_s,
-        resume_timeout_s=config.resume_timeout_s,
         metrics=metrics,
     )
 

@@ -31,6 +31,7 @@ class VoiceActivity:
     def __init__(
         self, options: EndpointingOptions | None, start_sample: int = 0, *, is_speech: bool = False
     ) -> None:
+        self.start_sample = start_sample
         self._endpointer = Endpointer(options, start_sample, is_speech=is_speech)
         self._marker = VoiceMarker(self._endpointer, (lambda: loudness) if options is None else _model().open)
 

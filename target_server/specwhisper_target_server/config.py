@@ -125,15 +125,6 @@ class TargetConfig(ServingOptions):
         ),
     ] = None
 
-    cut_live_windows: Annotated[
-        bool,
-        Setting(
-            MODEL,
-            "Live windows encoded only as far as they hold audio and 6 s more, not to 30 s; on CPUs. "
-            "Encoding takes a fraction of the time; the text may be another: compare it.",
-        ),
-    ] = False
-
     port: Port = DEFAULT_PORT
     limits: Annotated[Limits, Made(session_limits)] = field(default_factory=session_limits)
     idle_timeout_s: IdleTimeoutFlag = DEFAULT_IDLE_S

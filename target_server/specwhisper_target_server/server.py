@@ -73,7 +73,6 @@ def _placed(config: TargetConfig, checkpoint: Checkpoint) -> WhisperModel:
             device_map=config.device_map,
             offload_folder=config.offload_folder,
             cross_cache_dtype=config.cross_cache,
-            cut_live_windows=config.cut_live_windows,
         )
         model.warm_up()
     except Exception as error:
@@ -100,7 +99,6 @@ async def loaded_service(
     config = replace(config, device=device or config.device)
     checkpoint = load_checkpoint(config.model, revision=config.revision, dtype=config.dtype)
     checkpoint = named_by_text(
-        checkpoint, cross_cache=config.cross_cache, cut_live_windows=config.cut_live_windows
     )
     redirect_logs(library_for(checkpoint, config.device, device_map=config.device_map))
     async with running_service(config, checkpoint, leases=leases) as service:
@@ -109,13 +107,11 @@ async def loaded_service(
         yield service
 
 
-def named_by_text(checkpoint: Checkpoint, *, cross_cache: str | None, cut_live_windows: bool) -> Checkpoint:
     """Return the checkpoint with a digest of the settings that change its text.
 
     So no session continues on a target that writes another text.
     """
     settings = [f"a cross-cache of {cross_cache}"] if cross_cache is not None else []
-    settings += ["cut live windows"] if cut_live_windows else []
     digest = checkpoint.weights_digest
     for setting in settings:
         digest = digest_in(digest, setting)

@@ -25,6 +25,7 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
+    EndUtterance,
     TimedHint,
     WindowOpened,
 )
@@ -66,7 +67,7 @@ class ResumingTargetStream:
     progress : where another target continues.
     resume_timeout_s : how long to look for a target after a loss, until the session fails. The limit restarts
         only when a target has committed something.
-    waits_long : whether it looks for up to :data:`MAX_OUTAGE_S`, and keeps as much audio, until the audio ends.
+    waits_long : whether it looks for up to :data:`MAX_OUTAGE_S`, and keeps as much audio, until that ends.
     lost : why there is no target now; then it looks for one once its events are read.
     same_weights : whether the first target must have the weights of ``target``, too.
     on_change : called when a target is lost, or has taken the session again.
@@ -294,6 +295,8 @@ class ResumingTargetStream:
         known_to = -1  # the sample up to which marks are sent
         async with aclosing(self._audio.pieces(sample, lambda: stream.piece_bytes)) as pieces:
             async for pcm in pieces:
+                if isinstance(pcm, EndUtterance):
+                    continue  # a mark says so
                 end_sample = sample + len(pcm) // 2
                 while end_sample - self._progress.needed_from > stream.limits.max_ahead_samples:
                     self._has_progressed.clear()

@@ -40,7 +40,7 @@ from specwhisper.wire.pacing import PIECE_BYTES
 from specwhisper_draft_server.debounce import Debouncer
 from specwhisper_draft_server.drafts.source import DraftSource, SessionDraft
 from specwhisper_draft_server.link.progress import LiveProgress
-from specwhisper_draft_server.link.resuming import ResumingTargetStream, audio_needed_from
+from specwhisper_draft_server.link.resuming import OpenOnce, ResumingTargetStream, audio_needed_from
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.session_hints import SessionHints
 from specwhisper_draft_server.sessions.update import SessionUpdate
@@ -125,6 +125,7 @@ class Session:
         self._is_complete = False  # whether all audio has been sent
         self._replayed_window_id: int | None = None  # of a window that another session began
         self.builder: TranscriptBuilder | LiveTranscript
+        self._live: LiveTranscript | None = None  # the same, of live audio
         self.is_live = isinstance(self._windows, LiveWindows)
         if isinstance(self._windows, LiveWindows):
             position = (request.options.live or LiveOptions()).position
@@ -135,7 +136,7 @@ class Session:
             self.builder.num_samples = position.start_sample
             self._progress: LiveProgress | ResumeTracker = LiveProgress(self._windows)
         else:
-            self.builder, self._live = TranscriptBuilder(target.vocabulary), None
+            self.builder = TranscriptBuilder(target.vocabulary)
             self._progress = ResumeTracker(target.limits.max_ahead_tokens, resume_point)
             if resume_point is not None:
                 window = resume_point.resume.window
@@ -215,7 +216,7 @@ class Session:
             options = replace(options, live=LiveOptions(confirm_every_ms=step_ms))
         if self.has_lost_draft:
             mode, self._drafting = Mode.TARGET_ONLY, None  # the target need not wait for candidates
-        open_once = partial(
+        open_once: OpenOnce = partial(
             self._transcriber.open,
             self.id,
             mode=mode,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
-from specwhisper.live import LiveOptions
+from specwhisper.live import FinalPiece, LiveOptions, LivePosition
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import Mode
 from specwhisper_gateway.errors import InvalidEvent
@@ -22,15 +22,33 @@ class _Drafting(StrictModel):
     added_latency_ms: Annotated[int, Field(ge=0, le=2_000)] = 0
 
 
-class Position(StrictModel):
-    """Where a stream resumes: as the last update reported it."""
+Sample = Annotated[int, Field(ge=0, le=2**62)]
 
-    start_sample: Annotated[int, Field(ge=0, le=2**62)] = 0
+
+class Piece(StrictModel):
+    """Final text that later audio is decoded after."""
+
+    start_sample: Sample
+    tokens: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1024, fail_fast=True)]
+
+
+class Position(StrictModel):
+    """Where a stream resumes: as the last update reported it.
+
+    ``start_sample`` is the first sample that it needs.
+    """
+
+    start_sample: Sample = 0
+    next_sample: Sample = 0
     num_utterances: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    final_tokens: Annotated[
-        list[Annotated[int, Field(ge=0, lt=2**31)]],
-        Field(default_factory=list, max_length=1024, fail_fast=True),
-    ]
+    is_speech: bool = False
+    pieces: Annotated[list[Piece], Field(default_factory=list, max_length=1024, fail_fast=True)]
+    language: str | None = None
+
+    def read(self) -> LivePosition:
+        """Return it as a value."""
+        pieces = tuple(FinalPiece(piece.start_sample, tuple(piece.tokens)) for piece in self.pieces)
+        return LivePosition(self.next_sample, self.num_utterances, self.is_speech, pieces, self.language)
 
 
 class Start(_Drafting):
@@ -40,7 +58,7 @@ class Start(_Drafting):
     sample_rate: Annotated[int, Field(ge=MIN_SAMPLE_RATE, le=MAX_SAMPLE_RATE)]
     language: str | None = None
     step_ms: Annotated[int, Field(ge=100, le=10_000)] = LiveOptions().step_ms
-    position: Position = Position(final_tokens=[])
+    position: Position = Position(pieces=[])
     speakers: bool = False  # whether to name them, if the gateway has models for speakers
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from specwhisper.live import LivePosition
@@ -34,11 +35,7 @@ def update(news: Update, position: LivePosition) -> dict[str, Any]:
         "tentative": news.tentative_text,
         "is_unverified": news.is_unverified,
         "received_s": round(news.received_s, 3),
-        "position": {
-            "start_sample": position.start_sample,
-            "num_utterances": position.num_utterances,
-            "final_tokens": position.final_tokens,
-        },
+        "position": {"start_sample": position.start_sample, **asdict(position)},
     }
     if news.statistics is None:
         return report

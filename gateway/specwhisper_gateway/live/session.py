@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from specwhisper.errors import InvalidRequest, MessageTooLarge
-from specwhisper.live import LiveOptions, LivePosition
+from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.types import Segment
@@ -80,11 +80,7 @@ class LiveConnection:
             DecodingOptions(language=start.language or None),
             live=LiveOptions(
                 step_ms=start.step_ms,
-                position=LivePosition(
-                    start.position.start_sample,
-                    start.position.num_utterances,
-                    tuple(start.position.final_tokens),
-                ),
+                position=start.position.read(),
             ),
             mode=start.mode,
             gamma=start.gamma or None,

@@ -8,7 +8,7 @@ const WAITS_MS = [500, 1000, 2000, 4000, 8000]; // then 8 s, for as long as audi
 const MAX_UNSENT_BYTES = 512 * 1024;
 const MAX_KEPT_S = 600; // a longer outage loses the first audio
 const POSITION_RATE = 16000; // Hz of a position's samples
-const FRAME_SAMPLES = 160; // a position is a multiple of it
+const PIECE_SAMPLES = 320; // a position is a multiple of it
 const COUNTS = ["drafted", "verified", "accepted", "committed", "passes", "steps"];
 
 export class Connection {
@@ -108,8 +108,9 @@ export class Connection {
   #skipLostAudio() {
     const lostS = (this.kept[0]?.startS ?? 0) - this.#positionS;
     if (lostS * POSITION_RATE < 1) return 0;
-    const frames = Math.ceil((this.kept[0].startS * POSITION_RATE) / FRAME_SAMPLES);
-    this.position = { ...this.position, start_sample: frames * FRAME_SAMPLES, final_tokens: [] };
+    const sample = Math.ceil((this.kept[0].startS * POSITION_RATE) / PIECE_SAMPLES) * PIECE_SAMPLES;
+    const numUtterances = this.position?.num_utterances ?? 0;
+    this.position = { start_sample: sample, next_sample: sample, num_utterances: numUtterances };
     return lostS;
   }
 
