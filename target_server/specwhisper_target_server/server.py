@@ -98,8 +98,7 @@ async def loaded_service(
     device = prepare_process(config.device, config.threads, config.cores)
     config = replace(config, device=device or config.device)
     checkpoint = load_checkpoint(config.model, revision=config.revision, dtype=config.dtype)
-    checkpoint = named_by_text(
-    )
+    checkpoint = named_by_text(checkpoint, cross_cache=config.cross_cache)
     redirect_logs(library_for(checkpoint, config.device, device_map=config.device_map))
     async with running_service(config, checkpoint, leases=leases) as service:
         checkpoint.weights.close()  # the slots hold the weights now, in a layout of their own
@@ -107,14 +106,14 @@ async def loaded_service(
         yield service
 
 
-    """Return the checkpoint with a digest of the settings that change its text.
+def named_by_text(checkpoint: Checkpoint, *, cross_cache: str | None) -> Checkpoint:
+    """Return the checkpoint with a digest of the setting that changes its text.
 
     So no session continues on a target that writes another text.
     """
-    settings = [f"a cross-cache of {cross_cache}"] if cross_cache is not None else []
-    digest = checkpoint.weights_digest
-    for setting in settings:
-        digest = digest_in(digest, setting)
+    if cross_cache is None:
+        return checkpoint
+    digest = digest_in(checkpoint.weights_digest, f"a cross-cache of {cross_cache}")
     return replace(checkpoint, weights_digest=digest)
 
 
