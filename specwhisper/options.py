@@ -243,6 +243,11 @@ class DecodingOptions(Selection):
             raise InvalidRequest(
                 f"multilingual is True: languages, {','.join(self.languages)}, contradict it: leave one out."
             )
+        if self.condition_on_previous_text and self.live is not None:
+            raise InvalidRequest(
+                "condition_on_previous_text is for recordings: leave it out of live audio, whose windows hold "
+                "the audio of the text before, too."
+            )
         if self.multilingual and self.live is not None:
             raise InvalidRequest(
                 "multilingual is for recordings: leave it out of live audio, which detects the language "

@@ -21,7 +21,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.open_text import OpenText
+from specwhisper.transcription.open_text import OpenText, continuation, words_of
 from specwhisper.transcription.open_window import OpenWindow
 from specwhisper.transcription.segments import FRAME_S, Borders
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -34,8 +34,13 @@ from specwhisper.types import (
     Outcome,
     Segment,
     Step,
+    TimedHint,
     WindowOpened,
 )
+
+
+NUM_RECENT = 8  # final texts that a recogniser may still return
+OVERLAP_SAMPLES = SAMPLE_RATE // 2  # by which its times may be late
 
 
 class LiveTranscript:
@@ -56,6 +61,7 @@ class LiveTranscript:
         self._window: OpenWindow | None = None
         self._last: tuple[int, ...] = ()  # the text of the last window, until commits contradict it
         self._open = OpenText()
+        self._recent: list[tuple[int, str]] = []  # the last final texts, and where they begin
         self._final_to = start_sample
         self._borders = Borders(start_sample / SAMPLE_RATE)
         self.num_samples = start_sample
@@ -94,6 +100,18 @@ class LiveTranscript:
         if hypothesis.start_sample >= self._final_to:
             self._open.show(hypothesis)
 
+    def show_recognised(self, hint: TimedHint) -> None:
+        """Take a recogniser's text from a time on, of which the first words may be final already."""
+        words = words_of(hint.text, self.language)
+        final = [
+            word
+            for start, text in self._recent
+            if start >= hint.start_sample - OVERLAP_SAMPLES
+            for word in words_of(text, self.language)
+        ]
+        begin = continuation(final, words) if final else 0
+        self._open.show_from(max(hint.start_sample, self._final_to), words[begin:])
+
     def lose_target(self) -> None:
         """Forget what a target had begun."""
         self._window, self._last = None, ()
@@ -126,6 +144,8 @@ class LiveTranscript:
         segments = self._segments(commit, commit.step, opened)
         self._final_to = max(self._final_to, opened.window.end_sample)
         self._open.forget_before(self._final_to)
+        self._recent += [(round(segment.start_s * SAMPLE_RATE), segment.text) for segment in segments]
+        del self._recent[:-NUM_RECENT]
         return segments
 
     def _segments(self, commit: Commit, step: Step, complete: OpenWindow) -> list[Segment]:

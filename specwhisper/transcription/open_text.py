@@ -62,6 +62,12 @@ class OpenText:
         _, before = self._hypotheses.get(hypothesis.start_sample, ((), ()))
         self._hypotheses[hypothesis.start_sample] = before, words
 
+    def show_from(self, start_sample: int, words: Sequence[str]) -> None:
+        """Take a recogniser's text from a time on, which replaces all later text."""
+        _, before = self._hypotheses.get(start_sample, ((), ()))
+        self._hypotheses = {start: each for start, each in self._hypotheses.items() if start < start_sample}
+        self._hypotheses[start_sample] = before, words
+
     def forget_before(self, sample: int) -> None:
         """Forget the pieces that begin before a sample: their text is final."""
         self._hypotheses = {start: each for start, each in self._hypotheses.items() if start >= sample}

@@ -297,6 +297,8 @@ class Session:
             self._propose(drafted.candidates)
         if drafted.hint is not None:
             self._request.hints.put_recognised(drafted.hint)
+            if self._live is not None:
+                self._live.show_recognised(drafted.hint)
         if drafted.hypothesis is not None and self._live is not None:
             self._live.show(drafted.hypothesis)
         self.builder.statistics.observe(drafted.report)
