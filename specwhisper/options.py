@@ -245,8 +245,8 @@ class DecodingOptions(Selection):
             )
         if self.condition_on_previous_text and self.live is not None:
             raise InvalidRequest(
-                "condition_on_previous_text is for recordings: leave it out of live audio, whose windows hold "
-                "the audio of the text before, too."
+                "condition_on_previous_text is for recordings: leave it out of live audio, whose windows "
+                "hold the audio of the text before, too."
             )
         if self.multilingual and self.live is not None:
             raise InvalidRequest(

@@ -110,8 +110,16 @@ class ListenOptions:
     ] = None
     decoding: LiveDecoding = LiveDecoding()
     step_ms: Annotated[
-        int, typer.Option(metavar="MS", help="Milliseconds of speech between two decodings.")
+        int, typer.Option(metavar="MS", help="Milliseconds of speech between two texts of the draft.")
     ] = LiveOptions().step_ms
+    confirm_every: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Text of the target so often before an utterance has ended. It takes a target's time, and "
+            "what is final stays the same. Default: none.",
+        ),
+    ] = None
     endpointing: Endpointing = Endpointing()
     drafting: DraftOptions = DraftOptions()
     speakers: SpeakersOfUtterances = SpeakersOfUtterances()  # noqa: RUF009  # it is frozen
@@ -127,7 +135,10 @@ class ListenOptions:
         return StreamingClient(
             self.server,
             options_from({}, asdict(self.decoding) | {"hint": hint_of(self.decoding.hint)}),
-            live=LiveOptions(step_ms=self.step_ms),
+            live=LiveOptions(
+                step_ms=self.step_ms,
+                confirm_every_ms=None if self.confirm_every is None else round(1000 * self.confirm_every),
+            ),
             endpointing=EndpointingOptions(**asdict(self.endpointing)),
             **asdict(self.drafting),
             with_statistics=True,  # so that the table at the end also counts calls that were lost
