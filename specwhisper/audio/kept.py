@@ -77,7 +77,9 @@ class KeptAudio:
     async def pieces(
         self, sample: int, piece_bytes: Callable[[], int] = lambda: PIECE_BYTES
     ) -> AsyncGenerator[bytes | EndUtterance]:
-        """Yield the audio from a sample on as it arrives, to its end; one reader at a time.
+        """Yield the audio from a sample on as it arrives, to its end.
+
+        There is one reader at a time.
 
         An :class:`EndUtterance` comes where the client has ended one. ``piece_bytes`` returns the size of the
         next piece.

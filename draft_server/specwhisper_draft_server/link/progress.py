@@ -10,7 +10,7 @@ from math import inf
 from typing import Protocol
 
 from specwhisper.live import LivePosition
-from specwhisper.transcription.live_windows import LiveWindows
+from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.types import Candidates, Commit, Resume, VoiceEvent, VoiceMark, WindowOpened
 

@@ -8,6 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+from specwhisper_draft_server.sessions.draft_only import UnverifiedText
+from specwhisper_draft_server.sessions.live_session import LiveSession
+from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
 
 from experiments.common.models.scripted import END
 from experiments.common.models.speech import (
@@ -19,8 +22,8 @@ from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.live_transcript import LiveTranscript
-from specwhisper.transcription.live_windows import LiveWindows
+from specwhisper.transcription.live.transcript import LiveTranscript
+from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import (
     SAMPLE_RATE,
@@ -37,9 +40,6 @@ from specwhisper.types import (
 )
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.sessions.draft_only import UnverifiedText
-from specwhisper_draft_server.sessions.live_session import LiveSession
-from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 from specwhisper_draft_server.sessions.update import SessionUpdate
 from tests.live import BEGIN, ENDED, mark

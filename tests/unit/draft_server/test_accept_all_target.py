@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from specwhisper_draft_server.sessions.draft_only import AcceptAllTarget
 
 from experiments.common.models.scripted import END
 from experiments.common.models.speech import SPOKEN, SpeechModel, samples_of, speech, words_of
@@ -15,7 +16,7 @@ from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.transcription.live.transcript import LiveTranscript
 from specwhisper.types import (
     SAMPLE_RATE,
     AudioChunk,
@@ -30,7 +31,6 @@ from specwhisper.types import (
     VoiceMark,
     WindowOpened,
 )
-from specwhisper_draft_server.sessions.draft_only import AcceptAllTarget
 from tests.live import BEGIN, ENDED, mark, token_ids
 from tests.live_engines import texts_of
 from tests.nightly import examples

@@ -12,6 +12,7 @@ from random import Random
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from specwhisper_draft_server.sessions.audio_feed import AudioFeed
 
 from experiments.common.models.scripted import VOCABULARY, ScriptedModel
 from experiments.common.models.speech import SPOKEN, SpeechModel, speech
@@ -19,8 +20,8 @@ from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live_transcript import LiveTranscript
-from specwhisper.transcription.live_windows import follow_windows
+from specwhisper.transcription.live.transcript import LiveTranscript
+from specwhisper.transcription.live.windows import follow_windows
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import (
     SAMPLE_RATE,
@@ -33,7 +34,6 @@ from specwhisper.types import (
     VoiceMark,
 )
 from specwhisper_draft_server.debounce import Debouncer
-from specwhisper_draft_server.sessions.audio_feed import AudioFeed
 from tests.live import BEGIN, ENDED, mark
 from tests.nightly import examples
 
