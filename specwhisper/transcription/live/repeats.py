@@ -1,4 +1,4 @@
-"""Find where a text begins to repeat itself, as of a model that has lost its place."""
+"""Find where a text begins to repeat itself: its model has lost its place."""
 
 from __future__ import annotations
 
