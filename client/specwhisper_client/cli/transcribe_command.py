@@ -13,7 +13,7 @@ from rich.console import Console
 
 from specwhisper.audio.vad_filter import check_extra
 from specwhisper.errors import InvalidRequest, SpecWhisperError
-from specwhisper.options import Acceptance, DecodingOptions, Task, options_from
+from specwhisper.options import Acceptance, DecodingOptions, Task, WordTimes, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.selection import MIX, VadOptions
 from specwhisper.transcription.subtitles import Layout
@@ -32,6 +32,7 @@ from specwhisper_client.cli.arguments import (
     ServerMode,
     Strict,
     TaskOption,
+    WordTimesOption,
     hint_of,
 )
 from specwhisper_client.cli.batch import transcribe_files
@@ -64,6 +65,7 @@ class Decoding:
     task: TaskOption = Task.TRANSCRIBE
     timestamps: Annotated[bool, typer.Option(help="Times of segments.")] = True
     word_timestamps: Annotated[bool, typer.Option("--word-timestamps", help="Times of words.")] = False
+    word_times: WordTimesOption = WordTimes.SOUND
     initial_prompt: Annotated[
         str,
         typer.Option(
