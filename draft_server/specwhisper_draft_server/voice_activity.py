@@ -45,17 +45,18 @@ class VoiceActivity:
         """Whether an utterance was cut at the boundary, and continues."""
         return self._endpointer.is_speech
 
-    async def detect(self, pcm: bytes) -> list[VoiceMark]:
+    async def detect(self, pcm: bytes) -> tuple[VoiceMark, ...]:
         """Process canonical PCM; return the marks that it leads to."""
-        return await asyncio.get_running_loop().run_in_executor(EXECUTOR, self._marker.append, pcm)
+        loop = asyncio.get_running_loop()
+        return tuple(await loop.run_in_executor(EXECUTOR, self._marker.append, pcm))
 
-    def end_utterance(self) -> list[VoiceMark]:
+    def end_utterance(self) -> tuple[VoiceMark, ...]:
         """End the utterance at the newest sample; return the marks.
 
         Without speech there are none. Speech that is too short for an utterance so far becomes one, so
         nothing is lost where the client, or the audio, ends.
         """
-        return self._marker.end_utterance()
+        return tuple(self._marker.end_utterance())
 
 
 async def load_voice_activity() -> None:

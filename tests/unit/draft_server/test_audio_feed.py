@@ -48,15 +48,15 @@ class Marks:
         self._marks = deque(marks)
         self._num_samples = 0
 
-    async def detect(self, pcm: bytes) -> list[VoiceMark]:
+    async def detect(self, pcm: bytes) -> tuple[VoiceMark, ...]:
         self._num_samples += len(pcm) // 2
         known = []
         while self._marks and self._marks[0][0] * SAMPLE_RATE <= self._num_samples:
             known.append(self._marks.popleft()[1])
-        return known
+        return tuple(known)
 
-    def end_utterance(self) -> list[VoiceMark]:
-        return []
+    def end_utterance(self) -> tuple[VoiceMark, ...]:
+        return ()
 
 
 class Later(InlineExecutor):
