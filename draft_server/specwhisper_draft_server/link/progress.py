@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import inf
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from specwhisper.live import LivePosition
 from specwhisper.transcription.live.windows import LiveWindows
@@ -43,26 +43,37 @@ class Progress(Protocol):
         """Return a block that the target waits for and no draft sends."""
 
 
+class KeptMark(NamedTuple):
+    """A voice mark, its number, and the sample at which it was known."""
+
+    number: int
+    known_sample: int
+    mark: VoiceMark
+
+
 class KeptMarks:
     """The voice marks of audio without final text, for each target that needs them."""
 
     def __init__(self) -> None:
-        self._marks: list[tuple[int, VoiceMark]] = []  # and the sample at which each was known
+        self._marks: list[KeptMark] = []
+        self._num_marks = 0
 
     def put(self, known_sample: int, marks: Iterable[VoiceMark]) -> None:
         """Add marks that the audio up to a sample has led to."""
-        self._marks += [(known_sample, mark) for mark in marks]
+        for mark in marks:
+            self._num_marks += 1
+            self._marks.append(KeptMark(self._num_marks, known_sample, mark))
 
     def forget_before(self, sample: int) -> None:
         """Forget the marks of the audio before a position."""
         is_begin = VoiceEvent.BEGIN
         self._marks = [
-            (known, mark) for known, mark in self._marks if mark.sample + (mark.event is is_begin) > sample
+            kept for kept in self._marks if kept.mark.sample + (kept.mark.event is is_begin) > sample
         ]
 
-    def known_between(self, after: int, to: float = inf) -> tuple[VoiceMark, ...]:
-        """Return the marks that are known at a sample, and were not at an earlier one."""
-        return tuple(mark for known, mark in self._marks if after < known <= to)
+    def after(self, number: int, to_sample: float = inf) -> list[KeptMark]:
+        """Return the marks after one with a number that are known at a sample."""
+        return [kept for kept in self._marks if kept.number > number and kept.known_sample <= to_sample]
 
 
 class LiveProgress:

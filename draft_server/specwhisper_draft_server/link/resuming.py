@@ -156,6 +156,8 @@ class ResumingTargetStream:
         self._marks.put(end_sample, chunk.marks)
         self._note_progress()
         await self._audio.put(chunk.pcm)
+        if chunk.marks and not chunk.pcm:  # they are not sent with the next audio, which may never come
+            self._audio.end_utterance()
         if chunk.is_last:
             self._audio.finish()
 
@@ -292,20 +294,20 @@ class ResumingTargetStream:
     async def _send_kept(self, stream: TargetStream) -> None:
         """Send the kept audio, and then new audio as it arrives, no further ahead than the target allows."""
         sample = self._needed_from
-        known_to = -1  # the sample up to which marks are sent
+        num_sent = 0  # number of the last mark that is sent
         async with aclosing(self._audio.pieces(sample, lambda: stream.piece_bytes)) as pieces:
-            async for pcm in pieces:
-                if isinstance(pcm, EndUtterance):
-                    continue  # a mark says so
+            async for piece in pieces:
+                pcm = b"" if isinstance(piece, EndUtterance) else piece
                 end_sample = sample + len(pcm) // 2
                 while end_sample - self._progress.needed_from > stream.limits.max_ahead_samples:
                     self._has_progressed.clear()
                     await self._has_progressed.wait()
-                marks = self._marks.known_between(known_to, end_sample)
-                await stream.send_audio(AudioChunk(sample, pcm, marks=marks))
-                sample = known_to = end_sample
-        marks = self._marks.known_between(known_to)
-        await stream.send_audio(AudioChunk(sample, b"", is_last=True, marks=marks))
+                marks = self._marks.after(num_sent, end_sample)
+                if pcm or marks:
+                    await stream.send_audio(AudioChunk(sample, pcm, marks=tuple(kept.mark for kept in marks)))
+                sample, num_sent = end_sample, marks[-1].number if marks else num_sent
+        rest = tuple(kept.mark for kept in self._marks.after(num_sent))
+        await stream.send_audio(AudioChunk(sample, b"", is_last=True, marks=rest))
 
     @property
     def _needed_from(self) -> int:
