@@ -135,7 +135,7 @@ class LiveDraft(DraftState):
         if piece is None or draft.window is None or (draft.is_known and not draft.is_ready):
             return
         tokens = tuple(draft.belief.tokens)
-        end = num_before_repeats(tokens)
+        end = num_before_repeats(tokens, self.vocabulary)
         if self.can_draft(draft) and end == len(tokens):
             return
         draft.window = self.piece = None
@@ -157,6 +157,8 @@ class LiveDraft(DraftState):
             self.opened = None
         self.windows.on_commit(commit)
         known = {piece.start_sample for piece in self.windows.pieces.all}
+        if self.piece is not None and self.piece.start_sample not in known:
+            self.current.window = self.piece = None  # the target was faster
         self.hypotheses = {start: each for start, each in self.hypotheses.items() if start in known}
 
     def _send(self) -> None:
