@@ -95,14 +95,15 @@ class LiveDraft(DraftState):
     def next_window(self, likely_language: str | None) -> Window | None:
         """Return the window of the next hypothesis, which begins.
 
-        ``None`` while there is none.
+        ``None`` while there is none, or while the language is not known.
         """
-        if self.piece is not None:
+        language = self.windows.language or self.windows.language_before or likely_language
+        language = language or self.vocabulary.default_language
+        if self.piece is not None or language is None:
             return None
         self.piece = piece = next(filter(self._is_due, self.windows.pieces.all), None)
         if piece is None:
             return None
-        language = self.windows.language or self.windows.language_before or likely_language
         self.num_windows += 1
         start_frame, num_samples = piece.start_sample // HOP_SAMPLES, piece.end_sample - piece.start_sample
         return Window(

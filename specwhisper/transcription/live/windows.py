@@ -86,7 +86,7 @@ class LiveWindows(WhisperWindows):
 
     def begin_at(self, position: LivePosition) -> None:
         """Begin where another session had final text, before any audio."""
-        _check_pieces(position.pieces, self._vocabulary)
+        _check(position, self._vocabulary)
         self.pieces, self.continues = LivePieces(position), position.next_sample > 0
         self._earlier = position.pieces  # final pieces that the next window may hold
         self.final_to, self._is_speech = position.next_sample, position.is_speech
@@ -318,12 +318,18 @@ def _frames(num_samples: int) -> int:
     return -(-num_samples // HOP_SAMPLES)
 
 
-def _check_pieces(pieces: Sequence[FinalPiece], vocabulary: Vocabulary) -> None:
-    tokens = [token for piece in pieces for token in piece.tokens]
+def _check(position: LivePosition, vocabulary: Vocabulary) -> None:
+    """Raise :class:`InvalidRequest` for a position that a model cannot continue."""
+    tokens = [token for piece in position.pieces for token in piece.tokens]
     if any(token >= len(vocabulary) for token in tokens) or not vocabulary.ends.isdisjoint(tokens):
         raise InvalidRequest("The final tokens of a position are text and times: one of them is not.")
     if len(tokens) > vocabulary.max_length:
         raise InvalidRequest(
             f"A position has {len(tokens)} final tokens: a window of this model holds "
             f"{vocabulary.max_length}."
+        )
+    if position.language not in (None, *(vocabulary.languages or ("en",))):
+        raise InvalidRequest(
+            f"A position is in the language '{position.language}', which this model does not have: pass on "
+            "the last position as it was received."
         )
