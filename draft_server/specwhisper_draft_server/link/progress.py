@@ -6,7 +6,6 @@ A recording continues within a window (:class:`.ResumeTracker`), live audio afte
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import inf
 from typing import Protocol
 
 from specwhisper.live import LivePosition
@@ -48,21 +47,25 @@ class KeptMarks:
 
     def __init__(self) -> None:
         self._marks: list[tuple[int, VoiceMark]] = []  # and the sample at which each was known
+        self._num_sent = 0  # of the first ones
 
     def put(self, known_sample: int, marks: Iterable[VoiceMark]) -> None:
         """Add marks that the audio up to a sample has led to."""
         self._marks += [(known_sample, mark) for mark in marks]
 
-    def forget_before(self, sample: int) -> None:
-        """Forget the marks of the audio before a position."""
-        is_begin = VoiceEvent.BEGIN
+    def restart(self, position: LivePosition) -> None:
+        """Begin again, for another target, with the marks after a position."""
+        begin, next_sample = VoiceEvent.BEGIN, position.next_sample
         self._marks = [
-            (known, mark) for known, mark in self._marks if mark.sample + (mark.event is is_begin) > sample
+            (known, mark) for known, mark in self._marks if mark.sample + (mark.event is begin) > next_sample
         ]
+        self._num_sent = 0
 
-    def known_between(self, after: int, to: float = inf) -> tuple[VoiceMark, ...]:
-        """Return the marks that are known at a sample, and were not at an earlier one."""
-        return tuple(mark for known, mark in self._marks if after < known <= to)
+    def take(self, sample: int) -> tuple[VoiceMark, ...]:
+        """Return the marks that are known at a sample and were not sent."""
+        new = [mark for known, mark in self._marks[self._num_sent :] if known <= sample]
+        self._num_sent += len(new)
+        return tuple(new)
 
 
 class LiveProgress:

@@ -155,6 +155,8 @@ class ResumingTargetStream:
         end_sample = chunk.start_sample + len(chunk.pcm) // 2
         self._marks.put(end_sample, chunk.marks)
         self._note_progress()
+        if chunk.marks and not chunk.pcm:
+            self._audio.end_utterance()
         await self._audio.put(chunk.pcm)
         if chunk.is_last:
             self._audio.finish()
@@ -257,7 +259,7 @@ class ResumingTargetStream:
         """Begin, or continue, on a target that has taken the session."""
         resume = self._progress.resume()
         if isinstance(resume, LivePosition):
-            self._marks.forget_before(resume.next_sample)
+            self._marks.restart(resume)
         if resume not in (None, LivePosition()):
             stream.resume(resume)
         self._progress.migrate()
@@ -292,20 +294,17 @@ class ResumingTargetStream:
     async def _send_kept(self, stream: TargetStream) -> None:
         """Send the kept audio, and then new audio as it arrives, no further ahead than the target allows."""
         sample = self._needed_from
-        known_to = -1  # the sample up to which marks are sent
         async with aclosing(self._audio.pieces(sample, lambda: stream.piece_bytes)) as pieces:
             async for pcm in pieces:
                 if isinstance(pcm, EndUtterance):
-                    continue  # a mark says so
+                    pcm = b""  # its mark
                 end_sample = sample + len(pcm) // 2
                 while end_sample - self._progress.needed_from > stream.limits.max_ahead_samples:
                     self._has_progressed.clear()
                     await self._has_progressed.wait()
-                marks = self._marks.known_between(known_to, end_sample)
-                await stream.send_audio(AudioChunk(sample, pcm, marks=marks))
-                sample = known_to = end_sample
-        marks = self._marks.known_between(known_to)
-        await stream.send_audio(AudioChunk(sample, b"", is_last=True, marks=marks))
+                await stream.send_audio(AudioChunk(sample, pcm, marks=self._marks.take(end_sample)))
+                sample = end_sample
+        await stream.send_audio(AudioChunk(sample, b"", is_last=True, marks=self._marks.take(sample)))
 
     @property
     def _needed_from(self) -> int:
