@@ -6,8 +6,7 @@ A recording continues within a window (:class:`.ResumeTracker`), live audio afte
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import inf
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from specwhisper.live import LivePosition
 from specwhisper.transcription.live.windows import LiveWindows
@@ -43,37 +42,30 @@ class Progress(Protocol):
         """Return a block that the target waits for and no draft sends."""
 
 
-class KeptMark(NamedTuple):
-    """A voice mark, its number, and the sample at which it was known."""
-
-    number: int
-    known_sample: int
-    mark: VoiceMark
-
-
 class KeptMarks:
     """The voice marks of audio without final text, for each target that needs them."""
 
     def __init__(self) -> None:
-        self._marks: list[KeptMark] = []
-        self._num_marks = 0
+        self._marks: list[tuple[int, VoiceMark]] = []  # and the sample at which each was known
+        self._num_sent = 0  # of the first ones
 
     def put(self, known_sample: int, marks: Iterable[VoiceMark]) -> None:
         """Add marks that the audio up to a sample has led to."""
-        for mark in marks:
-            self._num_marks += 1
-            self._marks.append(KeptMark(self._num_marks, known_sample, mark))
+        self._marks += [(known_sample, mark) for mark in marks]
 
-    def forget_before(self, sample: int) -> None:
-        """Forget the marks of the audio before a position."""
-        is_begin = VoiceEvent.BEGIN
+    def restart(self, position: LivePosition) -> None:
+        """Begin again, for another target, with the marks after a position."""
+        begin, next_sample = VoiceEvent.BEGIN, position.next_sample
         self._marks = [
-            kept for kept in self._marks if kept.mark.sample + (kept.mark.event is is_begin) > sample
+            (known, mark) for known, mark in self._marks if mark.sample + (mark.event is begin) > next_sample
         ]
+        self._num_sent = 0
 
-    def after(self, number: int, to_sample: float = inf) -> list[KeptMark]:
-        """Return the marks after one with a number that are known at a sample."""
-        return [kept for kept in self._marks if kept.number > number and kept.known_sample <= to_sample]
+    def take(self, sample: int) -> tuple[VoiceMark, ...]:
+        """Return the marks that are known at a sample and were not sent."""
+        new = [mark for known, mark in self._marks[self._num_sent :] if known <= sample]
+        self._num_sent += len(new)
+        return tuple(new)
 
 
 class LiveProgress:

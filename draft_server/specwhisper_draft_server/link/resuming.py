@@ -155,9 +155,9 @@ class ResumingTargetStream:
         end_sample = chunk.start_sample + len(chunk.pcm) // 2
         self._marks.put(end_sample, chunk.marks)
         self._note_progress()
-        await self._audio.put(chunk.pcm)
-        if chunk.marks and not chunk.pcm:  # they are not sent with the next audio, which may never come
+        if chunk.marks and not chunk.pcm:
             self._audio.end_utterance()
+        await self._audio.put(chunk.pcm)
         if chunk.is_last:
             self._audio.finish()
 
@@ -259,7 +259,7 @@ class ResumingTargetStream:
         """Begin, or continue, on a target that has taken the session."""
         resume = self._progress.resume()
         if isinstance(resume, LivePosition):
-            self._marks.forget_before(resume.next_sample)
+            self._marks.restart(resume)
         if resume not in (None, LivePosition()):
             stream.resume(resume)
         self._progress.migrate()
@@ -294,20 +294,17 @@ class ResumingTargetStream:
     async def _send_kept(self, stream: TargetStream) -> None:
         """Send the kept audio, and then new audio as it arrives, no further ahead than the target allows."""
         sample = self._needed_from
-        num_sent = 0  # number of the last mark that is sent
         async with aclosing(self._audio.pieces(sample, lambda: stream.piece_bytes)) as pieces:
-            async for piece in pieces:
-                pcm = b"" if isinstance(piece, EndUtterance) else piece
+            async for pcm in pieces:
+                if isinstance(pcm, EndUtterance):
+                    pcm = b""  # its mark
                 end_sample = sample + len(pcm) // 2
                 while end_sample - self._progress.needed_from > stream.limits.max_ahead_samples:
                     self._has_progressed.clear()
                     await self._has_progressed.wait()
-                marks = self._marks.after(num_sent, end_sample)
-                if pcm or marks:
-                    await stream.send_audio(AudioChunk(sample, pcm, marks=tuple(kept.mark for kept in marks)))
-                sample, num_sent = end_sample, marks[-1].number if marks else num_sent
-        rest = tuple(kept.mark for kept in self._marks.after(num_sent))
-        await stream.send_audio(AudioChunk(sample, b"", is_last=True, marks=rest))
+                await stream.send_audio(AudioChunk(sample, pcm, marks=self._marks.take(end_sample)))
+                sample = end_sample
+        await stream.send_audio(AudioChunk(sample, b"", is_last=True, marks=self._marks.take(sample)))
 
     @property
     def _needed_from(self) -> int:
