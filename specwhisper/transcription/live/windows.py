@@ -205,7 +205,7 @@ class LiveWindows(WhisperWindows):
         """Follow the target's commits: one that makes a piece final finishes it here too."""
         if (window := self._followed) is None:
             return
-        self._committed += commit.tokens
+        self._committed[commit.base - len(window.prefix) :] = commit.tokens
         piece = self.pieces.current
         if commit.step is not None and piece is not None and piece.is_complete:
             self._finish(window, self._committed if commit.outcome is Outcome.KEPT else ())
