@@ -11,7 +11,7 @@ from experiments.common.models.scripted import END, ScriptedModel
 from experiments.common.models.speech import EnergyVad, speech
 from specwhisper.audio.endpointing import Endpointer
 from specwhisper.audio.recording import Recording
-from specwhisper.audio.voice import VoiceMarker
+from specwhisper.audio.voice import Vad, VoiceMarker
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
@@ -195,6 +195,7 @@ def transcribe(
     pace: Sequence[tuple[int, int]] = (),
     breaks: Sequence[int] = (),
     endpointing: EndpointingOptions | None = PIECES,
+    open_vad: Callable[[], Vad] = EnergyVad,
 ) -> list[Segment]:
     """Return the final text of audio that comes in chunks of some sizes.
 
@@ -203,7 +204,7 @@ def transcribe(
     pace : steps of draft and target after each chunk; by default they run until they wait.
     breaks : chunks after which the session is lost, and another one continues from its position.
     """
-    session, voice, silent_to = pair.open("one", options), voice_of(endpointing, LivePosition()), 0
+    session, voice, silent_to = pair.open("one", options), Voice(endpointing, LivePosition(), open_vad), 0
     segments: list[Segment] = []
     turns, chunks = cycle(pace or [(0, 0)]), iter(cut(pcm, sizes))
     for number, (start, chunk) in enumerate(chunks):
@@ -224,7 +225,10 @@ def transcribe(
                 position = replace(position, next_sample=max(session.follows.final_to, silent_to))
             pair.close("one")
             live = replace(options.live or LiveOptions(), position=position)
-            session, voice = pair.open("one", replace(options, live=live)), voice_of(endpointing, position)
+            session, voice = (
+                pair.open("one", replace(options, live=live)),
+                Voice(endpointing, position, open_vad),
+            )
             again = pcm[position.start_sample * 2 : start * 2 + len(chunk)]
             known = (position.next_sample - position.start_sample) * 2
             pair.append_audio("one", again, *voice.append(again[known:]))
@@ -239,20 +243,20 @@ def transcribe(
 
 
 class Voice(VoiceMarker):
-    """Marks utterances by any sound."""
+    """Marks utterances, from a position on."""
 
-    def __init__(self, endpointer: Endpointer) -> None:
-        super().__init__(endpointer, EnergyVad)
-        self._boundary = endpointer
+    def __init__(
+        self,
+        options: EndpointingOptions | None,
+        position: LivePosition,
+        open_vad: Callable[[], Vad] = EnergyVad,
+    ) -> None:
+        self._finder = Endpointer(options, position.next_sample, is_speech=position.is_speech)
+        super().__init__(self._finder, open_vad)
 
     @property
     def boundary_sample(self) -> int:
-        return self._boundary.boundary_sample
-
-
-def voice_of(options: EndpointingOptions | None, position: LivePosition) -> Voice:
-    """Return a detector that begins at a position."""
-    return Voice(Endpointer(options, position.next_sample, is_speech=position.is_speech))
+        return self._finder.boundary_sample
 
 
 def cut(pcm: bytes, sizes: Sequence[int]) -> Iterator[tuple[int, bytes]]:

@@ -15,7 +15,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, Segment, VoiceMark
 from tests.interference import KINDS, LOSSY, Interference
 from tests.live import BEGIN
-from tests.live_engines import PIECES, TALK, LivePair, plain_text, talk, texts_of, transcribe, voice_of
+from tests.live_engines import PIECES, TALK, LivePair, Voice, plain_text, talk, texts_of, transcribe
 from tests.nightly import examples
 
 MANY = (30, 300)
@@ -163,7 +163,7 @@ def test_concurrent_sessions_do_not_mix():
     options, talks = options_of(), {"one": TALK, "two": WORDS}
     alone = {name: transcribe(LivePair(SpeechModel()), pcm, options) for name, pcm in talks.items()}
     pair = LivePair(SpeechModel(2), SpeechModel(2))
-    voices = {name: voice_of(PIECES, LivePosition()) for name in talks}
+    voices = {name: Voice(PIECES, LivePosition()) for name in talks}
     sessions = {name: pair.open(name, options) for name in talks}
     for start in range(0, len(WORDS), 6_400):
         for name, pcm in talks.items():
