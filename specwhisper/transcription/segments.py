@@ -98,9 +98,9 @@ def _segment(
 
 
 def shift_timestamps(tokens: Sequence[int], frames: int, vocabulary: Vocabulary) -> tuple[int, ...]:
-    """Return tokens with the timestamps of a window that begins ``frames`` later."""
-    begin, shift = vocabulary.timestamp_begin, frames // FRAMES_PER_TIMESTAMP
-    return tuple(max(begin, token - shift) if token >= begin else token for token in tokens)
+    """Return tokens with the timestamps of a window that begins ``frames`` later, as far as it has them."""
+    first, last, shift = vocabulary.timestamp_begin, len(vocabulary) - 1, frames // FRAMES_PER_TIMESTAMP
+    return tuple(min(max(first, token - shift), last) if token >= first else token for token in tokens)
 
 
 def up_to_border(segment: Segment, border_s: float) -> Segment:
