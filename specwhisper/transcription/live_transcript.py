@@ -38,7 +38,6 @@ from specwhisper.types import (
     WindowOpened,
 )
 
-
 NUM_RECENT = 8  # final texts that a recogniser may still return
 OVERLAP_SAMPLES = SAMPLE_RATE // 2  # by which its times may be late
 

@@ -189,7 +189,7 @@ class LiveWindows(WhisperWindows):
     def position(self) -> LivePosition:
         """Where another session can continue: after the last final text, or in the silence since."""
         next_sample = self._final_to
-        if self.pieces.current is None and not self._is_speech:
+        if not self._is_speech:
             next_sample = max(next_sample, self.pieces.needed_from)
         return LivePosition(
             next_sample, self._utterance, self._is_speech, self._earlier, self._language_before
