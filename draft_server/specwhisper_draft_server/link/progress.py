@@ -5,6 +5,7 @@ A recording continues within a window (:class:`.ResumeTracker`), live audio afte
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Protocol
@@ -22,7 +23,14 @@ class Progress(Protocol):
 
     @property
     def needed_from(self) -> int:
+        """First sample that the next window may hold."""
+
+    @property
+    def audio_from(self) -> int:
         """First sample of the audio that another target needs."""
+
+    def advances(self, commit: Commit) -> bool:
+        """Return whether the session got further by a commit."""
 
     def resume(self) -> Resume | LivePosition | None:
         """Return the message that makes another target continue; ``None`` from the start."""
@@ -47,22 +55,28 @@ class KeptMarks:
     """The voice marks of audio without final text, for each target that needs them."""
 
     def __init__(self) -> None:
-        self._marks: list[tuple[int, VoiceMark]] = []  # and the sample at which each was known
+        self._marks: deque[tuple[int, VoiceMark]] = deque()  # and the sample at which each was known
+        self.first = 0  # number of the first one that is kept
 
     def put(self, known_sample: int, marks: Iterable[VoiceMark]) -> None:
         """Add marks that the audio up to a sample has led to."""
         self._marks += [(known_sample, mark) for mark in marks]
 
     def forget_before(self, sample: int) -> None:
-        """Forget the marks of the audio before a position."""
-        is_begin = VoiceEvent.BEGIN
-        self._marks = [
-            (known, mark) for known, mark in self._marks if mark.sample + (mark.event is is_begin) > sample
+        """Forget the marks of the pieces that end at a position or before."""
+        ends = [
+            index
+            for index, (_, mark) in enumerate(self._marks, start=1)
+            if mark.event is not VoiceEvent.BEGIN and mark.sample <= sample
         ]
+        for _ in range(max(ends, default=0)):
+            self._marks.popleft()
+            self.first += 1
 
-    def known_between(self, after: int, to: float = inf) -> tuple[VoiceMark, ...]:
-        """Return the marks that are known at a sample, and were not at an earlier one."""
-        return tuple(mark for known, mark in self._marks if after < known <= to)
+    def known(self, number: int, sample: float = inf) -> tuple[VoiceMark, ...]:
+        """Return the marks from a number on that are known at a sample."""
+        kept = list(self._marks)[max(0, number - self.first) :]
+        return tuple(mark for known, mark in kept if known <= sample)
 
 
 class LiveProgress:
@@ -82,6 +96,15 @@ class LiveProgress:
     def needed_from(self) -> int:
         """First sample that the next window may hold."""
         return self._windows.needed_from
+
+    @property
+    def audio_from(self) -> int:
+        """The same: a window of live audio has no context before it."""
+        return self._windows.needed_from
+
+    def advances(self, commit: Commit) -> bool:
+        """Return whether text has become final: all else is decoded again."""
+        return commit.step is not None
 
     def resume(self) -> LivePosition:
         """Return the position after the last final text."""
