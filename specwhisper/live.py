@@ -74,7 +74,9 @@ def check_sample(name: str, sample: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """How live audio is decoded: by pieces, each once, when its utterance has ended or is long.
+    """How live audio is decoded: by pieces, each once.
+
+    A piece is complete when its utterance has ended, or is long.
 
     Attributes
     ----------

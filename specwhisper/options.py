@@ -62,6 +62,13 @@ class Padding(StrEnum):
     ZERO = "zero"  # features of 0, as in openai/whisper and faster-whisper: windows end with the audio
 
 
+class WordTimes(StrEnum):
+    """What the times of words follow."""
+
+    SOUND = "sound"  # cross-attention, without the silence at either side
+    MODEL = "model"  # cross-attention alone, as in transformers: silence is part of a word beside it
+
+
 THRESHOLDS = ("compression_ratio_threshold", "logprob_threshold", "no_speech_threshold")
 # Plain greedy decoding: every window is kept, whatever its text is.
 GREEDY: Mapping[str, Any] = MappingProxyType({"temperatures": (0.0,), **dict.fromkeys(THRESHOLDS)})
@@ -111,6 +118,7 @@ class DecodingOptions(Selection):
         recordings end where another one begins. A single one is the ``language``.
     timestamps : whether segments carry times; without them a window always advances by 30 s.
     word_timestamps : whether words carry times; takes one more forward pass per window.
+    word_times : whether these are trimmed to the sound, or transformers' own.
     max_new_tokens : limit on generated tokens per window; ``None`` is the model's own limit.
     max_initial_timestamp_s : latest time at which a window's first segment may begin; ``None`` is the
         model's own.
@@ -167,6 +175,7 @@ class DecodingOptions(Selection):
     task: Task = choice(Task.TRANSCRIBE)
     timestamps: bool = flag(True)
     word_timestamps: bool = flag()
+    word_times: WordTimes = choice(WordTimes.SOUND)
     max_new_tokens: int | None = whole(None, 1, math.inf, "it must be at least 1, or left out")
     max_initial_timestamp_s: float | None = number(
         None, 0, 30, "it must lie between 0 and 30 seconds, or be left out"

@@ -8,7 +8,7 @@ from experiments.common.models.scripted import END, TIME
 from experiments.common.models.speech import NUM_WORDS, SPOKEN
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live_windows import LiveWindows
+from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.transcription.windows import ClosedWindow
 from specwhisper.types import FRAMES_PER_TIMESTAMP, SAMPLE_RATE, AudioChunk, VoiceEvent, VoiceMark, Window
 

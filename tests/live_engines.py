@@ -15,7 +15,7 @@ from specwhisper.engine.verifier import Verifier
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.transcription.live.transcript import LiveTranscript
 from specwhisper.types import (
     HOP_SAMPLES,
     AudioChunk,

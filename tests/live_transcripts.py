@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from experiments.common.models.speech import SPOKEN
 from specwhisper.live import LiveOptions
-from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.transcription.live.transcript import LiveTranscript
 from specwhisper.types import (
     Commit,
     Segment,

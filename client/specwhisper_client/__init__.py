@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         UnsafeBind,
         UnsupportedOption,
     )
-    from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
+    from specwhisper.live import EndpointingOptions, FinalPiece, LiveOptions, LivePosition
     from specwhisper.rpc.channels import Credentials
     from specwhisper.rpc.tls import ClientTls
     from specwhisper.transcription.transcription import ModelInfo, Transcription
@@ -46,6 +46,7 @@ __all__ = [
     "Credentials",
     "EndpointingOptions",
     "FileTranscription",
+    "FinalPiece",
     "IdleClient",
     "InvalidAudio",
     "InvalidRequest",
@@ -90,7 +91,7 @@ _MODULES = {
         "UnsafeBind",
         "UnsupportedOption",
     ),
-    "specwhisper.live": ("EndpointingOptions", "LiveOptions", "LivePosition"),
+    "specwhisper.live": ("EndpointingOptions", "FinalPiece", "LiveOptions", "LivePosition"),
     "specwhisper.rpc.channels": ("Credentials",),
     "specwhisper.rpc.tls": ("ClientTls",),
     "specwhisper.transcription.transcription": ("ModelInfo", "Transcription"),

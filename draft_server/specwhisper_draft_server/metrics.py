@@ -26,9 +26,9 @@ class DraftMetrics(ServerMetrics):
     Attributes
     ----------
     tokens : token counts of all sessions.
-    audio_s, first_text_s, partial_latency_s : set by :class:`SessionMetrics`.
+    audio_s, first_text_s, final_latency_s : set by :class:`SessionMetrics`.
     round_trip_s, lost_heartbeats : of the streams to targets.
-    failed_drafts, draft_only : drafts that failed, and drafts that continued without a target.
+    failed_drafts : drafts that failed.
     parity_checks, parity_differences, parity_skipped : of the parity check.
     kept_audio : the audio that open sessions keep.
     """
@@ -61,7 +61,6 @@ class DraftMetrics(ServerMetrics):
         self.failed_drafts = self.counter(
             "failed_drafts", "Sessions whose draft failed; they continue in target-only."
         )
-        self.draft_only = self.counter("draft_only", "Times a session continued draft-only.")
         self._resumes = self.counter(
             "session_resumes",
             "Sessions that resumed after the loss of a target, by the error of the loss.",

@@ -47,27 +47,26 @@ class VoiceActivity:
             self._boundaries.popleft()
         return self._boundaries[0]
 
-    async def detect(self, pcm: bytes) -> list[VoiceMark]:
+    async def detect(self, pcm: bytes) -> tuple[VoiceMark, ...]:
         """Process canonical PCM; return the marks that it leads to."""
-        marks = await asyncio.get_running_loop().run_in_executor(EXECUTOR, self._marker.append, pcm)
-        self._note_boundaries(marks)
-        return marks
+        loop = asyncio.get_running_loop()
+        return self._noted(await loop.run_in_executor(EXECUTOR, self._marker.append, pcm))
 
-    def end_utterance(self) -> list[VoiceMark]:
+    def end_utterance(self) -> tuple[VoiceMark, ...]:
         """End the utterance at the newest sample; return the marks.
 
         Without speech there are none. Speech that is too short for an utterance so far becomes one, so
         nothing is lost where the client, or the audio, ends.
         """
-        marks = self._marker.end_utterance()
-        self._note_boundaries(marks)
-        return marks
+        return self._noted(self._marker.end_utterance())
 
-    def _note_boundaries(self, marks: Sequence[VoiceMark]) -> None:
+    def _noted(self, marks: Sequence[VoiceMark]) -> tuple[VoiceMark, ...]:
+        """Note the boundaries."""
         at_marks = (mark.sample for mark in marks if mark.event is not VoiceEvent.BEGIN)
         for sample in (*at_marks, self._endpointer.boundary_sample):
             if sample > self._boundaries[-1]:
                 self._boundaries.append(sample)
+        return tuple(marks)
 
 
 async def load_voice_activity() -> None:

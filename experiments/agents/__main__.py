@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
 
 import numpy as np
 import typer
@@ -34,10 +33,6 @@ BARRED = [pair for pair, settings in SETTINGS.items() if settings]
 
 
 def benchmark(
-    cut_windows: Annotated[
-        bool,
-        typer.Option("--cut-windows", help="Target and draft encode only the audio that a window has."),
-    ] = False,
     seed: Seed = 0,
     quick: Quick = False,
     json: JsonFile = None,
@@ -56,11 +51,9 @@ def benchmark(
     with TemporaryDirectory() as temporary, ExitStack() as stack:
         folder = Path(temporary)
         take.write(folder / "take.wav")
-        how = ["--cut-live-windows"] if cut_windows else []
-        target = stack.enter_context(server("specwhisper_target_server", folder / "target.log", *how))
-        how = ["--cut-windows"] if cut_windows else []
+        target = stack.enter_context(server("specwhisper_target_server", folder / "target.log"))
         draft = stack.enter_context(
-            server("specwhisper_draft_server", folder / "draft.log", "--target", target, *how)
+            server("specwhisper_draft_server", folder / "draft.log", "--target", target)
         )
         gateway = stack.enter_context(
             server("specwhisper_gateway", folder / "gateway.log", "--server", draft)

@@ -107,7 +107,7 @@ class Client:
         async with StreamingClient(
             address,
             DecodingOptions.greedy(language="en"),
-            live=LiveOptions(trim_ms=request.trim_ms, step_ms=STEP_MS),
+            live=LiveOptions(step_ms=STEP_MS),
             endpointing=EndpointingOptions() if request.has_utterances else None,
             mode=request.mode,
             continue_unverified=request.continue_unverified,

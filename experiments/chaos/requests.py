@@ -62,12 +62,10 @@ class LiveRequest:
 
     Attributes
     ----------
-    trim_ms : as in :class:`specwhisper.live.LiveOptions`.
     has_utterances : whether pauses end utterances; otherwise all audio is one utterance.
     """
 
     mode: Mode
-    trim_ms: int
     has_utterances: bool
     continue_unverified: bool
     start_after_s: float
@@ -75,7 +73,7 @@ class LiveRequest:
 
     def __str__(self) -> str:
         draft_only = ", draft-only in outages" if self.continue_unverified else ""
-        return f"live, {self.mode}, trim {self.trim_ms} ms{draft_only}"
+        return f"live, {self.mode}{draft_only}"
 
 
 Request = FileRequest | LiveRequest
@@ -104,7 +102,6 @@ def draw_live(random: Random) -> LiveRequest:
     """Draw the request of a live client."""
     return LiveRequest(
         mode=random.choice(MODES),
-        trim_ms=random.choice((2_000, 15_000)),
         has_utterances=random.random() < 0.7,
         continue_unverified=random.random() < 0.5,
         start_after_s=random.uniform(0, 0.3),

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from experiments.common.models.checkpoints import Shape
 from experiments.common.models.published import PUBLISHED
-from specwhisper.options import CompressionRatio, DecodingOptions, Padding, Task
+from specwhisper.options import CompressionRatio, DecodingOptions, Padding, Task, WordTimes
 
 PROMPT = "she sells the lazy wood"
-EN40 = DecodingOptions.greedy(language="en", max_new_tokens=40)
+EN40 = DecodingOptions.greedy(language="en", max_new_tokens=40, word_times=WordTimes.MODEL)
 FALLBACK = replace(EN40, temperatures=(0.0, 0.4, 0.8))
 
 
@@ -184,7 +184,7 @@ OPTIONS = (
         "word-times-after-the-audio",  # in a window that begins in the silence that fills up 30 s
         Shape(max_target_positions=24, seed=2),
         (3.0, 14.0),
-        DecodingOptions.greedy(language="en", word_timestamps=True),
+        DecodingOptions.greedy(language="en", word_timestamps=True, word_times=WordTimes.MODEL),
         end_logit=1.0,
         time_logit=0.3,
     ),
@@ -238,7 +238,7 @@ WHISPERS = (
         "tokens of tiny to large-v2",
         Shape(words="multilingual", seed=52),
         (65.0,),
-        DecodingOptions.greedy(language="de", task=Task.TRANSLATE, max_new_tokens=40, word_timestamps=True),
+        replace(EN40, language="de", task=Task.TRANSLATE, word_timestamps=True),
     ),
     Case(
         "tokens of tiny.en to medium.en",

@@ -184,7 +184,7 @@ def messages(sizes: Sequence[int]) -> Iterator[Message]:
         yield Message("audio that is no base64", REALTIME, frame(TEXT, _json(event | {"audio": f"{audio}#"})))
         start = {"type": "start", "sample_rate": 16_000}
         yield Message("unknown keys for the page", LIVE, frame(TEXT, _json(start | keys)))
-        position = {"position": {"final_tokens": ["x"] * (size // 5)}}
+        position = {"position": {"pieces": [{"start_sample": 0, "tokens": ["x"] * (size // 5)}]}}
         yield Message("wrong tokens", LIVE, frame(TEXT, _json(start | position)))
         yield Message("bytes for the page", LIVE, frame(TEXT, _json(start)) + frame(BINARY, bytes(size)))
         fragments = frame(CONTINUED, b"", final=False) * (size // 6)

@@ -13,7 +13,6 @@ from experiments.chaos.clients import Client
 from experiments.chaos.requests import PLAIN, FileRequest, LiveRequest
 from experiments.common.models.scripted import recording
 from experiments.common.servers.clients import LOG_MEL_MAX
-from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Mode
@@ -36,7 +35,6 @@ def spoken(speed: float = 2.0, start_after_s: float = 0.0) -> LiveRequest:
     """Speak so many times as fast as people do, from a moment on."""
     return LiveRequest(
         Mode.FULL,
-        LiveOptions().trim_ms,
         has_utterances=True,
         continue_unverified=False,
         start_after_s=start_after_s,

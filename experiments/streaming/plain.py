@@ -20,8 +20,8 @@ from specwhisper.audio.recording import Recording
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
-from specwhisper.transcription.live_transcript import LiveTranscript
-from specwhisper.transcription.live_windows import LiveWindows
+from specwhisper.transcription.live.transcript import LiveTranscript
+from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.types import (
     SAMPLE_RATE,
     AudioChunk,

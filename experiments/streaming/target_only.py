@@ -6,6 +6,8 @@ import asyncio
 from collections import deque
 from dataclasses import replace
 
+from specwhisper.transcription.utterances import Utterances
+
 from experiments.streaming.live_client import DECODING, LiveResult, pieces
 from experiments.streaming.takes import Take
 from specwhisper.engine.inline_pair import InlineExecutor
@@ -13,8 +15,7 @@ from specwhisper.engine.verifier import Verifier
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
-from specwhisper.transcription.live_transcript import LiveTranscript
-from specwhisper.transcription.utterances import Utterances
+from specwhisper.transcription.live.transcript import LiveTranscript
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     HOP_SAMPLES,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from specwhisper.audio.inputs import Audio, is_recording
 from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.options import WordTimes
 from specwhisper.transcription.transcription import Transcription
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def call_as_pipeline(
     options = _options({**(generate_kwargs or {}), **more})
     options["timestamps"] = bool(options.pop("return_timestamps", False) or return_timestamps)
     options["word_timestamps"] = return_timestamps == "word"
+    options.setdefault("word_times", WordTimes.MODEL)  # as their pipeline's
 
     def written(result: Transcription) -> dict[str, Any]:
         document: dict[str, Any] = {"text": "".join(segment.text for segment in result.segments)}

@@ -83,10 +83,10 @@ class KeptAudio:
     def pieces(
         self, sample: int, piece_bytes: Callable[[], int] = lambda: PIECE_BYTES
     ) -> AsyncGenerator[bytes | EndUtterance]:
-        """Return the audio from a sample on as it arrives, to its end; one reader at a time.
+        """Return the audio from a sample on as it arrives, to its end.
 
-        It is kept for this reader from now on. An :class:`EndUtterance` comes where the client has ended one.
-        ``piece_bytes`` returns the size of the next piece.
+        There is one reader at a time; the audio is kept for it from now on. An :class:`EndUtterance` comes
+        where the client has ended one. ``piece_bytes`` returns the size of the next piece.
         """
         self._read_sample = sample = max(sample, self._start_sample)
         return self._pieces(sample, piece_bytes)

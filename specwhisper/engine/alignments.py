@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from specwhisper.engine.target_window import TargetWindow
 from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.model.model import Model
+from specwhisper.options import WordTimes
+from specwhisper.transcription.trimming import trimmed
 from specwhisper.types import Commit, Outcome, WordAlignment
 
 T = TypeVar("T")
@@ -35,9 +37,10 @@ class Alignments:
         They may decide what is kept of the window.
         """
         words: Words = ()
+        timed: Words = ()
         if (span := _span(session, opened, commit)) is not None:
-            found, align_ns = yield from self._align(session, opened)
-            words = tuple(word for word in found if word.base in span)
+            words, timed, align_ns = yield from self._align(session, opened)
+            words, timed = (tuple(word for word in each if word.base in span) for each in (words, timed))
             timing = replace(commit.timing, align_ns=align_ns)
             commit = replace(commit, num_align_forwards=1, timing=timing)
         closed, windows = session.closed, session.windows
@@ -47,24 +50,33 @@ class Alignments:
             session.reconsider()
             end = closed.num_transcribed
             commit = replace(commit, num_transcribed=end)
-            words = tuple(word for word in words if end is None or word.base < end)
-        return replace(commit, words=words) if words else commit
+            timed = tuple(word for word in timed if end is None or word.base < end)
+        return replace(commit, words=timed) if timed else commit
 
-    def _align(self, session: VerifierState, opened: TargetWindow) -> Waiting[tuple[Words, int]]:
-        """Begin an alignment in this thread and finish it on the executor; return its time too."""
+    def _align(self, session: VerifierState, opened: TargetWindow) -> Waiting[tuple[Words, Words, int]]:
+        """Begin an alignment in this thread and finish it on the executor.
+
+        Returns
+        -------
+        the words by cross-attention alone, the same as the session wants them, and the time it took.
+        """
         started_ns, window = self.clock(), opened.window
         num_frames = min(window.num_frames, session.recording.audio_frames - window.start_frame)
         finish = self.model.align(session.slot, window, opened.ledger.committed, num_frames)
+        is_trimmed = session.options.word_times is WordTimes.SOUND
+        pcm = session.recording.pcm(window.start_frame, num_frames) if is_trimmed else b""
         begun_ns = self.clock() - started_ns
 
-        def run() -> tuple[Words, int]:
+        def run() -> tuple[Words, Words, int]:
             started_ns = self.clock()
-            return finish(), self.clock() - started_ns
+            words = finish()
+            timed = trimmed(words, pcm, window.start_sample) if is_trimmed else words
+            return words, timed, self.clock() - started_ns
 
         future = self.executor.submit(run)
         yield future
-        words, took_ns = future.result()
-        return words, begun_ns + took_ns
+        words, timed, took_ns = future.result()
+        return words, timed, begun_ns + took_ns
 
 
 def _span(session: VerifierState, opened: TargetWindow, commit: Commit) -> range | None:

@@ -30,7 +30,7 @@ from specwhisper.speculation.admission import FreeSlots
 from specwhisper.speculation.controller import Controller
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
-from specwhisper.transcription.live_windows import follow_windows
+from specwhisper.transcription.live.windows import follow_windows
 from specwhisper.types import AudioChunk, Commit, Failed, Window, WindowOpened
 
 

@@ -1,4 +1,4 @@
-"""The draft of live audio: the text of each piece while it grows, and candidates once it is complete.
+"""The draft of live audio: texts of a piece while it grows, then candidates.
 
 The draft encodes what was said in a piece so far, and decodes it anew with its last text as a hint. These
 hypotheses are shown. Once the target opens the window of the piece, the last one is sent as candidates. The
@@ -14,9 +14,9 @@ from specwhisper.engine.draft_state import MAX_REDRAFTED, NO_REPORT, Drafted, Dr
 from specwhisper.engine.window_draft import WindowDraft
 from specwhisper.speculation.hints.hint import Hint
 from specwhisper.speculation.statistics import DraftReport
-from specwhisper.transcription.live_pieces import Piece
-from specwhisper.transcription.live_windows import LiveWindows, max_new_tokens
-from specwhisper.transcription.repeats import num_before_repeats
+from specwhisper.transcription.live.pieces import Piece
+from specwhisper.transcription.live.repeats import num_before_repeats
+from specwhisper.transcription.live.windows import LiveWindows, max_new_tokens
 from specwhisper.transcription.segments import shift_timestamps
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
@@ -93,7 +93,10 @@ class LiveDraft(DraftState):
         self.report += DraftReport(forward_ns=forward_ns)
 
     def next_window(self, likely_language: str | None) -> Window | None:
-        """Return the window of the next hypothesis, which begins; ``None`` while there is none."""
+        """Return the window of the next hypothesis, which begins.
+
+        ``None`` while there is none.
+        """
         if self.piece is not None:
             return None
         self.piece = piece = next(filter(self._is_due, self.windows.pieces.all), None)

@@ -223,7 +223,9 @@ class Verifier:
         self._model.rollback(session.slot, 0)  # frees the memory of models without reserved slots
         self._slots.give_back(session.slot)
 
-    def submit(self, session_id: str, message: ToTarget, received_ns: int | None = None) -> None:
+    def submit(
+        self, session_id: str, message: ToTarget | LivePosition, received_ns: int | None = None
+    ) -> None:
         """Take a message; an error in it ends its session only.
 
         Parameters

@@ -21,7 +21,7 @@ from specwhisper.speculation.hints.given import LiveHint
 from specwhisper.speculation.ledger import Ledger, SharedHints
 from specwhisper.speculation.scheduling import Request
 from specwhisper.speculation.theory import MAX_REACH
-from specwhisper.transcription.live_windows import LiveWindows
+from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.transcription.resume_point import check_resume
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Windows
@@ -262,9 +262,7 @@ class VerifierState:
             if the session has begun, or the window is not open or does not fit this target.
         """
         if self.windows.is_live:
-            raise InvalidRequest(
-                "A live session is not resumed in a window: send the position where it continues."
-            )
+            raise InvalidRequest("Live audio is not resumed in a window: send where it continues.")
         self._check_has_not_begun()
         check_resume(resume, vocabulary, self.options)
         self._derived = None
@@ -285,14 +283,7 @@ class VerifierState:
 
     def _check_has_not_begun(self) -> None:
         if self.open_window is not None or self.recording.received_samples:
-            raise InvalidRequest(
-                "A session can only be resumed before any audio: send it directly after the hello."
-            )
-
-    @property
-    def _continues(self) -> bool:
-        """Whether live audio began in another session."""
-        return self.options.live is not None and self.options.live.position.next_sample > 0
+            raise InvalidRequest("A session is only resumed before any audio: directly after the hello.")
 
     def begin_encoding(self, span: AudioSpan | None, encoding: Future[int]) -> None:
         """Wait for an encoding, or for other work; it returns its time in ns."""
@@ -322,7 +313,7 @@ class VerifierState:
         window = resumed.window if resumed else self.windows.open(num_frames)
         # Of a recording, target-only reuses nothing: it is the baseline.
         last = self.closed if self.mode.drafts or self.windows.is_live else None
-        if self.closed is None and window.start_sample and (resumed or self._continues):
+        if self.closed is None and window.start_sample and (resumed or window.prefix):
             self.hints.open_later(resumed.previous if resumed else (), window.start_sample)
         else:
             self.hints.open_window(self.closed.num_kept if self.closed else 0, window.start_sample)
@@ -345,7 +336,7 @@ class VerifierState:
         self.opened_ns = now_ns
         self.arrivals.open()
         self._derived = None
-        if not self.windows.is_live:
+        if not self.windows.is_live:  # whose next window may begin with the same audio
             self.recording.discard_before(window.start_sample)
         return self.open_window
 

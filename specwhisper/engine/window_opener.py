@@ -8,7 +8,7 @@ from specwhisper.engine.encodings import AudioSpan, Encodings
 from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live_windows import kind_of
+from specwhisper.transcription.live.windows import kind_of
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.several_languages.search import Voice
 from specwhisper.transcription.windows import TokenLimit, WhisperWindows

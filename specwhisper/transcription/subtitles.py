@@ -1,7 +1,7 @@
 """Lay segments out as subtitles: the times of each cue, and its lines of words.
 
-The options and their effects are openai/whisper's, with one difference: without options a cue has the times
-of its segment even if words have times. openai/whisper's cue then lasts from the first word to the last.
+The options and their effects are openai/whisper's. Where words have times, a cue lasts from its first word to
+its last; otherwise it has the times of its segment.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def cues(segments: Sequence[Segment], layout: Layout | None = None) -> Iterator[
 
 def _cues(segments: Sequence[Segment], layout: Layout | None) -> Iterator[Cue]:
     if layout is None or layout == Layout():
-        whole = (Cue(s.start_s, s.end_s, one_line(s.text), s.speaker) for s in by_speaker(segments))
+        whole = (Cue(*_times(s), one_line(s.text), s.speaker) for s in by_speaker(segments))
         yield from (cue for cue in whole if cue.text)
         return
     for lines in _cut(segments, layout):
@@ -89,6 +89,11 @@ def _cues(segments: Sequence[Segment], layout: Layout | None) -> Iterator[Cue]:
                 yield Cue(last_s, word.start_s, _joined(lines), speaker)
             yield Cue(word.start_s, word.end_s, _joined(lines, word), speaker)
             last_s = word.end_s
+
+
+def _times(segment: Segment) -> tuple[float, float]:
+    spoken: Sequence[Word | Segment] = [word for word in segment.words if word.text.strip()] or [segment]
+    return spoken[0].start_s, spoken[-1].end_s
 
 
 def one_line(text: str) -> str:

@@ -86,7 +86,7 @@ ANY = Requirements()
 
 
 class TargetStream(Protocol):
-    """A session on one target: send audio and candidates, iterate over windows and commits.
+    """A session on one target: audio and candidates in, windows and commits out.
 
     Attributes
     ----------

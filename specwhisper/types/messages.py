@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from specwhisper.live import LivePosition
 from specwhisper.types.audio import HOP_SAMPLES, AudioChunk
 
 NS_PER_S = 1_000_000_000
@@ -289,5 +288,5 @@ class Failed:
     error: Exception
 
 
-ToTarget = AudioChunk | Candidates | TimedHint | Resume | LivePosition
+ToTarget = AudioChunk | Candidates | TimedHint | Resume
 FromTarget = WindowOpened | Commit | Finished | Failed

@@ -94,11 +94,14 @@ class Segment(Keyed):
         return self.end_s
 
 
+BRIEFEST_S = 0.02
 Spoken = TypeVar("Spoken", Word, Segment)
 
 
 class TimeOrder:
     """Moves segments and words, so that none begins before the last one ends.
+
+    A word that would have no time left keeps 20 ms, if it had them.
 
     Parameters
     ----------
@@ -115,13 +118,15 @@ class TimeOrder:
     def _placed(self, segment: Segment) -> Segment:
         words = []
         for word in segment.words:
-            words.append(_not_before(word, self._words_end_s))
+            words.append(_not_before(word, self._words_end_s, kept_s=BRIEFEST_S))
             self._words_end_s = words[-1].end_s
         segment = _not_before(segment, self._segments_end_s)
         self._segments_end_s = segment.end_s
         return replace(segment, words=tuple(words))
 
 
-def _not_before(spoken: Spoken, time_s: float) -> Spoken:
-    start_s = max(spoken.start_s, time_s)
-    return replace(spoken, start_s=start_s, end_s=max(spoken.end_s, start_s))
+def _not_before(spoken: Spoken, time_s: float, *, kept_s: float = 0.0) -> Spoken:
+    if spoken.start_s >= time_s:
+        return replace(spoken, end_s=max(spoken.end_s, spoken.start_s))
+    kept_s = max(0.0, min(kept_s, spoken.end_s - spoken.start_s))
+    return replace(spoken, start_s=time_s, end_s=max(spoken.end_s, round(time_s + kept_s, 6)))

@@ -17,6 +17,7 @@ from typing import Any
 from specwhisper import __version__
 from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull, SessionExpired
+from specwhisper.live import LivePosition
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.observe.tracing import note_event
 from specwhisper.observe.window_spans import WindowSpans
@@ -354,7 +355,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             return first.hello
         raise InvalidRequest("A session begins with a hello; this one began with something else.")
 
-    def _message(self, request: pb.VerifyRequest) -> ToTarget:
+    def _message(self, request: pb.VerifyRequest) -> ToTarget | LivePosition:
         limits = self._verifier.limits
         match request.WhichOneof("message"):
             case "audio":

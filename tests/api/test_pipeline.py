@@ -42,9 +42,9 @@ def test_the_result_is_that_of_transformers(pair, theirs, return_timestamps):
     assert pair(samples(FILES[0]), return_timestamps=return_timestamps, generate_kwargs=GENERATE) == expected
 
 
-def test_words_have_times(pair):
+def test_words_have_the_times_of_transformers(pair):
     result = pair(str(FILES[0]), return_timestamps="word", generate_kwargs=GENERATE)
-    words = pair.transcribe(FILES[0], word_timestamps=True, **GENERATE).words
+    words = pair.transcribe(FILES[0], word_timestamps=True, word_times="model", **GENERATE).words
     assert result["chunks"] == [
         {"timestamp": (word.start_s, word.end_s), "text": word.text} for word in words
     ]

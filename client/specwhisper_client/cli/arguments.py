@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from specwhisper.errors import InvalidRequest, MissingExtra, SpecWhisperError
-from specwhisper.options import Acceptance, DecodingOptions, Padding, Task
+from specwhisper.options import Acceptance, DecodingOptions, Padding, Task, WordTimes
 from specwhisper.selection import VadOptions
 from specwhisper.settings.choices import one_of
 from specwhisper.transcription.hints.file import read_hint
@@ -60,6 +60,15 @@ PaddingOption = Annotated[
         metavar="silence|zero",
         help="Content of windows after the end of the audio: silence, as transformers, or features of 0, "
         "as OpenAI and faster-whisper.",
+    ),
+]
+WordTimesOption = Annotated[
+    WordTimes,
+    typer.Option(
+        "--word-times",
+        parser=one_of(WordTimes),
+        metavar="sound|model",
+        help="Times of words, trimmed to the sound, or as cross-attention has them, as in transformers.",
     ),
 ]
 AcceptanceOption = Annotated[

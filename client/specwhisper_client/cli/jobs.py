@@ -61,7 +61,7 @@ class Job:
     unsure_below : probability of the words that are listed as unsure.
     prints_colors : whether words on a terminal have the colour of their probability.
     quiet : print nothing but the text.
-    is_streaming : whether recordings are transcribed as live audio, utterance by utterance.
+    as_live : whether recordings are decoded as live audio, utterance by utterance.
     batch_size : recordings that are transcribed at a time.
     skips_existing : whether recordings are left out of which all transcripts are there.
     diarizer : finds the speakers; ``None`` for a transcript without them.
@@ -80,7 +80,7 @@ class Job:
     unsure_below: float = UNSURE_BELOW
     prints_colors: bool = False
     quiet: bool = False
-    is_streaming: bool = False
+    as_live: bool = False
     batch_size: int = 1
     skips_existing: bool = False
     credentials: Credentials = OPEN
@@ -162,7 +162,7 @@ async def _transcribe(
     interim_results: bool,
 ) -> Transcription:
     options = job.options_of(recording)
-    if job.is_streaming:
+    if job.as_live:
         stream = StreamingClient(
             options=options.for_pcm(),
             mode=job.mode,

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from specwhisper.audio.vad_filter import check_extra
 from specwhisper.errors import InvalidRequest, SpecWhisperError
-from specwhisper.options import Acceptance, DecodingOptions, Task, options_from
+from specwhisper.options import Acceptance, DecodingOptions, Task, WordTimes, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.selection import MIX, VadOptions
 from specwhisper.transcription.subtitles import Layout
@@ -32,6 +32,7 @@ from specwhisper_client.cli.arguments import (
     ServerMode,
     Strict,
     TaskOption,
+    WordTimesOption,
     hint_of,
 )
 from specwhisper_client.cli.batch import transcribe_files
@@ -64,6 +65,7 @@ class Decoding:
     task: TaskOption = Task.TRANSCRIBE
     timestamps: Annotated[bool, typer.Option(help="Times of segments.")] = True
     word_timestamps: Annotated[bool, typer.Option("--word-timestamps", help="Times of words.")] = False
+    word_times: WordTimesOption = WordTimes.SOUND
     initial_prompt: Annotated[
         str,
         typer.Option(
@@ -226,10 +228,10 @@ class TranscribeOptions:
     vad: Vad
     mode: ServerMode = None
     gamma: Gamma = None
-    streaming: Annotated[
+    as_live: Annotated[
         bool,
         typer.Option(
-            "--streaming", help="Live decoding: cuts at pauses of speech instead of windows of 30 s."
+            "--as-live", help="Decoding as of live audio: cuts at pauses of speech, not windows of 30 s."
         ),
     ] = False
     output_format: Annotated[
@@ -295,11 +297,11 @@ class TranscribeOptions:
         formats = parse_formats(self.output_format)
         if diarizer is None and OutputFormat.DIARIZED_JSON in formats:
             raise InvalidRequest("diarized_json needs speakers: add --diarize FOLDER.")
-        if diarizer is not None and self.streaming:
-            raise InvalidRequest("--diarize is for whole recordings: leave it or --streaming out.")
+        if diarizer is not None and self.as_live:
+            raise InvalidRequest("--diarize is for whole recordings: leave it or --as-live out.")
         needs_words = {"--print-colors": self.print_colors, "unsure": OutputFormat.UNSURE in formats}
         for name in (name for name, is_wanted in needs_words.items() if is_wanted):
-            if not options.word_timestamps or self.streaming:
+            if not options.word_timestamps or self.as_live:
                 raise InvalidRequest(f"{name} needs words of a whole recording: add --word-timestamps.")
         is_text = self.output_dir is not None or formats[0] is OutputFormat.TXT
         if self.print_colors and (diarizer is not None or self.batch_size > 1 or not is_text):
@@ -307,8 +309,8 @@ class TranscribeOptions:
                 "--print-colors is for the text of one recording after the other: leave --diarize, "
                 "--batch-size and other formats out."
             )
-        if options.vad_filter and self.streaming:
-            raise InvalidRequest("--vad-filter is for whole recordings: leave it or --streaming out.")
+        if options.vad_filter and self.as_live:
+            raise InvalidRequest("--vad-filter is for whole recordings: leave it or --as-live out.")
         if options.vad_filter:
             check_extra()  # once, not for each recording
         if len(formats) > 1 and self.output_dir is None:
@@ -327,7 +329,7 @@ class TranscribeOptions:
             self.unsure_below,
             self.print_colors,
             self.quiet,
-            self.streaming,
+            self.as_live,
             self.batch_size,
             self.skip_existing,
             credentials,

@@ -192,7 +192,7 @@ def _figures(address: str, counts: _Counts, kind: str) -> Figures:
     gauges = (counts.gauge(name) for name in ("active_transcriptions", "active_sessions", "slots_in_use"))
     sessions = next((value for value in gauges if value is not None), 0.0)
     capacity = counts.gauge("slots") or counts.gauge("max_sessions")
-    live_s = counts.quantile("partial_latency_seconds", 0.95)
+    live_s = counts.quantile("final_latency_seconds", 0.95)
     return Figures(
         address,
         kind,

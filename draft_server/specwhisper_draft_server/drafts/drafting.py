@@ -41,7 +41,6 @@ class Drafting:
     Attributes
     ----------
     name, num_mel_bins : of the draft model.
-    can_run_draft_only : see :class:`DraftSource`.
     watchdog : notices that the engine exceeds ``timeout_s``.
     """
 
@@ -57,7 +56,6 @@ class Drafting:
         self._on_failure = on_failure
         self.name = checkpoint.name
         self.num_mel_bins = checkpoint.num_mel_bins
-        self.can_run_draft_only = True
         self._drafts_next_window = drafts_next_window
         self._timeout_s = timeout_s
         self._thread = EngineThread[Drafted | Failed]("drafter", leave_process)

@@ -62,10 +62,6 @@ class DraftSource(Protocol):
         """Sessions that can still be opened; ``None`` if unlimited or unknown."""
 
     @property
-    def can_run_draft_only(self) -> bool:
-        """Whether it drafts tokens, which can be shown while there is no target."""
-
-    @property
     def watchdog(self) -> Watchdog:
         """The watchdog of its time limit."""
 

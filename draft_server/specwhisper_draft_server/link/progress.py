@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from math import inf
+from itertools import islice
 from typing import Protocol
 
 from specwhisper.live import LivePosition
-from specwhisper.transcription.live_windows import LiveWindows
+from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.types import Candidates, Commit, Resume, VoiceEvent, VoiceMark, WindowOpened
 
@@ -56,7 +56,7 @@ class KeptMarks:
 
     def __init__(self) -> None:
         self._marks: deque[tuple[int, VoiceMark]] = deque()  # and the sample at which each was known
-        self.first = 0  # number of the first one that is kept
+        self._num_sent = 0  # of the first ones
 
     def put(self, known_sample: int, marks: Iterable[VoiceMark]) -> None:
         """Add marks that the audio up to a sample has led to."""
@@ -64,19 +64,24 @@ class KeptMarks:
 
     def forget_before(self, sample: int) -> None:
         """Forget the marks of the pieces that end at a position or before."""
-        ends = [
+        ends = (
             index
             for index, (_, mark) in enumerate(self._marks, start=1)
             if mark.event is not VoiceEvent.BEGIN and mark.sample <= sample
-        ]
+        )
         for _ in range(max(ends, default=0)):
             self._marks.popleft()
-            self.first += 1
+            self._num_sent = max(0, self._num_sent - 1)
 
-    def known(self, number: int, sample: float = inf) -> tuple[VoiceMark, ...]:
-        """Return the marks from a number on that are known at a sample."""
-        kept = list(self._marks)[max(0, number - self.first) :]
-        return tuple(mark for known, mark in kept if known <= sample)
+    def restart(self) -> None:
+        """Begin again, for another target."""
+        self._num_sent = 0
+
+    def take(self, sample: int) -> tuple[VoiceMark, ...]:
+        """Return the marks that are known at a sample and were not sent."""
+        new = [mark for known, mark in islice(self._marks, self._num_sent, None) if known <= sample]
+        self._num_sent += len(new)
+        return tuple(new)
 
 
 class LiveProgress:

@@ -147,9 +147,9 @@ class ResumingTargetStream:
         end_sample = chunk.start_sample + len(chunk.pcm) // BYTES_PER_SAMPLE
         self._marks.put(end_sample, chunk.marks)
         self._note_progress()
-        await self._audio.put(chunk.pcm)
         if chunk.marks and not chunk.pcm:
-            self._audio.end_utterance()  # the marks are sent now
+            self._audio.end_utterance()  # they are sent now
+        await self._audio.put(chunk.pcm)
         if chunk.is_last:
             self._audio.finish()
 
@@ -257,7 +257,8 @@ class ResumingTargetStream:
         if isinstance(resume, LivePosition):
             self._marks.forget_before(resume.next_sample)
         # From here on nothing that it needs is forgotten, whatever arrives before the first piece is sent.
-        first_mark, audio_from = self._marks.first, self._progress.audio_from
+        self._marks.restart()
+        audio_from = self._progress.audio_from
         pieces = self._audio.pieces(audio_from, lambda: stream.piece_bytes)
         self._audio.allow_unread(MAX_UNREAD_S)
         if resume not in (None, LivePosition()):
@@ -269,7 +270,7 @@ class ResumingTargetStream:
         self._current_tasks, self._current, self.limits = stack, stream, stream.limits
         start_sample = self._progress.needed_from
         await stack.enter_async_context(_running(self._hints.send(stream.hint, start_sample)))
-        await stack.enter_async_context(_running(self._feed(stream, audio_from, pieces, first_mark)))
+        await stack.enter_async_context(_running(self._feed(stream, audio_from, pieces)))
         await stack.enter_async_context(_running(self._migrate(stream)))
 
     async def _migrate(self, stream: TargetStream) -> None:
@@ -292,18 +293,11 @@ class ResumingTargetStream:
             stream.leave()
 
     async def _send_kept(
-        self,
-        stream: TargetStream,
-        sample: int,
-        pieces: AsyncGenerator[bytes | EndUtterance],
-        num_marks: int,
+        self, stream: TargetStream, sample: int, pieces: AsyncGenerator[bytes | EndUtterance]
     ) -> None:
-        """Send the kept audio, and then new audio as it arrives, no further ahead than the target allows.
+        """Send the kept audio from a sample on, and then new audio as it arrives.
 
-        Parameters
-        ----------
-        sample : the first one of the pieces.
-        num_marks : number of the first voice mark to send.
+        It is never further ahead than the target allows.
         """
         async with aclosing(pieces):
             async for piece in pieces:
@@ -312,13 +306,9 @@ class ResumingTargetStream:
                 while end_sample - self._progress.needed_from > stream.limits.max_ahead_samples:
                     self._has_progressed.clear()
                     await self._has_progressed.wait()
-                marks = self._marks.known(num_marks, end_sample)
-                num_marks = max(num_marks, self._marks.first) + len(marks)
-                if pcm or marks:
-                    await stream.send_audio(AudioChunk(sample, pcm, marks=marks))
+                await stream.send_audio(AudioChunk(sample, pcm, marks=self._marks.take(end_sample)))
                 sample = end_sample
-        marks = self._marks.known(num_marks)
-        await stream.send_audio(AudioChunk(sample, b"", is_last=True, marks=marks))
+        await stream.send_audio(AudioChunk(sample, b"", is_last=True, marks=self._marks.take(sample)))
 
 
 @asynccontextmanager

@@ -52,7 +52,6 @@ class RecogniserDrafting:
 
     num_mel_bins = None
     num_free_slots = None  # it has no limit of sessions
-    can_run_draft_only = False
 
     def __init__(
         self,

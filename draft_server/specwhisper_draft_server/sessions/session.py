@@ -1,4 +1,4 @@
-"""A session: audio goes to draft and target, what they write becomes the transcript."""
+"""A session: audio goes to draft and target, their texts become the transcript."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from specwhisper.observe.window_spans import WindowSpans
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.live_transcript import LiveTranscript
-from specwhisper.transcription.live_windows import LiveWindows, follow_windows
+from specwhisper.transcription.live.transcript import LiveTranscript
+from specwhisper.transcription.live.windows import LiveWindows, follow_windows
 from specwhisper.transcription.resume_point import ResumePoint, ResumeTracker, audio_needed_from
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream, Transcriber
 from specwhisper.transcription.transcript import TranscriptBuilder
@@ -168,7 +168,10 @@ class Session:
         return position
 
     def resume_point(self) -> ResumePoint | None:
-        """Return where another session would continue the recording; ``None`` at its beginning."""
+        """Return where another session would continue the recording.
+
+        ``None`` at its beginning.
+        """
         return self._progress.resume_point()
 
     async def run(self, audio: AsyncIterator[bytes | EndUtterance]) -> AsyncGenerator[SessionUpdate]:

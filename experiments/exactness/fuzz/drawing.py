@@ -27,7 +27,7 @@ from experiments.exactness.fuzz.values import (
 )
 from experiments.exactness.matrix import SPLITS
 from experiments.exactness.prepared import tilt
-from specwhisper.options import DecodingOptions, Task
+from specwhisper.options import DecodingOptions, Task, WordTimes
 from specwhisper.types import Mode
 
 MOST_VALUES = 4  # of one checkpoint
@@ -146,6 +146,7 @@ def _options(random: Random) -> DecodingOptions:
         task=random.choice((Task.TRANSCRIBE, Task.TRANSCRIBE, Task.TRANSLATE)),
         timestamps=timestamps,
         word_timestamps=random.random() < 0.3,
+        word_times=WordTimes.MODEL,
         max_new_tokens=random.choice((None, None, None, 6, 15)),
         condition_on_previous_text=timestamps and random.random() < 0.3,
         initial_prompt=PROMPT if random.random() < 0.2 else "",

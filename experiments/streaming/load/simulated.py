@@ -24,7 +24,7 @@ from specwhisper.engine.verifier import Verifier
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
-from specwhisper.transcription.live_windows import LiveWindows
+from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.types import (
     HOP_SAMPLES,
     AudioChunk,

@@ -125,10 +125,12 @@ class RealtimeTurn:
 
     def commit(self, end_s: float) -> Events:
         """Yield the answer to a client's commit after ``end_s`` seconds of this turn."""
-        if self._detects_speech:
-            self._has_unanswered_commit = True  # the utterance ends there; the speech event follows
-            return
-        yield from self._commit(self._current(0.0), end_s)
+        if not self._detects_speech:
+            yield from self._commit(self._current(0.0), end_s)
+        elif self._open and self._open[-1].end_s is None:
+            yield from self._stop(self._open[-1], end_s)
+        else:
+            self._has_unanswered_commit = True  # an utterance may have begun that is not reported yet
 
     def end(self, end_s: float) -> Events:
         """Complete all open items: no audio follows."""

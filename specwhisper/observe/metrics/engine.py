@@ -9,7 +9,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.observe.metrics.registry import Registry
 from specwhisper.observe.metrics.tokens import Tally, TokenCounters
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.types import NS_PER_S, SAMPLE_RATE, AudioChunk, Candidates, Commit, ToTarget, WindowOpened
+from specwhisper.types import NS_PER_S, SAMPLE_RATE, AudioChunk, Candidates, Commit, WindowOpened
 
 # From a small model's forward pass to one of hundreds of tokens.
 FORWARD_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 2.5)
@@ -64,7 +64,7 @@ class EngineMetrics:
         gauge("slots_in_use", "Slots that sessions take.", lambda: engine.num_slots - engine.num_free_slots)
         gauge("held_audio_bytes", "Audio in memory that windows still need.", lambda: engine.held_audio_bytes)
 
-    def on_message(self, message: ToTarget) -> None:
+    def on_message(self, message: object) -> None:
         """Count a message that a session received."""
         if isinstance(message, AudioChunk):
             self._audio_s.inc(len(message.pcm) / (BYTES_PER_SAMPLE * SAMPLE_RATE))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
-from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Padding, Task
+from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Padding, Task, WordTimes
 from specwhisper.types import Mode
 from specwhisper.wire.codec.checks import check_finite
 from specwhisper.wire.codec.live import live_options_from_proto, live_options_to_proto
@@ -88,6 +88,7 @@ def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
         task=task_to_proto(options.task),
         timestamps=options.timestamps,
         word_timestamps=options.word_timestamps,
+        model_word_times=options.word_times is WordTimes.MODEL,
         max_new_tokens=options.max_new_tokens,
         max_initial_timestamp_s=options.max_initial_timestamp_s,
         temperatures=options.temperatures,
@@ -134,6 +135,7 @@ def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
         languages=tuple(message.languages),
         task=task_from_proto(message.task),
         word_timestamps=message.word_timestamps,
+        word_times=WordTimes.MODEL if message.model_word_times else WordTimes.SOUND,
         top_k=message.top_k,
         seed=message.seed,
         acceptance=ACCEPTANCE_OF_NUMBER[message.acceptance],

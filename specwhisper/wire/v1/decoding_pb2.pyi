@@ -48,7 +48,7 @@ COMPRESSION_RATIO_TOKENS: CompressionRatio
 COMPRESSION_RATIO_TEXT: CompressionRatio
 
 class DecodingOptions(_message.Message):
-    __slots__ = ("language", "multilingual", "task", "timestamps", "word_timestamps", "max_new_tokens", "max_initial_timestamp_s", "temperatures", "top_k", "top_p", "seed", "acceptance", "acceptance_threshold", "compression_ratio_threshold", "compression_ratio_of", "logprob_threshold", "no_speech_threshold", "hallucination_silence_threshold", "condition_on_previous_text", "initial_prompt", "carry_initial_prompt", "hotwords", "hint", "realigns", "zero_padding", "log_mel_max", "live", "strict", "greedy", "channel", "audio_track", "container_times", "languages")
+    __slots__ = ("language", "multilingual", "task", "timestamps", "word_timestamps", "max_new_tokens", "max_initial_timestamp_s", "temperatures", "top_k", "top_p", "seed", "acceptance", "acceptance_threshold", "compression_ratio_threshold", "compression_ratio_of", "logprob_threshold", "no_speech_threshold", "hallucination_silence_threshold", "condition_on_previous_text", "initial_prompt", "carry_initial_prompt", "hotwords", "hint", "realigns", "zero_padding", "log_mel_max", "live", "strict", "greedy", "channel", "audio_track", "container_times", "languages", "model_word_times")
     class LogMelMaxEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +89,7 @@ class DecodingOptions(_message.Message):
     AUDIO_TRACK_FIELD_NUMBER: _ClassVar[int]
     CONTAINER_TIMES_FIELD_NUMBER: _ClassVar[int]
     LANGUAGES_FIELD_NUMBER: _ClassVar[int]
+    MODEL_WORD_TIMES_FIELD_NUMBER: _ClassVar[int]
     language: str
     multilingual: bool
     task: Task
@@ -122,7 +123,8 @@ class DecodingOptions(_message.Message):
     audio_track: int
     container_times: bool
     languages: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, language: _Optional[str] = ..., multilingual: bool = ..., task: _Optional[_Union[Task, str]] = ..., timestamps: bool = ..., word_timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., max_initial_timestamp_s: _Optional[float] = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance: _Optional[_Union[Acceptance, str]] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., hallucination_silence_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ..., hint: _Optional[str] = ..., realigns: bool = ..., zero_padding: bool = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., live: _Optional[_Union[LiveOptions, _Mapping]] = ..., strict: bool = ..., greedy: bool = ..., channel: _Optional[str] = ..., audio_track: _Optional[int] = ..., container_times: bool = ..., languages: _Optional[_Iterable[str]] = ...) -> None: ...
+    model_word_times: bool
+    def __init__(self, language: _Optional[str] = ..., multilingual: bool = ..., task: _Optional[_Union[Task, str]] = ..., timestamps: bool = ..., word_timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., max_initial_timestamp_s: _Optional[float] = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance: _Optional[_Union[Acceptance, str]] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., hallucination_silence_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ..., hint: _Optional[str] = ..., realigns: bool = ..., zero_padding: bool = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., live: _Optional[_Union[LiveOptions, _Mapping]] = ..., strict: bool = ..., greedy: bool = ..., channel: _Optional[str] = ..., audio_track: _Optional[int] = ..., container_times: bool = ..., languages: _Optional[_Iterable[str]] = ..., model_word_times: bool = ...) -> None: ...
 
 class LiveOptions(_message.Message):
     __slots__ = ("step_ms", "confirm_every_ms", "position")

@@ -9,7 +9,7 @@ import soundfile
 
 from specwhisper import __version__
 from specwhisper.errors import ServerFull
-from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Padding
+from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Padding, WordTimes
 from specwhisper.types import Mode
 from specwhisper.wire.codec.decoding import decoding_options_from_proto
 from specwhisper_client.cli.jobs import show_server
@@ -189,7 +189,8 @@ async def test_options_are_named_as_whispers_and_reach_the_server(files):
     options = [
         *"--temperature 0.2 --temperature_increment_on_fallback 0.4 --logprob_threshold -1".split(),
         *"--compression-ratio-threshold 2.4 --compression-ratio-of text --no_speech_threshold 0.6".split(),
-        *"--word_timestamps --condition-on-previous-text --seed 7 --top-k 40 --top-p 0.9".split(),
+        *"--word_timestamps --word-times model --condition-on-previous-text --seed 7".split(),
+        *"--top-k 40 --top-p 0.9".split(),
         *("--initial_prompt", "Ray Serve", "--carry-initial-prompt", "--hotwords", "gamma"),
         *"--hallucination_silence_threshold 1.5 --padding zero".split(),
         *"--max-initial-timestamp 0.5 --max_new_tokens 99 --acceptance classical".split(),
@@ -204,6 +205,7 @@ async def test_options_are_named_as_whispers_and_reach_the_server(files):
         compression_ratio_threshold=2.4,
         no_speech_threshold=0.6,
         word_timestamps=True,
+        word_times=WordTimes.MODEL,
         condition_on_previous_text=True,
         seed=7,
         top_k=40,

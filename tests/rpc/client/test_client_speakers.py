@@ -104,7 +104,7 @@ async def test_several_recordings_have_their_speakers(recording, folder, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--diarize", "{models}", "--streaming"), "diarize is for whole recordings"),
+        (("--diarize", "{models}", "--as-live"), "diarize is for whole recordings"),
         (("--diarize", "{recording}"), "holds no model for speaker segmentation"),
         (("-f", "diarized_json"), "diarized_json needs speakers: add --diarize FOLDER"),
         (("--diarize", "{models}", "--speaker-sample", "ann.wav"), "'ann.wav' is not NAME=FILE"),

@@ -125,7 +125,7 @@ async def test_listen_names_a_file_that_is_not_there(tmp_path):
 async def test_transcribe_streaming_writes_a_subtitle_per_utterance(talk_file):
     (out, printed), (errors, _) = console(), console()
     async with speaking_pair() as (target, draft):
-        job = Job(draft.address, formats=[OutputFormat.SRT], is_streaming=True, quiet=True)
+        job = Job(draft.address, formats=[OutputFormat.SRT], as_live=True, quiet=True)
         assert await transcribe_files([talk_file], job, out, errors)
         await all_free(target, draft)
     cues = printed.getvalue().strip().split("\n\n")

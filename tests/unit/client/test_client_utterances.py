@@ -118,6 +118,6 @@ def test_final_text_of_a_resumed_stream_does_not_go_back_in_time():
     end = replace(piece(" a", at_s=0.5, is_last=True), end_s=0.69, words=(word,))
     (shifted,) = TimeOrder(4.22)([end])
     assert (shifted.start_s, shifted.end_s) == (4.22, 4.22)
-    assert shifted.words == (replace(word, start_s=4.22, end_s=4.22),)
+    assert shifted.words == (replace(word, start_s=4.22, end_s=4.24),)
     ordered = [replace(piece("a", at_s=5.0), end_s=5.5), replace(piece("b", at_s=5.5), end_s=6.0)]
     assert TimeOrder(4.22)(ordered) == tuple(ordered)

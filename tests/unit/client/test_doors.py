@@ -19,7 +19,7 @@ from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 NAMES = {option.name for option in fields(DecodingOptions)}
 NOT_ON_THE_COMMAND_LINE = {
     "log_mel_max",  # measured by the client
-    "live",  # --streaming, and the options of listen
+    "live",  # --as-live, and the options of listen
     "realigns",  # for experiments
     "vad_parameters",  # --vad-threshold and the like
 }

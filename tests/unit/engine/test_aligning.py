@@ -201,7 +201,7 @@ def test_a_closed_session_frees_its_slot_at_once():
     open_session(verifier, "next", PCMS[3], PLAIN)
     events = verifier.step()
     executor.waiting.clear()
-    future.set_result(((), 0))  # its slot belongs to the next session now
+    future.set_result(((), (), 0))  # its slot belongs to the next session now
     events += run_until_idle(verifier)
     assert {session for session, _ in events} == {"next"} and events[-1] == ("next", Finished())
     assert tokens_of(events, "next") == text(PCMS[3])

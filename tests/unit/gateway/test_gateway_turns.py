@@ -80,6 +80,14 @@ def test_speech_has_no_events_if_the_client_commits():
     assert {event.item_id for event in (first[0], rest[0], rest[-1])} == {rest[-1].item_id}
 
 
+def test_an_utterance_is_committed_as_soon_as_the_client_commits():
+    turn = RealtimeTurn(Items(), 0.0, detects_speech=True)
+    begun = [*turn.on_update(speech(BEGIN, 1.0)), *turn.commit(2.0)]
+    assert kinds(begun, STARTED, STOPPED, COMMITTED) == [STARTED, STOPPED, COMMITTED]
+    later = events_of(turn, speech(END, 1.9), final_text(" One.", 1.0, 1.9, is_last=True), end_s=2.0)
+    assert kinds(later, STOPPED, COMMITTED, COMPLETED) == [COMPLETED]
+
+
 def interim(stable, tentative):
     return Update((), stable_text=stable, tentative_text=tentative)
 

@@ -22,7 +22,7 @@ from specwhisper.types import Segment, Word
 SEGMENTS = (
     Segment(0.0, 1.5, (1, 2), " Hello,\n <world> & all."),
     Segment(1.5, 1.6, (), "  "),
-    Segment(3599.9996, 7261.25, (3,), " A --> B", words=(Word(3600.0, 3600.5, " A", 0.9),)),
+    Segment(3599.9996, 7261.25, (3,), " A --> B", words=(Word(3600.0, 7261.25, " A", 0.9),)),
 )
 
 
@@ -94,7 +94,7 @@ def test_verbose_json_has_the_fields_of_openais():
         "compression_ratio",
         "no_speech_prob",
     }
-    assert document["words"] == [{"word": "A", "start": 3600.0, "end": 3600.5, "probability": 0.9}]
+    assert document["words"] == [{"word": "A", "start": 3600.0, "end": 7261.25, "probability": 0.9}]
     assert "words" not in to_verbose_json(SEGMENTS[:1], language="de", duration_s=1.0)
     several = to_verbose_json(SEGMENTS[:1], language="de", duration_s=1.0, multilingual=True)
     assert several["segments"][0]["language"] == SEGMENTS[0].language

@@ -13,7 +13,7 @@ from experiments.common.models.speech import SPOKEN
 from specwhisper.audio.recording import CONTEXT_SAMPLES
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live_windows import LiveWindows, follow_windows
+from specwhisper.transcription.live.windows import LiveWindows, follow_windows
 from specwhisper.transcription.sequential_windows import SequentialWindows
 from specwhisper.transcription.windows import PredictedWindow
 from specwhisper.types import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -42,7 +43,7 @@ layouts = st.one_of(
         highlight_words=st.booleans(),
     ),
     st.builds(Layout, max_words_per_line=st.integers(1, 6), highlight_words=st.booleans()),
-    st.just(Layout(highlight_words=True)),
+    st.builds(Layout, highlight_words=st.booleans()),
 )
 
 
@@ -75,9 +76,10 @@ WORDS = (Word(0.0, 0.5, " Hi"), Word(0.5, 0.9, " <you>"), Word(1.0, 1.5, " & all
 SEGMENT = Segment(0.0, 2.0, (), " Hi <you> & all", words=WORDS)
 
 
-def test_without_a_layout_a_segment_is_a_cue():
-    assert list(cues([SEGMENT])) == [Cue(0.0, 2.0, "Hi <you> & all")]
-    assert list(cues([SEGMENT], Layout())) == [Cue(0.0, 2.0, "Hi <you> & all")]
+def test_without_a_layout_a_cue_is_a_segment_from_its_first_word_to_its_last():
+    assert list(cues([replace(SEGMENT, words=())])) == [Cue(0.0, 2.0, "Hi <you> & all")]
+    assert list(cues([SEGMENT])) == [Cue(0.0, 1.5, "Hi <you> & all")]
+    assert list(cues([SEGMENT], Layout())) == [Cue(0.0, 1.5, "Hi <you> & all")]
 
 
 def test_text_of_a_transcript_is_never_markup():

@@ -10,7 +10,7 @@ from experiments.common.models.scripted import END, TIME, VOCABULARY
 from specwhisper.errors import UnsupportedOption
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live_windows import LiveWindows
+from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.sequential_windows import SequentialWindows
 from specwhisper.transcription.windows import MaxLength

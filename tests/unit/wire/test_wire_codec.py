@@ -11,7 +11,15 @@ from specwhisper.errors import (
     UnsupportedOption,
 )
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
-from specwhisper.options import MIN_TEMPERATURE, Acceptance, CompressionRatio, DecodingOptions, Padding, Task
+from specwhisper.options import (
+    MIN_TEMPERATURE,
+    Acceptance,
+    CompressionRatio,
+    DecodingOptions,
+    Padding,
+    Task,
+    WordTimes,
+)
 from specwhisper.speculation.controller import Choice, Estimates
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -103,6 +111,7 @@ options = st.builds(
     realigns=st.booleans(),
     log_mel_max=st.dictionaries(uint32, finite, max_size=2),
     padding=st.sampled_from(Padding),
+    word_times=st.sampled_from(WordTimes),
     live=maybe(live_options),
 ) | st.sampled_from(  # which contradict some of the above
     [

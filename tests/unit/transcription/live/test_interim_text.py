@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
 
 from experiments.common.models.scripted import END, NUM_TEXT, VOCABULARY
-from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.transcription.live.transcript import LiveTranscript
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.vocabulary import BYTE_OF_CHARACTER, Vocabulary
 from specwhisper.types import Candidates, Commit, Step, Window, WindowOpened
-from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
 
 CHARACTER_OF_BYTE = {byte: character for character, byte in BYTE_OF_CHARACTER.items()}
 WORD = "日本語"

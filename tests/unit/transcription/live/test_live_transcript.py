@@ -13,7 +13,7 @@ from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL
 from specwhisper.errors import InvalidCandidates
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.transcription import live_transcript
-from specwhisper.transcription.live_transcript import LiveTranscript, ends_sentence
+from specwhisper.transcription.live.transcript import LiveTranscript, ends_sentence
 from specwhisper.types import (
     SAMPLE_RATE,
     Candidates,

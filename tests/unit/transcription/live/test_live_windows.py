@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.live import LiveOptions
-from specwhisper.transcription.live_windows import MAX_TOKENS
+from specwhisper.transcription.live.windows import MAX_TOKENS
 from specwhisper.types import Outcome
 from tests.live import BEGIN, ENDED, ScriptedWindows, letters, mark, token_ids
 

@@ -9,7 +9,7 @@ from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL
 from specwhisper.errors import InvalidRequest
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live_windows import LiveWindows
+from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.types import SAMPLE_RATE
 from tests.live import BEGIN, ENDED, ScriptedWindows, letters, mark, token_ids

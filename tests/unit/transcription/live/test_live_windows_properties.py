@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from experiments.common.models.scripted import END, NUM_TEXT, TIME
 from experiments.common.models.speech import NUM_WORDS, SPOKEN
 from specwhisper.live import LiveOptions, LivePosition
-from specwhisper.transcription.live_windows import MAX_TOKENS
+from specwhisper.transcription.live.windows import MAX_TOKENS
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_FRAMES, Outcome
 from tests.live import BEGIN, ENDED, ScriptedWindows, Speaker, letters, mark, token_ids
 from tests.nightly import examples

@@ -7,7 +7,6 @@ from functools import cache
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from specwhisper.transcription.stability import agreed, continuation, whole_words
 
 # Tokens: capital letters begin a word, small ones continue it.

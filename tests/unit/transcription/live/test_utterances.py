@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from specwhisper.transcription.utterances import MAX_LOOK_BACK_SAMPLES, Utterance, Utterances
+
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, VoiceEvent, VoiceMark
 
 STEP = SAMPLE_RATE // 2

@@ -1,4 +1,4 @@
-"""Find where a text begins to repeat itself, as a model that has lost its place writes it."""
+"""Find where a text begins to repeat itself: its model has lost its place."""
 
 from __future__ import annotations
 

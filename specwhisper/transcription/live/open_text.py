@@ -1,4 +1,4 @@
-"""The text of live audio that is not final: the draft's, and the target's where it has some.
+"""The text of live audio that is not final.
 
 Pure functions and state over texts. A word keeps the space before it.
 """
@@ -13,7 +13,7 @@ from specwhisper.types import Hypothesis
 
 
 def words_of(text: str, language: str) -> list[str]:
-    """Cut a text into words, or into characters in a language without spaces between words."""
+    """Cut a text into words, or characters in a language without spaces."""
     return list(text) if language in UNSPACED else re.findall(r"\s*\S+", text)
 
 

@@ -1,4 +1,4 @@
-"""Decode live audio by pieces: each once, after as much of the earlier audio as fits.
+"""Decode live audio by pieces: each once, after earlier audio and its text.
 
 =============  ==================================  =========================================================
 Window         Its audio                           Its text after the prefix
@@ -36,7 +36,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.live import PIECE_SAMPLES, FinalPiece, LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.fallback import judge
-from specwhisper.transcription.live_pieces import LivePieces, Piece
+from specwhisper.transcription.live.pieces import LivePieces, Piece
 from specwhisper.transcription.prompting import CONDITION_BELOW_TEMPERATURE, PromptText
 from specwhisper.transcription.segments import shift_timestamps
 from specwhisper.transcription.sequential_windows import SequentialWindows
@@ -92,7 +92,10 @@ class LiveWindows(WhisperWindows):
         self._turn()
 
     def ready_frames(self, audio: Extent) -> int | None:
-        """Return the frames of the next window; ``None`` while there is none, 0 at the end."""
+        """Return the frames of the next window.
+
+        ``None`` while there is none, 0 at the end.
+        """
         if self._retry is not None:
             return self._retry.num_frames
         piece = self.pieces.current
@@ -187,7 +190,10 @@ class LiveWindows(WhisperWindows):
 
     @property
     def position(self) -> LivePosition:
-        """Where another session can continue: after the last final text, or in the silence since."""
+        """Where another session can continue.
+
+        That is after the last final text, or in the silence since.
+        """
         next_sample = self._final_to
         if not self._is_speech:
             next_sample = max(next_sample, self.pieces.needed_from)
@@ -261,7 +267,10 @@ class LiveWindows(WhisperWindows):
 
 
 def max_new_tokens(num_samples: int) -> int:
-    """Return the most tokens of a text: no speech is faster, and a model that writes more repeats itself."""
+    """Return the most tokens of a text.
+
+    No speech is faster: a model that writes more repeats itself.
+    """
     return 32 + 25 * num_samples // SAMPLE_RATE
 
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.open_text import OpenText, continuation, words_of
+from specwhisper.transcription.live.open_text import OpenText, continuation, words_of
 from specwhisper.transcription.open_window import OpenWindow
 from specwhisper.transcription.segments import FRAME_S, Borders
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -100,7 +100,7 @@ class LiveTranscript:
             self._open.show(hypothesis)
 
     def show_recognised(self, hint: TimedHint) -> None:
-        """Take a recogniser's text from a time on, of which the first words may be final already."""
+        """Take a recogniser's text from a time on; its first words may be final."""
         words = words_of(hint.text, self.language)
         final = [
             word

@@ -1,4 +1,4 @@
-"""Follow the voice marks of live audio: which pieces of it are decoded, one after the other."""
+"""Follow the voice marks of live audio: in which pieces it is decoded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class Piece(NamedTuple):
 
 
 class LivePieces:
-    """The pieces of a session that have no final text; draft and target follow them alike.
+    """The pieces of a session that have no final text.
+
+    Draft and target follow them alike.
 
     Attributes
     ----------

@@ -1,0 +1,1 @@
+"""Live audio: its pieces, their windows, and what a client sees."""
