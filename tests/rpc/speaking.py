@@ -162,12 +162,18 @@ class Listener:
 
 
 def live_client(
-    address: str, *, trim_ms: int = 2_000, step_ms: int = STEP_MS, disabled: bool = False, **kwargs
+    address: str,
+    *,
+    step_ms: int = STEP_MS,
+    confirm_every_ms: int | None = None,
+    disabled: bool = False,
+    endpointing: EndpointingOptions | None = None,
+    **kwargs,
 ) -> StreamingClient:
     return StreamingClient(
         address,
         DecodingOptions.greedy(language="en"),
-        live=LiveOptions(trim_ms=trim_ms, step_ms=step_ms),
-        endpointing=None if disabled else EndpointingOptions(),
+        live=LiveOptions(step_ms=step_ms, confirm_every_ms=confirm_every_ms),
+        endpointing=None if disabled else endpointing or EndpointingOptions(),
         **kwargs,
     )

@@ -221,16 +221,16 @@ AUDIO = pb.StreamingRecognizeRequest(audio_content=bytes(3_200))
         ),
         ([config()], InvalidAudio, "recording is empty"),
         ([config(live={"step_ms": 50}), AUDIO], InvalidRequest, "step_ms is 50"),
-        ([config(live={"trim_ms": 30_000}), AUDIO], InvalidRequest, "trim_ms is 30000"),
+        ([config(live={"confirm_every_ms": 50}), AUDIO], InvalidRequest, "confirm_every_ms is 50"),
         (
-            [config(live={"position": {"final_tokens": [1, END]}}), AUDIO],
+            [config(live={"position": {"next_sample": 320, "pieces": [{"tokens": [1, END]}]}}), AUDIO],
             InvalidRequest,
             "final tokens of a position are text",
         ),
         (
-            [config(live={"position": {"final_tokens": [1] * 1_025}}), AUDIO],
+            [config(live={"position": {"next_sample": 320, "pieces": [{"tokens": [1] * 449}]}}), AUDIO],
             InvalidRequest,
-            "1025 final tokens",
+            "449 final tokens",
         ),
         (
             [config(decoding={"timestamps": True}, language="xx"), AUDIO],
