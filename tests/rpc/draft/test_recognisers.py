@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from examples import live_captions
+from examples import captions_recogniser
 from experiments.common.models.speech import SPANS, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.options import DecodingOptions
@@ -88,7 +88,7 @@ async def test_captions_are_a_recogniser(tmp_path):
             for (number, text), (begin_s, end_s) in zip(spoken_utterances(talk()).items(), SPANS, strict=True)
         )
     )
-    statistics = await talked(live_captions.create(str(path)))
+    statistics = await talked(captions_recogniser.create(str(path)))
     assert statistics.num_hinted_accepted > 20
 
 
@@ -178,10 +178,10 @@ def test_a_factory_that_does_not_exist_is_named(factory):
 def test_a_model_that_a_factory_cannot_read_is_named(tmp_path):
     path = tmp_path / "talk.srt"
     with pytest.raises(InvalidRequest, match=r"talk\.srt"):
-        load_recogniser("examples.live_captions:create", str(path))
+        load_recogniser("examples.captions_recogniser:create", str(path))
     path.write_text("a script, and no captions", "utf-8")
     with pytest.raises(InvalidRequest, match=r"talk\.srt"):
-        load_recogniser("examples.live_captions:create", str(path))
+        load_recogniser("examples.captions_recogniser:create", str(path))
     path.write_bytes(b"\xd0\xd0")
     with pytest.raises(InvalidRequest, match=r"talk\.srt"):
-        load_recogniser("examples.live_captions:create", str(path))
+        load_recogniser("examples.captions_recogniser:create", str(path))
