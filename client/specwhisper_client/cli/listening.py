@@ -107,6 +107,10 @@ class LiveUtterances:
 
     def show(self, update: Update) -> None:
         """Print complete utterances and replace the open one."""
+        self._open.draw(*self.lines(update))
+
+    def lines(self, update: Update) -> tuple[list[Text], Text]:
+        """Return the utterances that an update completes, and the open one."""
         if update.speech is not None:
             self._is_speech = update.speech is VoiceEvent.BEGIN
             self._begins_s += [update.speech_at_s] if self._is_speech else []
@@ -119,7 +123,7 @@ class LiveUtterances:
             self._begins_s[0] if self._begins_s else None,
             is_speech=self._is_speech,
         )
-        self._open.draw([complete_line(each) for each in complete], line)
+        return [complete_line(each) for each in complete], line
 
 
 def complete_line(utterance: Segment) -> Text:
