@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.common.models.scripted import END, TIME, VOCABULARY
+from specwhisper.audio.trimming import PAUSE, POSITION_SAMPLES, trimmed
 from specwhisper.transcription.subtitles import cues
 from specwhisper.transcription.transcript import TranscriptBuilder
-from specwhisper.transcription.trimming import PAUSE, POSITION_SAMPLES, trimmed
 from specwhisper.types import HOP_SAMPLES, Commit, Segment, Window, WindowOpened, WordAlignment
 from tests.nightly import examples
 
