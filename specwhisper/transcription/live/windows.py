@@ -40,12 +40,13 @@ from specwhisper.transcription.live.pieces import LivePieces, Piece
 from specwhisper.transcription.prompting import CONDITION_BELOW_TEMPERATURE, PromptText
 from specwhisper.transcription.segments import shift_timestamps
 from specwhisper.transcription.sequential_windows import SequentialWindows
-from specwhisper.transcription.several_languages.search import Probs, Voice
+from specwhisper.transcription.several_languages.search import Probs, Voice, among, choose
 from specwhisper.transcription.several_languages.windows import LanguageWindows
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Extent, TokenLimit, WhisperWindows, Windows
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, AudioChunk, Commit, Outcome, Step, Window
 
+SURE = 0.9  # a piece is short: of English ones in noise, one in twenty is another language with up to 0.89
 MAX_WINDOW_SAMPLES = 29 * SAMPLE_RATE  # of earlier pieces and the one to decode
 MAX_PROMPT = 4  # tokens, besides the caller's words
 
@@ -149,7 +150,9 @@ class LiveWindows(WhisperWindows):
         """Take the language of the piece."""
         piece = self.pieces.current
         self._is_guess = piece is not None and not piece.is_complete
-        return super().detected(probs)
+        known = among(probs, self._options.languages)
+        self.language = choose(known, self._language_before, SURE)
+        return known
 
     def open(self, num_frames: int) -> Window:
         """Open the window of the oldest piece, or of the one that grows."""
