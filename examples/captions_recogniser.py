@@ -32,7 +32,7 @@ class Captions:
                 texts[caption.start] = f"{texts.get(caption.start, '')} {caption.plaintext}".strip()
         self._captions = sorted(texts.items())
 
-    def open(self, language: str | None, start_s: float) -> CaptionsStream:
+    def open(self, language: str | None, start_s: float, *, is_live: bool) -> CaptionsStream:
         """Begin where the audio begins, which is not always the start of the recording."""
         return CaptionsStream(self._captions, start_s)
 
@@ -44,7 +44,7 @@ class CaptionsStream:
         self._start_ms = self._now_ms = 1000 * start_s
         self._captions = captions
 
-    def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool) -> Sequence[Recognised]:
+    def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool, waiting_s: float) -> Sequence[Recognised]:
         """Return the captions that begin in this audio, by the time since the stream's first sample."""
         before_ms = self._now_ms
         self._now_ms += len(pcm) / 2 / SAMPLES_PER_MS
