@@ -4,49 +4,36 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from random import Random
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from experiments.common.bench.options import Check, Draft, JsonFile, Quick, Seed, Target
 from experiments.common.bench.report import open_console, print_bars, write_json
 from experiments.common.servers.processes import first_two_cores, on_cores
 from experiments.pair.recordings import folder_recordings
-from experiments.streaming.arms import ARMS, FULL, Arms
+from experiments.streaming.arms import ARMS, FULL, Arms, Measured
 from experiments.streaming.simulated import COSTS_S, NUM_SESSIONS, print_simulated, simulate
-from experiments.streaming.table import (
-    NUM_TOGETHER,
-    Measured,
-    facts,
-    find_bars,
-    other_texts,
-    print_rows,
-    rows_of,
-)
-from experiments.streaming.takes import Recorder, Take
+from experiments.streaming.table import NUM_TOGETHER, find_bars, other_texts, print_rows, rows_of
+from experiments.streaming.takes import Condition, Recorder, Take
 from specwhisper.errors import SpecWhisperError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
-from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.model.threads import limit_threads
 
 HUMAN = DEMO_FOLDER / "human"
 FAST = 50.0
-
-
 Planned = tuple[str, Take, int, float]  # arm, number of concurrent sessions, times real time
 
 
 def streaming(
     target: Target = "base",
     draft: Draft = "tiny.en",
-    dtype: Annotated[
-        str, typer.Option(help="Data type of the target: float32, bfloat16 or int8.")
-    ] = "float32",
     folder: Annotated[
         Path, typer.Option(exists=True, file_okay=False, help="Recordings and metadata.jsonl.")
     ] = HUMAN,
@@ -69,7 +56,7 @@ def streaming(
         cores = first_two_cores()
         with on_cores(cores[:1]):
             limit_threads(1)
-            recorder = Recorder(target, dtype, seed)
+            recorder = Recorder(target, seed)
             takes = recorder.takes([one.sample for one in folder_recordings(folder)], quick=quick)
             encode_s = recorder.encode_s()
         if simulated:
@@ -79,9 +66,8 @@ def streaming(
                 simulation = {"costs_s": COSTS_S, "simulated": [*map(asdict, found)]}
                 write_json(json, models={"target": target}, figures=simulation)
             return
-        source = Path(resolve(target))
-        peer_folder = source if (source / "model.bin").is_file() else None
-        with Arms(target, draft, dtype, peer_folder, cores) as arms:
+        with on_cores(cores[1:]), ExitStack() as stack:
+            arms = Arms(target, draft, cores, stack)
             missing = {arm: reason for arm in ARMS if (reason := arms.missing(arm))}
             plan = planned([arm for arm in ARMS if arm not in missing], takes, seed, quick=quick)
             measured = measure(arms, plan, console)
@@ -98,8 +84,8 @@ def streaming(
         figures = {
             "encode_s": encode_s,
             "bars": [*map(str, bars)],
-            "takes": {take.condition: asdict(replace(take, pcm=b"")) | {"pcm": None} for take in takes},
-            "sessions": [facts(one) for one in measured],
+            "takes": [asdict(take) | {"pcm": None} for take in takes],
+            "sessions": [one.facts for one in measured],
             "not_measured": missing,
         }
         models = {name: load_checkpoint(name).weights_digest for name in (target, draft)}
@@ -112,25 +98,23 @@ def planned(arms: Sequence[str], takes: Sequence[Take], seed: int, *, quick: boo
     some = takes[:1] if quick else takes
     plan: list[Planned] = [(FULL, take, 1, 1.0) for take in takes]
     plan += [(FULL, take, 1, FAST) for take in some]
-    plan += [(FULL, takes[0], count, 1.0) for count in (2, NUM_TOGETHER)]
+    plan += [(FULL, takes[0], count, 1.0) for count in ([] if quick else [2]) + [NUM_TOGETHER]]
     plan += [(arm, take, 1, 1.0) for arm in arms if arm != FULL for take in some]
     return Random(seed).sample(plan, len(plan))
 
 
 def measure(arms: Arms, plan: Sequence[Planned], console: Console) -> list[Measured]:
     """Run the plan after a warm-up of each arm; sort its sessions by arm."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    measured = []
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("warming up", total=len(plan))
+    measured: list[Measured] = []
+    with console.status("warming up") as status:
         for arm in {arm: None for arm, *_ in plan}:
             arms.warm_up(arm, plan[0][1])
-        for arm, take, num_sessions, speed in plan:
-            progress.update(task, description=f"{arm}: {take.condition}, {num_sessions} x {speed:g}")
-            sessions = arms.run(arm, take, num_sessions, speed)
-            measured += [Measured(arm, take, session, num_sessions, speed) for session in sessions]
-            progress.advance(task)
-    return sorted(measured, key=lambda one: one.order)
+        for number, (arm, take, num_sessions, speed) in enumerate(plan):
+            which = f"{arm}, {take.condition}, {num_sessions} x {speed:g}"
+            status.update(f"{number + 1} of {len(plan)}: {which}")
+            measured += arms.run(arm, take, num_sessions, speed)
+    conditions = list(Condition)
+    return sorted(measured, key=lambda one: (ARMS.index(one.arm), conditions.index(one.take.condition)))
 
 
 if __name__ == "__main__":

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from experiments.common.servers.processes import Server, Worker, on_cores, running_process
+from experiments.common.servers.processes import Server, Worker, running_process
 from experiments.common.servers.usage import cpu_s
 from experiments.streaming.measures import Shown
 from experiments.streaming.peers import FasterWhisperLoop, WhisperLiveKit
-from experiments.streaming.session import run_session
+from experiments.streaming.session import PIECE_BYTES, run_session
 from experiments.streaming.takes import Take
 from specwhisper.live import LiveOptions
+from specwhisper.model.checkpoints.names import resolve
 from specwhisper.types import Mode
 
 CONFIRM_EVERY_S = 2.0
@@ -29,13 +30,20 @@ PEERS: dict[str, tuple[str, Any]] = {  # module that they need, and class
 ARMS = (FULL, TARGET_ONLY, CONFIRM_EVERY, *PEERS)
 MAX_SESSIONS = 8
 SPACING_S = 1.7  # between starts of sessions, so that they do not pause at the same moments
-WARM_UP_S, WARM_UP_SPEED = 3.0, 10.0
+WARM_UP_PIECES, WARM_UP_SPEED = 30, 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """The texts of a session, and its share of the CPU time of the processes that hold the models."""
+class Measured:
+    """The texts of a session, and its share of the CPU time of the processes that hold the models.
 
+    It was one of ``num_sessions`` at once, at ``speed`` times real time.
+    """
+
+    arm: str
+    take: Take
+    num_sessions: int
+    speed: float
     shown: Sequence[Shown]
     target_cpu_s: float = 0.0
     draft_cpu_s: float = 0.0
@@ -45,31 +53,27 @@ class Session:
         """The final text."""
         return "".join(each.final for each in self.shown).strip()
 
+    @property
+    def is_reference(self) -> bool:
+        """Whether its text is that of which others must not differ."""
+        return self.num_sessions == 1 and self.speed == 1.0
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """It as JSON values, without the take's."""
+        return asdict(self) | {"take": self.take.condition}
+
 
 class Arms:
-    """Runs arms: target server and other programs on the first core, the rest on the second.
+    """Runs arms: target server and other programs on the first core, the draft server on the second."""
 
-    Parameters
-    ----------
-    peer_folder : CTranslate2 folder of the target; ``None`` for a target in another format.
-    """
-
-    def __init__(
-        self, target: str, draft: str, dtype: str, peer_folder: Path | None, cores: tuple[int, int]
-    ) -> None:
-        self._stack = ExitStack()
-        self._target, self._draft, self._dtype = target, draft, dtype
-        self._peer_folder = peer_folder
+    def __init__(self, target: str, draft: str, cores: tuple[int, int], stack: ExitStack) -> None:
+        self._target, self._draft, self._stack = target, draft, stack
+        folder = Path(resolve(target))
+        self._peer_folder = folder if (folder / "model.bin").is_file() else None  # of CTranslate2
         self._cores = cores
         self._servers: tuple[Server, Server] | None = None
         self._peers: dict[str, Worker] = {}
-
-    def __enter__(self) -> Arms:
-        self._stack.enter_context(on_cores(self._cores[1:]))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def missing(self, arm: str) -> str | None:
         """Return why an arm cannot run here."""
@@ -83,9 +87,9 @@ class Arms:
 
     def warm_up(self, arm: str, take: Take) -> None:
         """Start what the arm needs, and transcribe the beginning of a take."""
-        self.run(arm, take.beginning(WARM_UP_S), speed=WARM_UP_SPEED)
+        self.run(arm, replace(take, pcm=take.pcm[: WARM_UP_PIECES * PIECE_BYTES]), speed=WARM_UP_SPEED)
 
-    def run(self, arm: str, take: Take, num_sessions: int = 1, speed: float = 1.0) -> list[Session]:
+    def run(self, arm: str, take: Take, num_sessions: int = 1, speed: float = 1.0) -> list[Measured]:
         """Run a take in concurrent sessions that start one after the other; peers only one, in real time."""
         processes = [self._peer(arm).process] if arm in PEERS else [one.process for one in self._served()]
         before_s = [cpu_s(process) for process in processes]
@@ -94,7 +98,7 @@ class Arms:
         else:
             all_shown = asyncio.run(self._run_sessions(arm, take, num_sessions, speed))
         used_s = [(cpu_s(one) - s) / num_sessions for one, s in zip(processes, before_s, strict=True)]
-        return [Session(shown, *used_s) for shown in all_shown]
+        return [Measured(arm, take, num_sessions, speed, shown, *used_s) for shown in all_shown]
 
     async def _run_sessions(self, arm: str, take: Take, num_sessions: int, speed: float) -> list[list[Shown]]:
         every: dict[str, Any] = {"confirm_every_s": CONFIRM_EVERY_S} if arm == CONFIRM_EVERY else {}
@@ -108,7 +112,7 @@ class Arms:
 
     def _peer(self, arm: str) -> Worker:
         if arm not in self._peers:
-            build = partial(PEERS[arm][1], self._peer_folder, self._dtype)
+            build = partial(PEERS[arm][1], self._peer_folder)
             self._peers[arm] = Worker(build, cores=self._cores[:1])
             self._stack.callback(self._peers[arm].stop)
         return self._peers[arm]
@@ -116,7 +120,7 @@ class Arms:
     def _served(self) -> tuple[Server, Server]:
         if self._servers is None:
             start, sessions = self._stack.enter_context, ("--max-sessions", str(MAX_SESSIONS))
-            of_target = "--model", self._target, "--dtype", self._dtype, *sessions
+            of_target = "--model", self._target, *sessions
             target = start(running_process("specwhisper_target_server", *of_target, cores=self._cores[:1]))
             of_draft = "--draft-model", self._draft, "--dtype", "int8", "--cut-windows", *sessions
             pair = "--target", target.address, *of_draft

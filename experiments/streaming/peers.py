@@ -1,4 +1,4 @@
-"""Other programs that transcribe live with Whisper, each in a process of its own; installed by hand."""
+"""Other programs that transcribe live with Whisper, of a CTranslate2 folder; they are installed by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.real.arms import GREEDY
+from experiments.real.arms import FLOAT32, GREEDY
 from experiments.streaming.measures import Shown
 from experiments.streaming.session import PIECE_S, SILENCE_MS, paced
 from specwhisper.types import SAMPLE_RATE
@@ -23,17 +23,12 @@ Samples = NDArray[np.float32]
 
 
 class FasterWhisperLoop:
-    """faster-whisper in the usual loop: the open utterance again and again, a last time when it has ended.
+    """faster-whisper in the usual loop: the open utterance again and again, a last time when it has ended."""
 
-    Parameters
-    ----------
-    folder : CTranslate2 folder.
-    """
-
-    def __init__(self, folder: Path, dtype: str) -> None:
+    def __init__(self, folder: Path) -> None:
         from faster_whisper import WhisperModel
 
-        self._model = WhisperModel(str(folder), device="cpu", compute_type=dtype, cpu_threads=1)
+        self._model = WhisperModel(str(folder), device="cpu", compute_type=FLOAT32, cpu_threads=1)
 
     def run(self, pcm: bytes) -> list[Shown]:
         """Transcribe audio in real time."""
@@ -74,14 +69,9 @@ class FasterWhisperLoop:
 
 
 class WhisperLiveKit:
-    """WhisperLiveKit over faster-whisper, with its local agreement; its default policy needs other weights.
+    """WhisperLiveKit over faster-whisper, with its local agreement; its default needs other weights."""
 
-    Parameters
-    ----------
-    folder : CTranslate2 folder.
-    """
-
-    def __init__(self, folder: Path, dtype: str) -> None:
+    def __init__(self, folder: Path) -> None:
         from whisperlivekit import TranscriptionEngine
 
         logging.disable(logging.WARNING)  # it reports every call

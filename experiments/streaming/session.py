@@ -13,7 +13,6 @@ from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper_client.streaming import StreamingClient
-from specwhisper_client.updates import Update
 
 PIECE_S = 0.1
 PIECE_BYTES = int(PIECE_S * SAMPLE_RATE) * BYTES_PER_SAMPLE
@@ -39,8 +38,9 @@ async def run_session(
         speaking = asyncio.create_task(speak())
         try:
             async for update in stream:
-                if not _is_event(update):
-                    shown.append(_shown(update, time.monotonic() - started_s))
+                final = "".join(segment.text for segment in update.segments)
+                stable = update.verified_text + update.stable_text
+                shown.append(Shown(time.monotonic() - started_s, final, stable, update.tentative_text))
             await speaking
         finally:
             speaking.cancel()
@@ -58,13 +58,3 @@ async def paced(pcm: bytes, started_s: float, speed: float = 1.0) -> AsyncIterat
         piece = pcm[start : start + PIECE_BYTES]
         await sleep_until(started_s + (start + len(piece)) / BYTES_PER_SAMPLE / SAMPLE_RATE / speed)
         yield piece
-
-
-def _shown(update: Update, at_s: float) -> Shown:
-    final = "".join(segment.text for segment in update.segments)
-    return Shown(at_s, final, update.verified_text, update.draft_text)
-
-
-def _is_event(update: Update) -> bool:
-    """Return whether an update only says that speech begins or ends; it has no open text."""
-    return update.speech is not None and not (update.segments or update.verified_text or update.draft_text)

@@ -19,9 +19,10 @@ from experiments.streaming.session import PIECE_BYTES, PIECE_S, SILENCE_MS
 from experiments.streaming.table import seconds
 from experiments.streaming.takes import Take
 from specwhisper.live import EndpointingOptions
-from specwhisper.types import SAMPLE_RATE, VoiceEvent
+from specwhisper.types import SAMPLE_RATE
 from specwhisper_draft_server.voice_activity import VoiceActivity
 
+ENDS = ("cut", "end")  # events of voice activity
 NUM_SESSIONS = (1, 16, 64, 256)
 NUM_ROUNDS, COUNTED_ROUND = 3, 1  # of all takes in a session; during the second one all sessions speak
 COSTS_S = {  # large-v3 on a GPU as in `experiments.latency simulate`, tiny.en on a core
@@ -79,7 +80,7 @@ def boundaries(take: Take) -> Boundaries:
     for start in range(0, len(take.pcm), PIECE_BYTES):
         known_s = (start / PIECE_BYTES + 1) * PIECE_S
         marks = asyncio.run(voice.detect(take.pcm[start : start + PIECE_BYTES]))
-        found += [(mark.sample / SAMPLE_RATE, known_s) for mark in marks if mark.event is VoiceEvent.END]
+        found += [(mark.sample / SAMPLE_RATE, known_s) for mark in marks if mark.event in ENDS]
     return [*found, (take.duration_s, take.duration_s)]
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from experiments.common.bench.report import Bar
-from experiments.streaming.arms import ARMS, FULL, Session
+from experiments.streaming.arms import FULL, Measured
 from experiments.streaming.measures import (
     final_after_s,
     final_words,
@@ -22,7 +21,7 @@ from experiments.streaming.measures import (
     word_errors,
     words_of,
 )
-from experiments.streaming.takes import Condition, Take
+from experiments.streaming.takes import Condition
 
 AT_MOST = 1e-9  # a value that equals the bound holds, too
 NUM_TOGETHER = 4
@@ -34,28 +33,6 @@ CAPTION = (
     "Seconds are median / 95th percentile, from the end of a word's or an utterance's sound. Erased words "
     "are per final word, CPU seconds per second of speech; the offline text is the reference of WER."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A take in a session of an arm, of which so many ran at once, at ``speed`` times real time."""
-
-    arm: str
-    take: Take
-    session: Session
-    num_sessions: int = 1
-    speed: float = 1.0
-
-    @property
-    def order(self) -> tuple[int, int, float, int]:
-        """Place among all."""
-        condition = list(Condition).index(self.take.condition)
-        return ARMS.index(self.arm), self.num_sessions, self.speed, condition
-
-    @property
-    def is_reference(self) -> bool:
-        """Whether its text is that of which others must not differ."""
-        return self.num_sessions == 1 and self.speed == 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +62,9 @@ class Row:
 
 def row_of(measured: Sequence[Measured]) -> Row:
     """Return the figures of sessions together."""
-    seen = [(one.take, one.session.shown) for one in measured]
+    seen = [(one.take, one.shown) for one in measured]
     num_final = max(1, sum(len(final_words(shown)) for _, shown in seen))
-    num_errors = sum(word_errors(one.take.text, one.session.text) for one in measured)
+    num_errors = sum(word_errors(one.take.text, one.text) for one in measured)
     speech_s = sum(take.speech_s for take, _ in seen)
     return Row(
         shown_s=tuple(s for take, shown in seen for s in shown_after_s(take.words, shown)),
@@ -96,8 +73,8 @@ def row_of(measured: Sequence[Measured]) -> Row:
         erased=sum(num_erased(shown, stable_only=False) for _, shown in seen) / num_final,
         differing=sum(num_differing(shown) for _, shown in seen) / num_final,
         word_error_rate=num_errors / max(1, sum(len(words_of(take.text)) for take, _ in seen)),
-        target_cpu=sum(one.session.target_cpu_s for one in measured) / speech_s,
-        draft_cpu=sum(one.session.draft_cpu_s for one in measured) / speech_s,
+        target_cpu=sum(one.target_cpu_s for one in measured) / speech_s,
+        draft_cpu=sum(one.draft_cpu_s for one in measured) / speech_s,
         num_repeating=sum(num_repeating(shown) for _, shown in seen),
     )
 
@@ -110,19 +87,19 @@ def rows_of(measured: Iterable[Measured]) -> dict[tuple[str, str, int], Row]:
             groups.setdefault((one.arm, "all", 1), []).append(one)
         if one.speed == 1.0:
             groups.setdefault((one.arm, one.take.condition, one.num_sessions), []).append(one)
-    return {key: row_of(found) for key, found in groups.items()}
+    return {key: row_of(found) for key, found in groups.items() if key[1] != "all" or len(found) > 1}
 
 
 def other_texts(measured: Iterable[Measured]) -> tuple[list[str], int]:
     """Describe sessions of ``full`` whose text is not that of one session in real time; count the others."""
     full = [one for one in measured if one.arm == FULL]
-    alone = {one.take.condition: one.session.text for one in full if one.is_reference}
+    alone = {one.take.condition: one.text for one in full if one.is_reference}
     compared = [one for one in full if not one.is_reference]
     lines = [
         f"{one.take.condition}, {one.num_sessions} sessions, {one.speed:g} times real time: "
-        f"{one.session.text!r}; alone in real time: {alone[one.take.condition]!r}"
+        f"{one.text!r}; alone in real time: {alone[one.take.condition]!r}"
         for one in compared
-        if one.session.text != alone[one.take.condition]
+        if one.text != alone[one.take.condition]
     ]
     return lines, len(compared)
 
@@ -133,7 +110,7 @@ def find_bars(measured: Sequence[Measured]) -> list[Bar]:
     every, together = rows[FULL, "all", 1], rows[FULL, Condition.CLEAN, NUM_TOGETHER]
     clean, two = (rows[FULL, which, 1] for which in (Condition.CLEAN, Condition.TWO_SPEAKERS))
     different, num_compared = other_texts(measured)
-    repeating = sum(row.num_repeating for (arm, *_), row in rows.items() if arm == FULL)
+    repeating = sum(num_repeating(one.shown) for one in measured if one.arm == FULL)
 
     def delay(name: str, values: Sequence[float], share: float, bound: float) -> Bar:
         value, which = quantile(values, share), "median" if share == 0.5 else "p95"
@@ -176,12 +153,6 @@ def print_rows(
     console.print(table)
     for arm, reason in missing.items():
         console.print(f"{arm}: {reason}", style="yellow", highlight=False, markup=False)
-
-
-def facts(one: Measured) -> dict[str, Any]:
-    """Return a session as JSON values: all that was shown, and the processors' time."""
-    condition = {"arm": one.arm, "condition": one.take.condition}
-    return condition | {"num_sessions": one.num_sessions, "speed": one.speed, "session": asdict(one.session)}
 
 
 def quantile(values: Sequence[float], share: float) -> float:

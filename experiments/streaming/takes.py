@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from io import BytesIO
 from itertools import pairwise, zip_longest
@@ -76,16 +76,12 @@ class Take:
         """Duration in seconds."""
         return len(self.pcm) / BYTES_PER_SAMPLE / SAMPLE_RATE
 
-    def beginning(self, duration_s: float) -> Take:
-        """Return the take with the beginning of its audio."""
-        return replace(self, pcm=self.pcm[: round(duration_s * SAMPLE_RATE) * BYTES_PER_SAMPLE])
-
 
 class Recorder:
     """Makes takes of recordings, and transcribes them with the target alone."""
 
-    def __init__(self, target: str, dtype: str, seed: int) -> None:
-        checkpoint = load_checkpoint(target, dtype=dtype)
+    def __init__(self, target: str, seed: int) -> None:
+        checkpoint = load_checkpoint(target)
         self._model = WhisperModel(checkpoint, 1)
         self._engine = InlinePair(
             self._model, mode=Mode.TARGET_ONLY, max_new_tokens=checkpoint.max_new_tokens
@@ -150,7 +146,7 @@ def noisy(samples: Samples, random: Generator) -> Samples:
     noise = np.fft.irfft(spectrum / np.sqrt(np.arange(1, len(spectrum) + 1)), len(samples))
     spans = [(round(start_s * SAMPLE_RATE), round(end_s * SAMPLE_RATE)) for start_s, end_s in sound(samples)]
     speech = np.concatenate([samples[start:end] for start, end in spans])
-    return samples + noise * (speech.std() / noise.std() * 10 ** (-SNR_DB / 20))
+    return samples + noise * float(speech.std() / noise.std() * 10 ** (-SNR_DB / 20))
 
 
 def by_telephone(samples: Samples) -> Samples:

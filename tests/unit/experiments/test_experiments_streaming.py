@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.common.audio.samples import Sample
-from experiments.streaming.arms import FULL, TARGET_ONLY, Session
+from experiments.streaming.arms import FULL, TARGET_ONLY, Measured
 from experiments.streaming.measures import (
     Shown,
     SpokenWord,
@@ -24,7 +24,7 @@ from experiments.streaming.measures import (
 )
 from experiments.streaming.session import PIECE_BYTES, paced
 from experiments.streaming.simulated import COSTS_S, EDGE_S, shown, simulate
-from experiments.streaming.table import Measured, find_bars, other_texts, quantile, row_of, rows_of
+from experiments.streaming.table import find_bars, other_texts, quantile, row_of, rows_of
 from experiments.streaming.takes import Condition, Take, by_telephone, noisy, sound_end_s, turns, utterances
 from specwhisper.audio.decode import decode_file
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
@@ -148,10 +148,15 @@ async def test_audio_is_paced_and_whole():
 
 
 def measured(
-    shown_texts: list[Shown], condition: Condition = Condition.CLEAN, *, arm: str = FULL, **more
+    shown_texts: list[Shown],
+    condition: Condition = Condition.CLEAN,
+    *,
+    arm: str = FULL,
+    num_sessions: int = 1,
+    speed: float = 1.0,
 ) -> Measured:
     take = Take(condition, TAKE.pcm, TAKE.text, TAKE.words, TAKE.ends_s, TAKE.speech_s)
-    return Measured(arm, take, Session(shown_texts, 1.0, 0.5), **more)
+    return Measured(arm, take, num_sessions, speed, shown_texts, 1.0, 0.5)
 
 
 GOOD = [
@@ -174,7 +179,7 @@ def test_a_row_has_ratios_of_sums():
 
 def test_rows_are_by_arm_condition_and_sessions():
     rows = rows_of([*ALL_GOOD, *TOGETHER, *FAST, measured(TALK, arm=TARGET_ONLY)])
-    assert len(rows) == 1 + 4 + 2 + 2
+    assert len(rows) == 1 + 4 + 2 + 1
     assert len(rows[FULL, "all", 1].shown_s) == 16 and len(rows[FULL, Condition.CLEAN, 4].shown_s) == 16
 
 
