@@ -110,8 +110,8 @@ def measure(arms: Arms, plan: Sequence[Planned], console: Console) -> list[Measu
         for arm in {arm: None for arm, *_ in plan}:
             arms.warm_up(arm, plan[0][1])
         for number, (arm, take, num_sessions, speed) in enumerate(plan):
-            which = f"{arm}, {take.condition}, {num_sessions} x {speed:g}"
-            status.update(f"{number + 1} of {len(plan)}: {which}")
+            which = f"{number + 1} of {len(plan)}: {arm}, {take.condition}"
+            status.update(f"{which}, {num_sessions} x {speed:g}")
             measured += arms.run(arm, take, num_sessions, speed)
     conditions = list(Condition)
     return sorted(measured, key=lambda one: (ARMS.index(one.arm), conditions.index(one.take.condition)))

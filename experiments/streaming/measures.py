@@ -87,15 +87,13 @@ def final_after_s(
     for before_s, end_s in pairwise([-inf, *ends_s]):
         inside = [number for number, word in enumerate(words) if before_s < word.end_s <= end_s]
         own = [(number, place) for number, place in placed if number in inside]
-        if not inside:
-            continue
-        if not own:
+        if own:
+            number, place = own[-1]
+            next_place = min((p for n, p in placed if n > inside[-1]), default=len(final))
+            _, at_s = final[min(place + inside[-1] - number, next_place - 1)]
+            found.append(at_s - end_s)
+        elif inside:
             found.append(inf)
-            continue
-        number, place = own[-1]
-        next_place = min((p for n, p in placed if n > inside[-1]), default=len(final))
-        last = min(place + inside[-1] - number, next_place - 1)
-        found.append(max(at_s for _, at_s in final[: last + 1]) - end_s)
     return found
 
 
@@ -178,10 +176,8 @@ def _matches(words: Sequence[str], others: Sequence[str]) -> list[tuple[int, int
 
 
 def _num_kept(before: Sequence[str], now: Sequence[str]) -> int:
-    kept = 0
-    for word, other in zip(before, now, strict=False):
-        is_last = kept == len(before) - 1
-        if word != other and not (is_last and other.startswith(word)):
-            break
-        kept += 1
-    return kept
+    for place, (word, other) in enumerate(zip(before, now, strict=False)):
+        has_grown = place == len(before) - 1 and other.startswith(word)
+        if word != other and not has_grown:
+            return place
+    return min(len(before), len(now))

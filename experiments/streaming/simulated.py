@@ -22,8 +22,9 @@ from specwhisper.live import EndpointingOptions
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_draft_server.voice_activity import VoiceActivity
 
+LAST_WORD_S = 0.3  # by which a piece's last word may seem to end after it, in noise
 ENDS = ("cut", "end")  # events of voice activity
-NUM_SESSIONS = (1, 16, 64, 256)
+NUM_SESSIONS = (1, 16, 64, 192)
 NUM_ROUNDS, COUNTED_ROUND = 3, 1  # of all takes in a session; during the second one all sessions speak
 COSTS_S = {  # large-v3 on a GPU as in `experiments.latency simulate`, tiny.en on a core
     "confirm": 0.012 + 6 * 0.001,  # a window, and six forward passes over a drafted text
@@ -80,7 +81,7 @@ def boundaries(take: Take) -> Boundaries:
     for start in range(0, len(take.pcm), PIECE_BYTES):
         known_s = (start / PIECE_BYTES + 1) * PIECE_S
         marks = asyncio.run(voice.detect(take.pcm[start : start + PIECE_BYTES]))
-        found += [(mark.sample / SAMPLE_RATE, known_s) for mark in marks if mark.event in ENDS]
+        found += [(m.sample / SAMPLE_RATE + LAST_WORD_S, known_s) for m in marks if m.event in ENDS]
     return [*found, (take.duration_s, take.duration_s)]
 
 

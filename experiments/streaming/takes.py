@@ -28,7 +28,7 @@ from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.selection import VadOptions
-from specwhisper.types import SAMPLE_RATE, AudioChunk, Mode
+from specwhisper.types import SAMPLE_RATE, AudioChunk, Mode, Word
 
 SOUND = VadOptions(min_silence_duration_ms=200, min_speech_duration_ms=100, speech_pad_ms=0)
 SNR_DB = 10.0
@@ -38,6 +38,8 @@ GAP_S = 1.0, 1.5  # between recordings, which have some silence themselves
 TURN_GAP_S = 0.0, 0.3  # between two speakers
 PAUSE_S = 0.4  # at which a long recording is cut into a speaker's turns
 TAIL_S = 2.0  # silence after a take, in which its last utterance ends
+FADE_S = 0.15  # at either end of a recording, which would otherwise begin and end with a click
+MIN_SOUND_S = 0.05  # of a word
 QUICK_S = 10.0
 NUM_ENCODINGS = 5
 Samples = NDArray[np.float64]
@@ -121,7 +123,7 @@ class Recorder:
         options = self._options(samples, word_timestamps=True)
         segments = self._engine.transcribe([_pcm(samples)], options)[0].segments
         words = [word for segment in segments for word in segment.words]
-        return tuple(SpokenWord(w.text, sound_end_s(w.start_s, w.end_s, spans_s)) for w in words)
+        return tuple(SpokenWord(word.text, sound_end_s(word, spans_s)) for word in words)
 
     def _text(self, samples: Samples) -> str:
         return self._engine.transcribe([_pcm(samples)], self._options(samples))[0].text
@@ -152,8 +154,10 @@ def noisy(samples: Samples, random: Generator) -> Samples:
 def by_telephone(samples: Samples) -> Samples:
     """Send audio through a telephone: 8 kHz, mu-law."""
     narrow, coded = soxr.resample(samples, SAMPLE_RATE, TELEPHONE_RATE), BytesIO()
-    soundfile.write(coded, _whole(narrow), TELEPHONE_RATE, format="RAW", subtype=G711.MULAW)
-    received = np.frombuffer(decode_g711(coded.getvalue(), G711.MULAW), "<i2").astype(np.float64)
+    soundfile.write(
+        coded, np.frombuffer(_pcm(narrow), "<i2"), TELEPHONE_RATE, format="RAW", subtype=G711.MULAW
+    )
+    received = _samples(decode_g711(coded.getvalue(), G711.MULAW))
     wide: Samples = soxr.resample(received, TELEPHONE_RATE, SAMPLE_RATE)
     return wide
 
@@ -173,11 +177,14 @@ def utterances(spans_s: Sequence[tuple[float, float]]) -> tuple[tuple[float, ...
     return (*ends_s, *(end_s for _, end_s in spans_s[-1:])), speech_s
 
 
-def sound_end_s(start_s: float, end_s: float, spans_s: Sequence[tuple[float, float]]) -> float:
-    """Return the end of a word's sound: a model's word may reach over the silence after it."""
-    inside = [(min(end_s, to_s) - max(start_s, from_s), min(end_s, to_s)) for from_s, to_s in spans_s]
-    length_s, sound_end_s = max(inside, default=(0.0, end_s))
-    return sound_end_s if length_s > 0 else end_s
+def sound_end_s(word: Word, spans_s: Sequence[tuple[float, float]]) -> float:
+    """Return the end of a word's sound: the target's word may reach over a silence.
+
+    A word with a punctuation mark is before the silence, another one after it.
+    """
+    clipped_s = [(max(word.start_s, start_s), min(word.end_s, end_s)) for start_s, end_s in spans_s]
+    ends_s = [end_s for start_s, end_s in clipped_s if end_s - start_s > MIN_SOUND_S]
+    return (ends_s[0] if word.text[-1:] in ".,!?;:" else ends_s[-1]) if ends_s else word.end_s
 
 
 def _cut_at_pauses(samples: Samples) -> list[Samples]:
@@ -192,7 +199,9 @@ def _joined(
     joined: list[Samples] = []
     for piece in pieces:
         if sum(map(len, joined)) < limit_s * SAMPLE_RATE:
-            joined += [piece, np.zeros(round(random.uniform(*gap_s) * SAMPLE_RATE))]
+            fade = np.minimum(1, np.arange(len(piece)) / (FADE_S * SAMPLE_RATE))
+            silence = np.zeros(round(random.uniform(*gap_s) * SAMPLE_RATE))
+            joined += [piece * fade * fade[::-1], silence]
     return np.concatenate([*joined[:-1], np.zeros(round(TAIL_S * SAMPLE_RATE))])
 
 
@@ -200,9 +209,5 @@ def _samples(pcm: bytes) -> Samples:
     return np.frombuffer(pcm, "<i2").astype(np.float64)
 
 
-def _whole(samples: Samples) -> NDArray[np.int16]:
-    return np.clip(np.rint(samples), -32768, 32767).astype("<i2")
-
-
 def _pcm(samples: Samples) -> bytes:
-    return _whole(samples).tobytes()
+    return np.clip(np.rint(samples), -32768, 32767).astype("<i2").tobytes()

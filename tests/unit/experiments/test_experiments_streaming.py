@@ -28,7 +28,7 @@ from experiments.streaming.table import find_bars, other_texts, quantile, row_of
 from experiments.streaming.takes import Condition, Take, by_telephone, noisy, sound_end_s, turns, utterances
 from specwhisper.audio.decode import decode_file
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
-from specwhisper.types import SAMPLE_RATE
+from specwhisper.types import SAMPLE_RATE, Word
 
 WORDS = tuple(
     SpokenWord(text, end_s)
@@ -107,11 +107,18 @@ def test_a_phrase_four_times_is_a_repetition_unless_it_is_final():
     assert num_repeating([runaway, final(3.0, " No, no, no, no!")]) == 0
 
 
-def test_a_word_ends_with_its_sound():
-    spans_s = [(0.0, 1.0), (2.0, 3.0)]
-    assert sound_end_s(0.5, 2.1, spans_s) == 1.0, "over the silence, into the next speech"
-    assert sound_end_s(1.2, 2.5, spans_s) == 2.5
-    assert sound_end_s(1.2, 1.8, spans_s) == 1.8, "no speech found"
+@pytest.mark.parametrize(
+    ("text", "start_s", "end_s", "sound_end"),
+    [
+        (" end.", 0.5, 2.1, 1.0),  # over the silence, into the next speech
+        (" begin", 0.9, 2.4, 2.4),
+        (" begin", 0.5, 1.8, 1.0),
+        (" end.", 0.98, 2.4, 2.4),  # after the silence, all but its first moment
+        (" unseen", 1.2, 1.8, 1.8),
+    ],
+)
+def test_a_word_ends_with_its_sound(text, start_s, end_s, sound_end):
+    assert sound_end_s(Word(start_s, end_s, text), [(0.0, 1.0), (2.0, 3.0)]) == sound_end
 
 
 def test_an_utterance_ends_before_a_long_silence():
