@@ -28,9 +28,7 @@ PEERS: dict[str, tuple[str, Any]] = {  # module that they need, and class
     "WhisperLiveKit, local agreement": ("whisperlivekit", WhisperLiveKit),
 }
 ARMS = (FULL, TARGET_ONLY, CONFIRM_EVERY, *PEERS)
-MAX_SESSIONS = 8
 SPACING_S = 1.7  # between starts of sessions, so that they do not pause at the same moments
-WARM_UP_PIECES, WARM_UP_SPEED = 30, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +84,8 @@ class Arms:
         return None
 
     def warm_up(self, arm: str, take: Take) -> None:
-        """Start what the arm needs, and transcribe the beginning of a take."""
-        self.run(arm, replace(take, pcm=take.pcm[: WARM_UP_PIECES * PIECE_BYTES]), speed=WARM_UP_SPEED)
+        """Start what the arm needs, and transcribe three seconds of a take."""
+        self.run(arm, replace(take, pcm=take.pcm[: 30 * PIECE_BYTES]), speed=10.0)
 
     def run(self, arm: str, take: Take, num_sessions: int = 1, speed: float = 1.0) -> list[Measured]:
         """Run a take in concurrent sessions that start one after the other; peers only one, in real time."""
@@ -119,7 +117,7 @@ class Arms:
 
     def _served(self) -> tuple[Server, Server]:
         if self._servers is None:
-            start, sessions = self._stack.enter_context, ("--max-sessions", str(MAX_SESSIONS))
+            start, sessions = self._stack.enter_context, ("--max-sessions", "8")
             of_target = "--model", self._target, *sessions
             target = start(running_process("specwhisper_target_server", *of_target, cores=self._cores[:1]))
             of_draft = "--draft-model", self._draft, "--dtype", "int8", "--cut-windows", *sessions
