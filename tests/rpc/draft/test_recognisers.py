@@ -222,10 +222,10 @@ def test_a_factory_that_does_not_exist_is_named(factory):
 def test_a_model_that_a_factory_cannot_read_is_named(tmp_path):
     path = tmp_path / "talk.srt"
     with pytest.raises(InvalidRequest, match=r"talk\.srt"):
-        load_recogniser("examples.live_captions:create", str(path))
+        load_recogniser("examples.captions_recogniser:create", str(path))
     path.write_text("a script, and no captions", "utf-8")
     with pytest.raises(InvalidRequest, match=r"talk\.srt"):
-        load_recogniser("examples.live_captions:create", str(path))
+        load_recogniser("examples.captions_recogniser:create", str(path))
     path.write_bytes(b"\xd0\xd0")
     with pytest.raises(InvalidRequest, match=r"talk\.srt"):
-        load_recogniser("examples.live_captions:create", str(path))
+        load_recogniser("examples.captions_recogniser:create", str(path))
