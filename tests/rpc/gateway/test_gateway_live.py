@@ -92,7 +92,7 @@ async def test_mode_and_draft_length_change():
 
 
 async def test_audio_is_counted_once_after_a_resume():
-    position = {"start_sample": 16_000, "num_utterances": 1, "final_tokens": [1]}
+    position = {"start_sample": 16_000, "next_sample": 16_000, "num_utterances": 1}
     async with serving(ScriptedTranscription(TWO_UTTERANCES)) as address, running_gateway(address) as gateway:
         async with page(gateway, START | {"position": position}) as socket:
             await socket.send(json.dumps({"type": "finish"}))
