@@ -177,6 +177,11 @@ class Listener:
     def num_words(self) -> int:
         return sum(len(text) for text in texts_of(self.segments).values())
 
+    @property
+    def num_ended(self) -> int:
+        """Utterances whose whole text is final."""
+        return sum(segment.is_utterance_end for segment in self.segments)
+
     async def received(self, num_words: int) -> None:
         await eventually(lambda: self._task.done() or self.num_words >= num_words)
 
