@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.common.models.scripted import END, TIME
+from experiments.common.models.scripted import END as END_OF_TEXT
+from experiments.common.models.scripted import TIME
 from experiments.common.models.speech import NUM_WORDS, SPOKEN
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
@@ -12,7 +13,8 @@ from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.transcription.windows import ClosedWindow
 from specwhisper.types import FRAMES_PER_TIMESTAMP, SAMPLE_RATE, AudioChunk, VoiceEvent, VoiceMark, Window
 
-BEGIN, ENDED = VoiceEvent.BEGIN, VoiceEvent.END
+BEGIN, CUT, END = VoiceEvent.BEGIN, VoiceEvent.CUT, VoiceEvent.END
+ENDED = END
 
 
 def token_ids(*parts: str | float) -> tuple[int, ...]:
@@ -21,7 +23,7 @@ def token_ids(*parts: str | float) -> tuple[int, ...]:
     for part in parts:
         if isinstance(part, str):
             characters = part.replace(" ", "")
-            tokens += [END if c == "." else ord(c.lower()) - ord("a") for c in characters]
+            tokens += [END_OF_TEXT if c == "." else ord(c.lower()) - ord("a") for c in characters]
         else:
             tokens.append(TIME + round(part / 0.02))
     return tuple(tokens)
@@ -29,7 +31,7 @@ def token_ids(*parts: str | float) -> tuple[int, ...]:
 
 def letters(tokens: Sequence[int]) -> str:
     """Return text tokens as letters; a capital begins a word."""
-    text = (chr(ord("A" if i < NUM_WORDS else "a") + i) for i in tokens if i < END)
+    text = (chr(ord("A" if i < NUM_WORDS else "a") + i) for i in tokens if i < END_OF_TEXT)
     return "".join(text)
 
 
@@ -84,7 +86,7 @@ class ScriptedWindows:
         closed = self.windows.close(self.opened, tokens, **scores)
         if closed.step is not None:
             fresh = tokens[closed.step.final_start : closed.step.final_end]
-            self.final.setdefault(closed.step.utterance, []).extend(i for i in fresh if i < END)
+            self.final.setdefault(closed.step.utterance, []).extend(i for i in fresh if i < END_OF_TEXT)
         return closed
 
     def step(self, *parts: str | float, **scores) -> ClosedWindow:

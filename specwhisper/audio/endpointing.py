@@ -20,6 +20,7 @@ SETTLING_MS, SETTLED_SPEECH_MS = 320, 250
 STEP_SAMPLES = SAMPLE_RATE // 50  # of Whisper's timestamps: marks are multiples of it
 TAIL_MS = 200  # an utterance reaches so far into the silence, since last sounds are soft
 SILENT_MS = 4_000  # in silence a boundary moves on by this much
+LONGEST_PIECE_MS = 28_300  # also of one whose end would take a long silence
 MIN_PAUSE_FRAMES = 2  # to cut at; without one, the quietest stretch of this many:
 QUIET_FRAMES = 6
 PAUSE_LOUDNESS = 0.3  # of the audio around; less is a pause
@@ -77,7 +78,8 @@ class Endpointer:
         if self._begin is None:
             return self._on_no_utterance(end_sample)
         is_silence = self._finds_utterances and level < self._silence_level  # it may end the utterance
-        if end_sample - self._begin >= self._options.max_piece_ms * SAMPLES_PER_MS and not is_silence:
+        length_ms = (end_sample - self._begin) / SAMPLES_PER_MS
+        if length_ms >= (LONGEST_PIECE_MS if is_silence else self._options.max_piece_ms):
             return self._cut(self._begin)
         return None
 

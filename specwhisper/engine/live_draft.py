@@ -95,14 +95,15 @@ class LiveDraft(DraftState):
     def next_window(self, likely_language: str | None) -> Window | None:
         """Return the window of the next hypothesis, which begins.
 
-        ``None`` while there is none.
+        ``None`` while there is none, or while the language is not known.
         """
-        if self.piece is not None:
+        language = self.windows.language or self.windows.language_before or likely_language
+        language = language or self.vocabulary.default_language
+        if self.piece is not None or language is None:
             return None
         self.piece = piece = next(filter(self._is_due, self.windows.pieces.all), None)
         if piece is None:
             return None
-        language = self.windows.language or self.windows.language_before or likely_language
         self.num_windows += 1
         start_frame, num_samples = piece.start_sample // HOP_SAMPLES, piece.end_sample - piece.start_sample
         return Window(
@@ -135,7 +136,7 @@ class LiveDraft(DraftState):
         if piece is None or draft.window is None or (draft.is_known and not draft.is_ready):
             return
         tokens = tuple(draft.belief.tokens)
-        end = num_before_repeats(tokens)
+        end = num_before_repeats(tokens, self.vocabulary)
         if self.can_draft(draft) and end == len(tokens):
             return
         draft.window = self.piece = None
@@ -157,6 +158,8 @@ class LiveDraft(DraftState):
             self.opened = None
         self.windows.on_commit(commit)
         known = {piece.start_sample for piece in self.windows.pieces.all}
+        if self.piece is not None and self.piece.start_sample not in known:
+            self.current.window = self.piece = None  # the target was faster
         self.hypotheses = {start: each for start, each in self.hypotheses.items() if start in known}
 
     def _send(self) -> None:

@@ -123,7 +123,7 @@ class VerifierState:
         if self.is_finished:
             return Phase.FINISHED
         # The language may be of the next window's audio, which may change until it is opened.
-        if self.encoded is not None and self.encoded == self.windows.language_span(self.ready_frames):
+        if self.encoded is not None and self.windows.detects_in(self.encoded, self.ready_frames):
             return Phase.DETECT_LANGUAGE
         return Phase.AWAIT_WINDOW
 
@@ -222,7 +222,7 @@ class VerifierState:
             live = self.hints.live = live_hint()
             if opened is not None:
                 live.open_window(0, opened.window.start_sample)
-                for token in opened.ledger.committed:
+                for token in opened.ledger.committed[len(opened.window.prefix) :]:
                     live.follow(token)
         live.replace(hint.start_sample, hint.text)
         if opened is not None and self.aligning is None:  # else they are verified, but not committed
@@ -258,8 +258,7 @@ class VerifierState:
 
         Raises
         ------
-        InvalidRequest
-            if the session has begun, or the window is not open or does not fit this target.
+        InvalidRequest : the session has begun, or the window is not open or does not fit this target.
         """
         if self.windows.is_live:
             raise InvalidRequest("Live audio is not resumed in a window: send where it continues.")

@@ -248,6 +248,11 @@ def check_resume(resume: Resume, vocabulary: Vocabulary, options: DecodingOption
             f"A resumed window with a prompt of {len(window.prompt)} tokens and {window.max_new_tokens} "
             f"to generate does not fit this target's {vocabulary.max_length}."
         )
+    if window.prefix:
+        raise InvalidRequest(
+            f"A resumed window has a prefix of {len(window.prefix)} tokens: only windows of live audio have "
+            "one, and that is continued by its position."
+        )
     if len(resume.log_probs) != len(committed):
         raise InvalidRequest(
             f"Resume has {len(committed)} committed tokens but {len(resume.log_probs)} log-probabilities."

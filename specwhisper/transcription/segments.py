@@ -98,9 +98,12 @@ def _segment(
 
 
 def shift_timestamps(tokens: Sequence[int], frames: int, vocabulary: Vocabulary) -> tuple[int, ...]:
-    """Return tokens with the timestamps of a window that begins ``frames`` later, as far as it has them."""
-    first, last, shift = vocabulary.timestamp_begin, len(vocabulary) - 1, frames // FRAMES_PER_TIMESTAMP
-    return tuple(min(max(first, token - shift), last) if token >= first else token for token in tokens)
+    """Return tokens with the timestamps of a window that begins ``frames`` later.
+
+    Times outside that window become its first or last one.
+    """
+    begin, end, shift = vocabulary.timestamp_begin, len(vocabulary) - 1, frames // FRAMES_PER_TIMESTAMP
+    return tuple(min(max(begin, token - shift), end) if token >= begin else token for token in tokens)
 
 
 def up_to_border(segment: Segment, border_s: float) -> Segment:

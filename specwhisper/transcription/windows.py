@@ -111,6 +111,7 @@ class Windows(ABC):
     is_clip : whether each window is encoded as a recording of its own, of its frames only.
     reviews : whether a window that is kept needs :meth:`review` after :meth:`close`.
     stops : tokens that end a window, besides those of the vocabulary.
+    continues : whether live audio began in another session.
     """
 
     needs_speech = False
@@ -118,6 +119,7 @@ class Windows(ABC):
     is_clip = False
     reviews = False
     stops: frozenset[int] = frozenset()
+    continues = False
     next_frame = 0
     language: str | None = "en"
     _redetects = False
@@ -158,6 +160,10 @@ class Windows(ABC):
     def language_span(self, num_frames: int | None) -> tuple[int, int] | None:
         """Return the frames to detect the language in: the first, and how many."""
         return (self.next_frame, num_frames) if self.language is None and num_frames else None
+
+    def detects_in(self, span: tuple[int, int], num_frames: int | None) -> bool:
+        """Return whether these frames are the ones to detect the language in."""
+        return span == self.language_span(num_frames)
 
     def detected(self, probs: Probs) -> Probs:
         """Take the languages' probabilities in that audio; return those to report."""

@@ -22,7 +22,7 @@ from experiments.common.models.scripted import VOCABULARY
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import decode_file
 from specwhisper.errors import CheckpointError, InvalidRequest, SpecWhisperError
-from specwhisper.live import LiveOptions, LivePosition
+from specwhisper.live import FinalPiece, LiveOptions, LivePosition
 from specwhisper.model.checkpoints.ctranslate2 import read_variables
 from specwhisper.model.checkpoints.files import ModelFiles
 from specwhisper.model.checkpoints.ggml import GgmlModel
@@ -64,6 +64,8 @@ def verify_request(data: bytes) -> None:
         case "resume":
             resume = codec.resume_from_proto(request.resume, vocabulary_size=SIZE)
             assert max(resume.committed + resume.previous, default=0) < SIZE
+        case "position":
+            codec.live_position_from_proto(request.position)
 
 
 def verify_response(data: bytes) -> None:
@@ -186,9 +188,7 @@ def live_message(data: bytes) -> None:
     """Parse a message of the page."""
     message = asyncio.run(read_message(_frame(data)))
     if isinstance(message, Start):  # begins a stream
-        place = message.position
-        position = LivePosition(place.start_sample, place.num_utterances, tuple(place.final_tokens))
-        LiveOptions(step_ms=message.step_ms, position=position)
+        LiveOptions(step_ms=message.step_ms, position=message.position.read())
         CanonicalStream(message.sample_rate, 1)
 
 
@@ -236,7 +236,9 @@ def _openai_file() -> bytes:
     return file.getvalue()
 
 
-OPTIONS = DecodingOptions.greedy(language="en", temperatures=(0.0, 0.4), live=LiveOptions())
+POSITION = LivePosition(640, 1, True, (FinalPiece(320, (1, 2)),), "en")
+LIVE = LiveOptions(confirm_every_ms=1_000, position=POSITION)
+OPTIONS = DecodingOptions.greedy(language="en", temperatures=(0.0, 0.4), live=LIVE)
 WINDOW = Window(1, 0, 3000, (25,), 60)
 STATE = ResumePoint(Resume(WINDOW, (1, 2), 0.5, (-1.0, -2.0), (3,)), True, 0.25, {"en": 0.75})
 TRANSCRIPTION = {"language": "en", "prompt": "names", "keywords": ["one", "two"]}
@@ -269,7 +271,13 @@ MESSAGES = [
         "language": "en",
         "mode": "full",
         "gamma": 4,
-        "position": {"start_sample": 320, "num_utterances": 1, "final_tokens": [1, 2]},
+        "position": {
+            "next_sample": 640,
+            "num_utterances": 1,
+            "is_speech": True,
+            "pieces": [{"start_sample": 320, "tokens": [1, 2]}],
+            "language": "en",
+        },
     },
     {"type": "change", "mode": "sync", "added_latency_ms": 50},
     {"type": "finish"},
@@ -291,6 +299,7 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
                 {"audio": {"codec": 2, "data": flac.encode(bytes(64))}},
                 {"candidates": codec.candidates_to_proto(Candidates(1, 2, 3, (4, 5)))},
                 {"resume": codec.resume_to_proto(Resume(WINDOW, (1, 2), 0.5, (-1.0, -2.0)))},
+                {"position": codec.live_position_to_proto(POSITION)},
             )
         ],
     ),
@@ -301,7 +310,13 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
             for message in (
                 {"welcome": {"limits": codec.limits_to_proto(Limits())}},
                 {"window_opened": {"window": codec.window_to_proto(WINDOW), "opening": [1]}},
-                {"commit": {"tokens": [1, 2], "log_probs": [-1, -1], "step": {"final_end": 3}}},
+                {
+                    "commit": {
+                        "tokens": [1, 2],
+                        "log_probs": [-1, -1],
+                        "step": {"utterance": 1, "start_sample": 320, "is_last": True},
+                    }
+                },
             )
         ],
     ),

@@ -46,23 +46,21 @@ class LivePieces:
     def __init__(self, position: LivePosition) -> None:
         self.received_samples = position.next_sample
         self.has_ended = False
-        self._first_sample = position.start_sample  # of all audio that can be decoded
         self._complete: deque[Piece] = deque()
         self._growing_from = position.next_sample if position.is_speech else None
         self._utterance = position.num_utterances
+        self._is_continued = position.is_speech  # whether a piece of the utterance is complete
         self._boundary = position.next_sample  # the end of the last piece
 
     def append_audio(self, end_sample: int, marks: Sequence[VoiceMark], *, is_last: bool = False) -> None:
         """Follow audio up to a sample, and its voice marks."""
+        begins_from = self.received_samples - MAX_LOOK_BACK_SAMPLES
         self.received_samples = max(self.received_samples, end_sample)
         for mark in marks:
-            self._follow(mark)
+            self._follow(mark, begins_from)
         self.has_ended |= is_last
-        start = self._growing_from
-        while start is not None and self.received_samples - start > MAX_PIECE_SAMPLES:
-            self._complete_at(start + MAX_PIECE_SAMPLES, is_last=False)
-            start = self._growing_from
-        if is_last and start is not None:
+        self._cut_before(self.received_samples)
+        if is_last:
             self._complete_at(self.received_samples, is_last=True)
 
     @property
@@ -79,56 +77,54 @@ class LivePieces:
     @property
     def needed_from(self) -> int:
         """First sample that a piece may still begin with."""
-        if (current := self.current) is not None:
-            return current.start_sample
-        look_back = self.received_samples - MAX_LOOK_BACK_SAMPLES
-        return max(self._boundary, _rounded_down(look_back))
+        start = self._complete[0].start_sample if self._complete else self._growing_from
+        if start is not None:
+            return start
+        return max(self._boundary, _rounded_down(self.received_samples - MAX_LOOK_BACK_SAMPLES))
 
     def finish_current(self) -> Piece:
         """Remove the oldest piece, which is complete: it has final text."""
         return self._complete.popleft()
 
-    def finish_up_to(self, end_sample: int) -> None:
-        """Remove the pieces that end there or before."""
-        while self._complete and self._complete[0].end_sample <= end_sample:
-            self._complete.popleft()
-
     @property
     def _growing(self) -> Piece | None:
-        start = self._growing_from
-        if start is None or self.received_samples <= start:
-            return None
-        return Piece(self._utterance, start, self.received_samples)
+        start, end = self._growing_from, _rounded_down(self.received_samples)
+        return None if start is None or end <= start else Piece(self._utterance, start, end)
 
-    def _follow(self, mark: VoiceMark) -> None:
+    def _follow(self, mark: VoiceMark, begins_from: int) -> None:
         """Follow a mark; one that contradicts the state is ignored."""
         sample = min(mark.sample, self.received_samples)
-        if mark.event is VoiceEvent.BEGIN:
-            if self._growing_from is None:
-                self._utterance += 1
-                look_back = self.received_samples - MAX_LOOK_BACK_SAMPLES
-                self._growing_from = max(_rounded_down(max(sample, look_back)), self._boundary)
-        elif self._growing_from is not None:
+        if mark.event is not VoiceEvent.BEGIN:
+            self._cut_before(sample)
             self._complete_at(sample, is_last=mark.event is VoiceEvent.END)
+        elif self._growing_from is None:
+            self._utterance += 1
+            self._is_continued = False
+            self._growing_from = max(_rounded_down(max(sample, begins_from)), self._boundary)
+
+    def _cut_before(self, sample: int) -> None:
+        """Cut what no mark has cut in time."""
+        while self._growing_from is not None and sample - self._growing_from > MAX_PIECE_SAMPLES:
+            self._complete_at(self._growing_from + MAX_PIECE_SAMPLES, is_last=False)
 
     def _complete_at(self, sample: int, *, is_last: bool) -> None:
-        """Complete the piece that grows."""
-        start = self._growing_from
+        """Complete the piece that grows, if one does."""
+        start, received = self._growing_from, self.received_samples
         if start is None:
             return
-        end = min(_rounded_up(sample) if is_last else _rounded_down(sample), self.received_samples)
-        if end - start < PIECE_SAMPLES:
-            if not is_last:
+        if not is_last:
+            end = _rounded_down(sample)
+            if not start < end < received:  # the utterance ends with a piece, so audio follows a cut
                 return
-            # Its end must be reported, so it needs some audio: if need be, of the piece before.
-            end = max(end, start)
-            start = max(self._first_sample, _rounded_down(end - PIECE_SAMPLES))
-        self._boundary = max(self._boundary, _rounded_up(end))
-        self._growing_from = None if is_last else self._boundary
-        if end > start:
-            self._complete.append(Piece(self._utterance, start, end, is_complete=True, is_last=is_last))
         else:
-            self._utterance -= 1
+            end = min(max(_rounded_up(sample), start + PIECE_SAMPLES), received)
+            if end <= start:  # it has no audio yet
+                if not self._is_continued:
+                    self._growing_from, self._utterance = None, self._utterance - 1
+                return
+        self._complete.append(Piece(self._utterance, start, end, is_complete=True, is_last=is_last))
+        self._boundary, self._is_continued = _rounded_up(end), True
+        self._growing_from = None if is_last else self._boundary
 
 
 def _rounded_down(sample: int) -> int:

@@ -22,8 +22,9 @@ from itertools import pairwise
 
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.live.open_text import OpenText, continuation, words_of
+from specwhisper.transcription.live.repeats import num_before_repeats
 from specwhisper.transcription.open_window import OpenWindow
-from specwhisper.transcription.segments import FRAME_S, Borders
+from specwhisper.transcription.segments import FRAME_S
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     FRAMES_PER_TIMESTAMP,
@@ -35,6 +36,7 @@ from specwhisper.types import (
     Segment,
     Step,
     TimedHint,
+    TimeOrder,
     WindowOpened,
 )
 
@@ -62,7 +64,7 @@ class LiveTranscript:
         self._open = OpenText()
         self._recent: list[tuple[int, str]] = []  # the last final texts, and where they begin
         self._final_to = start_sample
-        self._borders = Borders(start_sample / SAMPLE_RATE)
+        self._ordered = TimeOrder(start_sample / SAMPLE_RATE)
         self.num_samples = start_sample
         self.language = "en"
         self.language_probs: Mapping[str, float] = {}
@@ -78,7 +80,8 @@ class LiveTranscript:
     def verified_text(self) -> str:
         """The target's text of the piece that it decodes, which may change."""
         committed = self._committed
-        return self._vocabulary.decode_unfinished([*committed, *self._last[len(committed) :]])
+        tokens = [*committed, *self._last[len(committed) :]]
+        return self._vocabulary.decode_unfinished(tokens[: num_before_repeats(tokens, self._vocabulary)])
 
     @property
     def stable_text(self) -> str:
@@ -137,7 +140,8 @@ class LiveTranscript:
             return []
         self._window = None
         if commit.step is None:  # it is decoded again, at another temperature or with more audio
-            self._last = self._vocabulary.without_ending(committed)
+            is_speech = commit.outcome is not Outcome.SKIPPED
+            self._last = self._vocabulary.without_ending(committed) if is_speech else ()
             return []
         self._last = ()
         segments = self._segments(commit, commit.step, opened)
@@ -151,6 +155,7 @@ class LiveTranscript:
         """Cut the final text of a piece where the model marks a new segment."""
         window, first = complete.window, len(complete.window.prefix)
         tokens = complete.tokens if commit.outcome is Outcome.KEPT else complete.tokens[:first]
+        tokens = tokens[:-1] if tokens[-1:] and tokens[-1] in self._vocabulary.ends else tokens
         is_time = self._vocabulary.is_timestamp
         pairs = [i for i in range(first + 1, len(tokens)) if is_time(tokens[i - 1]) and is_time(tokens[i])]
         start_s, end_s = step.start_sample / SAMPLE_RATE, window.end_sample / SAMPLE_RATE
@@ -174,10 +179,11 @@ class LiveTranscript:
             segments.append(complete.with_scores(segment, start, end, words, self._vocabulary))
             start_s = segments[-1].end_s
         if step.is_last and not segments:
-            segments.append(Segment(end_s, end_s, (), "", window.start_frame, utterance=step.utterance))
+            seek, utterance = window.start_frame, step.utterance
+            segments.append(Segment(end_s, end_s, (), seek=seek, utterance=utterance, language=self.language))
         if step.is_last:
             segments[-1] = replace(segments[-1], is_utterance_end=True)
-        return list(self._borders(segments))
+        return list(self._ordered(segments))
 
     def _time_s(self, token: int, complete: OpenWindow) -> float:
         frames = (token - self._vocabulary.timestamp_begin) * FRAMES_PER_TIMESTAMP

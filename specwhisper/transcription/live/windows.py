@@ -47,10 +47,17 @@ from specwhisper.transcription.windows import ClosedWindow, Extent, TokenLimit, 
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, AudioChunk, Commit, Outcome, Step, Window
 
 MAX_WINDOW_SAMPLES = 29 * SAMPLE_RATE  # of earlier pieces and the one to decode
+MAX_PROMPT = 4  # tokens, besides the caller's words
 
 
 class LiveWindows(WhisperWindows):
-    """Decides which audio is decoded, after which text; silence is never decoded."""
+    """Decides which audio is decoded, after which text; silence is never decoded.
+
+    Attributes
+    ----------
+    pieces : those without final text.
+    final_to : sample up to which text is final; at the end of a piece, an utterance was cut or has ended.
+    """
 
     is_live = is_clip = True
 
@@ -72,14 +79,17 @@ class LiveWindows(WhisperWindows):
         self._committed: list[int] = []  # of the target's window, on the draft's side
         self._confirmed_to = 0  # sample up to which a growing piece was decoded
         self._is_complete = True  # whether the open window's piece is
+        self._is_guess = False  # whether the language is that of a piece which grows
+        # Of the tokens after the longest prompt, as many are left to the text.
+        self._prefix_room = (vocabulary.max_length - len(self._previous.prefix()) - MAX_PROMPT) // 2
         self.begin_at(live.position)
 
     def begin_at(self, position: LivePosition) -> None:
         """Begin where another session had final text, before any audio."""
-        _check_pieces(position.pieces, self._vocabulary)
-        self.pieces = LivePieces(position)
+        _check(position, self._vocabulary)
+        self.pieces, self.continues = LivePieces(position), position.next_sample > 0
         self._earlier = position.pieces  # final pieces that the next window may hold
-        self._final_to, self._is_speech = position.next_sample, position.is_speech
+        self.final_to, self._is_speech = position.next_sample, position.is_speech
         self._utterance = position.num_utterances  # of the last final piece
         self._language_before = position.language
         if position.is_speech:
@@ -89,6 +99,9 @@ class LiveWindows(WhisperWindows):
     def append_audio(self, chunk: AudioChunk, end_sample: int) -> None:
         """Follow the voice marks of a chunk."""
         self.pieces.append_audio(end_sample, chunk.marks, is_last=chunk.is_last)
+        piece = self.pieces.current
+        if self._is_guess and piece is not None and piece.is_complete:
+            self._forget_guess()  # the whole piece decides
         self._turn()
 
     def ready_frames(self, audio: Extent) -> int | None:
@@ -123,13 +136,20 @@ class LiveWindows(WhisperWindows):
             return None
         return piece.start_sample // HOP_SAMPLES, _frames(piece.end_sample - piece.start_sample)
 
+    def detects_in(self, span: tuple[int, int], num_frames: int | None) -> bool:
+        """Return whether these frames are the piece, or were it while it grew.
+
+        Else the language of a piece that grows while it is encoded would not be detected.
+        """
+        if (found := self.language_span(num_frames)) is None or span[0] != found[0]:
+            return False
+        return span[1] == found[1] or (self.may_wait and span[1] < found[1])
+
     def detected(self, probs: Probs) -> Probs:
-        """Take the language of the piece; text in another one does not stay before it."""
-        known = super().detected(probs)
-        if self.language != self._language_before:
-            self._earlier = ()
-            self._turn()
-        return known
+        """Take the language of the piece."""
+        piece = self.pieces.current
+        self._is_guess = piece is not None and not piece.is_complete
+        return super().detected(probs)
 
     def open(self, num_frames: int) -> Window:
         """Open the window of the oldest piece, or of the one that grows."""
@@ -140,9 +160,12 @@ class LiveWindows(WhisperWindows):
         self.next_frame = self._window_start(piece) // HOP_SAMPLES
         window = super().open(num_frames)
         prefix = self._prefix(window)
-        limit = len(prefix) + max_new_tokens(piece.end_sample - piece.start_sample)
-        limit = min(window.max_new_tokens, limit)
-        return replace(window, prefix=prefix, max_new_tokens=limit)
+        limit = min(
+            window.max_new_tokens,
+            max_new_tokens(piece.end_sample - piece.start_sample),
+            self._max_length - len(window.prompt) - len(prefix),
+        )
+        return replace(window, prefix=prefix, max_new_tokens=len(prefix) + limit)
 
     def close(
         self,
@@ -155,9 +178,9 @@ class LiveWindows(WhisperWindows):
         new = tokens[len(window.prefix) :]
         outcome = judge(new, log_probs[len(window.prefix) :], no_speech_prob, self._options, self._vocabulary)
         if not self._is_complete:
-            self.language = self._common_language or self._piece_language()
-            self._turn()
-            return ClosedWindow(outcome, (), self._vocabulary.without_ending(new))
+            self._forget_guess()
+            is_speech = outcome is not Outcome.SKIPPED
+            return ClosedWindow(outcome, (), self._vocabulary.without_ending(new) if is_speech else ())
         if outcome is Outcome.RETRIED:
             if window.attempt + 1 < len(self._options.temperatures):
                 self._retry = window
@@ -194,7 +217,7 @@ class LiveWindows(WhisperWindows):
 
         That is after the last final text, or in the silence since.
         """
-        next_sample = self._final_to
+        next_sample = self.final_to
         if not self._is_speech:
             next_sample = max(next_sample, self.pieces.needed_from)
         return LivePosition(
@@ -215,15 +238,9 @@ class LiveWindows(WhisperWindows):
 
     def _held(self, piece: Piece) -> Sequence[FinalPiece]:
         """Return the final pieces that a window holds before a piece."""
-        from_sample = piece.end_sample - MAX_WINDOW_SAMPLES
-        room = self._vocabulary.max_length // 2
-        num_held = 0
-        for earlier in reversed(self._earlier):
-            room -= len(earlier.tokens)
-            if earlier.start_sample < from_sample or room < 0:
-                break
-            num_held += 1
-        return self._earlier[len(self._earlier) - num_held :]
+        if self.language not in (None, self._language_before):
+            return ()  # a text in another language misleads
+        return _last_of(self._earlier, piece.end_sample - MAX_WINDOW_SAMPLES, self._prefix_room)
 
     def _prefix(self, window: Window) -> tuple[int, ...]:
         """Return the final text of the earlier pieces in a window."""
@@ -234,22 +251,22 @@ class LiveWindows(WhisperWindows):
             prefix += shift_timestamps(earlier.tokens, -offset, self._vocabulary)
         return tuple(prefix)
 
-    def _piece_language(self) -> str | None:
-        """Return the language of the utterance, if a piece of it is final."""
-        piece = self.pieces.current
-        return self._language_before if piece is not None and piece.utterance == self._utterance else None
+    def _forget_guess(self) -> None:
+        """Forget the language of a piece that grows, unless its utterance has text."""
+        piece, self._is_guess = self.pieces.current, False
+        continues = piece is not None and piece.utterance == self._utterance
+        self.language = self._common_language or (self._language_before if continues else None)
 
     def _finish(self, window: Window, new: Sequence[int]) -> Piece:
         """Finish the oldest piece with its final text, and turn to the next one."""
         piece = self.pieces.finish_current()
         tokens = [token for token in new if token not in self._vocabulary.ends]
         offset = piece.start_sample // HOP_SAMPLES - window.start_frame
-        if window.temperature >= CONDITION_BELOW_TEMPERATURE:
-            self._earlier = ()  # a text that may be wrong misleads
-        else:
-            final = FinalPiece(piece.start_sample, shift_timestamps(tokens, offset, self._vocabulary))
-            self._earlier = (*self._earlier, final)
-        self._final_to = -(-piece.end_sample // PIECE_SAMPLES) * PIECE_SAMPLES
+        final = FinalPiece(piece.start_sample, shift_timestamps(tokens, offset, self._vocabulary))
+        earlier = self._earlier if self.language == self._language_before else ()
+        # A text that may be wrong misleads.
+        self._earlier = () if window.temperature >= CONDITION_BELOW_TEMPERATURE else (*earlier, final)
+        self.final_to = -(-piece.end_sample // PIECE_SAMPLES) * PIECE_SAMPLES
         self._is_speech = not piece.is_last
         self._utterance, self._language_before = piece.utterance, self.language
         self.language = self._common_language if piece.is_last else self.language
@@ -260,10 +277,21 @@ class LiveWindows(WhisperWindows):
     def _turn(self) -> None:
         """Forget what no later window can hold."""
         needed_from = self.pieces.needed_from
-        held = [piece for piece in self._earlier if piece.start_sample > needed_from - MAX_WINDOW_SAMPLES]
-        self._earlier = tuple(held)
+        begins_from = needed_from - MAX_WINDOW_SAMPLES + PIECE_SAMPLES  # of a window with some of the next
+        self._earlier = held = _last_of(self._earlier, begins_from, self._vocabulary.max_length // 2)
         if self._retry is None:
             self.next_frame = (held[0].start_sample if held else needed_from) // HOP_SAMPLES
+
+
+def _last_of(pieces: Sequence[FinalPiece], from_sample: int, max_tokens: int) -> tuple[FinalPiece, ...]:
+    """Return the last pieces that begin at a sample or later, and have so many tokens."""
+    num_tokens = num_pieces = 0
+    for piece in reversed(pieces):
+        num_tokens += len(piece.tokens)
+        if piece.start_sample < from_sample or num_tokens > max_tokens:
+            break
+        num_pieces += 1
+    return tuple(pieces[len(pieces) - num_pieces :])
 
 
 def max_new_tokens(num_samples: int) -> int:
@@ -290,12 +318,18 @@ def _frames(num_samples: int) -> int:
     return -(-num_samples // HOP_SAMPLES)
 
 
-def _check_pieces(pieces: Sequence[FinalPiece], vocabulary: Vocabulary) -> None:
-    tokens = [token for piece in pieces for token in piece.tokens]
+def _check(position: LivePosition, vocabulary: Vocabulary) -> None:
+    """Raise :class:`InvalidRequest` for a position that a model cannot continue."""
+    tokens = [token for piece in position.pieces for token in piece.tokens]
     if any(token >= len(vocabulary) for token in tokens) or not vocabulary.ends.isdisjoint(tokens):
         raise InvalidRequest("The final tokens of a position are text and times: one of them is not.")
     if len(tokens) > vocabulary.max_length:
         raise InvalidRequest(
             f"A position has {len(tokens)} final tokens: a window of this model holds "
             f"{vocabulary.max_length}."
+        )
+    if position.language not in (None, *(vocabulary.languages or ("en",))):
+        raise InvalidRequest(
+            f"A position is in the language '{position.language}', which this model does not have: pass on "
+            "the last position as it was received."
         )

@@ -135,6 +135,13 @@ def test_nothing_is_cut_in_a_silence_that_may_end_the_utterance():
     assert marks_of(resumed, CUTTING)[1:] == ["65.0: cut 61.9"]
 
 
+def test_a_long_silence_that_may_end_the_utterance_is_cut_before_the_window_is_full():
+    options = EndpointingOptions(max_piece_ms=28_000, silence_duration_ms=10_000, min_speech_ms=0)
+    (_, (known, cut, *_), *_) = run(840 * [1.0] + 400 * [0.0], options)
+    assert cut.event is VoiceEvent.CUT and cut.sample <= 28_000 * MS
+    assert known <= (28_300 + FRAME_MS) * MS
+
+
 def test_a_piece_is_counted_from_the_last_cut():
     cuts = [mark.sample for _, mark, *_ in run(300 * [1.0], CUTTING)][1:]
     assert [after - before for before, after in zip([0, *cuts], cuts, strict=False)] == [30_720] * 4

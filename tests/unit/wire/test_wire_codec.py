@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from specwhisper.errors import (
     UnsupportedOption,
 )
-from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
+from specwhisper.live import EndpointingOptions, FinalPiece, LiveOptions, LivePosition
 from specwhisper.options import (
     MIN_TEMPERATURE,
     Acceptance,
@@ -59,18 +59,25 @@ text = st.text(max_size=8)
 ids = st.lists(uint32, max_size=8).map(tuple)
 maybe = st.none().__or__
 
-positions = st.builds(
-    LivePosition,
-    start_sample=st.integers(0, 2**54).map(lambda frame: frame * 160),
-    num_utterances=st.integers(0, 2**31),
-    final_tokens=ids,
-)
+
+@st.composite
+def positions(draw: st.DrawFn) -> LivePosition:
+    places = draw(st.lists(st.integers(0, 2**50), min_size=1, max_size=4, unique=True).map(sorted))
+    *starts, next_sample = (320 * place for place in places)
+    return LivePosition(
+        next_sample,
+        draw(st.integers(0, 2**31)),
+        draw(st.booleans()),
+        tuple(FinalPiece(start, draw(ids)) for start in starts),
+        draw(maybe(text.filter(bool))),
+    )
+
+
 live_options = st.builds(
     LiveOptions,
     step_ms=st.integers(100, 10_000),
-    trim_ms=st.integers(1_000, 28_000),
-    reuses_candidates=st.booleans(),
-    position=positions,
+    confirm_every_ms=maybe(st.integers(100, 10_000)),
+    position=positions(),
 )
 endpointing = st.builds(
     EndpointingOptions,
@@ -112,13 +119,15 @@ options = st.builds(
     log_mel_max=st.dictionaries(uint32, finite, max_size=2),
     padding=st.sampled_from(Padding),
     word_times=st.sampled_from(WordTimes),
-    live=maybe(live_options),
-) | st.sampled_from(  # which contradict some of the above
-    [
-        DecodingOptions.greedy(multilingual=True),
-        DecodingOptions.greedy(languages=("de", "en")),
-        DecodingOptions.greedy(word_timestamps=True, hallucination_silence_threshold=2.0),
-    ]
+) | st.one_of(  # which contradict some of the above
+    st.builds(DecodingOptions.greedy, live=live_options),
+    st.sampled_from(
+        [
+            DecodingOptions.greedy(multilingual=True),
+            DecodingOptions.greedy(languages=("de", "en")),
+            DecodingOptions.greedy(word_timestamps=True, hallucination_silence_threshold=2.0),
+        ]
+    ),
 )
 limits = st.builds(Limits, positive, positive, positive, st.integers(3 * WINDOW_SAMPLES, 2**64 - 1), positive)
 windows = st.builds(
@@ -131,6 +140,7 @@ windows = st.builds(
     temperature=st.floats(0, 1),
     attempt=uint32,
     redetects=st.booleans(),
+    prefix=ids,
 )
 chunks = st.builds(
     AudioChunk,
@@ -139,11 +149,7 @@ chunks = st.builds(
     is_last=st.booleans(),
     marks=st.lists(st.builds(VoiceMark, st.sampled_from(VoiceEvent), uint64), max_size=3).map(tuple),
 )
-steps = st.tuples(uint32, uint32, uint32, st.booleans()).map(
-    lambda drawn: Step(drawn[0], min(drawn[1:3]), max(drawn[1:3]), drawn[3])
-)
-
-
+steps = st.builds(Step, uint32, uint64, st.booleans())
 proposal = st.lists(uint32, min_size=1, max_size=4, unique=True).map(
     lambda tokens: Proposal(tuple(tokens), (2.0 ** -len(tokens),) * len(tokens))
 )
@@ -207,7 +213,7 @@ def vocabularies(draw: st.DrawFn) -> Vocabulary:
 
 log_probs = st.lists(st.floats(max_value=MAX_LOG_PROB, width=32), max_size=4).map(tuple)
 resumes = st.builds(Resume, windows, ids, maybe(finite), log_probs, ids)
-openings = st.builds(WindowOpened, windows, maybe(finite), ids, uint32)
+openings = st.builds(WindowOpened, windows, maybe(finite), ids, ids)
 choices = st.builds(Choice, uint32, uint32, text, finite)
 survivals = st.lists(probability, min_size=1, max_size=4).map(tuple)
 estimates = st.builds(Estimates, *[finite] * 5, survivals, finite, finite)
@@ -225,7 +231,7 @@ hints = st.builds(TimedHint, st.integers(0, 2**40), st.text(max_size=100))
 ROUND_TRIPS = {
     "decoding_options": options,
     "live_options": live_options,
-    "live_position": positions,
+    "live_position": positions(),
     "endpointing": maybe(endpointing),
     "limits": limits,
     "window": windows,
