@@ -135,6 +135,7 @@ class Session:
                 request.endpointing, position.next_sample, is_speech=position.is_speech
             )
             self.builder.num_samples = position.start_sample
+            self._silent_to = position.next_sample  # boundary of the detector before the next piece
             self._progress: LiveProgress | ResumeTracker = LiveProgress(self._windows)
         else:
             self.builder = TranscriptBuilder(target.vocabulary)
@@ -161,10 +162,8 @@ class Session:
             return None
         position = windows.position
         if not position.is_speech:
-            piece = windows.pieces.current
-            begin = self.builder.num_samples if piece is None else piece.start_sample
             # There another detector finds the same utterances.
-            position = replace(position, next_sample=self._voice.boundary_before(begin))
+            position = replace(position, next_sample=max(windows.final_to, self._silent_to))
         return position
 
     def resume_point(self) -> ResumePoint | None:
@@ -290,6 +289,8 @@ class Session:
         self.builder.num_samples += len(pcm) // BYTES_PER_SAMPLE
         before = self._windows.needed_from
         self._windows.append_audio(chunk, self.builder.num_samples)
+        if isinstance(self._windows, LiveWindows) and self._windows.pieces.current is None:
+            self._silent_to = self._voice.boundary_sample
         if self._windows.needed_from // POSITION_SAMPLES > before // POSITION_SAMPLES:
             self._debouncer.notify()
         self._speech_events += [mark for mark in marks if mark.event is not VoiceEvent.CUT]

@@ -41,7 +41,7 @@ async def marks_of(
         size = pieces[len(boundaries) % len(pieces)]
         marks += await voice.detect(pcm()[at : at + size])
         at += size
-        boundaries.append((voice._endpointer.boundary_sample, voice._endpointer.is_speech))
+        boundaries.append((voice.boundary_sample, voice.is_speech))
     return [*marks, *voice.end_utterance()], boundaries
 
 
@@ -78,7 +78,7 @@ async def test_noise_is_no_speech_however_often_the_model_starts_anew():
     times = np.arange(30 * SAMPLE_RATE) / SAMPLE_RATE
     hum = 3_000 * np.sin(2 * np.pi * 100 * times) + np.random.default_rng(0).normal(0, 300, len(times))
     assert await voice.detect(hum.astype("<i2").tobytes()) == ()
-    assert voice.boundary_before(30 * SAMPLE_RATE) == 28 * SAMPLE_RATE
+    assert voice.boundary_sample == 28 * SAMPLE_RATE
     assert voice.end_utterance() == ()
 
 
@@ -87,4 +87,4 @@ async def test_a_word_cut_off_by_the_client_is_not_lost():
     assert await voice.detect(pcm()[: SAMPLE_RATE * 2 // 2]) == ()
     marks = voice.end_utterance()
     assert [mark.event for mark in marks] == [VoiceEvent.BEGIN, VoiceEvent.END]
-    assert marks[1].sample == voice.boundary_before(SAMPLE_RATE) == SAMPLE_RATE // 2
+    assert marks[1].sample == voice.boundary_sample == SAMPLE_RATE // 2
