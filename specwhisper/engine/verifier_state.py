@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
+from specwhisper.audio.recording import Recording
 from specwhisper.engine.encodings import AudioSpan
 from specwhisper.engine.phases import Derived, Detection, Phase
 from specwhisper.engine.target_window import TargetWindow
@@ -26,6 +26,7 @@ from specwhisper.transcription.resume_point import check_resume
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Windows
 from specwhisper.types import (
+    CONTEXT_SAMPLES,
     HOP_SAMPLES,
     AudioChunk,
     Candidates,
