@@ -162,6 +162,7 @@ class LiveWindows(WhisperWindows):
         self._is_complete, self._confirmed_to = piece.is_complete, piece.end_sample
         self.next_frame = self._window_start(piece) // HOP_SAMPLES
         window = super().open(num_frames)
+        self._turn()  # a later window of the piece may hold more, in another language
         prefix = self._prefix(window)
         limit = min(
             window.max_new_tokens,
@@ -207,7 +208,7 @@ class LiveWindows(WhisperWindows):
         """Follow the target's commits: one that makes a piece final finishes it here too."""
         if (window := self._followed) is None:
             return
-        self._committed += commit.tokens
+        self._committed[commit.base - len(window.prefix) :] = commit.tokens
         piece = self.pieces.current
         if commit.step is not None and piece is not None and piece.is_complete:
             self._finish(window, self._committed if commit.outcome is Outcome.KEPT else ())
@@ -263,9 +264,14 @@ class LiveWindows(WhisperWindows):
     def _finish(self, window: Window, new: Sequence[int]) -> Piece:
         """Finish the oldest piece with its final text, and turn to the next one."""
         piece = self.pieces.finish_current()
-        tokens = [token for token in new if token not in self._vocabulary.ends]
         offset = piece.start_sample // HOP_SAMPLES - window.start_frame
-        final = FinalPiece(piece.start_sample, shift_timestamps(tokens, offset, self._vocabulary))
+        tokens = shift_timestamps(new, offset, self._vocabulary)
+        # A time after the piece would forbid those of the next one.
+        last_time = (
+            self._vocabulary.timestamp_begin - (piece.start_sample - piece.end_sample) // PIECE_SAMPLES
+        )
+        text = (min(token, last_time) for token in tokens if token not in self._vocabulary.ends)
+        final = FinalPiece(piece.start_sample, tuple(text))
         earlier = self._earlier if self.language == self._language_before else ()
         # A text that may be wrong misleads.
         self._earlier = () if window.temperature >= CONDITION_BELOW_TEMPERATURE else (*earlier, final)
