@@ -150,7 +150,7 @@ class RecognisedStream:
             except Exception as error:
                 self.fail(error)
                 return
-            self._report += DraftReport(forward_ns=took_ns)
+            self._report += DraftReport(forward_ns=took_ns, choice=self._worth.choice if hints else None)
             self._worth.observe_audio(piece.num_samples, is_late=piece.end_sample <= self._done_to)
             for hint in () if self.has_failed else hints:
                 self._on_drafted(Drafted(None, self._take_report(), hint=hint))

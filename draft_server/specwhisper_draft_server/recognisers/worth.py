@@ -27,9 +27,10 @@ from specwhisper.types import SAMPLE_RATE, Commit, WindowOpened
 TRIAL_SAMPLES = 60 * SAMPLE_RATE  # that the target has done when the text is judged: two windows or more
 PAUSE_SAMPLES = 5 * TRIAL_SAMPLES  # then it tries again
 MAX_LATE = 0.5  # of the audio
-# Candidates are the target's: a recogniser's choice says no more than whether it pauses.
-TRIES_AGAIN = Choice(1, 1, "paused, but tries again")
-HELPS = Choice(1, 1, "the recogniser's text is worth its time")
+# It sends text, not blocks: ``max_ahead`` says no more than whether it pauses.
+NOT_MEASURED = Choice(0, 1, "nothing is measured yet")
+TRIES_AGAIN = Choice(0, 1, "paused, but tries again")
+HELPS = Choice(0, 1, "the recogniser's text is worth its time")
 IS_LATE = Choice(0, 0, "paused: the recogniser is slower than the target")
 SAVES_NOTHING = Choice(0, 0, "paused: the target alone is as fast")
 
@@ -74,11 +75,11 @@ class Worth:
 
     Attributes
     ----------
-    choice : the last one; ``None`` before the first.
+    choice : the last one.
     """
 
     def __init__(self, *, is_live: bool) -> None:
-        self.choice: Choice | None = None
+        self.choice = NOT_MEASURED
         self._is_live = is_live
         self._num_prompt = self._num_known = 0  # tokens of the open window
         self._forward = ForwardTime()
@@ -89,7 +90,7 @@ class Worth:
     @property
     def is_paused(self) -> bool:
         """Whether no audio is to be recognised now."""
-        return self.choice is not None and not self.choice.max_ahead
+        return not self.choice.max_ahead
 
     def observe_audio(self, num_samples: int, *, is_late: bool) -> None:
         """Add audio that was recognised or skipped, late if the target had done it."""

@@ -8,6 +8,7 @@ from specwhisper.types import SAMPLE_RATE, Commit, Timing, Window, WindowOpened
 from specwhisper_draft_server.recognisers.worth import (
     HELPS,
     IS_LATE,
+    NOT_MEASURED,
     PAUSE_SAMPLES,
     SAVES_NOTHING,
     TRIAL_SAMPLES,
@@ -76,9 +77,9 @@ def test_each_right_token_of_a_recogniser_saves_a_forward_pass(commits, choice):
     worth.observe_window(WindowOpened(Window(1, 0, 3_000, (1, 2, 3), 200), opening=(7,) * 5))
     for each in commits:
         worth.observe_commit(each)
-    assert worth.choice is None
+    assert worth.choice is NOT_MEASURED
     worth.observe_target(TRIAL_SAMPLES - 1)
-    assert worth.choice is None
+    assert worth.choice is NOT_MEASURED
     worth.observe_target(TRIAL_SAMPLES)
     assert worth.choice is choice
     assert worth.is_paused == (choice is not HELPS)
