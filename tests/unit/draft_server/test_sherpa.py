@@ -51,6 +51,7 @@ def test_a_stream_of_another_session_is_its_own(tmp_path):
     recogniser = load_recogniser(FACTORY, str(write_model(tmp_path)))
     first, second = recogniser.open("en", 0.0, is_live=True), recogniser.open("en", 0.0, is_live=True)
     pcm = audio().tobytes()
+    assert not first.accept(b"", is_pause=True, is_last=False, waiting_s=0)
     assert first.accept(pcm, is_pause=False, is_last=True, waiting_s=0)
     assert not second.accept(bytes(len(pcm)), is_pause=False, is_last=True, waiting_s=0)
 
