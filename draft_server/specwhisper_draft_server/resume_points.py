@@ -6,12 +6,11 @@ They hold the place where another stream would continue a recording.
 from __future__ import annotations
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.transcription.resume_point import ResumePoint
+from specwhisper.transcription.resume_point import ResumePoint, audio_needed_from
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server.link.resuming import audio_needed_from
 from specwhisper_draft_server.sessions.session import Session
 
 INTERVAL_TOKENS = 16  # between two resume points: a stream that continues may decode as many again

@@ -16,7 +16,7 @@ class KeptAudio:
     """Canonical PCM from some sample on, read from any sample that is kept."""
 
     def __init__(self, start_sample: int = 0, max_unread_s: float = MAX_UNREAD_S) -> None:
-        self._max_unread_samples = max_unread_s * SAMPLE_RATE
+        self._max_unread_s = max_unread_s
         self._pcm = bytearray()
         self._start_sample = self._read_sample = start_sample
         self._ends: list[int] = []  # samples at which the client has ended utterances
@@ -34,8 +34,13 @@ class KeptAudio:
         """Whether no audio follows."""
         return self._is_complete
 
+    def allow_unread(self, seconds: float) -> None:
+        """Change how much audio may be unread."""
+        self._max_unread_s = seconds
+        self._is_read.set()
+
     async def put(self, pcm: bytes) -> None:
-        """Append audio; wait while more than ``max_unread_s`` of it are unread.
+        """Append audio; wait while more of it is unread than may be.
 
         After :meth:`finish`, audio is ignored.
         """
@@ -43,7 +48,7 @@ class KeptAudio:
             return
         self._pcm += pcm
         self._has_grown.set()
-        while self._num_unread > self._max_unread_samples and not self._is_complete:
+        while self._num_unread > self._max_unread_s * SAMPLE_RATE and not self._is_complete:
             self._is_read.clear()
             await self._is_read.wait()
 
@@ -73,19 +78,23 @@ class KeptAudio:
         num_bytes = min(num_samples * BYTES_PER_SAMPLE, len(self._pcm))
         del self._pcm[:num_bytes]
         self._start_sample += num_bytes // BYTES_PER_SAMPLE
+        self._ends = [end for end in self._ends if end > self._start_sample]
 
-    async def pieces(
+    def pieces(
         self, sample: int, piece_bytes: Callable[[], int] = lambda: PIECE_BYTES
     ) -> AsyncGenerator[bytes | EndUtterance]:
-        """Yield the audio from a sample on as it arrives, to its end.
+        """Return the audio from a sample on as it arrives, to its end.
 
-        There is one reader at a time.
-
-        An :class:`EndUtterance` comes where the client has ended one. ``piece_bytes`` returns the size of the
-        next piece.
+        There is one reader at a time; the audio is kept for it from now on. An :class:`EndUtterance` comes
+        where the client has ended one. ``piece_bytes`` returns the size of the next piece.
         """
+        self._read_sample = sample = max(sample, self._start_sample)
+        return self._pieces(sample, piece_bytes)
+
+    async def _pieces(
+        self, sample: int, piece_bytes: Callable[[], int]
+    ) -> AsyncGenerator[bytes | EndUtterance]:
         ended = sample  # ends up to there have been passed on
-        self._read_sample = sample
         while True:
             end = next((end for end in self._ends if end > ended), None)
             begin = (sample - self._start_sample) * BYTES_PER_SAMPLE

@@ -26,9 +26,22 @@ from specwhisper.errors import InvalidCandidates, InvalidRequest
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.open_window import OpenWindow
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import UNKNOWN_AGE_NS, Candidates, Commit, Resume, Timing, WindowOpened
+from specwhisper.types import (
+    CONTEXT_SAMPLES,
+    UNKNOWN_AGE_NS,
+    Candidates,
+    Commit,
+    Resume,
+    Timing,
+    WindowOpened,
+)
 
 SentEvents = list[WindowOpened | Commit]
+
+
+def audio_needed_from(start_sample: int) -> int:
+    """Return the first sample that is needed to decode a window."""
+    return max(0, start_sample - CONTEXT_SAMPLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +122,17 @@ class ResumeTracker:
 
     @property
     def needed_from(self) -> int:
-        """The open window's first sample: another target needs the audio from there on."""
+        """The open window's first sample."""
         return self._opened.window.start_sample if self._opened else 0
+
+    @property
+    def audio_from(self) -> int:
+        """First sample that another target needs, with its window's context."""
+        return audio_needed_from(self.needed_from)
+
+    def advances(self, commit: Commit) -> bool:
+        """Return whether the recording got further by a commit that is new to the reader."""
+        return bool(commit.tokens)
 
     def propose(self, block: Candidates) -> None:
         """Count a block that is sent to the target, or lost without a target."""

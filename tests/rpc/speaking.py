@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import cache
+from itertools import pairwise
 
 from experiments.common.models.scripted import END
-from experiments.common.models.speech import SPOKEN, SpeechModel
+from experiments.common.models.speech import SPOKEN, EnergyVad, SpeechModel, talk
+from specwhisper.audio.endpointing import Endpointer
+from specwhisper.audio.recording import Recording
+from specwhisper.audio.voice import VoiceMarker, loudness
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.types import SAMPLE_RATE, Limits, Segment
+from specwhisper.transcription.live.windows import LiveWindows
+from specwhisper.types import SAMPLE_RATE, AudioChunk, Limits, Segment
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.streaming import StreamingClient
@@ -29,6 +35,47 @@ from tests.rpc.services import (
 
 STEP_MS = 300
 PIECE_BYTES = 3_200  # 100 ms
+# Ten words and a pause, again and again: one utterance, which is cut at its pauses.
+LECTURE_S = 26.0
+LECTURE = talk(tuple((0.5 + 2.2 * i, 2.5 + 2.2 * i) for i in range(11)), LECTURE_S)
+CUT_OFTEN = EndpointingOptions(max_piece_ms=3_000)
+
+
+@cache
+def final_text(
+    pcm: bytes,
+    endpointing: EndpointingOptions | None = EndpointingOptions(),  # noqa: B008 (it is frozen)
+    ended_at: tuple[int, ...] = (),
+) -> dict[int, list[int]]:
+    """Return the words that a target alone writes, by utterance.
+
+    Parameters
+    ----------
+    ended_at : bytes of the audio at which the client ends an utterance.
+    """
+    marker = VoiceMarker(Endpointer(endpointing), (lambda: loudness) if endpointing is None else EnergyVad)
+    windows = LiveWindows(SPOKEN, DecodingOptions.greedy(language="en", live=LiveOptions()))
+    borders = sorted({*range(0, len(pcm), PIECE_BYTES), len(pcm), *ended_at})
+    for start, end in pairwise(borders):
+        marks = [*marker.append(pcm[start:end])]
+        is_last = end == len(pcm)
+        if is_last or end in ended_at:
+            marks += marker.end_utterance()
+        windows.append_audio(AudioChunk(start // 2, b"", is_last, tuple(marks)), end // 2)
+    audio, model = Recording(), SpeechModel()
+    audio.append(AudioChunk(0, pcm, is_last=True))
+    texts: dict[int, list[int]] = {}
+    while num_frames := windows.ready_frames(audio):
+        window = windows.open(num_frames)
+        model.encode(0, audio.clip(window.start_frame, window.num_frames, is_cut=True), 0)
+        tokens = list(window.prefix)
+        while tokens[-1:] != [END] and len(tokens) < window.max_new_tokens:
+            tokens.append(model.next_token(model._audio[0], [*window.prompt, *tokens]))
+        step = windows.close(window, tokens, [0.0] * len(tokens)).step
+        assert step is not None
+        new = tokens[len(window.prefix) :]
+        texts.setdefault(step.utterance, []).extend(token for token in new if token < END)
+    return texts
 
 
 @asynccontextmanager
@@ -97,11 +144,6 @@ def final_results(responses) -> list[pb.SpeechRecognitionResult]:
     return [result for response in responses for result in response.results if result.is_final]
 
 
-def pieces_of(pcm: bytes) -> Iterator[bytes]:
-    for start in range(0, len(pcm), PIECE_BYTES):
-        yield pcm[start : start + PIECE_BYTES]
-
-
 def segments_of(updates: Iterable[Update]) -> list[Segment]:
     return [segment for update in updates for segment in update.segments]
 
@@ -135,20 +177,23 @@ class Listener:
     def num_words(self) -> int:
         return sum(len(text) for text in texts_of(self.segments).values())
 
+    @property
+    def num_ended(self) -> int:
+        """Utterances whose whole text is final."""
+        return sum(segment.is_utterance_end for segment in self.segments)
+
     async def received(self, num_words: int) -> None:
         await eventually(lambda: self._task.done() or self.num_words >= num_words)
 
-    async def follow(self, client: StreamingClient, pcm: bytes, start: int, end: int) -> None:
-        """Send audio between two samples so slowly that no step is skipped."""
-        part = 2 * STEP_MS * SAMPLE_RATE // 1_000
-        for at in range(start, end, part):
-            until = min(at + part, end)
-            await client.send(pcm[at * 2 : until * 2])
-            await eventually(lambda until=until: self.decoded_to > until - part)
+    async def shown(self, text: str) -> None:
+        """Wait until all of a text is shown, final or not."""
+        await eventually(lambda: self._task.done() or text in self.text)
 
     @property
-    def decoded_to(self) -> int:
-        return max((step.end_sample for update in self.updates for step in update.steps), default=0)
+    def text(self) -> str:
+        """All text that a user sees."""
+        open_text = self.updates[-1].text if self.updates else ""
+        return "".join([*(segment.text for segment in self.segments), open_text])
 
     async def whole(self, within_s: float = 20) -> None:
         async with asyncio.timeout(within_s):
@@ -161,13 +206,38 @@ class Listener:
         assert starts == sorted(starts)
 
 
+async def follow(
+    client: StreamingClient, target: Target, pcm: bytes, start: int = 0, end: int | None = None
+) -> None:
+    """Send audio from one sample to another; send more once the target has nothing to do.
+
+    As if it were spoken to fast servers.
+    """
+    verifier, end = target.service._verifier, len(pcm) // 2 if end is None else end
+    for at in range(start, end, PIECE_BYTES // 2):
+        until = min(at + PIECE_BYTES // 2, end)
+        await client.send(pcm[at * 2 : until * 2])
+
+        def is_taken(until: int = until) -> bool:
+            received = [session.recording.received_samples for session in verifier._sessions.values()]
+            return max(received, default=0) >= until and not verifier.has_work
+
+        await eventually(is_taken)
+
+
 def live_client(
-    address: str, *, trim_ms: int = 2_000, step_ms: int = STEP_MS, disabled: bool = False, **kwargs
+    address: str,
+    *,
+    step_ms: int = STEP_MS,
+    confirm_every_ms: int | None = None,
+    disabled: bool = False,
+    endpointing: EndpointingOptions | None = None,
+    **kwargs,
 ) -> StreamingClient:
     return StreamingClient(
         address,
         DecodingOptions.greedy(language="en"),
-        live=LiveOptions(trim_ms=trim_ms, step_ms=step_ms),
-        endpointing=None if disabled else EndpointingOptions(),
+        live=LiveOptions(step_ms=step_ms, confirm_every_ms=confirm_every_ms),
+        endpointing=None if disabled else endpointing or EndpointingOptions(),
         **kwargs,
     )

@@ -5,7 +5,9 @@ A recording continues within a window (:class:`.ResumeTracker`), live audio afte
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Protocol
 
 from specwhisper.live import LivePosition
@@ -21,7 +23,14 @@ class Progress(Protocol):
 
     @property
     def needed_from(self) -> int:
+        """First sample that the next window may hold."""
+
+    @property
+    def audio_from(self) -> int:
         """First sample of the audio that another target needs."""
+
+    def advances(self, commit: Commit) -> bool:
+        """Return whether the session got further by a commit."""
 
     def resume(self) -> Resume | LivePosition | None:
         """Return the message that makes another target continue; ``None`` from the start."""
@@ -46,24 +55,31 @@ class KeptMarks:
     """The voice marks of audio without final text, for each target that needs them."""
 
     def __init__(self) -> None:
-        self._marks: list[tuple[int, VoiceMark]] = []  # and the sample at which each was known
+        self._marks: deque[tuple[int, VoiceMark]] = deque()  # and the sample at which each was known
         self._num_sent = 0  # of the first ones
 
     def put(self, known_sample: int, marks: Iterable[VoiceMark]) -> None:
         """Add marks that the audio up to a sample has led to."""
         self._marks += [(known_sample, mark) for mark in marks]
 
-    def restart(self, position: LivePosition) -> None:
-        """Begin again, for another target, with the marks after a position."""
-        begin, next_sample = VoiceEvent.BEGIN, position.next_sample
-        self._marks = [
-            (known, mark) for known, mark in self._marks if mark.sample + (mark.event is begin) > next_sample
-        ]
+    def forget_before(self, sample: int) -> None:
+        """Forget the marks of the pieces that end at a position or before."""
+        ends = (
+            index
+            for index, (_, mark) in enumerate(self._marks, start=1)
+            if mark.event is not VoiceEvent.BEGIN and mark.sample <= sample
+        )
+        for _ in range(max(ends, default=0)):
+            self._marks.popleft()
+            self._num_sent = max(0, self._num_sent - 1)
+
+    def restart(self) -> None:
+        """Begin again, for another target."""
         self._num_sent = 0
 
     def take(self, sample: int) -> tuple[VoiceMark, ...]:
         """Return the marks that are known at a sample and were not sent."""
-        new = [mark for known, mark in self._marks[self._num_sent :] if known <= sample]
+        new = [mark for known, mark in islice(self._marks, self._num_sent, None) if known <= sample]
         self._num_sent += len(new)
         return tuple(new)
 
@@ -85,6 +101,15 @@ class LiveProgress:
     def needed_from(self) -> int:
         """First sample that the next window may hold."""
         return self._windows.needed_from
+
+    @property
+    def audio_from(self) -> int:
+        """The same: a window of live audio has no context before it."""
+        return self._windows.needed_from
+
+    def advances(self, commit: Commit) -> bool:
+        """Return whether text has become final: all else is decoded again."""
+        return commit.step is not None
 
     def resume(self) -> LivePosition:
         """Return the position after the last final text."""

@@ -7,28 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from time import monotonic
 from typing import Any, Protocol, Self
 
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.kept import MAX_UNREAD_S, KeptAudio
-from specwhisper.audio.recording import CONTEXT_SAMPLES
 from specwhisper.errors import GONE, PairMismatch, ServerFull, SlowReader, SpecWhisperError, TargetUnavailable
 from specwhisper.live import LivePosition
 from specwhisper.observe.tracing import note_event
 from specwhisper.rpc.failover import Failover
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
-from specwhisper.types import (
-    SAMPLE_RATE,
-    AudioChunk,
-    Candidates,
-    Commit,
-    EndUtterance,
-    TimedHint,
-    WindowOpened,
-)
+from specwhisper.types import AudioChunk, Candidates, Commit, EndUtterance, TimedHint, WindowOpened
 from specwhisper_draft_server.link.migration import opened_elsewhere
 from specwhisper_draft_server.link.pace import Pace
 from specwhisper_draft_server.link.paced_hints import PacedHints
@@ -58,8 +50,8 @@ class ResumingTargetStream:
     """The :class:`TargetStream` of one session, on one target after another.
 
     Use it as a context manager. Opening it looks for a target as later on, but fails at once if all targets
-    answer and refuse the session. If a target is stopping, or is much slower than another one, the session
-    leaves it once another one has taken the session.
+    answer and refuse the session; one that waits long is open without a target. If a target is stopping, or
+    is much slower than another one, the session leaves it once another one has taken the session.
 
     Parameters
     ----------
@@ -67,7 +59,7 @@ class ResumingTargetStream:
     progress : where another target continues.
     resume_timeout_s : how long to look for a target after a loss, until the session fails. The limit restarts
         only when a target has committed something.
-    waits_long : whether it looks for up to :data:`MAX_OUTAGE_S`, and keeps as much audio, until that ends.
+    waits_long : whether it looks for up to :data:`MAX_OUTAGE_S` as long as audio may come, and keeps as much.
     lost : why there is no target now; then it looks for one once its events are read.
     same_weights : whether the first target must have the weights of ``target``, too.
     on_change : called when a target is lost, or has taken the session again.
@@ -99,7 +91,7 @@ class ResumingTargetStream:
         self._lost = lost
         self._on_change = on_change
         self._clock = clock
-        self._audio = KeptAudio(self._needed_from, MAX_OUTAGE_S if waits_long else MAX_UNREAD_S)
+        self._audio = KeptAudio(progress.audio_from, MAX_UNREAD_S)
         self._marks = KeptMarks()
         self._has_progressed = asyncio.Event()
         self._hints = PacedHints()
@@ -113,7 +105,7 @@ class ResumingTargetStream:
 
     async def __aenter__(self) -> Self:
         if self._lost is None:
-            await self._connect()
+            await self._connect_first()
         self._metrics.kept_audio.add(self._audio)
         return self
 
@@ -152,11 +144,11 @@ class ResumingTargetStream:
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Keep audio, for every target that needs it; wait while much of it is not sent."""
-        end_sample = chunk.start_sample + len(chunk.pcm) // 2
+        end_sample = chunk.start_sample + len(chunk.pcm) // BYTES_PER_SAMPLE
         self._marks.put(end_sample, chunk.marks)
         self._note_progress()
         if chunk.marks and not chunk.pcm:
-            self._audio.end_utterance()
+            self._audio.end_utterance()  # they are sent now
         await self._audio.put(chunk.pcm)
         if chunk.is_last:
             self._audio.finish()
@@ -169,7 +161,7 @@ class ResumingTargetStream:
             try:
                 async for event in self._current.events():
                     for fresh in self._progress.observe(event):
-                        if isinstance(fresh, Commit) and fresh.tokens:
+                        if isinstance(fresh, Commit) and self._progress.advances(fresh):
                             self._failover.progressed()
                         yield fresh
                     if (block := self._progress.pop_pending_block()) is not None:
@@ -182,7 +174,8 @@ class ResumingTargetStream:
                 await self._continue_elsewhere(self._current.address, error)
 
     def _note_progress(self) -> None:
-        self._audio.forget_before(self._needed_from)
+        self._audio.forget_before(self._progress.audio_from)
+        self._marks.forget_before(self._progress.needed_from)
         self._has_progressed.set()
 
     async def _continue_elsewhere(self, lost: str, error: SpecWhisperError) -> None:
@@ -203,49 +196,52 @@ class ResumingTargetStream:
         self, error: SpecWhisperError, on_resumed: Callable[[], None], avoid: str = ""
     ) -> None:
         """Find a target after an outage."""
+        if self._waits_long:
+            self._audio.allow_unread(MAX_OUTAGE_S)
         self._on_change()
-        await self._connect(avoid=avoid, error=error)
+        await self._connect(error, avoid)
         on_resumed()
         self._on_change()
 
-    async def _connect(self, avoid: str = "", error: SpecWhisperError | None = None) -> None:
-        """Open a stream on a target; retry within the time limit.
+    async def _connect_first(self) -> None:
+        """Open the first stream; a refusal by all targets is raised at once."""
+        try:
+            await self._run_on(*await self._open())
+        except LOST as loss:
+            logger.warning("target lost while it opened", extra={"session": self._id, "error": str(loss)})
+            if self._waits_long:
+                self._lost, self._same_weights = loss, True  # the client is told of the expected target
+            else:
+                await self._connect(loss)
+
+    async def _connect(self, error: SpecWhisperError, avoid: str = "") -> None:
+        """Open a stream on a target after an error; retry within the time limit.
 
         Parameters
         ----------
         avoid : address of a target that is used only if no other one takes the session.
-        error : the loss to recover from; without one, a refusal by all targets is raised at once.
         """
         lost_s = self._clock()
         try:
             while self._current is None:
-                if error is not None:
-                    await self._wait(error, lost_s)
+                await self._wait(error, lost_s)
                 try:
                     await self._run_on(*await self._open(avoid))
-                except LOST as loss:
-                    if error is None:
-                        log = {"session": self._id, "error": str(loss)}
-                        logger.warning("target lost while it opened", extra=log)
-                    error = loss
-                except REFUSED as refusal:
-                    if error is None:
-                        raise
-                    error = refusal
+                except (*LOST, *REFUSED) as another:
+                    error = another
         finally:
-            error = None  # breaks the cycle of the error and this frame
+            del error  # breaks the cycle of the error and this frame
 
     async def _wait(self, error: SpecWhisperError, lost_s: float) -> None:
         """Wait for the next attempt; raise the last error when it is too late."""
         waits_long = self._waits_long and not self._audio.is_complete
-        kept_s = self._audio.num_samples / SAMPLE_RATE
-        if waits_long and max(self._clock() - lost_s, kept_s) > MAX_OUTAGE_S:
+        if waits_long and self._clock() - lost_s > MAX_OUTAGE_S:
             raise TargetUnavailable(
                 f"No target has taken the session for {MAX_OUTAGE_S:g} s: {error}"
             ) from None
         await self._failover.wait(error, is_limited=not waits_long)
 
-    async def _open(self, avoid: str, within_s: float | None = None) -> Opened:
+    async def _open(self, avoid: str = "", within_s: float | None = None) -> Opened:
         async with AsyncExitStack() as stack:
             opening = self._open_once(
                 self.target, same_weights=self._same_weights, avoid=avoid, within_s=within_s
@@ -259,7 +255,12 @@ class ResumingTargetStream:
         """Begin, or continue, on a target that has taken the session."""
         resume = self._progress.resume()
         if isinstance(resume, LivePosition):
-            self._marks.restart(resume)
+            self._marks.forget_before(resume.next_sample)
+        # From here on nothing that it needs is forgotten, whatever arrives before the first piece is sent.
+        self._marks.restart()
+        audio_from = self._progress.audio_from
+        pieces = self._audio.pieces(audio_from, lambda: stream.piece_bytes)
+        self._audio.allow_unread(MAX_UNREAD_S)
         if resume not in (None, LivePosition()):
             stream.resume(resume)
         self._progress.migrate()
@@ -269,7 +270,7 @@ class ResumingTargetStream:
         self._current_tasks, self._current, self.limits = stack, stream, stream.limits
         start_sample = self._progress.needed_from
         await stack.enter_async_context(_running(self._hints.send(stream.hint, start_sample)))
-        await stack.enter_async_context(_running(self._feed(stream)))
+        await stack.enter_async_context(_running(self._feed(stream, audio_from, pieces)))
         await stack.enter_async_context(_running(self._migrate(stream)))
 
     async def _migrate(self, stream: TargetStream) -> None:
@@ -283,40 +284,31 @@ class ResumingTargetStream:
         self._min_round_trip_ns, self._current = self.min_round_trip_ns, None
         await self._current_tasks.aclose()
 
-    async def _feed(self, stream: TargetStream) -> None:
+    async def _feed(self, stream: TargetStream, *kept: Any) -> None:
         """Send a target the audio that it needs; an error there ends the session."""
         try:
-            await self._send_kept(stream)
+            await self._send_kept(stream, *kept)
         except Exception as error:  # else the target would wait for audio
             self._feed_error = error
             stream.leave()
 
-    async def _send_kept(self, stream: TargetStream) -> None:
-        """Send the kept audio, and then new audio as it arrives, no further ahead than the target allows."""
-        sample = self._needed_from
-        async with aclosing(self._audio.pieces(sample, lambda: stream.piece_bytes)) as pieces:
-            async for pcm in pieces:
-                if isinstance(pcm, EndUtterance):
-                    pcm = b""  # its mark
-                end_sample = sample + len(pcm) // 2
+    async def _send_kept(
+        self, stream: TargetStream, sample: int, pieces: AsyncGenerator[bytes | EndUtterance]
+    ) -> None:
+        """Send the kept audio from a sample on, and then new audio as it arrives.
+
+        It is never further ahead than the target allows.
+        """
+        async with aclosing(pieces):
+            async for piece in pieces:
+                pcm = b"" if isinstance(piece, EndUtterance) else piece  # marks say where it ends
+                end_sample = sample + len(pcm) // BYTES_PER_SAMPLE
                 while end_sample - self._progress.needed_from > stream.limits.max_ahead_samples:
                     self._has_progressed.clear()
                     await self._has_progressed.wait()
                 await stream.send_audio(AudioChunk(sample, pcm, marks=self._marks.take(end_sample)))
                 sample = end_sample
         await stream.send_audio(AudioChunk(sample, b"", is_last=True, marks=self._marks.take(sample)))
-
-    @property
-    def _needed_from(self) -> int:
-        return audio_needed_from(self._progress.needed_from)
-
-
-def audio_needed_from(start_sample: int) -> int:
-    """Return the first sample that is needed to decode a window.
-
-    The window begins at ``start_sample``.
-    """
-    return max(0, start_sample - CONTEXT_SAMPLES)
 
 
 @asynccontextmanager

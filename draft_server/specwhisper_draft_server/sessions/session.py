@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.draft_state import Drafted
@@ -21,8 +22,8 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.live.transcript import LiveTranscript
 from specwhisper.transcription.live.windows import LiveWindows, follow_windows
-from specwhisper.transcription.resume_point import ResumePoint, ResumeTracker
-from specwhisper.transcription.transcriber import TargetDescription, Transcriber
+from specwhisper.transcription.resume_point import ResumePoint, ResumeTracker, audio_needed_from
+from specwhisper.transcription.transcriber import TargetDescription, TargetStream, Transcriber
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import (
     SAMPLE_RATE,
@@ -40,7 +41,7 @@ from specwhisper.wire.pacing import PIECE_BYTES
 from specwhisper_draft_server.debounce import Debouncer
 from specwhisper_draft_server.drafts.source import DraftSource, SessionDraft
 from specwhisper_draft_server.link.progress import LiveProgress
-from specwhisper_draft_server.link.resuming import OpenOnce, ResumingTargetStream, audio_needed_from
+from specwhisper_draft_server.link.resuming import OpenOnce, ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.session_hints import SessionHints
 from specwhisper_draft_server.sessions.update import SessionUpdate
@@ -212,21 +213,7 @@ class Session:
 
     def _targets(self) -> ResumingTargetStream:
         """Return the session's stream, to one target after another."""
-        options, mode = self._request.options, self._request.length.mode
-        if options.live is not None:
-            # The draft sends a whole text and never waits, nor does the target for it.
-            mode = Mode.FULL if self._drafting is not None else Mode.TARGET_ONLY
-            step_ms = options.live.confirm_every_ms or (UNDRAFTED_STEP_MS if not mode.drafts else None)
-            options = replace(options, live=LiveOptions(confirm_every_ms=step_ms))
-        if self.has_lost_draft:
-            mode, self._drafting = Mode.TARGET_ONLY, None  # the target need not wait for candidates
-        open_once: OpenOnce = partial(
-            self._transcriber.open,
-            self.id,
-            mode=mode,
-            options=options,
-            draft_model=self._drafting.name if self._drafting else "",
-        )
+        open_once: OpenOnce = self._open_target
         if self._request.added_latency_ms:
             from specwhisper_draft_server.link.latency_injection import delayed
 
@@ -243,6 +230,22 @@ class Session:
             same_weights=self._same_weights,
             on_change=self._on_target_changed,
         )
+
+    def _open_target(
+        self, target: TargetDescription, **wanted: Any
+    ) -> AbstractAsyncContextManager[TargetStream]:
+        """Open a stream on a target, which need not wait for candidates once the draft has failed."""
+        options, mode = self._request.options, self._request.length.mode
+        drafting = None if self.has_lost_draft else self._drafting
+        if drafting is None:
+            mode = Mode.TARGET_ONLY
+        if options.live is not None:
+            # The draft sends a whole text and never waits, nor does the target for it.
+            mode = Mode.FULL if drafting is not None else Mode.TARGET_ONLY
+            step_ms = options.live.confirm_every_ms or (None if mode.drafts else UNDRAFTED_STEP_MS)
+            options = replace(options, live=LiveOptions(confirm_every_ms=step_ms))
+        name = drafting.name if drafting is not None else ""
+        return self._transcriber.open(self.id, target, mode=mode, options=options, draft_model=name, **wanted)
 
     def _open_draft(self) -> AbstractAsyncContextManager[SessionDraft | None]:
         if self._drafting is None:
@@ -262,6 +265,8 @@ class Session:
         """Send all audio; raise :class:`InvalidAudio` if there is none."""
         async for piece in audio:
             if isinstance(piece, EndUtterance):
+                if self.is_live and self.builder.num_samples < self._voice.start_sample:
+                    continue  # of an utterance that is final
                 await self._send_piece(stream, b"", self._voice.end_utterance() if self.is_live else ())
                 continue
             for start in range(0, len(piece), PIECE_BYTES):

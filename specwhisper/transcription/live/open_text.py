@@ -83,7 +83,11 @@ class OpenText:
         for index, start in enumerate(sorted(self._hypotheses)):
             before, now = self._hypotheses[start]
             begin = 0 if index or not known else continuation(known, now)
-            count = max(begin, num_agreed(before, now))
+            count = num_agreed(before, now)
+            if begin and now[begin - 1] != known[-1] and now[begin - 1].startswith(known[-1]):
+                begin -= 1  # the target has written a part of the word
+                now = [*now[:begin], now[begin].removeprefix(known[-1]), *now[begin + 1 :]]
+            count = max(begin, count)
             if tentative:
                 tentative += now[begin:]
             else:

@@ -41,7 +41,7 @@ def response(
     return pb.StreamingRecognizeResponse(
         statistics=pb.SpeculationStatistics(choice=choice, **counts),
         audio_received=duration(received_s),
-        position=decoding_pb2.LivePosition(start_sample=int(position_s * 16_000)),
+        position=decoding_pb2.LivePosition(next_sample=int(position_s * 16_000)),
     )
 
 

@@ -6,22 +6,15 @@ import asyncio
 
 import pytest
 
-from experiments.common.models.scripted import END
-from experiments.common.models.speech import (
-    SPANS,
-    samples_of,
-    speech,
-    spoken_utterances,
-    talk,
-    words_of,
-)
+from experiments.common.models.speech import spoken_utterances, talk
 from specwhisper.types import SAMPLE_RATE, Mode
-from tests.nightly import mostly_nightly
-from tests.rpc.services import (
-    all_free,
-)
+from tests.rpc.services import all_free, eventually
 from tests.rpc.speaking import (
+    CUT_OFTEN,
+    LECTURE,
     Listener,
+    final_text,
+    follow,
     live_client,
     speaking_draft,
     speaking_pair,
@@ -42,36 +35,6 @@ async def test_a_client_receives_the_servers_text():
         await all_free(target, draft)
 
 
-@pytest.mark.parametrize("disabled", [False, True])
-@pytest.mark.parametrize("trim_ms", mostly_nightly([15_000, 2_000]))
-async def test_another_draft_server_continues_where_one_was_stopped(disabled, trim_ms):
-    """Final words do not depend on steps: the text equals an unbroken stream's."""
-    pcm = talk()
-    expected = spoken_utterances(pcm)
-    if disabled:
-        pcm = pcm[round(SPANS[2][0] * SAMPLE_RATE) * 2 : round(SPANS[2][1] * SAMPLE_RATE) * 2]
-        expected = {1: [token for token in words_of(samples_of(pcm)) if token < END]}
-    half = len(pcm) * 5 // 8 // 2
-    async with speaking_target() as target:
-        async with speaking_draft(target.address) as first:
-            address = first.address
-            client = live_client(address, trim_ms=trim_ms, disabled=disabled)
-            listener = Listener(client)
-            if disabled:
-                await listener.follow(client, pcm, 0, half)
-            else:
-                await client.send(pcm[: half * 2])
-            await listener.received(8)
-        assert 8 <= listener.num_words < sum(map(len, expected.values()))
-        await client.send(pcm[half * 2 :])
-        await client.finish()
-        async with speaking_draft(target.address, port=int(address.rpartition(":")[2])) as second, client:
-            await listener.whole()
-            await all_free(target, second)
-    listener.check(expected)
-    assert client.num_reconnects >= 1
-
-
 async def test_a_session_waits_for_a_target_that_was_stopped():
     pcm = talk()
     async with speaking_target() as first:
@@ -90,21 +53,20 @@ async def test_a_session_waits_for_a_target_that_was_stopped():
 
 
 async def test_a_stream_continues_in_another_mode_without_a_lost_word():
-    pcm = speech(8.0)
     async with speaking_pair() as (target, draft):
-        async with live_client(draft.address, mode=Mode.SYNC, disabled=True) as client:
+        async with live_client(draft.address, mode=Mode.SYNC, endpointing=CUT_OFTEN) as client:
             listener, at = Listener(client), 0
             for number, mode in enumerate((Mode.PIPELINED, Mode.FULL, Mode.TARGET_ONLY), start=1):
-                await listener.follow(client, pcm, at, number * 2 * SAMPLE_RATE)
-                await listener.received(6 * number - 2)
-                at = number * 2 * SAMPLE_RATE
+                await follow(client, target, LECTURE, at, number * 6 * SAMPLE_RATE)
+                await listener.received(20 * number)
+                at = number * 6 * SAMPLE_RATE
                 client.change(mode=mode, gamma=3)
-            await client.send(pcm[at * 2 :])
+            await client.send(LECTURE[at * 2 :])
             await client.finish()
             await listener.whole()
             assert client.model.mode is Mode.TARGET_ONLY
             await all_free(target, draft)
-    listener.check({1: [token for token in words_of(samples_of(pcm)) if token < END]})
+    listener.check(final_text(LECTURE, CUT_OFTEN))
 
 
 async def test_a_client_that_cancels_frees_its_session():
@@ -119,19 +81,52 @@ async def test_a_client_that_cancels_frees_its_session():
 
 async def test_quick_changes_of_settings_open_one_call():
     """A slider that is moved changes settings faster than calls can be opened."""
-    pcm = speech(6.0)
     async with speaking_pair() as (target, draft):
-        async with live_client(draft.address, mode=Mode.SYNC, disabled=True) as client:
+        async with live_client(draft.address, mode=Mode.SYNC, endpointing=CUT_OFTEN) as client:
             listener = Listener(client)
-            await listener.follow(client, pcm, 0, 2 * SAMPLE_RATE)
-            await listener.received(4)
+            await follow(client, target, LECTURE, 0, 6 * SAMPLE_RATE)
+            await listener.received(20)
             client.change(mode=Mode.PIPELINED)
             client.change(mode=Mode.FULL, gamma=3)
             await asyncio.sleep(0)
             client.change(mode=Mode.TARGET_ONLY)
-            await client.send(pcm[2 * SAMPLE_RATE * 2 :])
+            await client.send(LECTURE[6 * SAMPLE_RATE * 2 :])
             await client.finish()
             await listener.whole()
             assert client.model.mode is Mode.TARGET_ONLY
             await all_free(target, draft)
-    listener.check({1: [token for token in words_of(samples_of(pcm)) if token < END]})
+    listener.check(final_text(LECTURE, CUT_OFTEN))
+
+
+@pytest.mark.parametrize("disabled", [False, True])
+async def test_the_end_of_an_utterance_makes_its_text_final_at_once(disabled):
+    """Also where nothing was said, if all audio counts as speech."""
+    pcm = talk()
+    async with speaking_pair() as (target, draft), live_client(draft.address, disabled=disabled) as client:
+        listener = Listener(client)
+        await client.send(pcm[: 9 * SAMPLE_RATE * 2])
+        client.end_utterance()
+        await eventually(lambda: listener.num_ended == (1 if disabled else 3))
+        words = listener.num_words
+        assert words == sum(map(len, final_text(pcm[: 9 * SAMPLE_RATE * 2]).values()))
+        await client.send(bytes(2 * SAMPLE_RATE))
+        client.end_utterance()
+        if disabled:
+            await eventually(lambda: listener.num_ended == 2)
+            assert listener.segments[-1].text == ""
+        await client.finish()
+        await listener.whole()
+        assert listener.num_words == words
+        await all_free(target, draft)
+
+
+async def test_the_end_of_an_utterance_without_audio_has_no_text():
+    async with speaking_pair() as (target, draft), live_client(draft.address) as client:
+        listener = Listener(client)
+        client.end_utterance()
+        await client.send(talk())
+        await client.finish()
+        client.end_utterance()
+        await listener.whole()
+        listener.check(spoken_utterances(talk()))
+        await all_free(target, draft)

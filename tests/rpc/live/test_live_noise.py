@@ -13,7 +13,7 @@ from specwhisper.live import LiveOptions
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.transcription.fallback import text_compression_ratio
-from specwhisper.transcription.live.windows import MAX_TOKENS, MAX_TOKENS_PER_S
+from specwhisper.transcription.live.windows import max_new_tokens
 from specwhisper_client.live_transcription import LiveTranscription
 from specwhisper_client.streaming import StreamingClient
 from tests.nightly import NIGHTLY
@@ -88,7 +88,7 @@ async def transcribed_step_by_step(address: str, pcm: bytes) -> Listener:
             await eventually(lambda end=end: listener.decoded_to >= end // 2, within_s=60)
         await stream.finish()
         await listener.whole(within_s=60)
-        most = stream.statistics.num_windows * (MAX_TOKENS + MAX_TOKENS_PER_S * len(pcm) / 2 / RATE)
+        most = stream.statistics.num_windows * max_new_tokens(len(pcm) // 2)
         assert stream.statistics.num_committed <= most
     return listener
 

@@ -18,7 +18,7 @@ from specwhisper.types import (
     Mode,
 )
 from specwhisper.wire.status import error_from_rpc
-from specwhisper_draft_server.sessions import live_session
+from specwhisper_draft_server.link import resuming
 from tests.rpc.outages import (
     BEGUN,
     breaking_pair,
@@ -85,7 +85,7 @@ async def test_the_wait_for_a_target_is_limited_once_the_audio_has_ended():
 
 
 async def test_kept_audio_is_bounded(monkeypatch):
-    monkeypatch.setattr(live_session, "MAX_OUTAGE_S", 1.0)
+    monkeypatch.setattr(resuming, "MAX_OUTAGE_S", 1.0)
     async with breaking_pair() as (targets, draft):
         async with unverified_client(draft, reconnect_s=0.0) as client:
             listener = Listener(client)
@@ -162,7 +162,7 @@ async def test_invalid_streams_are_refused_with_a_reason(rest, kind, sentence):
 
 async def test_the_duration_of_an_outage_is_limited(monkeypatch):
     """Its audio is not read, so little of it is kept."""
-    monkeypatch.setattr(live_session, "MAX_OUTAGE_S", 0.05)
+    monkeypatch.setattr(resuming, "MAX_OUTAGE_S", 0.05)
     async with breaking_pair() as (targets, draft):
         async with unverified_client(draft, mode=Mode.TARGET_ONLY, reconnect_s=0.0) as client:
             listener = Listener(client)

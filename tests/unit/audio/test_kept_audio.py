@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specwhisper.audio import kept
 from specwhisper.audio.kept import PIECE_BYTES, KeptAudio
 from specwhisper.types import EndUtterance
 from tests.nightly import examples
@@ -79,8 +78,9 @@ async def ends_of(audio: KeptAudio, sample: int, until: int | None = None) -> li
 async def test_forgotten_audio_is_skipped_and_no_audio_is_read_twice():
     audio = KeptAudio()
     await audio.put(samples(0, 9_000))
-    audio.forget_before(5_000)
     audio.finish()
+    await read(audio, 0)
+    audio.forget_before(5_000)
     assert audio.num_samples == 4_000
     assert await read(audio, 0) == samples(5_000, 9_000)
     assert await read(audio, 6_000) == samples(6_000, 9_000)
@@ -97,10 +97,32 @@ async def test_a_reader_waits_for_audio_and_ends_with_it():
     assert await reading == samples(0, 100)
 
 
-@pytest.mark.parametrize("ends", [False, True])
-async def test_a_writer_waits_while_too_much_audio_is_unread(ends, monkeypatch):
-    monkeypatch.setattr(kept, "MAX_UNREAD_SAMPLES", 1_600)
+async def test_audio_that_a_reader_needs_is_kept_before_it_begins():
     audio = KeptAudio()
+    await audio.put(samples(0, 100))
+    audio.forget_before(50)
+    assert audio.num_samples == 100, "none of it is read"
+    pieces = audio.pieces(20)
+    await audio.put(samples(100, 200))
+    audio.forget_before(150)
+    audio.finish()
+    assert b"".join([piece async for piece in pieces]) == samples(20, 200)
+
+
+async def test_more_audio_may_be_unread_from_some_moment_on():
+    audio = KeptAudio(max_unread_s=0.1)
+    putting = asyncio.create_task(audio.put(samples(0, 3_300)))
+    await asyncio.sleep(0)
+    audio.allow_unread(0.2)
+    await asyncio.sleep(0)
+    assert not putting.done()
+    audio.allow_unread(0.3)
+    await putting
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_writer_waits_while_too_much_audio_is_unread(ends):
+    audio = KeptAudio(max_unread_s=0.1)
     await audio.put(samples(0, 1_600))
     putting = asyncio.create_task(audio.put(samples(1_600, 3_300)))
     await asyncio.sleep(0)
@@ -119,6 +141,7 @@ async def test_a_writer_waits_while_too_much_audio_is_unread(ends, monkeypatch):
 async def test_forgetting_stops_at_the_newest_sample():
     audio = KeptAudio()
     await audio.put(samples(0, 100))
+    await anext(audio.pieces(0))
     audio.forget_before(10_000)
     audio.forget_before(0)
     assert audio.num_samples == 0
@@ -137,7 +160,7 @@ STEPS = st.lists(
 def test_audio_that_is_read_again_is_the_same(start, steps):
     async def run() -> None:
         audio, end, forgotten = KeptAudio(start), start, start
-        readers: list[tuple[asyncio.Task[bytes], int]] = []
+        readers: list[tuple[asyncio.Task[bytes], int]] = [(asyncio.create_task(read(audio, start)), start)]
         for what, number in steps:
             if what == "put":
                 await audio.put(samples(end, end + number))

@@ -1,0 +1,266 @@
+"""Final live text depends on audio and options alone: not on pace, load, drafts or lost servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
+
+import pytest
+
+from experiments.common.models.speech import spoken_utterances, talk
+from specwhisper.live import EndpointingOptions
+from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
+from specwhisper.types import SAMPLE_RATE, Mode, Segment
+from specwhisper_client.streaming import StreamingClient
+from tests.nightly import NIGHTLY, mostly_nightly
+from tests.rpc.services import Draft, Target, all_free, draft_server
+from tests.rpc.speaking import (
+    CUT_OFTEN,
+    LECTURE,
+    Listener,
+    final_text,
+    follow,
+    live_client,
+    speaking_draft,
+    speaking_pair,
+    speaking_target,
+    texts_of,
+)
+
+AUDIO: dict[str, tuple[bytes, EndpointingOptions | None]] = {
+    "talk": (talk(), EndpointingOptions()),
+    "lecture": (LECTURE, CUT_OFTEN),
+    "without endpointing": (LECTURE, None),
+}
+LATE = {"after silence": (talk(((8.0, 10.0), (50.0, 54.0)), 56.0), EndpointingOptions())}
+# Seconds at which servers are lost.
+LOST_AT = {
+    "talk": (2, 5, 9, 11, 13),
+    "lecture": (1, 3, 7, 10, 11),
+    "without endpointing": (1, 7, 11, 20),
+    "after silence": (9, 30, 52),
+}
+pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
+
+
+def client_for(draft: Draft, audio: str, **kwargs) -> StreamingClient:
+    endpointing = (AUDIO | LATE)[audio][1]
+    return live_client(draft.address, endpointing=endpointing, disabled=endpointing is None, **kwargs)
+
+
+async def send(client: StreamingClient, target: Target, pcm: bytes, pace: str, seed: int = 0) -> None:
+    """Send a whole stream at a pace."""
+    match pace:
+        case "at once":
+            await client.send(pcm)
+        case "as it is spoken":
+            await follow(client, target, pcm)
+        case "with stalls":
+            random, at = Random(seed), 0
+            while at < len(pcm) // 2:
+                end = min(at + random.randint(1, 3 * SAMPLE_RATE), len(pcm) // 2)
+                await (
+                    client.send(pcm[at * 2 : end * 2])
+                    if random.random() < 0.5
+                    else follow(client, target, pcm, at, end)
+                )
+                at = end
+    await client.finish()
+
+
+async def transcribed(
+    draft: Draft, target: Target, audio: str, pace: str = "at once", seed: int = 0, **kwargs
+) -> list[Segment]:
+    async with client_for(draft, audio, **kwargs) as client:
+        listener = Listener(client)
+        await send(client, target, (AUDIO | LATE)[audio][0], pace, seed)
+        await listener.whole(within_s=60)
+    return listener.segments
+
+
+def check_whole(segments: list[Segment], audio: str) -> None:
+    """Check that each word comes once, in its utterance."""
+    pcm, endpointing = (AUDIO | LATE)[audio]
+    words = texts_of(segments)
+    assert words == final_text(pcm, endpointing)
+    if audio in ("talk", "after silence"):
+        assert words == spoken_utterances(pcm)
+    else:
+        assert len(words) == 1 and len(words[1]) == 110, "no word is lost"
+
+
+@pytest.mark.parametrize("audio", AUDIO)
+async def test_at_any_pace(audio):
+    async with speaking_pair() as (target, draft):
+        texts = [
+            await transcribed(draft, target, audio, pace, seed)
+            for seed in range(3 if NIGHTLY else 1)
+            for pace in ("at once", "as it is spoken", "with stalls")
+        ]
+        await all_free(target, draft)
+    check_whole(texts[0], audio)
+    assert all(text == texts[0] for text in texts)
+
+
+@pytest.mark.parametrize("audio", AUDIO)
+async def test_with_any_draft_and_none(audio):
+    async with speaking_target() as target, AsyncExitStack() as stack:
+        texts = []
+        for error_rate in (0.0, 0.5, 1.0):
+            draft = await stack.enter_async_context(speaking_draft(target.address, error_rate=error_rate))
+            texts.append(await transcribed(draft, target, audio))
+        for mode in Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED:
+            texts.append(await transcribed(draft, target, audio, "with stalls", mode=mode))
+        without = await stack.enter_async_context(
+            draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY)
+        )
+        texts.append(await transcribed(without, target, audio, "as it is spoken"))
+    check_whole(texts[0], audio)
+    assert all(text == texts[0] for text in texts)
+
+
+@pytest.mark.parametrize("audio", mostly_nightly(["lecture", "talk", "without endpointing"]))
+async def test_with_verified_text_of_growing_pieces(audio):
+    async with speaking_pair() as (target, draft):
+        texts = [
+            await transcribed(draft, target, audio, pace, confirm_every_ms=confirm_every_ms)
+            for confirm_every_ms, pace in (
+                (None, "at once"),
+                (300, "as it is spoken"),
+                (700, "with stalls"),
+                (2_000, "at once"),
+            )
+        ]
+    check_whole(texts[0], audio)
+    assert all(text == texts[0] for text in texts)
+
+
+@pytest.mark.parametrize("num_sessions", [2, 4])
+async def test_beside_other_sessions(num_sessions):
+    async with speaking_pair() as (target, draft):
+        alone = {audio: await transcribed(draft, target, audio) for audio in AUDIO}
+        names = (list(AUDIO) * num_sessions)[:num_sessions]
+        together = await asyncio.gather(
+            *(
+                transcribed(draft, target, audio, "with stalls" if seed % 2 else "at once", seed)
+                for seed, audio in enumerate(names)
+            )
+        )
+        await all_free(target, draft)
+    for audio, text in zip(names, together, strict=True):
+        check_whole(text, audio)
+        assert text == alone[audio]
+
+
+POINTS = ("verify.before", "verify.after", "commit.before", "commit.after", "send.before", "send.after")
+
+
+@asynccontextmanager
+async def mortal_target(point: str, hit: int) -> AsyncIterator[Target]:
+    """Run a target that is lost at a failpoint."""
+    loop, is_hit = asyncio.get_running_loop(), asyncio.Event()
+    failpoints = Failpoints(
+        {point: Failpoint(Fault.KILL, hit)}, lambda _: loop.call_soon_threadsafe(is_hit.set)
+    )
+
+    async def die(target: Target) -> None:
+        await is_hit.wait()
+        await target.server.stop(drain_timeout_s=0)
+
+    async with speaking_target(failpoints=failpoints) as target:
+        dying = asyncio.create_task(die(target))
+        yield target
+        assert is_hit.is_set()
+        await dying
+
+
+@pytest.mark.parametrize("audio", mostly_nightly(["lecture", "talk", "without endpointing"]))
+@pytest.mark.parametrize("point", POINTS)
+async def test_over_targets_that_fail(audio, point, emptiest_first):
+    """Two of three are lost, each at its own moment."""
+    async with speaking_target() as last, mortal_target(point, 2) as one, mortal_target(point, 5) as other:
+        async with speaking_draft(last.address) as draft:
+            whole = await transcribed(draft, last, audio)
+        addresses = ",".join(target.address for target in (one, other, last))
+        async with speaking_draft(addresses) as draft:
+            texts = await asyncio.gather(*(transcribed(draft, last, audio) for _ in range(6)))
+    check_whole(whole, audio)
+    assert all(text == whole for text in texts)
+
+
+@pytest.mark.parametrize("audio", LOST_AT)
+@pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, Mode.TARGET_ONLY]))
+async def test_over_targets_that_are_lost_at_any_time(audio, mode):
+    pcm = (AUDIO | LATE)[audio][0]
+    async with AsyncExitStack() as stack:
+        target = await stack.enter_async_context(speaking_target())
+        port = int(target.address.rpartition(":")[2])
+        draft = await stack.enter_async_context(speaking_draft(target.address))
+        whole = await transcribed(draft, target, audio)
+        client = await stack.enter_async_context(client_for(draft, audio, mode=mode))
+        listener, at = Listener(client), 0
+        for lost in (seconds * SAMPLE_RATE for seconds in LOST_AT[audio]):
+            await follow(client, target, pcm, at, lost)
+            await target.server.stop(drain_timeout_s=0)
+            target = await stack.enter_async_context(speaking_target(port=port))
+            at = lost
+        await client.send(pcm[at * 2 :])
+        await client.finish()
+        await listener.whole(within_s=60)
+        assert client.num_reconnects == 0, "the client does not notice"
+    check_whole(listener.segments, audio)
+    assert listener.segments == whole
+
+
+@pytest.mark.parametrize("audio", LOST_AT)
+async def test_over_draft_servers_that_are_lost_at_any_time(audio):
+    """The client continues at its last position, where all later utterances are found again."""
+    pcm = (AUDIO | LATE)[audio][0]
+    async with speaking_target() as target, AsyncExitStack() as stack:
+        draft = await stack.enter_async_context(speaking_draft(target.address))
+        port = int(draft.address.rpartition(":")[2])
+        whole = await transcribed(draft, target, audio)
+        client = await stack.enter_async_context(client_for(draft, audio))
+        listener, at = Listener(client), 0
+        for lost in (seconds * SAMPLE_RATE for seconds in LOST_AT[audio]):
+            await follow(client, target, pcm, at, lost)
+            await draft.server.stop(drain_timeout_s=0)
+            await all_free(target)
+            draft = await stack.enter_async_context(speaking_draft(target.address, port=port))
+            at = lost
+        await client.send(pcm[at * 2 :])
+        await client.finish()
+        await listener.whole(within_s=60)
+        assert client.num_reconnects == len(LOST_AT[audio])
+    check_whole(listener.segments, audio)
+    assert listener.segments == whole
+
+
+async def test_with_a_client_that_ends_utterances():
+    """Wherever it does, also while a draft server is lost; nothing is ended twice."""
+    pcm, ends = LECTURE, (5 * SAMPLE_RATE, 11 * SAMPLE_RATE, 17 * SAMPLE_RATE)
+    expected = final_text(pcm, CUT_OFTEN, tuple(2 * end for end in ends))
+    assert len(expected) == 4
+    async with speaking_target() as target, AsyncExitStack() as stack:
+        draft = await stack.enter_async_context(speaking_draft(target.address))
+        port = int(draft.address.rpartition(":")[2])
+        client = await stack.enter_async_context(client_for(draft, "lecture"))
+        listener, at = Listener(client), 0
+        for number, end in enumerate(ends):
+            if number == 1:
+                await follow(client, target, pcm, at, end)
+            else:
+                await client.send(pcm[at * 2 : end * 2])
+            client.end_utterance()
+            at = end
+        await client.send(pcm[at * 2 : 20 * SAMPLE_RATE * 2])
+        await listener.received(sum(map(len, expected.values())) - len(expected[4]))
+        await draft.server.stop(drain_timeout_s=0)
+        await all_free(target)
+        await stack.enter_async_context(speaking_draft(target.address, port=port))
+        await client.send(pcm[20 * SAMPLE_RATE * 2 :])
+        await client.finish()
+        await listener.whole(within_s=60)
+    assert texts_of(listener.segments) == expected
