@@ -57,6 +57,10 @@ def resume(committed=(), log_mel_max=None, **window) -> pb.VerifyRequest:
     return pb.VerifyRequest(resume=message)
 
 
+def position(next_sample=320, **fields) -> pb.VerifyRequest:
+    return pb.VerifyRequest(position={"next_sample": next_sample, **fields})
+
+
 OPENINGS = {
     "no hello": ([heartbeat()], InvalidRequest, "begins with a hello"),
     "nothing at all": ([pb.VerifyRequest()], InvalidRequest, "begins with a hello"),
@@ -91,6 +95,14 @@ MESSAGES = {
         [resume(attempt=1)],
         InvalidRequest,
         "attempt 1, but the options name 1 temperatures",
+    ),
+    "resume with a prefix": ([resume(prefix=[SIZE])], InvalidRequest, "has a prefix of 1 tokens"),
+    "a position of a recording": ([position()], InvalidRequest, "is for live audio"),
+    "a position between two times": ([position(next_sample=7)], InvalidRequest, "of 320"),
+    "a position without order": (
+        [position(pieces=[{"start_sample": 640}])],
+        InvalidRequest,
+        "not in order",
     ),
     "resume without prompt": ([resume(prompt=[])], InvalidRequest, "prompt of 0 tokens"),
     "resume with a long prompt": ([resume(prompt=[0] * 64)], InvalidRequest, "prompt of 64 tokens"),

@@ -32,7 +32,7 @@ def shown(*hypotheses: tuple[int, str], verified: str = "", language: str = "en"
         ([(0, " one two"), (0, " one too three")], "", (" one", " too three")),
         ([(0, " one two three"), (0, " one")], "", (" one", "")),
         ([(0, " x"), (0, " one two"), (0, " one two")], "", (" one two", "")),
-        # What the target has of it stays out, however the draft wrote it.
+        # The target has a part of it, however the draft wrote that.
         ([(0, " one two"), (0, " one two three")], " One", (" two", " three")),
         ([(0, " one two"), (0, " won two three")], " One two", ("", " three")),
         ([(0, " one two")], " one two three", ("", "")),
