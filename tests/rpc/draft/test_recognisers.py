@@ -76,7 +76,7 @@ async def talked(recogniser: Recogniser, **settings):
 
 async def test_text_of_a_recogniser_is_verified_as_hints():
     statistics = await talked(Scripted())
-    assert statistics.num_hinted_accepted > 20
+    assert statistics.num_hinted_accepted > 10
     assert statistics.num_drafted == 0
 
 
@@ -89,7 +89,7 @@ async def test_captions_are_a_recogniser(tmp_path):
         )
     )
     statistics = await talked(live_captions.create(str(path)))
-    assert statistics.num_hinted_accepted > 20
+    assert statistics.num_hinted_accepted > 10
 
 
 async def test_a_recogniser_may_not_know_a_language():
@@ -130,7 +130,7 @@ async def test_a_recogniser_that_fails_ends_no_session():
         raise RuntimeError("no such file")
 
     statistics = await talked(Scripted(fail))
-    assert statistics.num_windows > 3
+    assert statistics.num_drafted == 0
 
 
 async def test_a_recogniser_that_hangs_ends_no_session():
@@ -157,14 +157,16 @@ async def test_a_recogniser_that_hangs_ends_no_session():
 
 
 async def test_a_recogniser_drafts_in_mode_full_only():
+    recogniser = Scripted()
     async with (
         speaking_target() as target,
-        draft_server(target.address, recogniser=Scripted(), draft_recogniser="a:b") as draft,
+        draft_server(target.address, recogniser=recogniser, draft_recogniser="a:b") as draft,
     ):
         error = await error_of(draft.stub.StreamingRecognize(iter([config(mode="MODE_SYNC")])))
         assert isinstance(error, UnsupportedOption) and "mode full" in str(error)
         responses = await listen(draft, talk(), live=STEP, mode="MODE_TARGET_ONLY")
-        assert codec.statistics_from_proto(responses[-1].statistics).num_hinted == 0
+        assert texts_of(final_results(responses)) == spoken_utterances(talk())
+        assert recogniser.starts_s == []
     with pytest.raises(UnsupportedOption, match="mode full"):
         DraftConfig(draft_recogniser="a:b", mode=Mode.PIPELINED)
 
