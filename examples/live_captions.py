@@ -1,60 +1,41 @@
-"""A recogniser for ``--draft-recogniser`` that reads captions in place of recognising.
+"""Live captions in a terminal: final words bold, stable words plain, tentative words dim.
 
-The captions are known before the audio: a film's subtitles, or those of last year's talk. Each caption
-becomes a hint when its time comes::
+Needs a draft server (`make demo-web` starts one, and prints its address). Without a recording it listens to
+the microphone, which needs the extra `microphone`.
 
-    PYTHONPATH=. specwhisper-draft-server --draft-recogniser examples.live_captions:create \
-        --draft-model talk.srt
-
-A real recogniser has the same two classes: see :mod:`specwhisper_draft_server.recognisers.protocol`.
+    python examples/live_captions.py speech.flac --server 127.0.0.1:50051
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+import argparse
+import asyncio
+from contextlib import nullcontext
 
-import pysubs2
+from rich.console import Console
+from rich.text import Text
 
-from specwhisper_draft_server.recognisers.protocol import Recognised
-
-SAMPLES_PER_MS = 16
-
-
-class Captions:
-    """Serves the captions of one file to every session."""
-
-    def __init__(self, path: str) -> None:
-        self.name = Path(path).name
-        texts: dict[int, str] = {}  # by start, in milliseconds: captions of one time are one text
-        for caption in pysubs2.load(path):
-            if not caption.is_comment and caption.plaintext.strip():
-                texts[caption.start] = f"{texts.get(caption.start, '')} {caption.plaintext}".strip()
-        self._captions = sorted(texts.items())
-
-    def open(self, language: str | None, start_s: float) -> CaptionsStream:
-        """Begin where the audio begins, which is not always the start of the recording."""
-        return CaptionsStream(self._captions, start_s)
+from specwhisper_client import LiveTranscription, StreamingClient, microphone
+from specwhisper_client.cli.redrawing import OpenText
+from specwhisper_client.live_transcription import whole_utterances
+from specwhisper_client.sources import file
 
 
-class CaptionsStream:
-    """Returns each caption once its audio begins."""
-
-    def __init__(self, captions: Sequence[tuple[int, str]], start_s: float) -> None:
-        self._start_ms = self._now_ms = 1000 * start_s
-        self._captions = captions
-
-    def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool) -> Sequence[Recognised]:
-        """Return the captions that begin in this audio, by the time since the stream's first sample."""
-        before_ms = self._now_ms
-        self._now_ms += len(pcm) / 2 / SAMPLES_PER_MS
-        return [
-            Recognised((caption_ms - self._start_ms) / 1000, text)
-            for caption_ms, text in self._captions
-            if before_ms <= caption_ms < self._now_ms
-        ]
+async def main(recording: str | None, server: str, language: str | None) -> None:
+    """Caption a recording at the speed of speech, or the microphone until Ctrl-C."""
+    source = nullcontext(file(recording, is_paced=True)) if recording else microphone()
+    async with StreamingClient(server, language=language) as stream, source as audio:
+        with OpenText(Console()) as captions:
+            async for update in whole_utterances(LiveTranscription(stream, audio)):
+                complete = [Text(utterance.text, "bold") for utterance in update.segments]
+                stable = update.verified_text + update.stable_text
+                captions.draw(complete, Text.assemble(stable, (update.tentative_text, "dim")))
 
 
-def create(model: str) -> Captions:
-    """Return the captions of a file; this is the factory."""
-    return Captions(model)
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Show live captions in a terminal.")
+    parser.add_argument("recording", nargs="?", help="A recording. Default: the microphone.")
+    parser.add_argument("--server", default="127.0.0.1:50051", help="Address of the draft server.")
+    parser.add_argument("--language", help="Code of the language. Default: detected per utterance.")
+    arguments = parser.parse_args()
+    asyncio.run(main(arguments.recording, arguments.server, arguments.language))

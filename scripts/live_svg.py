@@ -14,12 +14,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from specwhisper.types import VoiceEvent
 from specwhisper_client import sources
-from specwhisper_client.cli.listening import complete_line, open_line
+from specwhisper_client.cli.listening import LiveUtterances
 from specwhisper_client.live_transcription import LiveTranscription
 from specwhisper_client.streaming import StreamingClient
-from specwhisper_client.utterances import Utterances
 
 SAMPLE = Path(__file__).parents[1] / "specwhisper" / "demo" / "samples" / "01_phone_call.flac"
 EVERY_S = 0.4
@@ -31,20 +29,17 @@ async def draw(server: str, output: Path) -> None:
     """Listen to the sample in real time, and write down what is shown now and then."""
     console = Console(record=True, width=WIDTH, force_terminal=True, file=Path("/dev/null").open("w"))
     console.print(Text("$ specwhisper listen --simulate 01_phone_call.flac", "bold green"))
-    utterances, is_speech, last_s, started_s = Utterances(), False, 0.0, monotonic()
+    utterances, last_s, started_s = LiveUtterances(console), 0.0, monotonic()
     async with StreamingClient(server) as stream:
         async for update in LiveTranscription(stream, sources.file(SAMPLE, is_paced=True)):
             at_s = monotonic() - started_s
-            if update.speech is not None:
-                is_speech = update.speech is VoiceEvent.BEGIN
-            for utterance in utterances.add(update.segments):
-                console.print(complete_line(utterance))
-            final = "".join(piece.text for piece in utterances.pieces)
+            complete, line = utterances.lines(update)
+            for utterance in complete:
+                console.print(utterance)
             is_due = at_s - last_s > (EVERY_S if update.tentative_text.strip() else 2 * EVERY_S)
-            if FROM_S < at_s < TO_S and is_due and (final + update.verified_text):
+            if FROM_S < at_s < TO_S and is_due and update.text:
                 last_s = at_s
-                moment = Text(f"{at_s:5.2f} s ", "magenta")
-                console.print(Text.assemble(moment, open_line(final, update, is_speech=is_speech)))
+                console.print(Text.assemble(Text(f"{at_s:5.2f} s ", "magenta"), line))
     console.save_svg(str(output), title="specwhisper listen")
 
 

@@ -112,8 +112,8 @@ class EndpointingOptions:
     threshold: float = number(0.5, 0.05, 0.95)
     prefix_padding_ms: int = whole(300, 0, 2_000)
     silence_duration_ms: int = whole(300, MIN_SILENCE_MS, 10_000)
-    short_silence_ms: int = whole(1_000, MIN_SILENCE_MS, 10_000)
-    min_utterance_ms: int = whole(4_000, 0, 30_000)
+    short_silence_ms: int = whole(800, MIN_SILENCE_MS, 10_000)
+    min_utterance_ms: int = whole(3_000, 0, 30_000)
     max_piece_ms: int = whole(12_000, 2_000, 28_000)
     min_speech_ms: int = whole(160, 0, 2_000)
 

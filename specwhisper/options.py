@@ -63,7 +63,7 @@ class Padding(StrEnum):
 
 
 class WordTimes(StrEnum):
-    """What the times of words follow."""
+    """How the times of words are found."""
 
     SOUND = "sound"  # cross-attention, without the silence at either side
     MODEL = "model"  # cross-attention alone, as in transformers: silence is part of a word beside it

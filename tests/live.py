@@ -1,4 +1,4 @@
-"""For tests of live decoding: tokens as letters, scripted windows, a speaker."""
+"""For tests of live decoding: tokens as letters, and windows that a test drives."""
 
 from __future__ import annotations
 
@@ -9,12 +9,21 @@ from experiments.common.models.scripted import TIME
 from experiments.common.models.speech import NUM_WORDS, SPOKEN
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
+from specwhisper.transcription.live.transcript import LiveTranscript
 from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.transcription.windows import ClosedWindow
-from specwhisper.types import FRAMES_PER_TIMESTAMP, SAMPLE_RATE, AudioChunk, VoiceEvent, VoiceMark, Window
+from specwhisper.types import (
+    SAMPLE_RATE,
+    AudioChunk,
+    Commit,
+    Segment,
+    VoiceEvent,
+    VoiceMark,
+    Window,
+    WindowOpened,
+)
 
 BEGIN, CUT, END = VoiceEvent.BEGIN, VoiceEvent.CUT, VoiceEvent.END
-ENDED = END
 
 
 def token_ids(*parts: str | float) -> tuple[int, ...]:
@@ -41,94 +50,76 @@ def mark(event: VoiceEvent, seconds: float) -> VoiceMark:
 
 
 class ScriptedWindows:
-    """Live windows that a test drives, with all text that has become final.
+    """Live windows of a target, a copy that follows them, and the transcript.
 
     Attributes
     ----------
-    final : text tokens that became final, by utterance.
+    segments : all final text.
     """
 
     def __init__(self, live: LiveOptions | None = None, vocabulary=SPOKEN, **options) -> None:
         live = live or LiveOptions()
-        self.windows = LiveWindows(vocabulary, DecodingOptions.greedy(live=live, **options))
+        decoding = DecodingOptions.greedy(live=live, **options)
+        self.windows = LiveWindows(vocabulary, decoding)
+        self.follows = LiveWindows(vocabulary, decoding, follows=True)
+        self.transcript = LiveTranscript(vocabulary, live.position.next_sample)
         self.received_samples = live.position.start_sample
-        self.final: dict[int, list[int]] = {}
+        self.segments: list[Segment] = []
         self.opened: Window | None = None
 
     def append(self, to_s: float, *marks: VoiceMark, is_last: bool = False) -> None:
         """Append audio up to a time, with its marks."""
         chunk = AudioChunk(self.received_samples, b"", is_last, marks)
         self.received_samples = max(self.received_samples, round(to_s * SAMPLE_RATE))
-        self.windows.append_audio(chunk, self.received_samples)
+        self.transcript.num_samples = self.received_samples
+        for windows in (self.windows, self.follows):
+            windows.append_audio(chunk, self.received_samples)
 
     @property
     def ready(self) -> int | None:
         """Frames of the window that is ready; None before that, 0 after the last one."""
         return self.windows.ready_frames(self)  # type: ignore[arg-type]
 
-    @property
-    def extent_s(self) -> tuple[float, float]:
-        """Begin and end of the window that is ready, in seconds."""
-        num_frames = self.ready
-        assert num_frames
-        return self.windows.next_frame / 100, (self.windows.next_frame + num_frames) / 100
-
     def open(self) -> Window:
         """Open the window that is ready."""
         num_frames = self.ready
         assert num_frames
         self.opened = self.windows.open(num_frames)
+        assert self.opened.num_frames == num_frames
+        self.follows.on_window_opened(self.opened)
+        assert self.transcript.observe(WindowOpened(self.opened)) == []
         return self.opened
 
-    def close(self, tokens: Sequence[int], **scores) -> ClosedWindow:
-        """Close the open window."""
+    def commit(self, tokens: Sequence[int], base: int = 0) -> None:
+        """Commit tokens of the open window after its prefix, the first at ``base``."""
+        self._observe(tokens, base)
+
+    def close(
+        self, tokens: Sequence[int], *, log_prob: float = -0.1, no_speech_prob: float | None = None
+    ) -> ClosedWindow:
+        """Close the open window, with all its tokens after the prefix."""
         assert self.opened is not None
-        closed = self.windows.close(self.opened, tokens, **scores)
-        if closed.step is not None:
-            fresh = tokens[closed.step.final_start : closed.step.final_end]
-            self.final.setdefault(closed.step.utterance, []).extend(i for i in fresh if i < END_OF_TEXT)
+        whole = [*self.opened.prefix, *tokens]
+        closed = self.windows.close(self.opened, whole, [log_prob] * len(whole), no_speech_prob)
+        decided = {"is_final": True, "outcome": closed.outcome, "step": closed.step}
+        self._observe(tokens, 0, log_prob, no_speech_prob=no_speech_prob, **decided)
+        assert self.windows.position == self.follows.position
+        assert self.follows.needed_from <= self.windows.needed_from
         return closed
 
-    def step(self, *parts: str | float, **scores) -> ClosedWindow:
+    def _observe(self, tokens: Sequence[int], base: int, log_prob: float = -0.1, **decided) -> None:
+        at = len(self.opened.prefix) + base
+        commit = Commit(self.opened.id, at, tuple(tokens), (log_prob,) * len(tokens), **decided)
+        self.follows.on_commit(commit)
+        self.segments += self.transcript.observe(commit)
+
+    def step(self, *parts: str | float, **scores) -> Window:
         """Open the window that is ready, and close it with :func:`token_ids`."""
-        self.open()
-        return self.close(token_ids(*parts), **scores)
+        window = self.open()
+        self.close(token_ids(*parts), **scores)
+        return window
 
-    def text(self, utterance: int = 1) -> str:
-        return letters(self.final.get(utterance, []))
-
-
-class Speaker:
-    """Words of 400 ms, five to a sentence; a word that is cut off comes out wrong."""
-
-    WORD_FRAMES, SENTENCE = 40, 5
-    NUM_RIGHT = 12  # other words are wrong ones
-
-    def __init__(self, start_frame: int, num_words: int) -> None:
-        self.start_frame, self.num_words = start_frame, num_words
-
-    def right_words(self, start: int = 0, end: int | None = None) -> list[int]:
-        return [i % self.NUM_RIGHT for i in range(start, self.num_words if end is None else end)]
-
-    def write(self, start_frame: int, num_frames: int, step: int, noise: tuple[str, int] | None) -> list[int]:
-        """Write the tokens of a window; at most one word that is not cut off is wrong."""
-        end_frame = start_frame + num_frames
-        words: list[tuple[int, int]] = []  # token and end frame in the window
-        for word in range(self.num_words):
-            begin = self.start_frame + word * self.WORD_FRAMES
-            if begin + self.WORD_FRAMES // 2 < start_frame or begin >= end_frame:
-                continue
-            is_whole = begin + self.WORD_FRAMES <= end_frame
-            token = word % self.NUM_RIGHT if is_whole else self.NUM_RIGHT + step % 2
-            words.append((token, min(begin + self.WORD_FRAMES, end_frame) - start_frame))
-        if noise is not None and words:
-            kind, index = noise[0], noise[1] % len(words)
-            wrong = (self.NUM_RIGHT + 2 + step % 4, words[index][1])
-            words[index : index + (kind != "insert")] = [] if kind == "leave out" else [wrong]
-        tokens = [TIME]
-        for token, end in words:
-            tokens.append(token)
-            is_sentence = (start_frame + end - self.start_frame) % (self.SENTENCE * self.WORD_FRAMES) == 0
-            if is_sentence and end < num_frames:
-                tokens += [TIME + end // FRAMES_PER_TIMESTAMP] * 2
-        return [*tokens, END]
+    def speak(self, begin_s: float, end_s: float, *parts: str | float, **scores) -> Window:
+        """Append an utterance, and decode it."""
+        self.append(end_s, mark(BEGIN, begin_s), mark(END, end_s))
+        return self.step(*parts, **scores)

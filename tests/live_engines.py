@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import cycle
 
 from experiments.common.models.scripted import END, ScriptedModel
+from experiments.common.models.speech import EnergyVad, speech
+from specwhisper.audio.endpointing import Endpointer
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.draft_state import Drafted
+from specwhisper.audio.voice import VoiceMarker
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
-from specwhisper.live import LiveOptions
+from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live.transcript import LiveTranscript
+from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.types import (
     HOP_SAMPLES,
+    SAMPLE_RATE,
     AudioChunk,
     Candidates,
     Commit,
     Failed,
     Finished,
+    Hypothesis,
     Mode,
     Segment,
     VoiceMark,
@@ -30,9 +36,24 @@ from specwhisper.types import (
     WindowOpened,
 )
 
+PIECES = EndpointingOptions(max_piece_ms=2_500, min_utterance_ms=1_000, short_silence_ms=600)
+Edit = Callable[[Candidates], Sequence[Candidates]]
+
+
+def talk(*spans: tuple[float, float], length_s: float) -> bytes:
+    """Return audio with speech in the spans."""
+    audio = bytearray(round(length_s * SAMPLE_RATE) * 2)
+    for seed, (begin_s, end_s) in enumerate(spans):
+        begin, end = round(begin_s * SAMPLE_RATE) * 2, round(end_s * SAMPLE_RATE) * 2
+        audio[begin:end] = speech(end_s - begin_s, seed)[: end - begin]
+    return bytes(audio)
+
+
+TALK = talk((0.3, 3.1), (4.3, 4.7), (5.9, 9.4), length_s=10.1)
+
 
 def texts_of(segments: Iterable[Segment]) -> dict[int, list[int]]:
-    """Return the tokens of final text, by utterance."""
+    """Return the text tokens of segments, by utterance."""
     texts: dict[int, list[int]] = {}
     for segment in segments:
         texts.setdefault(segment.utterance, []).extend(i for i in segment.tokens if i < END)
@@ -45,25 +66,18 @@ class LiveSession:
 
     Attributes
     ----------
-    windows : each window that was opened, and its tokens.
-    positions : for each segment, where another session would resume after it.
+    follows : windows that follow the target's, as a draft server has them.
+    windows : each window that was opened, and its tokens after the prefix.
+    hypotheses : texts of the draft.
     """
 
+    follows: LiveWindows
     transcript: LiveTranscript
     windows: list[tuple[Window, list[int]]] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
-    positions: list[LiveOptions] = field(default_factory=list)
+    hypotheses: list[Hypothesis] = field(default_factory=list)
     is_finished: bool = False
-
-    @property
-    def texts(self) -> dict[int, list[int]]:
-        """Tokens of the final text, by utterance."""
-        return texts_of(self.segments)
-
-    @property
-    def spans(self) -> list[tuple[int, int]]:
-        """First frame and end frame of each window."""
-        return [(window.start_frame, window.start_frame + window.num_frames) for window, _ in self.windows]
+    has_draft: bool = True
 
 
 class LivePair:
@@ -74,76 +88,84 @@ class LivePair:
         target: ScriptedModel,
         draft: ScriptedModel | None = None,
         *,
-        mode: Mode = Mode.FULL,
-        gamma: int = 4,
-        drafts_next_window: bool = True,
-        edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
+        edit: Edit = lambda block: (block,),
         aligner: Executor | None = None,
     ) -> None:
-        self._mode = mode if draft is not None else Mode.TARGET_ONLY
-        self._gamma = gamma
-        self._edit_block = edit_block
+        self._mode = Mode.FULL if draft is not None else Mode.TARGET_ONLY
+        self._edit = edit
         self._now_ns = 1
         executor = InlineExecutor()
+        self.target = target
         self.verifier = Verifier(target, executor=executor, aligner=aligner, clock=lambda: self._now_ns)
-        self.drafter = Drafter(
-            draft or target,
-            executor=executor,
-            clock=lambda: self._now_ns,
-            drafts_next_window=drafts_next_window,
-        )
+        self.drafter = Drafter(draft or target, executor=executor, clock=lambda: self._now_ns)
         self.sessions: dict[str, LiveSession] = {}
 
     def open(self, name: str, options: DecodingOptions) -> LiveSession:
+        """Open a session at its position; the target is told of it as by a draft server."""
         live = options.live
         assert live is not None
-        self.verifier.open(name, self._mode, options)
+        self.verifier.open(name, self._mode, replace(options, live=replace(live, position=LivePosition())))
+        if live.position != LivePosition():
+            self.verifier.submit(name, live.position)
         if self._mode.drafts:
-            length = DraftLength.of(self._mode, self._gamma, 4, None)
-            credit = self.verifier.limits.max_ahead_tokens
+            length, credit = DraftLength.of(Mode.FULL, 4, 4, None), self.verifier.limits.max_ahead_tokens
             self.drafter.open(name, length, options, max_ahead_tokens=credit)
-        transcript = LiveTranscript(self.verifier._model.vocabulary, live.position)
-        self.sessions[name] = LiveSession(transcript)
+        vocabulary = self.target.vocabulary
+        transcript = LiveTranscript(vocabulary, live.position.next_sample)
+        transcript.num_samples = live.position.start_sample
+        follows = LiveWindows(vocabulary, options, follows=True)
+        self.sessions[name] = LiveSession(follows, transcript)
         return self.sessions[name]
 
     def append_audio(self, name: str, pcm: bytes, *marks: VoiceMark, is_last: bool = False) -> None:
         """Submit audio to both engines, the draft first."""
-        transcript = self.sessions[name].transcript
-        chunk = AudioChunk(transcript.num_samples, pcm, is_last, marks)
-        transcript.num_samples += len(pcm) // 2
-        if self._mode.drafts:
-            self.drafter.submit(name, chunk)
+        session = self.sessions[name]
+        chunk = AudioChunk(session.transcript.num_samples, pcm, is_last, marks)
+        session.transcript.num_samples += len(pcm) // 2
+        session.follows.append_audio(chunk, session.transcript.num_samples)
+        self.drafter.submit(name, chunk)
         self.verifier.submit(name, chunk)
 
-    def advance(self) -> bool:
-        """Run the draft until it waits, then one target step; return if there was work."""
-        draft_had_work = self.drafter.has_work
-        while self.drafter.has_work:
-            for name, drafted in self.drafter.step():
-                self._propose(name, drafted)
-        target_had_work = self.verifier.has_work
+    def advance_draft(self) -> bool:
+        """Run one step of the draft; return whether there was work."""
+        if not self.drafter.has_work:
+            return False
+        for name, drafted in self.drafter.step():
+            session = self.sessions[name]
+            if isinstance(drafted, Failed):
+                session.has_draft = False
+                continue
+            if drafted.hypothesis is not None:
+                session.hypotheses.append(drafted.hypothesis)
+                session.transcript.show(drafted.hypothesis)
+            if drafted.candidates is not None:
+                session.transcript.observe(drafted.candidates)
+                for block in self._edit(drafted.candidates):
+                    self.verifier.submit(name, block)
+        return True
+
+    def advance_target(self) -> bool:
+        """Run one step of the target; return whether there was work."""
+        if not self.verifier.has_work:
+            return False
         for name, event in self.verifier.step():
             self._follow(name, event)
-        if not (draft_had_work or target_had_work) and (wait_s := self.verifier.wake_after_s):
-            self._now_ns += round(wait_s * 1e9) + 1
-            return True
-        return draft_had_work or target_had_work
+        return True
 
     def settle(self) -> None:
-        """Run both engines until they wait for audio."""
-        while self.advance():
-            pass
+        """Run both engines, the draft first, until they wait for audio."""
+        while True:
+            while self.advance_draft():
+                pass
+            if not self.advance_target():
+                if not (wait_s := self.verifier.wake_after_s):
+                    return
+                self._now_ns += round(wait_s * 1e9) + 1
 
-    def _propose(self, name: str, drafted: Drafted | Failed) -> None:
-        if isinstance(drafted, Failed):
-            raise drafted.error
-        transcript = self.sessions[name].transcript
-        if drafted.belief is not None:
-            transcript.update_belief(drafted.belief.window, drafted.belief.tokens)
-        if drafted.candidates is not None:
-            transcript.observe(drafted.candidates)
-            for block in self._edit_block(drafted.candidates):
-                self.verifier.submit(name, block)
+    def close(self, name: str) -> None:
+        """Close a session on both sides."""
+        self.verifier.close(name)
+        self.drafter.close(name)
 
     def _follow(self, name: str, event: WindowOpened | Commit | Finished | Failed) -> None:
         session = self.sessions[name]
@@ -152,26 +174,104 @@ class LivePair:
                 raise error
             case Finished():
                 session.is_finished = True
-                self.verifier.close(name)
-                self.drafter.close(name)
+                self.close(name)
                 return
             case WindowOpened(window=window):
                 session.windows.append((window, []))
+                session.follows.on_window_opened(window)
             case Commit():
                 session.windows[-1][1].extend(event.tokens)
-        segments = session.transcript.observe(event)
-        session.segments += segments
-        session.positions += [session.transcript.position] * len(segments)
+                session.follows.on_commit(event)
+        session.segments += session.transcript.observe(event)
         self.drafter.submit(name, event)
 
 
+def transcribe(
+    pair: LivePair,
+    pcm: bytes,
+    options: DecodingOptions,
+    *,
+    sizes: Sequence[int] = (1_600,),
+    pace: Sequence[tuple[int, int]] = (),
+    breaks: Sequence[int] = (),
+    endpointing: EndpointingOptions | None = PIECES,
+) -> list[Segment]:
+    """Return the final text of audio that comes in chunks of some sizes.
+
+    Parameters
+    ----------
+    pace : steps of draft and target after each chunk; by default they run until they wait.
+    breaks : chunks after which the session is lost, and another one continues from its position.
+    """
+    session, voice, silent_to = pair.open("one", options), voice_of(endpointing, LivePosition()), 0
+    segments: list[Segment] = []
+    turns, chunks = cycle(pace or [(0, 0)]), iter(cut(pcm, sizes))
+    for number, (start, chunk) in enumerate(chunks):
+        pair.append_audio("one", chunk, *voice.append(chunk))
+        if session.follows.pieces.current is None:
+            silent_to = voice.boundary_sample
+        num_draft, num_target = next(turns)
+        for _ in range(num_draft):
+            pair.advance_draft()
+        for _ in range(num_target):
+            pair.advance_target()
+        if not pace:
+            pair.settle()
+        if number in breaks:
+            segments += session.segments
+            position = session.follows.position
+            if not position.is_speech:
+                position = replace(position, next_sample=max(session.follows.final_to, silent_to))
+            pair.close("one")
+            live = replace(options.live or LiveOptions(), position=position)
+            session, voice = pair.open("one", replace(options, live=live)), voice_of(endpointing, position)
+            again = pcm[position.start_sample * 2 : start * 2 + len(chunk)]
+            known = (position.next_sample - position.start_sample) * 2
+            pair.append_audio("one", again, *voice.append(again[known:]))
+            silent_to = position.next_sample
+    pair.append_audio("one", b"", *voice.end_utterance(), is_last=True)
+    pair.settle()
+    assert session.is_finished
+    assert pair.verifier.num_free_slots == pair.target.num_slots
+    assert not pair.sessions["one"].transcript.verified_text
+    assert not pair.sessions["one"].transcript.tentative_text
+    return segments + session.segments
+
+
+class Voice(VoiceMarker):
+    """Marks utterances by any sound."""
+
+    def __init__(self, endpointer: Endpointer) -> None:
+        super().__init__(endpointer, EnergyVad)
+        self._boundary = endpointer
+
+    @property
+    def boundary_sample(self) -> int:
+        return self._boundary.boundary_sample
+
+
+def voice_of(options: EndpointingOptions | None, position: LivePosition) -> Voice:
+    """Return a detector that begins at a position."""
+    return Voice(Endpointer(options, position.next_sample, is_speech=position.is_speech))
+
+
+def cut(pcm: bytes, sizes: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """Yield chunks of some numbers of samples, each with its first sample."""
+    at = 0
+    for size in cycle(sizes):
+        if at * 2 >= len(pcm):
+            return
+        yield at, pcm[at * 2 : (at + size) * 2]
+        at += size
+
+
 def plain_text(model: ScriptedModel, pcm: bytes, window: Window) -> list[int]:
-    """Decode a window on its own, token by token, from its audio and its prompt."""
+    """Decode a window on its own, token by token, from its audio, prompt and prefix."""
     clip = Recording()
     start = window.start_sample * 2
     clip.append(AudioChunk(0, pcm[start : start + window.num_frames * HOP_SAMPLES * 2], is_last=True))
     model.encode(0, clip, 0)
-    tokens: list[int] = []
+    tokens = list(window.prefix)
     while len(tokens) < window.max_new_tokens and tokens[-1:] != [END]:
         tokens.append(model.next_token(model._audio[0], [*window.prompt, *tokens]))
-    return tokens
+    return tokens[len(window.prefix) :]

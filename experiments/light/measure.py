@@ -17,7 +17,7 @@ import soundfile
 from experiments.common.audio.samples import Sample
 from experiments.common.servers.processes import Server, running_process
 from experiments.common.servers.usage import cpu_s, resident_mb
-from experiments.streaming.live_client import DECODING, paced
+from experiments.streaming.session import DECODING, paced
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
@@ -146,7 +146,7 @@ async def _speak(server: str, sample: Sample, delay_s: float, statistics: Specul
     async with StreamingClient(server, DECODING, mode=Mode.SYNC) as stream:
 
         async def send() -> None:
-            async for pcm in paced(sample.pcm, time.perf_counter()):
+            async for pcm in paced(sample.pcm, time.monotonic()):
                 await stream.send(pcm)
             await stream.finish()
 

@@ -1,1 +1,1 @@
-"""Live transcription in real time: latency, stability and cost of its text."""
+"""Live transcription of human speech in real time: how soon text comes, how often it changes, its cost."""

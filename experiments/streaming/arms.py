@@ -1,99 +1,127 @@
-"""Arms: our modes on real servers, and plain transformers with the same policy."""
+"""What is compared: this project's modes on real servers, and other programs on the same core."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
-from experiments.common.servers.processes import Server, Worker, first_two_cores, on_cores, running_process
+from experiments.common.servers.processes import Server, Worker, running_process
 from experiments.common.servers.usage import cpu_s
-from experiments.streaming.live_client import LiveResult, run_live_session
-from experiments.streaming.plain import PlainTransformers
+from experiments.streaming.measures import Shown
+from experiments.streaming.peers import FasterWhisperLoop, WhisperLiveKit
+from experiments.streaming.session import PIECE_BYTES, run_session
 from experiments.streaming.takes import Take
 from specwhisper.live import LiveOptions
+from specwhisper.model.checkpoints.names import resolve
 from specwhisper.types import Mode
 
-FULL, NO_REUSE = "full", "full, hypothesis not reused"
-TARGET_ONLY, ONE_PROCESS, PLAIN = "target-only", "one process", "transformers"
-ARMS = (FULL, NO_REUSE, TARGET_ONLY, ONE_PROCESS, PLAIN)
-MAX_SESSIONS = 16
-SPACING_S = 3.1  # between starts of sessions, so that their steps do not coincide
+CONFIRM_EVERY_S = 2.0
+FULL, TARGET_ONLY, CONFIRM_EVERY = "full", "target-only", f"full, --confirm-every {CONFIRM_EVERY_S:g}"
+PEERS: dict[str, tuple[str, Any]] = {  # module that they need, and class
+    "faster-whisper with VAD": ("faster_whisper", FasterWhisperLoop),
+    "WhisperLiveKit, local agreement": ("whisperlivekit", WhisperLiveKit),
+}
+ARMS = (FULL, TARGET_ONLY, CONFIRM_EVERY, *PEERS)
+SPACING_S = 1.7  # between starts of sessions, so that they do not pause at the same moments
 
 
 @dataclass(frozen=True, slots=True)
-class Servers:
-    """Servers and workers of a run, already warm."""
+class Measured:
+    """The texts of a session, and its share of the CPU time of the processes that hold the models.
 
-    target: Server
-    split: Server
-    one_process: Server
-    plain: Worker
-
-    def run_sessions(
-        self, arm: str, take: Take, live: LiveOptions, num_sessions: int = 1
-    ) -> list[LiveResult]:
-        """Run a take on an arm, in concurrent sessions that start one after the other."""
-        process = {ONE_PROCESS: self.one_process, PLAIN: self.plain}.get(arm, self.target).process
-        before_s = cpu_s(process)
-        if arm == PLAIN:
-            results: list[LiveResult] = [self.plain.call("run_live_session", take, live)]
-        else:
-            results = asyncio.run(self._run_sessions(arm, take, live, num_sessions))
-        for result in results:
-            result.target_cpu_s = (cpu_s(process) - before_s) / num_sessions
-        return results
-
-    async def _run_sessions(
-        self, arm: str, take: Take, live: LiveOptions, num_sessions: int
-    ) -> list[LiveResult]:
-        server = (self.one_process if arm == ONE_PROCESS else self.split).address
-        mode = Mode.TARGET_ONLY if arm == TARGET_ONLY else Mode.FULL
-        if arm == NO_REUSE:
-            live = replace(live, reuses_candidates=False)
-        delays_s = (number * SPACING_S for number in range(num_sessions))
-        return await asyncio.gather(
-            *(run_live_session(server, take, live, mode, delay_s=delay_s) for delay_s in delays_s)
-        )
-
-
-@contextmanager
-def running_servers(
-    target: str, draft: str, dtype: str = "float32", *, cut_windows: bool = False
-) -> Iterator[Servers]:
-    """Start all servers: the target on one core, draft server and this program on the other.
-
-    Parameters
-    ----------
-    cut_windows : whether target and draft of the split arms encode only the audio that there is.
+    It was one of ``num_sessions`` at once, at ``speed`` times real time.
     """
-    first, second = first_two_cores()
-    sessions = ("--max-sessions", str(MAX_SESSIONS))
-    with ExitStack() as stack:
-        plain = Worker(partial(PlainTransformers, target), cores=[first])
-        stack.callback(plain.stop)
-        server = stack.enter_context(
-            running_process(
-                "specwhisper_target_server",
-                *("--model", target, "--dtype", dtype, *sessions),
-                *(["--cut-live-windows"] if cut_windows else []),
-                cores=[first],
-            )
+
+    arm: str
+    take: Take
+    num_sessions: int
+    speed: float
+    shown: Sequence[Shown]
+    target_cpu_s: float = 0.0
+    draft_cpu_s: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """The final text."""
+        return "".join(each.final for each in self.shown).strip()
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether its text is that of which others must not differ."""
+        return self.num_sessions == 1 and self.speed == 1.0
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """It as JSON values, without the take's."""
+        return asdict(self) | {"take": self.take.condition}
+
+
+class Arms:
+    """Runs arms: target server and other programs on the first core, the draft server on the second."""
+
+    def __init__(self, target: str, draft: str, cores: tuple[int, int], stack: ExitStack) -> None:
+        self._target, self._draft, self._stack = target, draft, stack
+        folder = Path(resolve(target))
+        self._peer_folder = folder if (folder / "model.bin").is_file() else None  # of CTranslate2
+        self._cores = cores
+        self._servers: tuple[Server, Server] | None = None
+        self._peers: dict[str, Worker] = {}
+
+    def missing(self, arm: str) -> str | None:
+        """Return why an arm cannot run here."""
+        if arm == CONFIRM_EVERY and "confirm_every_s" not in LiveOptions.__dataclass_fields__:
+            return "this version has no --confirm-every"
+        if arm in PEERS and find_spec(PEERS[arm][0]) is None:
+            return f"not installed: {PEERS[arm][0]}"
+        if arm in PEERS and self._peer_folder is None:
+            return "the target is no CTranslate2 folder"
+        return None
+
+    def warm_up(self, arm: str, take: Take) -> None:
+        """Start what the arm needs, and transcribe three seconds of a take."""
+        self.run(arm, replace(take, pcm=take.pcm[: 30 * PIECE_BYTES]), speed=10.0)
+
+    def run(self, arm: str, take: Take, num_sessions: int = 1, speed: float = 1.0) -> list[Measured]:
+        """Run a take in concurrent sessions that start one after the other; peers only one, in real time."""
+        processes = [self._peer(arm).process] if arm in PEERS else [one.process for one in self._served()]
+        before_s = [cpu_s(process) for process in processes]
+        if arm in PEERS:
+            all_shown: list[list[Shown]] = [self._peer(arm).call("run", take.pcm)]
+        else:
+            all_shown = asyncio.run(self._run_sessions(arm, take, num_sessions, speed))
+        used_s = [(cpu_s(one) - s) / num_sessions for one, s in zip(processes, before_s, strict=True)]
+        return [Measured(arm, take, num_sessions, speed, shown, *used_s) for shown in all_shown]
+
+    async def _run_sessions(self, arm: str, take: Take, num_sessions: int, speed: float) -> list[list[Shown]]:
+        every: dict[str, Any] = {"confirm_every_s": CONFIRM_EVERY_S} if arm == CONFIRM_EVERY else {}
+        mode = Mode.TARGET_ONLY if arm == TARGET_ONLY else Mode.FULL
+        _, draft = self._served()
+        run = partial(
+            run_session, draft.address, take.pcm, mode, replace(LiveOptions(), **every), speed=speed
         )
-        draft_model, of_target = ("--draft-model", draft), ("--target", server.address)
-        split = stack.enter_context(
-            running_process(
-                "specwhisper_draft_server",
-                *(*of_target, *draft_model, *sessions),
-                *(["--cut-windows"] if cut_windows else []),
-                cores=[second],
-            )
-        )
-        both = sorted({first, second})
-        one_process = stack.enter_context(
-            running_process("specwhisper_draft_server", "--target-model", target, *draft_model, cores=both)
-        )
-        stack.enter_context(on_cores([second]))
-        yield Servers(server, split, one_process, plain)
+        delays_s = (number * SPACING_S / speed for number in range(num_sessions))
+        return await asyncio.gather(*(run(delay_s=delay_s) for delay_s in delays_s))
+
+    def _peer(self, arm: str) -> Worker:
+        if arm not in self._peers:
+            build = partial(PEERS[arm][1], self._peer_folder)
+            self._peers[arm] = Worker(build, cores=self._cores[:1])
+            self._stack.callback(self._peers[arm].stop)
+        return self._peers[arm]
+
+    def _served(self) -> tuple[Server, Server]:
+        if self._servers is None:
+            start, sessions = self._stack.enter_context, ("--max-sessions", "8")
+            of_target = "--model", self._target, *sessions
+            target = start(running_process("specwhisper_target_server", *of_target, cores=self._cores[:1]))
+            of_draft = "--draft-model", self._draft, "--dtype", "int8", "--cut-windows", *sessions
+            pair = "--target", target.address, *of_draft
+            draft = start(running_process("specwhisper_draft_server", *pair, cores=self._cores[1:]))
+            self._servers = target, draft
+        return self._servers

@@ -1,41 +1,77 @@
-"""Takes for live sessions: clean, noisy, with pauses, and minutes long."""
+"""Takes of human speech: clean, in noise, by telephone, and two speakers in turn."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from io import BytesIO
+from itertools import pairwise, zip_longest
+from statistics import median
 
 import numpy as np
+import soundfile
+import soxr
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from experiments.common.audio.samples import Sample
+from experiments.streaming.measures import SpokenWord
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.g711 import G711, decode_g711
+from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.vad_filter import find_speech
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.transcription import Transcription
-from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, Mode
+from specwhisper.selection import VadOptions
+from specwhisper.types import SAMPLE_RATE, AudioChunk, Mode, Word
 
-SNR_DB = 15.0
-PAUSE_S = (1.5, 4.0)
+SOUND = VadOptions(min_silence_duration_ms=200, min_speech_duration_ms=100, speech_pad_ms=0)
+SNR_DB = 10.0
+TELEPHONE_RATE = 8_000
+TURN_S = 1.2  # silence after which an utterance has ended; JFK's pauses within sentences have up to 1.1 s
+GAP_S = 1.0, 1.5  # between recordings, which have some silence themselves
+TURN_GAP_S = 0.0, 0.3  # between two speakers
+PAUSE_S = 0.4  # at which a long recording is cut into a speaker's turns
+TAIL_S = 2.0  # silence after a take, in which its last utterance ends
+FADE_S = 0.15  # at either end of a recording, which would otherwise begin and end with a click
+MIN_SOUND_S = 0.05  # of a word
+QUICK_S = 10.0
+NUM_ENCODINGS = 5
+Samples = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class SpokenWord:
-    """A word and its end, in seconds of the take."""
+class Condition(StrEnum):
+    """How a take sounds."""
 
-    text: str
-    end_s: float
+    CLEAN = "clean"
+    NOISE = "10 dB noise"
+    TELEPHONE = "telephone"
+    TWO_SPEAKERS = "two speakers"
 
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Audio of a live session; ``words`` are the target's text of the whole take with word times."""
+    """Audio of a live session, and what is said in it.
 
-    name: str
+    Attributes
+    ----------
+    text : the target's text of the whole take.
+    words : of the same speech without noise, with the end of each one's sound.
+    ends_s : where utterances end, by voice activity.
+    speech_s : seconds of speech, without longer silences.
+    """
+
+    condition: Condition
     pcm: bytes
+    text: str
     words: tuple[SpokenWord, ...]
+    ends_s: tuple[float, ...]
+    speech_s: float
 
     @property
     def duration_s(self) -> float:
@@ -44,61 +80,134 @@ class Take:
 
 
 class Recorder:
-    """Makes takes of recordings and transcribes them with word times."""
+    """Makes takes of recordings, and transcribes them with the target alone."""
 
     def __init__(self, target: str, seed: int) -> None:
         checkpoint = load_checkpoint(target)
-        model = WhisperModel(checkpoint, 1)
-        self._engine = InlinePair(model, mode=Mode.TARGET_ONLY, max_new_tokens=checkpoint.max_new_tokens)
-        self._num_mel_bins = checkpoint.num_mel_bins
+        self._model = WhisperModel(checkpoint, 1)
+        self._engine = InlinePair(
+            self._model, mode=Mode.TARGET_ONLY, max_new_tokens=checkpoint.max_new_tokens
+        )
         self._random = np.random.default_rng(seed)
 
-    def clean(self, sample: Sample) -> Take:
-        """Return an unchanged recording."""
-        return self._take(f"clean {sample.name}", sample.pcm)
+    def takes(self, samples: Sequence[Sample], *, quick: bool) -> list[Take]:
+        """Return a take for each condition; short ones for a quick run."""
+        limit_s = QUICK_S if quick else np.inf
+        shuffled = [samples[index] for index in self._random.permutation(len(samples))]
+        one = _joined([_samples(each.pcm) for each in shuffled], GAP_S, self._random, limit_s)
+        two = _joined(list(turns(shuffled)), TURN_GAP_S, self._random, limit_s)
+        sent = {
+            Condition.CLEAN: (one, one),
+            Condition.NOISE: (one, noisy(one, self._random)),
+            Condition.TELEPHONE: (one, by_telephone(one)),
+            Condition.TWO_SPEAKERS: (two, two),
+        }
+        spoken = {id(clean): self._words(clean) for clean in (one, two)}
+        return [
+            Take(condition, _pcm(audio), self._text(audio), spoken[id(clean)], *utterances(sound(clean)))
+            for condition, (clean, audio) in sent.items()
+        ]
 
-    def noisy(self, sample: Sample) -> Take:
-        """Add white noise, 15 dB below the speech."""
-        samples = _samples(sample.pcm)
-        level = np.sqrt(np.mean(samples**2)) * 10 ** (-SNR_DB / 20)
-        return self._take(f"noisy {sample.name}", _pcm(samples + self._random.normal(0, level, len(samples))))
+    def encode_s(self) -> float:
+        """Return the median seconds in which the target encodes a window of 30 s."""
+        silence, seconds = Recording(), []
+        silence.append(AudioChunk(0, bytes(2), is_last=True))
+        for _ in range(NUM_ENCODINGS):
+            started_s = time.perf_counter()
+            self._model.encode(0, silence, 0)
+            seconds.append(time.perf_counter() - started_s)
+        return median(seconds)
 
-    def paused(self, sample: Sample) -> Take:
-        """Insert pauses of faint noise between sentences."""
-        samples = _samples(sample.pcm)
-        pieces: list[NDArray[np.float64]] = []
-        start = 0
-        for segment in self._transcribe(sample.pcm).segments:
-            end = min(len(samples), int(segment.end_s * SAMPLE_RATE))
-            pause = self._random.normal(0, 3.0, int(self._random.uniform(*PAUSE_S) * SAMPLE_RATE))
-            pieces += [samples[start:end], pause]
-            start = end
-        return self._take(f"pauses {sample.name}", _pcm(np.concatenate([*pieces, samples[start:]])))
+    def _words(self, samples: Samples) -> tuple[SpokenWord, ...]:
+        spans_s = sound(samples)
+        options = self._options(samples, word_timestamps=True)
+        segments = self._engine.transcribe([_pcm(samples)], options)[0].segments
+        words = [word for segment in segments for word in segment.words]
+        return tuple(SpokenWord(word.text, sound_end_s(word, spans_s)) for word in words)
 
-    def long(self, samples: list[Sample], duration_s: float) -> Take:
-        """Repeat recordings up to a duration."""
-        num_bytes = int(duration_s * SAMPLE_RATE) * BYTES_PER_SAMPLE
-        once = b"".join(sample.pcm for sample in samples)
-        pcm = (once * (num_bytes // len(once) + 1))[:num_bytes]
-        return self._take(f"{duration_s / 60:.0f} minutes", pcm)
+    def _text(self, samples: Samples) -> str:
+        return self._engine.transcribe([_pcm(samples)], self._options(samples))[0].text
 
-    def _take(self, name: str, pcm: bytes) -> Take:
-        words = (
-            SpokenWord(word.text, word.end_s)
-            for segment in self._transcribe(pcm).segments
-            for word in segment.words
-        )
-        return Take(name, pcm, tuple(words))
-
-    def _transcribe(self, pcm: bytes) -> Transcription:
-        maxima = log_mel_max([pcm]) if len(pcm) > WINDOW_SAMPLES * BYTES_PER_SAMPLE else {}
-        options = DecodingOptions.greedy(language="en", word_timestamps=True, log_mel_max=maxima)
-        return self._engine.transcribe([pcm], options)[0]
+    def _options(self, samples: Samples, *, word_timestamps: bool = False) -> DecodingOptions:
+        maxima = log_mel_max([_pcm(samples)])
+        return DecodingOptions(language="en", word_timestamps=word_timestamps, log_mel_max=maxima)
 
 
-def _samples(pcm: bytes) -> NDArray[np.float64]:
+def turns(samples: Sequence[Sample]) -> list[Samples]:
+    """Let the speakers take turns; a name begins with its speaker's. Long recordings are cut at pauses."""
+    by_speaker: dict[str, list[Samples]] = {}
+    for each in samples:
+        speaker = each.name.partition(".")[0].partition("_")[0]
+        by_speaker.setdefault(speaker, []).extend(_cut_at_pauses(_samples(each.pcm)))
+    return [turn for of_all in zip_longest(*by_speaker.values()) for turn in of_all if turn is not None]
+
+
+def noisy(samples: Samples, random: Generator) -> Samples:
+    """Add pink noise, 10 dB below the speech."""
+    spectrum = np.fft.rfft(random.standard_normal(len(samples)))
+    noise = np.fft.irfft(spectrum / np.sqrt(np.arange(1, len(spectrum) + 1)), len(samples))
+    spans = [(round(start_s * SAMPLE_RATE), round(end_s * SAMPLE_RATE)) for start_s, end_s in sound(samples)]
+    speech = np.concatenate([samples[start:end] for start, end in spans])
+    return samples + noise * float(speech.std() / noise.std() * 10 ** (-SNR_DB / 20))
+
+
+def by_telephone(samples: Samples) -> Samples:
+    """Send audio through a telephone: 8 kHz, mu-law."""
+    narrow, coded = soxr.resample(samples, SAMPLE_RATE, TELEPHONE_RATE), BytesIO()
+    soundfile.write(
+        coded, np.frombuffer(_pcm(narrow), "<i2"), TELEPHONE_RATE, format="RAW", subtype=G711.MULAW
+    )
+    received = _samples(decode_g711(coded.getvalue(), G711.MULAW))
+    wide: Samples = soxr.resample(received, TELEPHONE_RATE, SAMPLE_RATE)
+    return wide
+
+
+def sound(samples: Samples) -> list[tuple[float, float]]:
+    """Return where there is speech, in seconds, by voice activity."""
+    spans = find_speech([_pcm(samples)], SOUND).spans
+    return [(span.start / SAMPLE_RATE, span.stop / SAMPLE_RATE) for span in spans]
+
+
+def utterances(spans_s: Sequence[tuple[float, float]]) -> tuple[tuple[float, ...], float]:
+    """Return where speech ends and does not continue for :data:`TURN_S`, and the seconds of speech."""
+    silences_s = [(end_s, start_s - end_s) for (_, end_s), (start_s, _) in pairwise(spans_s)]
+    ends_s = [end_s for end_s, silence_s in silences_s if silence_s >= TURN_S]
+    shorter_s = sum(silence_s for _, silence_s in silences_s if silence_s < PAUSE_S)
+    speech_s = sum(end_s - start_s for start_s, end_s in spans_s) + shorter_s
+    return (*ends_s, *(end_s for _, end_s in spans_s[-1:])), speech_s
+
+
+def sound_end_s(word: Word, spans_s: Sequence[tuple[float, float]]) -> float:
+    """Return the end of a word's sound: the target's word may reach over a silence.
+
+    A word with a punctuation mark is before the silence, another one after it.
+    """
+    clipped_s = [(max(word.start_s, start_s), min(word.end_s, end_s)) for start_s, end_s in spans_s]
+    ends_s = [end_s for start_s, end_s in clipped_s if end_s - start_s > MIN_SOUND_S]
+    return (ends_s[0] if word.text[-1:] in ".,!?;:" else ends_s[-1]) if ends_s else word.end_s
+
+
+def _cut_at_pauses(samples: Samples) -> list[Samples]:
+    cuts = [(end + start) / 2 for (_, end), (start, _) in pairwise(sound(samples)) if start - end >= PAUSE_S]
+    return np.split(samples, [round(cut_s * SAMPLE_RATE) for cut_s in cuts])
+
+
+def _joined(
+    pieces: Sequence[Samples], gap_s: tuple[float, float], random: Generator, limit_s: float
+) -> Samples:
+    """Join pieces with silence between them, until they have ``limit_s`` seconds, and a tail of silence."""
+    joined: list[Samples] = []
+    for piece in pieces:
+        if sum(map(len, joined)) < limit_s * SAMPLE_RATE:
+            fade = np.minimum(1, np.arange(len(piece)) / (FADE_S * SAMPLE_RATE))
+            silence = np.zeros(round(random.uniform(*gap_s) * SAMPLE_RATE))
+            joined += [piece * fade * fade[::-1], silence]
+    return np.concatenate([*joined[:-1], np.zeros(round(TAIL_S * SAMPLE_RATE))])
+
+
+def _samples(pcm: bytes) -> Samples:
     return np.frombuffer(pcm, "<i2").astype(np.float64)
 
 
-def _pcm(samples: NDArray[np.float64]) -> bytes:
+def _pcm(samples: Samples) -> bytes:
     return np.clip(np.rint(samples), -32768, 32767).astype("<i2").tobytes()

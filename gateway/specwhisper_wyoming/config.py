@@ -8,7 +8,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
-from specwhisper.options import DecodingOptions, Padding
+from specwhisper.options import DecodingOptions, Padding, options_from
 from specwhisper.rpc.addresses import is_loopback, join_address
 from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
 from specwhisper.rpc.tokens import SERVER_TOKEN
@@ -116,6 +116,15 @@ class WyomingConfig(Settings):
             metavar="PADDING",
         ),
     ] = DecodingOptions().padding
+    languages: Annotated[
+        str,
+        Setting(
+            SERVING,
+            "Languages that may be spoken, as en,fr,de: each utterance is in one of them. A request for "
+            "another one gets that; default: any.",
+            metavar="CODES",
+        ),
+    ] = ""
     zeroconf: Annotated[
         str | None,
         Setting(
@@ -143,6 +152,7 @@ class WyomingConfig(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         read_names(self.server)
+        _ = self.options  # raises if they are not languages
         address = self.address
         is_public = isinstance(address, TcpAddress) and not is_loopback(address.host)
         if is_public and not self.insecure:
@@ -158,6 +168,11 @@ class WyomingConfig(Settings):
                 f"--zeroconf announces an address that other machines can reach, and --uri is {self.uri}: "
                 "listen on tcp://0.0.0.0:10300, or leave --zeroconf out."
             )
+
+    @property
+    def options(self) -> DecodingOptions:
+        """The decoding options that a request need not name."""
+        return options_from({}, {"padding": self.padding, "languages": self.languages})
 
     @property
     def address(self) -> Address:

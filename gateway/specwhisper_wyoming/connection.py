@@ -16,7 +16,7 @@ from wyoming.ping import Ping, Pong
 
 from specwhisper.errors import IdleClient, InvalidAudio, InvalidRequest, SpecWhisperError
 from specwhisper.observe.request_id import received_request_id, request_id
-from specwhisper.options import DecodingOptions, Padding
+from specwhisper.options import DecodingOptions
 from specwhisper.wire.status import INTERNAL_ERROR, refusal
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_wyoming.audio import read_format
@@ -40,7 +40,7 @@ class Connection:
     ----------
     client : the connections to draft servers.
     idle_timeout_s : seconds that the client may send nothing, or read nothing.
-    padding : content of windows after the end of an utterance.
+    defaults : options that a request need not name.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class Connection:
         writer: asyncio.StreamWriter,
         client: TranscriptionClient,
         idle_timeout_s: float,
-        padding: Padding,
+        defaults: DecodingOptions,
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._client = client
         self._idle_timeout_s = idle_timeout_s
-        self._defaults = DecodingOptions(padding=padding)
+        self._defaults = defaults
         self._options = self._defaults  # of the next utterance
         self._utterance: WyomingUtterance | None = None  # the last one
         self._answering: asyncio.Task[None] | None = None
@@ -268,7 +268,8 @@ def _request() -> dict[str, Any]:
 def options_of(event: Event, defaults: DecodingOptions) -> DecodingOptions:
     """Return the options of a request: its language and words, else the defaults.
 
-    The only model is the target, whatever the request's name of it.
+    A request for one of the languages that may be spoken leaves open which of them is: Home Assistant always
+    names that of its pipeline. The only model is the target, whatever the request's name of it.
 
     Raises
     ------
@@ -280,4 +281,9 @@ def options_of(event: Event, defaults: DecodingOptions) -> DecodingOptions:
         if not isinstance(given, list | None) or not all(isinstance(word, str) for word in given or ()):
             raise InvalidRequest("Names and terms of a 'transcribe' event must be lists of strings.")
         words += given or ()
-    return replace(defaults, language=request.language or None, hotwords=", ".join(words))
+    named = replace(
+        defaults, language=request.language or defaults.language, languages=(), hotwords=", ".join(words)
+    )
+    if named.language is None or named.language in defaults.languages:
+        return replace(named, language=None, languages=defaults.languages)
+    return named

@@ -96,7 +96,7 @@ class WyomingServer:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         config = self._config
-        connection = Connection(reader, writer, self._client, config.idle_timeout_s, config.padding)
+        connection = Connection(reader, writer, self._client, config.idle_timeout_s, config.options)
         limit = config.max_connections
         if len(self._connections) >= limit:
             error = ServerFull(f"This server has its {limit} connections already: try again later.")

@@ -21,9 +21,7 @@ from specwhisper.audio.mel import NUM_FFT, SILENCE, log_mel_power, normalise, po
 from specwhisper.audio.pieces import Pieces
 from specwhisper.errors import InvalidAudio
 from specwhisper.options import Padding
-from specwhisper.types import HOP_SAMPLES, WINDOW_FRAMES, WINDOW_SAMPLES, AudioChunk
-
-CONTEXT_SAMPLES = NUM_FFT // 2  # how far a frame reaches to either side of its centre
+from specwhisper.types import CONTEXT_SAMPLES, HOP_SAMPLES, WINDOW_FRAMES, WINDOW_SAMPLES, AudioChunk
 
 
 class Recording:

@@ -11,11 +11,11 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from specwhisper.audio.trimming import trimmed
 from specwhisper.engine.target_window import TargetWindow
 from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.model.model import Model
 from specwhisper.options import WordTimes
-from specwhisper.transcription.trimming import trimmed
 from specwhisper.types import Commit, Outcome, WordAlignment
 
 T = TypeVar("T")

@@ -176,6 +176,8 @@ class LiveDraft(DraftState):
             tokens = self.vocabulary.without_ending(tokens)
         offset = piece.start_sample // HOP_SAMPLES - window.start_frame
         tokens = shift_timestamps(tokens, -offset, self.vocabulary)
+        if window.prefix and tokens and self.vocabulary.is_timestamp(tokens[0]):
+            tokens = tokens[1:]  # the prefix has its time
         known = len(window.prefix)
         for number, start in enumerate(range(0, len(tokens), MAX_BLOCK_TOKENS), start=1):
             block = tokens[start : start + MAX_BLOCK_TOKENS]

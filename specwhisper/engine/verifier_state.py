@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
+from specwhisper.audio.recording import Recording
 from specwhisper.engine.encodings import AudioSpan
 from specwhisper.engine.phases import Derived, Detection, Phase
 from specwhisper.engine.target_window import TargetWindow
@@ -26,6 +26,7 @@ from specwhisper.transcription.resume_point import check_resume
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Windows
 from specwhisper.types import (
+    CONTEXT_SAMPLES,
     HOP_SAMPLES,
     AudioChunk,
     Candidates,
@@ -176,8 +177,7 @@ class VerifierState:
         needed_from = window_start if self.windows.is_live else max(0, window_start - CONTEXT_SAMPLES)
         is_first = not self.recording.received_samples
         if is_first and chunk.start_sample > needed_from:
-            gap = f"samples {needed_from} to {chunk.start_sample}"
-            raise InvalidAudio(f"The audio leaves a gap: {gap} are missing.")
+            raise InvalidAudio(f"The audio leaves a gap from sample {needed_from} to {chunk.start_sample}.")
         if self.aligning is None:  # words may move the next window back
             self.recording.discard_before(window_start)
         held_from = chunk.start_sample if is_first else self.recording.first_sample

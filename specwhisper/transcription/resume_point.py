@@ -22,18 +22,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from specwhisper.audio.recording import CONTEXT_SAMPLES
 from specwhisper.errors import InvalidCandidates, InvalidRequest
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.open_window import OpenWindow
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import UNKNOWN_AGE_NS, Candidates, Commit, Resume, Timing, WindowOpened
+from specwhisper.types import (
+    CONTEXT_SAMPLES,
+    UNKNOWN_AGE_NS,
+    Candidates,
+    Commit,
+    Resume,
+    Timing,
+    WindowOpened,
+)
 
 SentEvents = list[WindowOpened | Commit]
 
 
 def audio_needed_from(start_sample: int) -> int:
-    """Return the first sample that is needed to decode a window that begins at a sample."""
+    """Return the first sample that is needed to decode a window."""
     return max(0, start_sample - CONTEXT_SAMPLES)
 
 
@@ -120,7 +127,7 @@ class ResumeTracker:
 
     @property
     def audio_from(self) -> int:
-        """First sample of the audio that another target needs, with the context of its window."""
+        """First sample that another target needs, with its window's context."""
         return audio_needed_from(self.needed_from)
 
     def advances(self, commit: Commit) -> bool:

@@ -6,6 +6,7 @@ the unit their name ends with.
 """
 
 from specwhisper.types.audio import (
+    CONTEXT_SAMPLES,
     FRAMES_PER_TIMESTAMP,
     HOP_SAMPLES,
     SAMPLE_RATE,
@@ -52,6 +53,7 @@ from specwhisper.types.transcript import Segment, TimeOrder, Word
 from specwhisper.types.weights import CROSS_CACHES, DTYPES, DeviceMap
 
 __all__ = [
+    "CONTEXT_SAMPLES",
     "CROSS_CACHES",
     "DEFAULT_MAX_NUM_BATCHED_TOKENS",
     "DEFAULT_MAX_WIDTH",

@@ -10,6 +10,7 @@ HOP_SAMPLES = 160  # one mel frame is 10 ms
 WINDOW_FRAMES = 3_000
 WINDOW_SAMPLES = WINDOW_FRAMES * HOP_SAMPLES  # 30 s
 FRAMES_PER_TIMESTAMP = 2  # one timestamp token is 20 ms
+CONTEXT_SAMPLES = 200  # how far a mel frame reaches to either side of its centre
 
 
 class VoiceEvent(StrEnum):

@@ -11,13 +11,13 @@ import pytest
 import specwhisper
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
+from specwhisper.audio.recording import Recording
 from specwhisper.audio.vad_filter import TURNS, find_speech, find_voice
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.choosing import ProbeResult
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription
-from specwhisper.types import Mode
+from specwhisper.types import CONTEXT_SAMPLES, Mode
 from tests.interference import Interference
 
 HUMAN = Path(specwhisper.__file__).parent / "demo" / "human"

@@ -38,7 +38,12 @@ def address(request, target, checkpoints, tmp_path) -> Iterator[str]:
     arguments = {
         "whisper": ["--draft-model", checkpoints.draft],
         "target-only": ["--mode", "target-only"],
-        "recogniser": ["--draft-recogniser", "examples.live_captions:create", "--draft-model", str(captions)],
+        "recogniser": [
+            "--draft-recogniser",
+            "examples.captions_recogniser:create",
+            "--draft-model",
+            str(captions),
+        ],
     }[request.param]
     command = ("specwhisper_draft_server", "--port", "0", "--target", target.address, *arguments)
     server = Server("tests.without", TORCH, *command)

@@ -209,13 +209,24 @@ started = st.fixed_dictionaries(
     | {
         "added_latency_ms": st.sampled_from([0, 1]) | values,
         "language": mostly(st.just("en"), odd),
-        "step_ms": st.integers(50, 11_000) | values,
         "position": st.fixed_dictionaries(
             {},
             optional={
-                "start_sample": st.sampled_from([0, 160, 161, 2**62]) | values,
+                "start_sample": st.sampled_from([0, 320, 321, 2**62]) | values,
+                "next_sample": st.sampled_from([0, 320, 321, 2**62]) | values,
                 "num_utterances": st.integers(0, 9) | numbers,
-                "final_tokens": st.lists(st.integers(-1, 2**31), max_size=4) | values,
+                "is_speech": st.booleans() | values,
+                "language": st.sampled_from([None, "en", "xx"]) | values,
+                "pieces": st.lists(
+                    st.fixed_dictionaries(
+                        {
+                            "start_sample": st.sampled_from([0, 320, 321]) | values,
+                            "tokens": st.lists(st.integers(-1, 2**31), max_size=4) | values,
+                        }
+                    ),
+                    max_size=3,
+                )
+                | values,
             },
         ),
     },

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import IO, Protocol, Self
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
@@ -17,9 +16,9 @@ from specwhisper.speakers.turns import by_speaker
 from specwhisper.transcription.subtitles import one_line
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
+from specwhisper_client.cli.redrawing import OpenText
 from specwhisper_client.updates import Update
 
-REFRESHES_PER_SECOND = 12
 LONG_S = 60.0  # a shorter recording has no bar
 SPEAKER_COLORS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 COLORS = ((0.8, "green"), (0.5, "yellow"), (0.0, "red"))  # of a word, from its probability on
@@ -47,30 +46,30 @@ class LiveDisplay:
     """
 
     def __init__(self, console: Console, *, timestamps: bool, colors: bool = False) -> None:
-        self._console = console
         self._timestamps = timestamps
         self._colors = colors
         self._bar = _Bar(console)
-        self._live = Live(console=console, refresh_per_second=REFRESHES_PER_SECOND, transient=True)
+        self._open = OpenText(console)
 
     def __enter__(self) -> Self:
-        self._live.start()
+        self._open.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        self._open.__exit__()
 
     def show(self, update: Update) -> None:
-        """Print the segments that are final and replace the open window's text."""
+        """Print the segments that are final and replace the open text."""
+        lines = []
         for segment in update.segments:
             if text := one_line(segment.text):
                 times = f"{span(segment)} " if self._timestamps else ""
                 shown = colored(segment) if self._colors and segment.words else Text(blanked(text))
-                self._console.print(Text.assemble((times, "cyan"), shown))
-        known = blanked(update.verified_text + update.stable_text)
-        open_window = Text.assemble(known.lstrip(), (blanked(update.tentative_text), "dim"))
+                lines.append(Text.assemble((times, "cyan"), shown))
+        known = update.verified_text + update.stable_text
+        shown = Text.assemble(blanked(known), (blanked(update.tentative_text), "dim"))
         below = [self._bar.progress] if self._bar.advance(update) else []
-        self._live.update(Group(open_window, *below))
+        self._open.draw(lines, Group(shown[len(shown) - len(shown.plain.lstrip()) :], *below))
 
 
 class WithProgress:

@@ -10,7 +10,6 @@ from typing import Self
 
 import typer
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
 from specwhisper.errors import MissingExtra, SpecWhisperError
@@ -20,10 +19,11 @@ from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.transcription.subtitles import one_line
 from specwhisper.types import Segment, VoiceEvent
 from specwhisper_client import sources
-from specwhisper_client.cli.display import REFRESHES_PER_SECOND, color_of, span
+from specwhisper_client.cli.display import clock, color_of, span
 from specwhisper_client.cli.grouped_options import takes
 from specwhisper_client.cli.jobs import report
 from specwhisper_client.cli.listen_options import ListenOptions
+from specwhisper_client.cli.redrawing import OpenText
 from specwhisper_client.cli.tables import transcript_table
 from specwhisper_client.live_transcription import LiveTranscription, with_speakers
 from specwhisper_client.updates import Update
@@ -92,31 +92,38 @@ class LiveUtterances:
     """Shows complete utterances, then the open one: final bold, tentative dim."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
         self._utterances = Utterances()
         self._is_speech = False
-        self._live = Live(console=console, refresh_per_second=REFRESHES_PER_SECOND, transient=True)
+        self._begins_s: list[float] = []  # of utterances that are not complete
+        self._open = OpenText(console)
 
     def __enter__(self) -> Self:
-        self._live.start()
+        self._open.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for utterance in self._utterances.finish():
-            self._print(utterance)
-        self._live.stop()
+        self._open.draw([complete_line(each) for each in self._utterances.finish()], Text())
+        self._open.__exit__()
 
     def show(self, update: Update) -> None:
         """Print complete utterances and replace the open one."""
-        for utterance in self._utterances.add(update.segments):
-            self._print(utterance)
+        self._open.draw(*self.lines(update))
+
+    def lines(self, update: Update) -> tuple[list[Text], Text]:
+        """Return the utterances that an update completes, and the open one."""
         if update.speech is not None:
             self._is_speech = update.speech is VoiceEvent.BEGIN
-        final = "".join(piece.text for piece in self._utterances.pieces)
-        self._live.update(open_line(final, update, is_speech=self._is_speech))
-
-    def _print(self, utterance: Segment) -> None:
-        self._console.print(complete_line(utterance))
+            self._begins_s += [update.speech_at_s] if self._is_speech else []
+        complete = self._utterances.add(update.segments)
+        for utterance in complete:
+            self._begins_s = [begin_s for begin_s in self._begins_s if begin_s >= utterance.end_s]
+        line = open_line(
+            "".join(piece.text for piece in self._utterances.pieces),
+            update,
+            self._begins_s[0] if self._begins_s else None,
+            is_speech=self._is_speech,
+        )
+        return [complete_line(each) for each in complete], line
 
 
 def complete_line(utterance: Segment) -> Text:
@@ -130,8 +137,11 @@ def complete_line(utterance: Segment) -> Text:
     )
 
 
-def open_line(final: str, update: Update, *, is_speech: bool) -> Text:
-    """Format the open utterance; text that no target has seen is in italics."""
+def open_line(final: str, update: Update, begin_s: float | None, *, is_speech: bool) -> Text:
+    """Format the open utterance.
+
+    Its words are where those of the complete one will be. Text that no target has seen is in italics.
+    """
     style = "italic" if update.is_unverified else ""
     parts = (
         (final, "bold"),
@@ -141,7 +151,12 @@ def open_line(final: str, update: Update, *, is_speech: bool) -> Text:
     )
     text = Text.assemble(*((blanked(text), style) for text, style in parts))
     num_spaces = len(text.plain) - len(text.plain.lstrip())
-    return Text.assemble(("● ", "red") if is_speech else ("○ ", "dim"), text[num_spaces:])
+    mark = ("●", "red") if is_speech else ("○", "dim")
+    if begin_s is None:
+        return Text.assemble(mark, " ", text[num_spaces:])
+    begin = clock(begin_s)
+    times = ((f"[{begin} → ", "cyan"), mark, (f"{']':>{len(begin)}} ", "cyan"))
+    return Text.assemble(*times, text[num_spaces:])
 
 
 class UtteranceLines:

@@ -32,9 +32,12 @@ def transcript_table(transcript: Transcription) -> Table:
         **counts.described(),
         "round trips": round_trips,
     }
-    if transcript.model.draft and not counts.num_drafted:
+    choice = counts.choice
+    if choice is not None and not choice.gamma:  # of a recogniser, or of a draft that has failed
+        rows["draft"] = choice.reason
+    elif transcript.model.draft and not counts.num_drafted:
         rows["draft"] = f"no candidates: it knows no '{transcript.language}', or came too late"
-    elif (choice := counts.choice) is not None:
+    elif choice is not None:
         rows["draft"] = f"blocks of {choice.gamma}, up to {choice.max_ahead} tokens ahead: {choice.reason}"
     if (estimates := counts.estimates) is not None:
         rows["times"] = (

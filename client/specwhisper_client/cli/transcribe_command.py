@@ -342,7 +342,7 @@ def transcribe(context: typer.Context, wanted: TranscribeOptions) -> None:
     """Transcribe recordings.
 
     Options have openai/whisper's names, with dashes or underscores. A terminal shows the text as it is
-    written; the draft's unverified text is dim. Elsewhere standard output gets the final text only.
+    written; tentative text is dim. Elsewhere standard output gets the final text only.
     Statistics and errors go to standard error. If the command is interrupted, --skip-existing continues it.
     """
     console, errors = Console(), Console(stderr=True)

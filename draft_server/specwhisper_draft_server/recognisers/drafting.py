@@ -10,7 +10,7 @@ from functools import partial
 
 from specwhisper.engine.draft_state import Drafted
 from specwhisper.engine.watchdog import ENDS_WITHIN_S, TimedExecutor, Watchdog
-from specwhisper.errors import DeviceFault
+from specwhisper.errors import DeviceFault, check_between
 from specwhisper.model.faults import leave_process
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.draft_length import DraftLength
@@ -19,6 +19,8 @@ from specwhisper_draft_server.recognisers.protocol import Recogniser, Recogniser
 from specwhisper_draft_server.recognisers.stream import RecognisedStream
 
 logger = logging.getLogger(__name__)
+
+MIN_PIECE_S, MAX_PIECE_S = 0.01, 30.0
 
 
 class AnyTarget:
@@ -48,6 +50,10 @@ class RecogniserDrafting:
     timeout_s : how long a call of the recogniser may take. After that it hangs: open sessions continue
         without drafts, and so do new ones until it answers.
     on_failure : called when a session's draft fails.
+
+    Raises
+    ------
+    InvalidRequest : if the recogniser asks for pieces of a length that it cannot have.
     """
 
     num_mel_bins = None
@@ -63,6 +69,9 @@ class RecogniserDrafting:
         self.name = recogniser.name
         self.placement = AnyTarget()
         self._recogniser = recogniser
+        self._piece_s: float | None = getattr(recogniser, "piece_s", None)
+        if self._piece_s is not None:
+            check_between("The recogniser's piece_s", self._piece_s, MIN_PIECE_S, MAX_PIECE_S)
         self._timeout_s = timeout_s
         self._on_failure = on_failure
         self._executor = TimedExecutor("recogniser")
@@ -88,10 +97,19 @@ class RecogniserDrafting:
         """Open a session; ``receive`` is called with its hints, in the event loop."""
         self.watchdog.start()
         open_stream: Callable[[float], RecogniserStream | None]
-        open_stream = partial(self._recogniser.open, options.language)
+        is_live = options.live is not None
+        open_stream = partial(self._recogniser.open, options.language, is_live=is_live)
         if options.task is Task.TRANSLATE:  # other words than the audio's
             open_stream = _open_none
-        stream = RecognisedStream(session_id, open_stream, self._executor, receive, self._on_failure)
+        stream = RecognisedStream(
+            session_id,
+            open_stream,
+            self._executor,
+            receive,
+            self._on_failure,
+            is_live=is_live,
+            piece_s=self._piece_s,
+        )
         self._sessions.add(stream)
         running = asyncio.create_task(stream.run())
         try:

@@ -37,7 +37,7 @@ class RecogniserStream(Protocol):
     audio is skipped or the session ends early.
     """
 
-    def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool) -> Sequence[Recognised]:
+    def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool, waiting_s: float) -> Sequence[Recognised]:
         """Take the next audio; return the text that has changed, the oldest first.
 
         Each text replaces all that was returned from its time on. An incremental recogniser returns an
@@ -46,14 +46,20 @@ class RecogniserStream(Protocol):
 
         Parameters
         ----------
-        pcm : s16le, 16 kHz, mono; may be empty in the last call.
+        pcm : s16le, 16 kHz, mono; may be empty where speech pauses and in the last call.
         is_pause : whether speech pauses or ends in it, as far as that is known: it is for live audio only.
         is_last : whether no more audio follows.
+        waiting_s : how much audio waits after it. Where that grows, it is too slow: audio that the target
+            has done meanwhile will be skipped.
         """
 
 
 class Recogniser(Protocol):
     """A recogniser that serves many sessions, one call at a time.
+
+    It may have an attribute ``piece_s``, the length of the pieces that its streams take, from 0.01 to 30 s.
+    Then a piece is shorter only at a pause and at the end. Otherwise a piece is what has arrived, up to a
+    second.
 
     Attributes
     ----------
@@ -62,7 +68,7 @@ class Recogniser(Protocol):
 
     name: str
 
-    def open(self, language: str | None, start_s: float) -> RecogniserStream | None:
+    def open(self, language: str | None, start_s: float, *, is_live: bool) -> RecogniserStream | None:
         """Begin a stream; ``None`` for a language that it cannot recognise.
 
         It is not called for translations.
@@ -71,6 +77,8 @@ class Recogniser(Protocol):
         ----------
         language : Whisper's code, or ``None`` if it is not known.
         start_s : time of the stream's first sample in the recording.
+        is_live : whether the client is shown its text until the target's is final. Else the text only saves
+            the target time.
         """
 
 

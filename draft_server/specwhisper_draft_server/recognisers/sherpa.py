@@ -63,7 +63,7 @@ class SherpaRecogniser:
         self.name = name
         self._recognizer = recognizer
 
-    def open(self, language: str | None, start_s: float) -> SherpaStream:
+    def open(self, language: str | None, start_s: float, *, is_live: bool) -> SherpaStream:
         """Begin a stream; the model has its own language."""
         return SherpaStream(self._recognizer)
 
@@ -76,7 +76,7 @@ class SherpaStream:
         self._stream = recognizer.create_stream()
         self._text = ""
 
-    def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool) -> Sequence[Recognised]:
+    def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool, waiting_s: float) -> Sequence[Recognised]:
         """Take audio; return the utterance as far as it is recognised, if it has changed."""
         recognizer, stream = self._recognizer, self._stream
         stream.accept_waveform(SAMPLE_RATE, np.frombuffer(pcm, "<i2").astype(np.float32) / 32_768)

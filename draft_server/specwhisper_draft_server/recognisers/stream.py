@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from typing import NamedTuple
+from time import perf_counter_ns
 
-from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.draft_state import Drafted
 from specwhisper.speculation.controller import Choice
 from specwhisper.speculation.statistics import DraftReport
@@ -22,36 +20,22 @@ from specwhisper.types import (
     AudioChunk,
     Commit,
     TimedHint,
-    VoiceEvent,
     WindowOpened,
 )
 from specwhisper_draft_server.recognisers.protocol import Recognised, RecogniserStream
+from specwhisper_draft_server.recognisers.waiting import Piece, WaitingAudio
+from specwhisper_draft_server.recognisers.worth import Worth
 
 logger = logging.getLogger(__name__)
 
-MAX_CALL_SAMPLES = SAMPLE_RATE  # of a call, so that sessions take turns
 MAX_WAITING_SAMPLES = 4 * WINDOW_SAMPLES  # a target has no more audio ahead of its window
-
-
-class Piece(NamedTuple):
-    """Audio of a call: see :meth:`RecogniserStream.accept`."""
-
-    start_sample: int
-    pcm: bytes
-    is_pause: bool
-    is_last: bool
-
-    @property
-    def end_sample(self) -> int:
-        """Sample after the last one."""
-        return self.start_sample + len(self.pcm) // BYTES_PER_SAMPLE
 
 
 class RecognisedStream:
     """The draft of one session; see :class:`DraftStream`.
 
-    Audio goes to the recogniser as it arrives. Where the target is ahead, or may be, the audio before its
-    window is skipped: a hint for it would come too late.
+    Audio goes to the recogniser as it arrives. What the target has done, or may have, is skipped: text of it
+    would come too late. That is the audio before its window, and live audio whose text is final.
 
     Parameters
     ----------
@@ -59,6 +43,8 @@ class RecognisedStream:
     executor : runs the recogniser, for all sessions.
     on_drafted : called with each hint, in the event loop.
     on_failure : called when the recogniser fails.
+    is_live : whether its text is shown, too.
+    piece_s : length of the pieces that it asks for; ``None`` if any will do.
 
     Attributes
     ----------
@@ -72,6 +58,9 @@ class RecognisedStream:
         executor: Executor,
         on_drafted: Callable[[Drafted], None],
         on_failure: Callable[[], None],
+        *,
+        is_live: bool = False,
+        piece_s: float | None = None,
     ) -> None:
         self.has_failed = False
         self._id = session_id
@@ -81,22 +70,45 @@ class RecognisedStream:
         self._on_drafted = on_drafted
         self._on_failure = on_failure
         self._stream: RecogniserStream | None = None
+        self._report = DraftReport()  # of its time, since the last text
         self._first_sample = self._next_sample = 0  # of the stream
-        self._needed_from = 0  # first sample of the target's window, or one before it
-        self._pieces: deque[Piece] = deque()
-        self._has_pieces = asyncio.Event()
+        self._is_live = is_live
+        self._window_end = 0  # sample after the target's window
+        self._done_to = 0  # sample before which the target needs no text
+        self._waiting = WaitingAudio(piece_s)
+        self._worth = Worth(is_live=is_live)
+        self._has_news = asyncio.Event()
 
     def send(self, message: AudioChunk | WindowOpened | Commit) -> None:
         """Send audio, or an event of the target."""
+        if self.has_failed or self._is_idle:
+            return
         match message:
-            case AudioChunk() if not (self.has_failed or self._is_idle):
-                is_pause = any(mark.event in (VoiceEvent.CUT, VoiceEvent.END) for mark in message.marks)
-                piece = Piece(message.start_sample, message.pcm, is_pause, message.is_last)
-                self._pieces.append(piece)
-                self._needed_from = max(self._needed_from, piece.end_sample - MAX_WAITING_SAMPLES)
-                self._has_pieces.set()
+            case AudioChunk():
+                self._waiting.append(message)
+                self._skip_to(self._waiting.end_sample - MAX_WAITING_SAMPLES)
             case WindowOpened(window=window):
-                self._needed_from = window.start_sample
+                self._worth.observe_window(message)
+                self._window_end = window.end_sample
+                if not self._is_live:  # that of live audio begins with final text
+                    self._follow_target(window.start_sample)
+            case Commit():
+                self._worth.observe_commit(message)
+                if message.step is not None:
+                    self._follow_target(self._window_end)
+        self._has_news.set()
+
+    def _follow_target(self, sample: int) -> None:
+        """Note that the target needs no text before a sample; pause or try again if that is due."""
+        self._skip_to(sample)
+        before = self._worth.choice
+        self._worth.observe_target(sample)
+        if self._worth.choice is not before:
+            self._on_drafted(Drafted(None, DraftReport(choice=self._worth.choice)))
+
+    def _skip_to(self, sample: int) -> None:
+        self._done_to = max(self._done_to, sample)
+        self._worth.observe_audio(self._waiting.skip_to(self._done_to), is_late=True)
 
     def fail(self, error: Exception) -> None:
         """End it: the session continues without."""
@@ -104,13 +116,17 @@ class RecognisedStream:
             return
         logger.error("draft failed", extra={"session": self._id}, exc_info=error)
         self.has_failed = True
-        self._pieces.clear()
+        self._waiting.skip_to(self._waiting.end_sample)
         self._on_failure()
         self._on_drafted(Drafted(None, DraftReport(choice=Choice(0, 0, "the recogniser has failed"))))
 
+    def _take_report(self) -> DraftReport:
+        report, self._report = self._report, DraftReport()
+        return report
+
     async def last_report(self) -> DraftReport:
-        """Return no figures: the target counts what it verifies."""
-        return DraftReport()
+        """Return its time since the last text; the target counts what it verifies."""
+        return self._take_report()
 
     async def run(self) -> None:
         """Recognise audio as it arrives, until it fails or is cancelled."""
@@ -123,61 +139,55 @@ class RecognisedStream:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while not (self.has_failed or self._is_idle):
-            await self._has_pieces.wait()
-            piece = self._next_piece()
+            await self._has_news.wait()
+            piece = None if self._worth.is_paused else self._waiting.take()
             if piece is None:
-                self._has_pieces.clear()
+                self._has_news.clear()
                 continue
+            waiting_s = self._waiting.num_samples / SAMPLE_RATE
             try:
-                hints = await loop.run_in_executor(self._executor, self._hints_of, piece)
+                hints, took_ns = await loop.run_in_executor(self._executor, self._hints_of, piece, waiting_s)
             except Exception as error:
                 self.fail(error)
                 return
+            self._report += DraftReport(forward_ns=took_ns, choice=self._worth.choice if hints else None)
+            self._worth.observe_audio(piece.num_samples, is_late=piece.end_sample <= self._done_to)
             for hint in () if self.has_failed else hints:
-                self._on_drafted(Drafted(None, hint=hint))
+                self._on_drafted(Drafted(None, self._take_report(), hint=hint))
 
-    def _next_piece(self) -> Piece | None:
-        """Return the audio of the next call: all that has arrived, up to a second."""
-        while self._pieces and self._pieces[0].end_sample <= self._needed_from and len(self._pieces) > 1:
-            self._pieces.popleft()
-        if not self._pieces:
-            return None
-        first = last = self._pieces.popleft()
-        pcm = bytearray(first.pcm)
-        is_pause = first.is_pause
-        while self._pieces and not is_pause and len(pcm) < MAX_CALL_SAMPLES * BYTES_PER_SAMPLE:
-            last = self._pieces.popleft()
-            pcm += last.pcm
-            is_pause = last.is_pause
-        return Piece(first.start_sample, bytes(pcm), is_pause, last.is_last)
-
-    def _hints_of(self, piece: Piece) -> list[TimedHint]:
-        """Return what the recogniser makes of audio.
+    def _hints_of(self, piece: Piece, waiting_s: float) -> tuple[list[TimedHint], int]:
+        """Return what the recogniser makes of audio, and how long that took, in nanoseconds.
 
         Raises
         ------
         RuntimeError : whatever it raises, and if it returns something else than texts with times.
         """
+        began_ns = perf_counter_ns()
         try:
-            return [
+            hints = [
                 hint_at(max(start_s, 0.0) + self._first_sample / SAMPLE_RATE, _start_of(text))
-                for start_s, text in self._recognise(piece)
+                for start_s, text in self._recognise(piece, waiting_s)
             ]
         # A future would never be done with StopIteration, and SystemExit would end the server.
         except (Exception, SystemExit) as error:
             raise RuntimeError(f"The recogniser has failed ({error!r}).") from error
+        return hints, perf_counter_ns() - began_ns
 
-    def _recognise(self, piece: Piece) -> Sequence[Recognised]:
+    def _recognise(self, piece: Piece, waiting_s: float) -> Sequence[Recognised]:
         """Run the recogniser; another stream begins where audio was skipped."""
         if self._stream is None or piece.start_sample != self._next_sample:
             self._close()
+            if not piece.pcm:  # the audio before the pause or the end was skipped
+                return ()
             self._first_sample = piece.start_sample
             self._stream = self._open(piece.start_sample / SAMPLE_RATE)
         if self._stream is None:
             self._is_idle = True
             return ()
         self._next_sample = piece.end_sample
-        return self._stream.accept(piece.pcm, is_pause=piece.is_pause, is_last=piece.is_last)
+        return self._stream.accept(
+            piece.pcm, is_pause=piece.is_pause, is_last=piece.is_last, waiting_s=waiting_s
+        )
 
     def _close(self) -> None:
         """Close the recogniser's stream, if it can be closed."""

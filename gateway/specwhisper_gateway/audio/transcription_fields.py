@@ -86,7 +86,8 @@ class TranscriptionFields(AudioFields):
         bool,
         Field(
             description="Not OpenAI's, with `stream`: events `transcript.text.interim` too, with text after "
-            "the deltas that may still change: the target's (`verified`), then the `draft`'s."
+            "the deltas that may still change: the target's (`verified`), then the draft's (`stable`, on "
+            "which its last two hypotheses agree, and `tentative`)."
         ),
     ] = False
     include: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
-from specwhisper.live import FinalPiece, LiveOptions, LivePosition
+from specwhisper.live import FinalPiece, LivePosition
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import Mode
 from specwhisper_gateway.errors import InvalidEvent
@@ -56,8 +56,7 @@ class Start(_Drafting):
 
     type: Literal["start"]
     sample_rate: Annotated[int, Field(ge=MIN_SAMPLE_RATE, le=MAX_SAMPLE_RATE)]
-    language: str | None = None
-    step_ms: Annotated[int, Field(ge=100, le=10_000)] = LiveOptions().step_ms
+    languages: Annotated[str, Field(max_length=1000)] = ""  # as "en,fr"; none detects among all
     position: Position = Position(pieces=[])
     speakers: bool = False  # whether to name them, if the gateway has models for speakers
 

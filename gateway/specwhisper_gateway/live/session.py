@@ -8,7 +8,6 @@ from contextlib import aclosing
 
 from specwhisper.errors import InvalidRequest, MessageTooLarge
 from specwhisper.live import LiveOptions
-from specwhisper.options import DecodingOptions
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.types import Segment
 from specwhisper_client.streaming import StreamingClient
@@ -77,9 +76,7 @@ class LiveConnection:
     def _open(self, start: Start, speakers: LiveSpeakers | None) -> StreamingClient:
         return StreamingClient(
             self._gateway.config.server,
-            DecodingOptions(language=start.language or None),
             live=LiveOptions(
-                step_ms=start.step_ms,
                 position=start.position.read(),
             ),
             mode=start.mode,
@@ -87,6 +84,7 @@ class LiveConnection:
             sample_rate=start.sample_rate,
             added_latency_ms=start.added_latency_ms,
             continue_unverified=True,
+            languages=start.languages,
             with_statistics=True,
             reconnect_s=RECONNECT_S,
             servers=self._gateway.client.servers,

@@ -30,24 +30,22 @@ let server = null; // as it describes itself, once it does
 // Settings
 
 function settings() {
-  const { mode, gamma, latency, language, step } = form.elements;
+  const { mode, gamma, latency, languages } = form.elements;
   return {
     mode: mode.value,
     gamma: Number(gamma.value),
     added_latency_ms: Number(latency.value),
-    language: language.value || null,
-    step_ms: Number(step.value),
+    languages: languages.value,
   };
 }
 
 function showSettings() {
-  const { gamma, added_latency_ms, step_ms, mode } = settings();
+  const { gamma, added_latency_ms, mode } = settings();
   find("gamma-value").value = gamma ? `${gamma}` : "auto";
   form.elements.gamma.setAttribute("aria-valuetext", gamma ? `${gamma} tokens a block` : "chosen automatically");
   form.elements.gamma.disabled = mode === "target-only";
   find("latency-value").value = `${added_latency_ms} ms`;
   form.elements.latency.setAttribute("aria-valuetext", `${added_latency_ms} milliseconds`);
-  find("step-value").value = `${step_ms} ms`;
 }
 
 function changeSettings() {
@@ -62,7 +60,7 @@ function changeSettings() {
 
 // A session
 
-async function start(source, title, ownLanguage = null) {
+async function start(source, title, ownLanguage = "") {
   abandon();
   [session, wanted] = [null, source];
   view.clear();
@@ -78,8 +76,8 @@ async function start(source, title, ownLanguage = null) {
     if (wanted !== source) return source.close();
     const recorder = new Recorder(title, { keepsSound: source.isPaced });
     const chosen = settings();
-    const language = chosen.language ?? ownLanguage;
-    const connection = new Connection({ sample_rate: source.sampleRate, ...chosen, language, speakers: true }, key, {
+    const languages = chosen.languages || ownLanguage;
+    const connection = new Connection({ sample_rate: source.sampleRate, ...chosen, languages, speakers: true }, key, {
       onMessage: (message) => session?.connection === connection && take(message),
       onState: (state, reason) => session?.connection === connection && showConnection(state, reason),
     });
@@ -231,7 +229,7 @@ function setRunning(runs) {
   for (const name of ["sample", "microphone", "file"]) buttons[name].disabled = runs;
   find("race").disabled = runs || server?.draft_model === "";
   buttons.stop.disabled = !runs;
-  for (const name of ["language", "step"]) form.elements[name].disabled = runs;
+  form.elements.languages.disabled = runs;
 }
 
 function isRunning() {
@@ -304,7 +302,7 @@ async function showModels() {
   if (!health.ok) return setStatus(described.error.message, true, true);
   if (!described.target_model) return; // without a key the gateway reports its status only
   server = described;
-  for (const code of server.languages) form.elements.language.append(new Option(languageName(code), code));
+  find("known-languages").replaceChildren(...server.languages.map((code) => new Option(languageName(code), code)));
   if (!server.draft_model) offerTargetOnly();
   find("latency-row").hidden = !server.allows_latency_injection;
   if (!server.allows_latency_injection) form.elements.latency.value = 0;

@@ -1,5 +1,7 @@
 // The state of a session, built from its messages, live or in a replay.
 
+import { splitWords } from "./words.js";
+
 const FIGURES_SPAN_MS = 6000; // ratios cover the last seconds, so that changes show
 const POINT_EVERY_MS = 250;
 const MAX_POINTS = 240;
@@ -14,6 +16,9 @@ export function newState() {
     isUnverified: false,
     receivedS: 0,
     sentS: 0,
+    numFinal: 0, // final words
+    shownS: [], // of each word, the sound that was sent when it was shown
+    delay: null, // {shownS, finalS}: seconds from the end of the last final word until it was shown, and final
     model: null,
     statistics: null,
     series: { acceptance: [], tokens: [], roundTrip: [], lag: [] }, // of {at, value}
@@ -51,9 +56,19 @@ function applyText(state, message, at) {
   state.receivedS = Math.max(state.receivedS, message.received_s);
   state.sentS = Math.max(state.sentS, message.sent_s ?? 0);
   const last = message.finals.findLast((final) => final.text.trim());
-  if (last && message.sent_s !== undefined) {
-    addPoint(state.series.lag, at, Math.max(0, message.sent_s - last.end_s));
-  }
+  for (const final of message.finals) state.numFinal += splitWords(final.text).length;
+  const numShown = state.numFinal + splitWords(state.verified + state.stable + state.tentative).length;
+  if (state.shownS.length > numShown) state.shownS.length = numShown; // words that were taken back
+  while (state.shownS.length < numShown) state.shownS.push(state.sentS);
+  if (!last || message.sent_s === undefined) return;
+  const [shownS, finalS] = [state.shownS[state.numFinal - 1], state.sentS].map((sentS) => Math.max(0, sentS - last.end_s));
+  state.delay = { shownS, finalS };
+  addPoint(state.series.lag, at, finalS);
+}
+
+export function describeDelay({ delay }) {
+  if (!delay) return "";
+  return `Words appear ${delay.shownS.toFixed(1)} s after they are said, and are final after ${delay.finalS.toFixed(1)} s.`;
 }
 
 function applyFigures(state, now, at) {

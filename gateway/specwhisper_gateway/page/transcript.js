@@ -1,9 +1,10 @@
-// The text: grey while drafted, solid once the target has verified it, black when final.
+// The text: grey while tentative, solid once stable or verified, black when final.
 
 import { keyOf, matchWords, splitWords } from "./words.js";
 
 const SHOW_CORRECTION_MS = 1600;
 const SEEN_AFTER_MS = 120; // a word that was shown for less time was not read
+const OF_TARGET = ["verified", "final"];
 const NUM_COLORS = 6; // of speakers, in the style sheet
 
 export class Transcript {
@@ -34,9 +35,13 @@ export class Transcript {
       if (final.is_utterance_end) words.push({ text: "", status: "end", final });
     }
     this.numFinals = state.finals.length;
-    const tail = state.isUnverified ? "unverified" : "draft";
-    for (const text of splitWords(state.verified + state.stable)) words.push({ text, status: "verified" });
-    for (const text of splitWords(state.tentative)) words.push({ text, status: tail });
+    const { verified, stable, tentative } = state;
+    let end = 0;
+    for (const text of splitWords(verified + stable + tentative)) {
+      end += text.length; // a word is as stable as its end
+      const ofDraft = state.isUnverified ? "unverified" : end <= (verified + stable).length ? "stable" : "tentative";
+      words.push({ text, status: end <= verified.length ? "verified" : ofDraft });
+    }
     this.#show(words, isQuiet);
     this.#nameSpeakers(state.speakers);
   }
@@ -67,7 +72,8 @@ export class Transcript {
       }
       const old = before[source[index]];
       const entry = old ?? newWord(at);
-      const wrong = before[was[index]];
+      // The draft may reword its own text: only the target corrects.
+      const wrong = OF_TARGET.includes(word.status) ? before[was[index]] : null;
       if (wrong && !isQuiet && at - wrong.since > SEEN_AFTER_MS) this.#showCorrection(entry, wrong.text);
       if (wrong) entry.since = at;
       this.#write(entry, word);

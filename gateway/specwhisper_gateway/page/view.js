@@ -2,7 +2,7 @@
 
 import { Chart } from "./charts.js";
 import { Link } from "./link.js";
-import { lastFinalS } from "./state.js";
+import { describeDelay, lastFinalS } from "./state.js";
 import { Transcript } from "./transcript.js";
 import { Waveform } from "./waveform.js";
 
@@ -13,6 +13,7 @@ export class View {
     this.waveform = new Waveform(root.querySelector("#waveform"));
     this.link = new Link(root.querySelector("#link"));
     this.pair = root.querySelector("#pair");
+    this.delay = root.querySelector("#delay");
     this.transcript.root.addEventListener("scroll", () => this.#noteScroll());
     this.follows = true; // whether to scroll to the end of the text
   }
@@ -20,6 +21,7 @@ export class View {
   clear() {
     this.transcript.clear();
     this.link.clear();
+    this.delay.textContent = "";
     this.follows = true;
   }
 
@@ -28,6 +30,7 @@ export class View {
     for (const chart of this.charts) chart.render(state.series[chart.name], at);
     this.link.render(state, options);
     this.renderSound(state, sound);
+    this.delay.textContent = describeDelay(state);
     this.pair.textContent = state.model ? describe(state.model) : "";
     if (this.follows) this.transcript.root.scrollTop = this.transcript.root.scrollHeight;
   }

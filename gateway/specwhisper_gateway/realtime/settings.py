@@ -34,7 +34,7 @@ VAD_KEYS = (
     "max_piece_ms",
 )
 # Silence that ends an utterance and a short one, in milliseconds.
-EAGERNESS = {"low": (800, 2_000), "medium": (300, 1_000), "high": (200, 400)}
+EAGERNESS = {"low": (800, 2_000), "medium": (300, 800), "high": (200, 400)}
 DEFAULT_EAGERNESS = "medium"  # OpenAI's "auto" too
 
 _Words = Annotated[list[str], Field(fail_fast=True)]

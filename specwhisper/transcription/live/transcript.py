@@ -38,6 +38,7 @@ from specwhisper.types import (
     TimedHint,
     TimeOrder,
     WindowOpened,
+    WordAlignment,
 )
 
 NUM_RECENT = 8  # final texts that a recogniser may still return
@@ -164,18 +165,22 @@ class LiveTranscript:
             text = self._vocabulary.decode(tokens[start:end])
             if not text.strip():
                 continue
-            times = [self._time_s(token, complete) for token in tokens[start:end] if is_time(token)]
+            times = [
+                min(max(start_s, self._time_s(token, complete)), end_s)  # a model may name any time
+                for token in tokens[start:end]
+                if is_time(token)
+            ]
             begins, ends = is_time(tokens[start]), len(times) > is_time(tokens[start])
             segment = Segment(
-                start_s=round(max(start_s, times[0]) if begins else start_s, 2),
-                end_s=round(min(end_s, times[-1]) if ends else end_s, 2),
+                start_s=round(times[0] if begins else start_s, 2),
+                end_s=round(times[-1] if ends else end_s, 2),
                 tokens=tuple(tokens[start:end]),
                 text=text,
                 seek=window.start_frame,
                 utterance=step.utterance,
                 language=self.language,
             )
-            words = [word for word in commit.words if start <= word.base < end]
+            words = [_from(word, step.start_sample) for word in commit.words if start <= word.base < end]
             segments.append(complete.with_scores(segment, start, end, words, self._vocabulary))
             start_s = segments[-1].end_s
         if step.is_last and not segments:
@@ -188,3 +193,9 @@ class LiveTranscript:
     def _time_s(self, token: int, complete: OpenWindow) -> float:
         frames = (token - self._vocabulary.timestamp_begin) * FRAMES_PER_TIMESTAMP
         return (complete.window.start_frame + frames) * FRAME_S
+
+
+def _from(word: WordAlignment, sample: int) -> WordAlignment:
+    """Return a word within its piece, whatever the attention to the audio before."""
+    start, end = max(word.start_sample, sample), max(word.end_sample, sample)
+    return replace(word, start_sample=start, end_sample=end)

@@ -19,7 +19,7 @@ It                                              Outcome      Then
 ==============================================  ===========  ===============================================
 is good by the thresholds                       ``KEPT``     its text is final
 is silence                                      ``SKIPPED``  the piece has no text
-failed, and a temperature is left               ``RETRIED``  it is decoded again at the next temperature
+failed, and a temperature is left               ``RETRIED``  it is decoded again, without what is before
 failed, and none is left                        ``KEPT``     its text is final
 ==============================================  ===========  ===============================================
 
@@ -31,21 +31,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import dropwhile
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.live import PIECE_SAMPLES, FinalPiece, LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.fallback import judge
 from specwhisper.transcription.live.pieces import LivePieces, Piece
-from specwhisper.transcription.prompting import CONDITION_BELOW_TEMPERATURE, PromptText
+from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.segments import shift_timestamps
 from specwhisper.transcription.sequential_windows import SequentialWindows
-from specwhisper.transcription.several_languages.search import Probs, Voice
+from specwhisper.transcription.several_languages.search import Probs, Voice, among, choose
 from specwhisper.transcription.several_languages.windows import LanguageWindows
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Extent, TokenLimit, WhisperWindows, Windows
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, AudioChunk, Commit, Outcome, Step, Window
 
+SURE = 0.9  # a piece is short: of English ones in noise, one in twenty is another language with up to 0.89
 MAX_WINDOW_SAMPLES = 29 * SAMPLE_RATE  # of earlier pieces and the one to decode
 MAX_PROMPT = 4  # tokens, besides the caller's words
 
@@ -79,6 +81,7 @@ class LiveWindows(WhisperWindows):
         self._committed: list[int] = []  # of the target's window, on the draft's side
         self._confirmed_to = 0  # sample up to which a growing piece was decoded
         self._is_complete = True  # whether the open window's piece is
+        self._is_alone = False  # whether the piece is decoded without the text before it
         self._is_guess = False  # whether the language is that of a piece which grows
         # Of the tokens after the longest prompt, as many are left to the text.
         self._prefix_room = (vocabulary.max_length - len(self._previous.prefix()) - MAX_PROMPT) // 2
@@ -109,8 +112,6 @@ class LiveWindows(WhisperWindows):
 
         ``None`` while there is none, 0 at the end.
         """
-        if self._retry is not None:
-            return self._retry.num_frames
         piece = self.pieces.current
         if piece is None:
             return 0 if self.pieces.has_ended else None
@@ -149,16 +150,18 @@ class LiveWindows(WhisperWindows):
         """Take the language of the piece."""
         piece = self.pieces.current
         self._is_guess = piece is not None and not piece.is_complete
-        return super().detected(probs)
+        known = among(probs, self._options.languages)
+        self.language = choose(known, self._language_before, SURE)
+        return known
 
     def open(self, num_frames: int) -> Window:
         """Open the window of the oldest piece, or of the one that grows."""
         piece = self.pieces.current
-        if self._retry is not None or piece is None:
+        if piece is None:
             return super().open(num_frames)
         self._is_complete, self._confirmed_to = piece.is_complete, piece.end_sample
-        self.next_frame = self._window_start(piece) // HOP_SAMPLES
-        window = super().open(num_frames)
+        start_frame = self._window_start(piece) // HOP_SAMPLES
+        window = replace(super().open(num_frames), start_frame=start_frame, num_frames=num_frames)
         prefix = self._prefix(window)
         limit = min(
             window.max_new_tokens,
@@ -176,6 +179,8 @@ class LiveWindows(WhisperWindows):
     ) -> ClosedWindow:
         """Close a window; the text of a complete piece becomes final."""
         new = tokens[len(window.prefix) :]
+        if window.prefix:
+            no_speech_prob = None  # it is that of the audio before
         outcome = judge(new, log_probs[len(window.prefix) :], no_speech_prob, self._options, self._vocabulary)
         if not self._is_complete:
             self._forget_guess()
@@ -183,8 +188,8 @@ class LiveWindows(WhisperWindows):
             return ClosedWindow(outcome, (), self._vocabulary.without_ending(new) if is_speech else ())
         if outcome is Outcome.RETRIED:
             if window.attempt + 1 < len(self._options.temperatures):
-                self._retry = window
-                return ClosedWindow(outcome, (), tuple(new))
+                self._retry, self._is_alone = window, True
+                return ClosedWindow(outcome, (), ())
             outcome = Outcome.KEPT
         piece = self._finish(window, new if outcome is Outcome.KEPT else ())
         step = Step(piece.utterance, piece.start_sample, piece.is_last)
@@ -204,7 +209,7 @@ class LiveWindows(WhisperWindows):
         """Follow the target's commits: one that makes a piece final finishes it here too."""
         if (window := self._followed) is None:
             return
-        self._committed += commit.tokens
+        self._committed[commit.base - len(window.prefix) :] = commit.tokens
         piece = self.pieces.current
         if commit.step is not None and piece is not None and piece.is_complete:
             self._finish(window, self._committed if commit.outcome is Outcome.KEPT else ())
@@ -238,9 +243,10 @@ class LiveWindows(WhisperWindows):
 
     def _held(self, piece: Piece) -> Sequence[FinalPiece]:
         """Return the final pieces that a window holds before a piece."""
-        if self.language not in (None, self._language_before):
-            return ()  # a text in another language misleads
-        return _last_of(self._earlier, piece.end_sample - MAX_WINDOW_SAMPLES, self._prefix_room)
+        if self._is_alone or self.language not in (None, self._language_before):
+            return ()  # a text in another language misleads, too
+        held = _last_of(self._earlier, piece.end_sample - MAX_WINDOW_SAMPLES, self._prefix_room)
+        return tuple(dropwhile(lambda earlier: not earlier.tokens, held))  # no text may begin after a second
 
     def _prefix(self, window: Window) -> tuple[int, ...]:
         """Return the final text of the earlier pieces in a window."""
@@ -249,7 +255,31 @@ class LiveWindows(WhisperWindows):
         for earlier in self._held(piece) if piece is not None else ():
             offset = earlier.start_sample // HOP_SAMPLES - window.start_frame
             prefix += shift_timestamps(earlier.tokens, -offset, self._vocabulary)
+        if prefix and piece is not None and self._options.timestamps:  # so the piece begins with text
+            prefix.append(
+                self._vocabulary.timestamp_begin + (piece.start_sample - window.start_sample) // PIECE_SAMPLES
+            )
         return tuple(prefix)
+
+    def _text_of(self, piece: Piece, window: Window, new: Sequence[int]) -> tuple[int, ...]:
+        """Return the final text of a piece between its opening and its closing time.
+
+        No time is after the piece: it would forbid those of the next one.
+        """
+        vocabulary, zero = self._vocabulary, self._vocabulary.timestamp_begin
+        offset = piece.start_sample // HOP_SAMPLES - window.start_frame
+        end = zero + (piece.end_sample - piece.start_sample) // PIECE_SAMPLES
+        shifted = shift_timestamps(new, offset, vocabulary)
+        tokens = [min(token, end) for token in shifted if token not in vocabulary.ends]
+        if not self._options.timestamps:
+            return tuple(tokens)
+        closing = end
+        while tokens and vocabulary.is_timestamp(tokens[-1]):
+            closing = tokens.pop()
+        if not tokens:
+            return ()
+        opening = () if vocabulary.is_timestamp(tokens[0]) else (zero,)
+        return (*opening, *tokens, closing)
 
     def _forget_guess(self) -> None:
         """Forget the language of a piece that grows, unless its utterance has text."""
@@ -260,17 +290,15 @@ class LiveWindows(WhisperWindows):
     def _finish(self, window: Window, new: Sequence[int]) -> Piece:
         """Finish the oldest piece with its final text, and turn to the next one."""
         piece = self.pieces.finish_current()
-        tokens = [token for token in new if token not in self._vocabulary.ends]
-        offset = piece.start_sample // HOP_SAMPLES - window.start_frame
-        final = FinalPiece(piece.start_sample, shift_timestamps(tokens, offset, self._vocabulary))
+        final = FinalPiece(piece.start_sample, self._text_of(piece, window, new))
         earlier = self._earlier if self.language == self._language_before else ()
-        # A text that may be wrong misleads.
-        self._earlier = () if window.temperature >= CONDITION_BELOW_TEMPERATURE else (*earlier, final)
+        # A text that has failed misleads.
+        self._earlier = () if window.attempt else (*earlier, final)
         self.final_to = -(-piece.end_sample // PIECE_SAMPLES) * PIECE_SAMPLES
         self._is_speech = not piece.is_last
         self._utterance, self._language_before = piece.utterance, self.language
         self.language = self._common_language if piece.is_last else self.language
-        self._confirmed_to = 0
+        self._confirmed_to, self._is_alone = 0, False
         self._turn()
         return piece
 

@@ -28,10 +28,10 @@ def among(probs: Probs, allowed: Collection[str]) -> Probs:
     return {code: probs[code] / total for code in allowed} if allowed else probs
 
 
-def choose(probs: Probs, before: str | None) -> str:
+def choose(probs: Probs, before: str | None, sure: float = SURE) -> str:
     """Return the likeliest language, or the one before unless another is sure."""
     likeliest = max(probs, key=probs.__getitem__)
-    return likeliest if before not in probs or probs[likeliest] >= SURE else str(before)
+    return likeliest if before not in probs or probs[likeliest] >= sure else str(before)
 
 
 def has_enough(spoken: Sequence[Speech]) -> bool:

@@ -68,6 +68,59 @@ async def test_corrections_of_neighbours_do_not_overlap(page):
     assert all(right <= left for (_, _, right), (_, left, _) in pairwise(places))
 
 
+KEPT_WORDS = """
+    const root = document.createElement("div");
+    const transcript = new Transcript(root);
+    const state = { finals: [], speakers: {}, verified: "", stable: "", tentative: "", isUnverified: false };
+    const times = { start_s: 0, end_s: 1, utterance: 1, is_utterance_end: true };
+    const final = { ...times, text: " And so, my fellows." };
+    const seen = [];
+    let before = [];
+    for (const change of [
+        { tentative: " And so my" },
+        { stable: " And so", tentative: " your fell" },
+        { stable: " And so your fellow", tentative: "s" },
+        { finals: [final], tentative: " ask" },
+    ]) {
+        transcript.render({ ...state, ...change });
+        const words = [...root.querySelectorAll(".word")];
+        const looks = words.map(({ className }) => className.split(" ")[1]).join(" ");
+        const kept = words.filter((word) => before.includes(word)).length;
+        seen.push([looks, kept, root.querySelectorAll("rt").length]);
+        before = words;
+    }
+    return seen;
+"""
+
+
+async def test_words_that_stay_keep_their_elements(page):
+    """Only a word of the target that replaces another one is shown as a correction."""
+    assert await run(
+        page, "transcript.js", "Transcript", f"let now = 0; performance.now = () => now += 1000;{KEPT_WORDS}"
+    ) == [
+        ["tentative tentative tentative", 0, 0],
+        ["stable stable tentative tentative", 3, 0],
+        ["stable stable stable tentative", 4, 0],
+        ["final final final final tentative", 4, 1],
+    ]
+
+
+async def test_the_delay_is_that_of_the_last_final_word(page):
+    script = """
+        const state = newState();
+        const text = { type: "update", finals: [], verified: "", stable: "", tentative: "", received_s: 0 };
+        const final = { text: " One two.", start_s: 0, end_s: 1.5, utterance: 1, is_utterance_end: true };
+        apply(state, { ...text, tentative: " one", sent_s: 1 }, 0);
+        apply(state, { ...text, stable: " one", tentative: " two three", sent_s: 2 }, 0);
+        apply(state, { ...text, stable: " one", sent_s: 2.5 }, 0); // they are taken back
+        apply(state, { ...text, stable: " one two", sent_s: 3 }, 0);
+        const before = state.delay;
+        apply(state, { ...text, finals: [final], sent_s: 4 }, 0);
+        return [before, state.delay];
+    """
+    assert await run(page, "state.js", "apply, newState", script) == [None, {"shownS": 1.5, "finalS": 2.5}]
+
+
 async def test_words_are_matched_to_their_corrections(page):
     async def match(before: str, after: str) -> Any:
         return await run(

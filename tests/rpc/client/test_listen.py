@@ -12,6 +12,7 @@ import soundfile
 from rich.console import Console
 from typer.testing import CliRunner
 
+from examples import live_captions
 from experiments.common.models.speech import SPOKEN, samples_of, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import SAMPLE_RATE
@@ -28,6 +29,7 @@ from specwhisper_client.streaming import StreamingClient
 from tests.rpc.services import all_free, eventually
 from tests.rpc.speaking import pieces_of, segments_of, speaking_pair, texts_of
 from tests.rpc.terminals import end_of_cli, start_cli
+from tests.screens import Screen
 from tests.speaker_models import save_models
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
@@ -60,6 +62,13 @@ def console(*, is_terminal: bool = False) -> tuple[Console, io.StringIO]:
     return Console(file=file, force_terminal=is_terminal, width=120), file
 
 
+def shown(printed: str) -> list[str]:
+    """Return the lines that a terminal shows in the end."""
+    screen = Screen(120)
+    screen.write(printed)
+    return screen.shown
+
+
 @pytest.mark.parametrize("is_terminal", [False, True])
 async def test_listen_prints_an_utterance_as_soon_as_it_is_complete(talk_file, at_once, is_terminal):
     (out, printed), (errors, reported) = console(is_terminal=is_terminal), console()
@@ -67,8 +76,8 @@ async def test_listen_prints_an_utterance_as_soon_as_it_is_complete(talk_file, a
         assert await listening.listen(wanted(draft.address, simulate=talk_file), out, errors)
         await all_free(target, draft)
     if is_terminal:
-        assert all(line in printed.getvalue() for line in lines_of(talk()))
-        assert "→" in printed.getvalue()
+        assert [line.split("] ")[1] for line in shown(printed.getvalue())] == lines_of(talk())
+        assert all("→" in line for line in shown(printed.getvalue()))
     else:
         assert printed.getvalue().splitlines() == lines_of(talk())
     assert "real-time factor" in reported.getvalue()
@@ -108,9 +117,22 @@ async def test_listen_names_the_speaker_of_each_utterance(talk_file, at_once, tm
         options = wanted(draft.address, simulate=talk_file, speakers=speakers)
         assert await listening.listen(options, out, errors), reported.getvalue()
     if is_terminal:
-        assert all(f"\x1b[1;36mA: \x1b[0m\x1b[36m{line}" in printed.getvalue() for line in lines_of(talk()))
+        assert [line.split("] ")[1] for line in shown(printed.getvalue())] == [
+            f"A: {line}" for line in lines_of(talk())
+        ]
+        assert "\x1b[1;36mA: \x1b[0m\x1b[36m" in printed.getvalue()
     else:
         assert printed.getvalue().splitlines() == [f"A: {line}" for line in lines_of(talk())]
+
+
+async def test_the_example_shows_captions(talk_file, monkeypatch, capsys):
+    monkeypatch.setattr(live_captions, "file", lambda path, *, is_paced: sources.file(path, is_paced=False))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    async with speaking_pair() as (target, draft):
+        await live_captions.main(str(talk_file), draft.address, "en")
+        await all_free(target, draft)
+    assert [line.strip() for line in shown(capsys.readouterr().out)] == lines_of(talk())
 
 
 async def test_listen_names_a_file_that_is_not_there(tmp_path):

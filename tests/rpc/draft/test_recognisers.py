@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any
 
 import pytest
 
-from examples import live_captions
-from experiments.common.models.speech import SPANS, spoken_utterances, talk
+from examples import captions_recogniser
+from experiments.common.models.speech import SPANS, speech, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Mode
 from specwhisper.wire import codec
@@ -19,7 +22,15 @@ from specwhisper_draft_server.recognisers.drafting import RecogniserDrafting
 from specwhisper_draft_server.recognisers.protocol import Recognised, Recogniser, load_recogniser
 from specwhisper_draft_server.server import SERVICE_NAME as TRANSCRIPTION
 from tests.rpc.health import NOT_SERVING, SERVING, until
-from tests.rpc.services import all_free, draft_server, error_of, eventually
+from tests.rpc.services import (
+    all_free,
+    audio_requests,
+    draft_server,
+    error_of,
+    eventually,
+    stream,
+    target_server,
+)
 from tests.rpc.speaking import config, final_results, listen, speaking_target, texts_of
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
@@ -37,9 +48,11 @@ class Scripted:
 
     def __init__(self, edit: Callable[[str], str] = lambda text: text) -> None:
         self.edit = edit
+        self.is_live = True
         self.starts_s: list[float] = []
 
-    def open(self, language: str | None, start_s: float) -> ScriptedStream:
+    def open(self, language: str | None, start_s: float, *, is_live: bool) -> ScriptedStream:
+        assert is_live == self.is_live
         self.starts_s.append(start_s)
         return ScriptedStream(self.edit, start_s)
 
@@ -49,7 +62,7 @@ class ScriptedStream:
         self._edit = edit
         self._start_s = self._now_s = start_s
 
-    def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool) -> list[Recognised]:
+    def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool, waiting_s: float) -> list[Recognised]:
         before_s = self._now_s
         self._now_s += len(pcm) / 2 / SAMPLE_RATE
         recognised = []
@@ -61,13 +74,22 @@ class ScriptedStream:
         return recognised
 
 
+async def ten_times_real_time(requests: Iterable[Any]) -> AsyncIterator[Any]:
+    """Send so that hints, at most forty a second, reach the target before an utterance ends."""
+    for request in requests:
+        yield request
+        await asyncio.sleep(0.01)
+
+
 async def talked(recogniser: Recogniser, **settings):
     """Return the statistics of a live talk, whose text is checked."""
     async with (
         speaking_target() as target,
         draft_server(target.address, recogniser=recogniser, **settings) as draft,
     ):
-        responses = await listen(draft, talk(), live=STEP)
+        requests = [config(live=STEP), *audio_requests(talk(), 3_200)]
+        call = with_true_status(draft.stub.StreamingRecognize(ten_times_real_time(requests)))
+        responses = [response async for response in call]
         assert texts_of(final_results(responses)) == spoken_utterances(talk())
         assert responses[0].model.draft == recogniser.name
         await all_free(target, draft)
@@ -88,13 +110,13 @@ async def test_captions_are_a_recogniser(tmp_path):
             for (number, text), (begin_s, end_s) in zip(spoken_utterances(talk()).items(), SPANS, strict=True)
         )
     )
-    statistics = await talked(live_captions.create(str(path)))
+    statistics = await talked(captions_recogniser.create(str(path)))
     assert statistics.num_hinted_accepted > 10
 
 
 async def test_a_recogniser_may_not_know_a_language():
     class Foreign(Scripted):
-        def open(self, language: str | None, start_s: float) -> None:
+        def open(self, language: str | None, start_s: float, *, is_live: bool) -> None:
             self.starts_s.append(start_s)
 
     foreign = Foreign()
@@ -110,7 +132,7 @@ async def test_nothing_is_recognised_for_a_translation():
         "a", None, DraftLength.of(Mode.FULL, None), DecodingOptions.greedy(task="translate"), receive=print
     ) as stream:
         stream.send(AudioChunk(0, bytes(32_000), is_last=True))
-        await eventually(lambda: not stream._pieces)
+        await eventually(lambda: not stream._waiting.num_samples)
         drafting._executor.submit(taken.set)
         await eventually(taken.is_set)
     await drafting.stop()
@@ -171,6 +193,27 @@ async def test_a_recogniser_drafts_in_mode_full_only():
         DraftConfig(draft_recogniser="a:b", mode=Mode.PIPELINED)
 
 
+async def test_a_recogniser_that_saves_a_recording_nothing_is_paused():
+    recogniser = Scripted(lambda text: "")
+    recogniser.is_live = False
+    pcm = speech(150.0)
+    async with (
+        target_server() as target,
+        draft_server(target.address, recogniser=recogniser) as draft,
+    ):
+        expected = await stream(draft, pcm, mode="MODE_TARGET_ONLY")
+        responses = await stream(draft, pcm)
+        assert texts_of(final_results(responses)) == texts_of(final_results(expected))
+        assert responses[-1].statistics.choice.reason.startswith("paused: ")
+
+
+def test_a_recogniser_may_ask_for_pieces_of_a_possible_length_only():
+    recogniser = Scripted()
+    recogniser.piece_s = 60.0
+    with pytest.raises(InvalidRequest, match="piece_s is 60: "):
+        RecogniserDrafting(recogniser)
+
+
 @pytest.mark.parametrize("factory", ["", "examples", ":create", "no_such_module:create", "examples:no"])
 def test_a_factory_that_does_not_exist_is_named(factory):
     with pytest.raises(InvalidRequest, match=r"--draft-recogniser"):
@@ -180,10 +223,10 @@ def test_a_factory_that_does_not_exist_is_named(factory):
 def test_a_model_that_a_factory_cannot_read_is_named(tmp_path):
     path = tmp_path / "talk.srt"
     with pytest.raises(InvalidRequest, match=r"talk\.srt"):
-        load_recogniser("examples.live_captions:create", str(path))
+        load_recogniser("examples.captions_recogniser:create", str(path))
     path.write_text("a script, and no captions", "utf-8")
     with pytest.raises(InvalidRequest, match=r"talk\.srt"):
-        load_recogniser("examples.live_captions:create", str(path))
+        load_recogniser("examples.captions_recogniser:create", str(path))
     path.write_bytes(b"\xd0\xd0")
     with pytest.raises(InvalidRequest, match=r"talk\.srt"):
-        load_recogniser("examples.live_captions:create", str(path))
+        load_recogniser("examples.captions_recogniser:create", str(path))

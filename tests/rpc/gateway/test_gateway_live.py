@@ -43,9 +43,9 @@ async def received(socket):
 
 async def test_a_transcription():
     server = ScriptedTranscription(TWO_UTTERANCES)
-    way = {"mode": "pipelined", "gamma": 3, "added_latency_ms": 40, "step_ms": 700}
+    way = {"mode": "pipelined", "gamma": 3, "added_latency_ms": 40}
     async with serving(server) as address, running_gateway(address) as gateway:
-        async with page(gateway, START | way | {"language": "en"}) as socket:
+        async with page(gateway, START | way | {"languages": "en"}) as socket:
             for start in range(0, len(PCM), 3_200):
                 await socket.send(PCM[start : start + 3_200])
             await socket.send(json.dumps({"type": "finish"}))
@@ -74,7 +74,6 @@ async def test_a_transcription():
     config = server.config
     assert (config.config.mode, config.config.gamma) == (3, 3)
     assert (config.added_latency_ms, config.config.decoding.language) == (40, "en")
-    assert config.config.decoding.live.step_ms == 700
     assert figures['sessions_total{code="1000",route="/live"}'] == 1
 
 
@@ -93,7 +92,7 @@ async def test_mode_and_draft_length_change():
 
 
 async def test_audio_is_counted_once_after_a_resume():
-    position = {"start_sample": 16_000, "num_utterances": 1, "final_tokens": [1]}
+    position = {"start_sample": 16_000, "next_sample": 16_000, "num_utterances": 1}
     async with serving(ScriptedTranscription(TWO_UTTERANCES)) as address, running_gateway(address) as gateway:
         async with page(gateway, START | {"position": position}) as socket:
             await socket.send(json.dumps({"type": "finish"}))
@@ -112,6 +111,7 @@ async def test_audio_is_counted_once_after_a_resume():
         (json.dumps({"type": "start", "sample_rate": 400}), 1008),
         (json.dumps(START | {"mode": "one-process"}), 1008),
         (json.dumps(START | {"volume": 11}), 1008),
+        (json.dumps(START | {"languages": 3}), 1008),
     ],
 )
 async def test_a_stream_without_a_start_is_refused(frame, code):

@@ -222,6 +222,17 @@ async def test_every_utterance_has_the_servers_padding():
                 assert decoding_options_from_proto(scripted.config.config.decoding).padding == "zero"
 
 
+@pytest.mark.parametrize(("asked", "language"), [(None, ""), ("fr", ""), ("de", "de")])
+async def test_an_utterance_is_in_one_of_the_servers_languages(asked, language):
+    scripted = ScriptedTranscription(EVERYTHING)
+    async with serving(scripted) as draft, wyoming_server(draft, languages="en, French") as server:
+        async with client_of(server) as client:
+            await say(client, PCM, Transcribe(language=asked))
+            await answer(client)
+    decoding = decoding_options_from_proto(scripted.config.config.decoding)
+    assert (decoding.language or "", decoding.languages) == (language, () if language else ("en", "fr"))
+
+
 async def test_a_wrong_request_is_an_error_and_another_one_is_answered(server):
     async with client_of(server) as client:
         await client.write_event(Event("transcribe", {"language": 1}))

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import WhisperFeatureExtractor
 
-from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
+from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.options import Padding
-from specwhisper.types import AudioChunk
+from specwhisper.types import CONTEXT_SAMPLES, AudioChunk
 
 WINDOW = 480_000
 # On this audio transformers differs from float64 by up to 1.4e-5, and we differ by up to 0.4e-5.

@@ -1,16 +1,19 @@
 """Formats and files of the terminal client's output."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from specwhisper.errors import InvalidRequest
+from specwhisper.speculation.controller import Choice
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import Mode, Segment, Word
 from specwhisper_client.cli.output import OutputFormat, prepare_outputs, render, write
 from specwhisper_client.cli.recordings import RecordingFile
+from specwhisper_client.cli.tables import transcript_table
 
 UNKNOWN = {
     "language": "",
@@ -151,3 +154,18 @@ def test_a_file_is_replaced_as_a_whole(tmp_path):
         write(path, "Grüße")
         assert opened.read() == "long " * 10_000, "a reader has the old text or the new one"
     assert path.read_text("utf-8") == "Grüße"
+
+
+@pytest.mark.parametrize(
+    ("choice", "num_drafted", "expected"),
+    [
+        (None, 0, "no candidates: it knows no 'de', or came too late"),
+        (Choice(5, 9, "as requested"), 8, "blocks of 5, up to 9 tokens ahead: as requested"),
+        (Choice(0, 0, "paused: the target alone is as fast"), 0, "paused: the target alone is as fast"),
+    ],
+    ids=["nothing", "blocks", "a recogniser"],
+)
+def test_the_table_tells_how_the_draft_does(choice, num_drafted, expected):
+    statistics = replace(STATISTICS, choice=choice, num_drafted=num_drafted)
+    table = transcript_table(replace(transcript(" Ja."), stats=statistics))
+    assert expected in [str(cell) for cell in table.columns[1].cells]

@@ -14,7 +14,18 @@ import numpy as np
 import pytest
 
 from specwhisper.engine.draft_state import Drafted
-from specwhisper.types import SAMPLE_RATE, AudioChunk, TimedHint, VoiceEvent, VoiceMark, Window, WindowOpened
+from specwhisper.types import (
+    SAMPLE_RATE,
+    AudioChunk,
+    Commit,
+    Step,
+    TimedHint,
+    Timing,
+    VoiceEvent,
+    VoiceMark,
+    Window,
+    WindowOpened,
+)
 from specwhisper_draft_server.recognisers.protocol import Recognised
 from specwhisper_draft_server.recognisers.stream import RecognisedStream
 
@@ -26,17 +37,19 @@ class Recording:
 
     def __init__(self) -> None:
         self.calls: list[tuple] = []
+        self.waiting_s: list[float] = []
         self.num_closed = 0
 
-    def open(self, language: str | None, start_s: float) -> Recording:
-        self.calls.append(("open", language, start_s))
+    def open(self, language: str | None, start_s: float, *, is_live: bool) -> Recording:
+        self.calls.append(("open", language, start_s, is_live))
         return self
 
     def close(self) -> None:
         self.num_closed += 1
 
-    def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool) -> list[Recognised]:
+    def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool, waiting_s: float) -> list[Recognised]:
         self.calls.append((len(pcm) / 2 / SAMPLE_RATE, is_pause, is_last))
+        self.waiting_s.append(waiting_s)
         return [Recognised(0.5, str(len(self.calls)))]
 
 
@@ -51,12 +64,20 @@ def window_at(start_s: float) -> WindowOpened:
 
 
 @asynccontextmanager
-async def opened(recogniser: Recording, *messages) -> AsyncIterator[tuple[RecognisedStream, asyncio.Queue]]:
+async def opened(
+    recogniser: Recording, *messages, is_live: bool = False, piece_s: float | None = None
+) -> AsyncIterator[tuple[RecognisedStream, asyncio.Queue]]:
     """Send messages before it runs, so that they arrive together."""
     drafted: asyncio.Queue[Drafted] = asyncio.Queue()
     with ThreadPoolExecutor(1) as executor:
         stream = RecognisedStream(
-            "session", partial(recogniser.open, "en"), executor, drafted.put_nowait, lambda: None
+            "session",
+            partial(recogniser.open, "en", is_live=is_live),
+            executor,
+            drafted.put_nowait,
+            lambda: None,
+            is_live=is_live,
+            piece_s=piece_s,
         )
         for message in messages:
             stream.send(message)
@@ -70,7 +91,8 @@ async def test_audio_that_has_arrived_is_one_call_of_about_a_second():
     recogniser = Recording()
     async with opened(recogniser, *(chunk(i / 10, 0.1) for i in range(15))) as (_, drafted):
         hints = [(await drafted.get()).hint for _ in range(2)]
-    assert recogniser.calls == [("open", "en", 0.0), (1.0, False, False), (0.5, False, False)]
+    assert recogniser.calls == [("open", "en", 0.0, False), (1.0, False, False), (0.5, False, False)]
+    assert recogniser.waiting_s == [0.5, 0.0]
     assert hints == [TimedHint(8_000, "2"), TimedHint(8_000, "3")]
 
 
@@ -82,10 +104,26 @@ async def test_the_recogniser_knows_of_a_pause_and_of_the_end():
         chunk(0.2, 0.1),
         chunk(0.3, 0.0, is_last=True),
     ]
-    async with opened(recogniser, *messages) as (_, drafted):
+    async with opened(recogniser, *messages, is_live=True) as (_, drafted):
         for _ in range(2):
             await drafted.get()
-    assert recogniser.calls[1:] == [(0.2, True, False), (0.1, False, True)]
+    assert recogniser.calls == [("open", "en", 0.0, True), (0.1, True, False), (0.2, False, True)]
+
+
+async def test_it_gets_pieces_of_the_length_that_it_asks_for_shorter_ones_only_at_pauses():
+    recogniser = Recording()
+    audio = [chunk(i / 10, 0.1) for i in range(18)]
+    messages = [*audio, chunk(1.8, 0.1, VoiceEvent.END), *(chunk(i / 10, 0.1) for i in range(19, 30))]
+    async with opened(recogniser, *messages, is_live=True, piece_s=0.7) as (_, drafted):
+        for _ in range(4):
+            await drafted.get()
+    assert recogniser.calls[1:] == [
+        (0.7, False, False),
+        (0.7, False, False),
+        (0.4, True, False),
+        (0.7, False, False),
+    ]
+    assert recogniser.waiting_s == pytest.approx([2.3, 1.6, 1.2, 0.5])
 
 
 async def test_audio_before_the_targets_window_is_skipped():
@@ -96,8 +134,40 @@ async def test_audio_before_the_targets_window_is_skipped():
         for start_s in range(1, 8):
             stream.send(chunk(start_s, 1.0))
         assert (await drafted.get()).hint == TimedHint(5 * SAMPLE_RATE + 8_000, "4")
-    assert ("open", "en", 5.0) in recogniser.calls
+    assert ("open", "en", 5.0, False) in recogniser.calls
     assert recogniser.num_closed == 2
+
+
+async def test_live_audio_whose_text_is_final_is_skipped_and_none_before_that():
+    recogniser = Recording()
+    final = Commit(1, 0, (7,), is_final=True, step=Step(1, 0, is_last=True))
+    messages = [*(chunk(start_s, 1.0) for start_s in range(40)), window_at(0), final]
+    async with opened(recogniser, *messages, window_at(10.0), is_live=True) as (_, drafted):
+        assert (await drafted.get()).hint == TimedHint(30 * SAMPLE_RATE + 8_000, "2")
+
+
+async def test_text_that_saves_nothing_pauses_the_recogniser_until_it_tries_again():
+    recogniser = Recording()
+    commit = Commit(1, 0, (7,), timing=Timing(forward_ns=1_000_000, token_ns=10_000))
+    async with opened(recogniser, chunk(0, 1.0)) as (stream, drafted):
+        await drafted.get()
+        for start_s in range(0, 61, 30):
+            stream.send(window_at(start_s))
+            stream.send(commit)
+        assert (await drafted.get()).report.choice.reason == "paused: the target alone is as fast"
+        for start_s in range(61, 400):
+            stream.send(chunk(start_s, 1.0))
+            stream.send(window_at(start_s))
+            await asyncio.sleep(0)
+        assert (await drafted.get()).report.choice.reason == "paused, but tries again"
+        assert (await drafted.get()).hint.start_sample >= 360 * SAMPLE_RATE
+    assert [call[2] for call in recogniser.calls if call[0] == "open"][1] >= 360
+
+
+async def test_the_time_of_the_recogniser_is_counted():
+    async with opened(Recording(), chunk(0, 1.0)) as (stream, drafted):
+        assert (await drafted.get()).report.forward_ns > 0
+        assert (await stream.last_report()).forward_ns == 0
 
 
 def stop() -> list[Recognised]:

@@ -31,10 +31,12 @@ def audio() -> np.ndarray:
 def test_an_utterance_grows_and_the_next_one_begins_after_it(tmp_path):
     recogniser = load_recogniser(FACTORY, str(write_model(tmp_path / "tiny")))
     assert recogniser.name == "tiny"
-    stream, recognised, samples = recogniser.open("en", 0.0), [], audio()
+    stream, recognised, samples = recogniser.open("en", 0.0, is_live=True), [], audio()
     for start in range(0, len(samples), PIECE):
         is_last = start + PIECE >= len(samples)
-        recognised += stream.accept(samples[start : start + PIECE].tobytes(), is_pause=False, is_last=is_last)
+        recognised += stream.accept(
+            samples[start : start + PIECE].tobytes(), is_pause=False, is_last=is_last, waiting_s=0
+        )
     for begin_s, end_s in LOUD_S:
         texts = [text for start_s, text in recognised if begin_s - 0.2 <= start_s <= end_s]
         assert len(texts) > 1
@@ -47,10 +49,11 @@ def test_an_utterance_grows_and_the_next_one_begins_after_it(tmp_path):
 
 def test_a_stream_of_another_session_is_its_own(tmp_path):
     recogniser = load_recogniser(FACTORY, str(write_model(tmp_path)))
-    first, second = recogniser.open("en", 0.0), recogniser.open("en", 0.0)
+    first, second = recogniser.open("en", 0.0, is_live=True), recogniser.open("en", 0.0, is_live=True)
     pcm = audio().tobytes()
-    assert first.accept(pcm, is_pause=False, is_last=True)
-    assert not second.accept(bytes(len(pcm)), is_pause=False, is_last=True)
+    assert not first.accept(b"", is_pause=True, is_last=False, waiting_s=0)
+    assert first.accept(pcm, is_pause=False, is_last=True, waiting_s=0)
+    assert not second.accept(bytes(len(pcm)), is_pause=False, is_last=True, waiting_s=0)
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):

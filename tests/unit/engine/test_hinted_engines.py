@@ -10,14 +10,22 @@ from hypothesis import strategies as st
 
 from experiments.common.models.scripted import VOCABULARY, ScriptedModel, recording
 from experiments.latency.sweep.hint_text import misleading
-from specwhisper.audio.recording import CONTEXT_SAMPLES
 from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.forward_time import BatchTime
 from specwhisper.transcription.transcription import Transcription
-from specwhisper.types import AudioChunk, Commit, Finished, Mode, Resume, Window, WindowOpened
+from specwhisper.types import (
+    CONTEXT_SAMPLES,
+    AudioChunk,
+    Commit,
+    Finished,
+    Mode,
+    Resume,
+    Window,
+    WindowOpened,
+)
 from tests.interference import KINDS, Interference
 from tests.nightly import examples
 

@@ -1,202 +1,157 @@
-"""Each step of live audio has the target's own text, whatever the draft proposes."""
+"""Final live text is the target's own, a function of audio and options alone."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.common.models.scripted import END
-from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL, SpeechModel, speech, words_of
-from specwhisper.live import LiveOptions
+from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL, SpeechModel, samples_of, words_of
+from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
-from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceMark
+from specwhisper.types import SAMPLE_RATE, Segment, VoiceMark
 from tests.interference import KINDS, LOSSY, Interference
-from tests.live import BEGIN, ENDED, mark
-from tests.live_engines import LivePair, LiveSession, plain_text
+from tests.live import BEGIN
+from tests.live_engines import PIECES, TALK, LivePair, plain_text, talk, texts_of, transcribe, voice_of
 from tests.nightly import examples
 
-MODES = [Mode.SYNC, Mode.PIPELINED, Mode.FULL]
-PIECE_S = 0.1
-Schedule = list[tuple[bytes, list[VoiceMark]]]
+MANY = (30, 300)
+WORDS = talk((0.5, 3.5), (5.0, 8.5), (10.0, 12.0), length_s=13.5)
 
 
-def schedule(spans: list[tuple[float, float]], length_s: float, piece_s: float = PIECE_S) -> Schedule:
-    """Return pieces of audio with speech in the spans, and an endpointer's marks."""
-    audio = bytearray(round(length_s * SAMPLE_RATE) * 2)
-    marks = []
-    for seed, (begin_s, end_s) in enumerate(spans):
-        first, last = round(begin_s * SAMPLE_RATE), round(end_s * SAMPLE_RATE)
-        audio[first * 2 : last * 2] = speech(end_s - begin_s, seed)[: (last - first) * 2]
-        marks += [(begin_s + 0.2, mark(BEGIN, begin_s)), (end_s + 0.5, mark(ENDED, end_s))]
-    pieces: Schedule = []
-    at_s = 0.0
-    while at_s < length_s:
-        to_s = min(length_s, round(at_s + piece_s, 6))
-        pcm = bytes(audio[round(at_s * SAMPLE_RATE) * 2 : round(to_s * SAMPLE_RATE) * 2])
-        pieces.append((pcm, [voice_mark for known_s, voice_mark in marks if at_s < known_s <= to_s]))
-        at_s = to_s
-    return pieces
+def options_of(live: LiveOptions | None = None, **options) -> DecodingOptions:
+    return DecodingOptions.greedy(live=live or LiveOptions(), **{"language": "en"} | options)
 
 
-def joined(pieces: Schedule) -> bytes:
-    return b"".join(pcm for pcm, _ in pieces)
+EXPECTED: dict[str, list[Segment]] = {}
 
 
-def transcribe(pair: LivePair, pieces: Schedule, options: DecodingOptions, pace=()) -> LiveSession:
-    """Transcribe pieces; each waits for an idle pair, or for ``pace`` rounds."""
-    session = pair.open("one", options)
-    for number, (pcm, marks) in enumerate(pieces):
-        pair.append_audio("one", pcm, *marks)
-        if not pace:
-            pair.settle()
-        for _ in range(pace[number % len(pace)] if pace else 0):
-            pair.advance()
+def expected(options: DecodingOptions, seed: int) -> list[Segment]:
+    """Return the text of a target alone that is never late, after a check of each window."""
+    key = f"{options} {seed}"
+    if key not in EXPECTED:
+        EXPECTED[key] = _expected(options, seed)
+    return EXPECTED[key]
+
+
+def _expected(options: DecodingOptions, seed: int) -> list[Segment]:
+    vocabulary = SPOKEN if options.language else SPOKEN_MULTILINGUAL
+    pair = LivePair(SpeechModel(seed=seed, vocabulary=vocabulary))
+    segments = transcribe(pair, TALK, options)
+    model = SpeechModel(seed=seed, vocabulary=vocabulary)
+    for window, tokens in pair.sessions["one"].windows:
+        if window.temperature == 0:
+            assert tokens == plain_text(model, TALK, window)
+    return segments
+
+
+decodings = st.builds(
+    lambda **more: options_of(**more),
+    language=st.sampled_from(["en", None]),
+    temperatures=st.sampled_from([(0.0,), (0.0, 0.3), (0.0, 0.6)]),
+    logprob_threshold=st.sampled_from([None, -0.5]),
+    no_speech_threshold=st.sampled_from([None, 0.7]),
+    word_timestamps=st.booleans(),
+)
+
+
+@pytest.mark.timeout(600)
+@settings(max_examples=examples(*MANY))
+@given(
+    options=decodings,
+    live=st.builds(
+        LiveOptions,
+        step_ms=st.sampled_from([100, 500]),
+        confirm_every_ms=st.sampled_from([None, 100, 700]),
+    ),
+    hint=st.sampled_from(["", "a b c d"]),
+    sizes=st.lists(st.integers(100, 40_000), min_size=1, max_size=4),
+    pace=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=5),
+    breaks=st.sets(st.integers(0, 40), max_size=3),
+    draft=st.sampled_from([None, 0.0, 0.2, 1.0]),
+    kind=st.sampled_from([*KINDS, LOSSY]),
+    seed=st.integers(0, 5),
+)
+def test_final_text_depends_on_audio_and_options_alone(
+    options, live, hint, sizes, pace, breaks, draft, kind, seed
+):
+    """Whatever the chunks, the pace, the losses, the draft, and texts that are not final."""
+    vocabulary = SPOKEN if options.language else SPOKEN_MULTILINGUAL
+    pair = LivePair(
+        SpeechModel(seed=seed, vocabulary=vocabulary),
+        None if draft is None else SpeechModel(seed=seed, error_rate=draft, vocabulary=vocabulary),
+        edit=Interference(kind, seed, vocabulary_size=len(vocabulary)),
+    )
+    given_options = replace(options, live=live, hint=hint)
+    ours = transcribe(pair, TALK, given_options, sizes=sizes, pace=pace, breaks=sorted(breaks))
+    assert ours == expected(options, seed)
+
+
+def test_the_talk_has_utterances_of_several_pieces():
+    pair = LivePair(SpeechModel())
+    segments = transcribe(pair, TALK, options_of())
+    windows = [window for window, _ in pair.sessions["one"].windows]
+    assert len(windows) >= 5 and any(window.prefix for window in windows)
+    assert [segment.utterance for segment in segments if segment.is_utterance_end] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("draft", [False, True])
+def test_no_word_is_lost_or_repeated(draft):
+    pair = LivePair(SpeechModel(), SpeechModel() if draft else None)
+    segments = transcribe(pair, WORDS, options_of(), endpointing=EndpointingOptions())
+    words = [token for token in words_of(samples_of(WORDS)) if token < END]
+    texts = list(texts_of(segments).values())
+    assert [*texts[0], *texts[1], *texts[2]] == words
+    assert [len(text) for text in texts] == [15, 18, 10]
+
+
+def test_a_draft_saves_forward_passes():
+    alone, pair = LivePair(SpeechModel()), LivePair(SpeechModel(), SpeechModel())
+    options = options_of()
+    sound = EndpointingOptions()
+    expected = transcribe(alone, WORDS, options, endpointing=sound)
+    assert transcribe(pair, WORDS, options, endpointing=sound) == expected
+    assert pair.target.num_forwards < alone.target.num_forwards / 5
+    statistics = pair.sessions["one"].transcript.statistics
+    assert statistics.num_hinted_accepted > statistics.num_hinted / 2 > 10  # the draft's, after a correction
+
+
+def test_texts_of_a_growing_piece_take_windows_of_their_own():
+    pair = LivePair(SpeechModel())
+    options = options_of(LiveOptions(confirm_every_ms=500))
+    assert transcribe(pair, WORDS, options) == transcribe(LivePair(SpeechModel()), WORDS, options_of())
+    spans = [(window.start_frame, window.num_frames) for window, _ in pair.sessions["one"].windows]
+    assert len(set(spans)) > 12
+
+
+@pytest.mark.parametrize("length_s", [0.05, 0.3, 3.0, 31.0, 61.0])
+def test_audio_that_is_all_speech_may_end_anywhere(length_s):
+    pcm = talk((0, length_s), length_s=length_s)
+    pair = LivePair(SpeechModel(), SpeechModel())
+    session = pair.open("one", options_of())
+    pair.append_audio("one", pcm, VoiceMark(BEGIN, 0))
     pair.append_audio("one", b"", is_last=True)
     pair.settle()
     assert session.is_finished
-    assert pair.verifier.num_free_slots == pair.verifier._model.num_slots
-    return session
-
-
-def final_segments(session: LiveSession) -> list[tuple]:
-    """Return the final text that a client receives."""
-    return [
-        (s.start_s, s.end_s, s.tokens, s.text, s.utterance, s.is_utterance_end, s.words)
-        for s in session.segments
-    ]
-
-
-TALK = schedule([(0.3, 3.1), (3.8, 4.1), (4.7, 8.0)], 8.8)
-options = st.builds(
-    lambda live, **kwargs: DecodingOptions.greedy(live=live, language="en", **kwargs),
-    st.builds(
-        LiveOptions,
-        step_ms=st.sampled_from([300, 500, 1_000]),
-        trim_ms=st.sampled_from([2_000, 15_000]),
-        reuses_candidates=st.booleans(),
-    ),
-    temperatures=st.sampled_from([(0.0,), (0.0, 0.5)]),
-    logprob_threshold=st.sampled_from([None, -0.5]),
-    no_speech_threshold=st.sampled_from([None, 0.7]),
-    condition_on_previous_text=st.booleans(),
-    word_timestamps=st.booleans(),
-    hint=st.text("abcdefgh ", max_size=60),
-)
-
-
-@pytest.mark.timeout(600)
-@settings(max_examples=examples(10, 100))
-@given(
-    options=options,
-    mode=st.sampled_from(MODES),
-    kind=st.sampled_from([*KINDS, LOSSY]),
-    gamma=st.integers(1, 8),
-    error_rate=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
-    max_positions=st.sampled_from([448, 30]),
-    drafts_next_window=st.booleans(),
-    seed=st.integers(0, 1_000),
-)
-def test_any_draft_leads_to_the_targets_text(
-    options, mode, kind, gamma, error_rate, max_positions, drafts_next_window, seed
-):
-    """Each piece waits for an idle pair, so that the target makes the same steps."""
-    pair = LivePair(
-        SpeechModel(seed=seed),
-        SpeechModel(2, seed=seed, error_rate=error_rate, max_positions=max_positions),
-        mode=mode,
-        gamma=gamma,
-        drafts_next_window=drafts_next_window,
-        edit_block=Interference(kind, seed, vocabulary_size=len(SPOKEN)),
-    )
-    ours = transcribe(pair, TALK, options)
-    target_only = transcribe(LivePair(SpeechModel(seed=seed)), TALK, options)
-    assert ours.windows == target_only.windows
-    assert final_segments(ours) == final_segments(target_only)
-    assert ours.positions == target_only.positions
-    assert ours.transcript.verified_text == ours.transcript.tentative_text == ""
-
-
-@pytest.mark.timeout(600)
-@settings(max_examples=examples(10, 100))
-@given(
-    mode=st.sampled_from(MODES),
-    kind=st.sampled_from(KINDS),
-    error_rate=st.sampled_from([0.0, 0.2, 1.0]),
-    pace=st.lists(st.integers(0, 12), min_size=1, max_size=5),
-    step_ms=st.sampled_from([100, 500]),
-    trim_ms=st.sampled_from([2_000, 15_000]),
-    seed=st.integers(0, 1_000),
-)
-def test_at_any_pace_each_step_has_the_text_of_its_clip(mode, kind, error_rate, pace, step_ms, trim_ms, seed):
-    options = DecodingOptions.greedy(live=LiveOptions(step_ms=step_ms, trim_ms=trim_ms), language="en")
-    pair = LivePair(
-        SpeechModel(seed=seed),
-        SpeechModel(2, seed=seed, error_rate=error_rate),
-        mode=mode,
-        edit_block=Interference(kind, seed, vocabulary_size=len(SPOKEN)),
-    )
-    ours = transcribe(pair, TALK, options, pace)
-    model = SpeechModel(seed=seed)
-    for window, tokens in ours.windows:
-        assert tokens == plain_text(model, joined(TALK), window)
-    starts = [start for start, _ in ours.spans]
-    assert starts == sorted(starts)
-    assert set(ours.texts) == {1, 2, 3}
-    assert [s.utterance for s in ours.segments if s.is_utterance_end] == [1, 2, 3]
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("reuses_candidates", [True, False])
-def test_reused_candidates_save_forward_passes_and_change_no_text(mode, reuses_candidates):
-    options = DecodingOptions.greedy(live=LiveOptions(reuses_candidates=reuses_candidates), language="en")
-    ours = transcribe(LivePair(SpeechModel(), SpeechModel(2), mode=mode), TALK, options)
-    target_only = transcribe(LivePair(SpeechModel()), TALK, options)
-    assert final_segments(ours) == final_segments(target_only)
-    statistics = ours.transcript.statistics
-    assert statistics.num_forwards < target_only.transcript.statistics.num_forwards
-    assert (statistics.num_hinted > 0) is reuses_candidates
-    assert statistics.num_windows == len(ours.windows) == len(ours.transcript.steps)
-    assert sum(step.num_forwards for step in ours.transcript.steps) == statistics.num_forwards
-
-
-@pytest.mark.parametrize("trim_ms", [2_000, 15_000, 28_000])
-def test_a_long_utterance_is_cut_and_loses_no_word(trim_ms):
-    spoken = schedule([(0.0, 33.0)], 34.0)
-    options = DecodingOptions.greedy(live=LiveOptions(trim_ms=trim_ms), language="en")
-    session = transcribe(LivePair(SpeechModel(), SpeechModel(2)), spoken, options)
-    samples = np.frombuffer(joined(spoken), "<i2").astype(np.float32) / 32768
-    assert session.texts == {1: [token for token in words_of(samples) if token < END]}
-    assert all(window.num_frames <= 3_000 for window, _ in session.windows)
-    assert len({window.start_frame for window, _ in session.windows}) > 1
-
-
-@pytest.mark.parametrize("length_s", [0.005, 0.3, 3.0, 30.0, 60.0])
-def test_audio_that_is_all_speech_may_end_anywhere(length_s):
-    """As without endpointing: all the audio is one utterance."""
-    pieces: Schedule = [(speech(length_s), [VoiceMark(BEGIN, 0)])]
-    options = DecodingOptions.greedy(live=LiveOptions(), language="en")
-    session = transcribe(LivePair(SpeechModel(), SpeechModel(2)), pieces, options)
     ends = [segment.is_utterance_end for segment in session.segments]
-    assert ends == ([] if length_s < 0.01 else [*[False] * (len(ends) - 1), True])
+    assert ends == [*[False] * (len(ends) - 1), True]
+    assert all(window.num_frames <= 2_900 for window, _ in session.windows)
 
 
-@pytest.mark.parametrize("mode", [Mode.TARGET_ONLY, *MODES])
-def test_silence_takes_no_forward_pass_and_no_memory(mode):
-    target, draft = SpeechModel(), SpeechModel(2)
-    pair = LivePair(target, draft if mode.drafts else None, mode=mode)
-    session = pair.open("one", DecodingOptions.greedy(live=LiveOptions(), language="en"))
+@pytest.mark.parametrize("has_draft", [False, True])
+def test_silence_takes_no_forward_pass_and_no_memory(has_draft):
+    target, draft = SpeechModel(), SpeechModel()
+    pair = LivePair(target, draft if has_draft else None)
+    session = pair.open("one", options_of())
     silence = bytes(SAMPLE_RATE * 2)
     for _ in range(600):
         pair.append_audio("one", silence)
         pair.settle()
-        held = pair.verifier._sessions["one"].recording
-        assert held.received_samples - held.first_sample < 6 * SAMPLE_RATE
-        if mode.drafts:
-            held = pair.drafter._sessions["one"].recording
+        for engine in (pair.verifier, pair.drafter) if has_draft else (pair.verifier,):
+            held = engine._sessions["one"].recording
             assert held.received_samples - held.first_sample < 6 * SAMPLE_RATE
     assert session.windows == [] and target.num_forwards == draft.num_forwards == 0
     pair.append_audio("one", b"", is_last=True)
@@ -205,99 +160,38 @@ def test_silence_takes_no_forward_pass_and_no_memory(mode):
 
 
 def test_concurrent_sessions_do_not_mix():
-    options = DecodingOptions.greedy(live=LiveOptions(), language="en")
-    target_only = {
-        name: transcribe(LivePair(SpeechModel()), pieces, options)
-        for name, pieces in (("one", TALK), ("two", TALK[10:] + TALK[:10]))
-    }
-    pair = LivePair(SpeechModel(2), SpeechModel(3))
-    for name in target_only:
-        pair.open(name, options)
-    for number in range(len(TALK)):
-        for name, pieces in (("one", TALK), ("two", TALK[10:] + TALK[:10])):
-            pcm, marks = pieces[number]
-            pair.append_audio(name, pcm, *marks)
-        pair.settle()
-    for name in target_only:
-        pair.append_audio(name, b"", is_last=True)
+    options, talks = options_of(), {"one": TALK, "two": WORDS}
+    alone = {name: transcribe(LivePair(SpeechModel()), pcm, options) for name, pcm in talks.items()}
+    pair = LivePair(SpeechModel(2), SpeechModel(2))
+    voices = {name: voice_of(PIECES, LivePosition()) for name in talks}
+    sessions = {name: pair.open(name, options) for name in talks}
+    for start in range(0, len(WORDS), 6_400):
+        for name, pcm in talks.items():
+            chunk = pcm[start : start + 6_400]
+            pair.append_audio(name, chunk, *voices[name].append(chunk))
+        pair.advance_draft()
+        pair.advance_target()
+    for name in talks:
+        pair.append_audio(name, b"", *voices[name].end_utterance(), is_last=True)
     pair.settle()
-    for name, expected in target_only.items():
-        assert pair.sessions[name].windows == expected.windows
-        assert final_segments(pair.sessions[name]) == final_segments(expected)
+    assert {name: session.segments for name, session in sessions.items()} == alone
 
 
-@pytest.mark.parametrize("mode", [Mode.TARGET_ONLY, *MODES])
-@pytest.mark.parametrize(
-    "step_ms",
-    [
-        500,
-        1_000,
-    ],
-)
-def test_a_session_without_a_language_detects_it_in_each_utterance(mode, step_ms):
-    """If the first step is the pause, the utterance ends with its slot in use."""
-    options = DecodingOptions.greedy(live=LiveOptions(step_ms=step_ms))
-    pieces = schedule([(0.0, 0.4), (1.2, 4.0)], 5.0)
-
-    def model(num_slots: int) -> SpeechModel:
-        return SpeechModel(num_slots, vocabulary=SPOKEN_MULTILINGUAL)
-
-    pair = LivePair(model(1), model(2) if mode.drafts else None, mode=mode)
-    session = transcribe(pair, pieces, options)
-    plain = model(1)
-    for window, tokens in session.windows:
-        assert tokens == plain_text(plain, joined(pieces), window)
-    assert set(session.transcript.language_probs) == {"en", "de"}
-    assert [s.utterance for s in session.segments if s.is_utterance_end] == [1, 2]
+def test_each_utterance_has_its_own_language():
+    pair = LivePair(SpeechModel(vocabulary=SPOKEN_MULTILINGUAL))
+    segments = transcribe(pair, TALK, options_of(language=None))
+    assert {segment.language for segment in segments} == {"en", "de"}
+    by_utterance = {segment.utterance: segment.language for segment in segments}
+    assert all(by_utterance[segment.utterance] == segment.language for segment in segments)
+    assert set(pair.sessions["one"].transcript.language_probs) == {"en", "de"}
 
 
-@pytest.mark.timeout(600)
-@settings(max_examples=examples(10, 100))
-@given(
-    breaks=st.lists(st.integers(1, len(TALK) - 1), min_size=1, max_size=3, unique=True),
-    late_s=st.sampled_from([0.0, 0.1, 0.4]),
-    trim_ms=st.sampled_from([1_000, 2_000, 15_000]),
-    mode=st.sampled_from([Mode.TARGET_ONLY, *MODES]),
-)
-def test_a_lost_session_resumes_without_a_lost_or_repeated_word(breaks, late_s, trim_ms, mode):
-    """The next session knows the position only, and detects speech with a delay."""
-    live = LiveOptions(trim_ms=trim_ms)
-    unbroken = transcribe(LivePair(SpeechModel()), TALK, DecodingOptions.greedy(live=live, language="en"))
-    segments: list[Segment] = []
-    for end in [*sorted(breaks), len(TALK)]:
-        pair = LivePair(SpeechModel(), SpeechModel(2) if mode.drafts else None, mode=mode)
-        session = pair.open("one", DecodingOptions.greedy(live=live, language="en"))
-        for pcm, marks in rest_of_talk(live.position.start_sample, late_s)[: end - len(TALK) or None]:
-            pair.append_audio("one", pcm, *marks)
-            pair.settle()
-        if end == len(TALK):
-            pair.append_audio("one", b"", is_last=True)
-            pair.settle()
-        segments += session.segments
-        live = replace(live, position=session.transcript.position)
-    session.segments = segments
-    assert session.texts == unbroken.texts
-    assert [s.utterance for s in segments if s.is_utterance_end] == [1, 2, 3]
-    assert [s.start_s for s in segments] == sorted(s.start_s for s in segments)
+class FailingModel(SpeechModel):
+    def encode(self, slot, recording, start_frame) -> None:
+        raise ValueError("It cannot.")
 
 
-def rest_of_talk(start_sample: int, late_s: float) -> Schedule:
-    """Return the rest of the talk; speech that has begun is detected later."""
-    known = [voice_mark.sample for _, marks in TALK for voice_mark in marks]
-    is_open = any(begin < start_sample < end for begin, end in zip(known[::3], known[2::3], strict=True))
-    detected = VoiceMark(BEGIN, start_sample + round(late_s * SAMPLE_RATE))
-    pieces: Schedule = []
-    at = 0
-    for pcm, marks in TALK:
-        end = at + len(pcm) // 2
-        if end > start_sample:
-            kept = [
-                voice_mark
-                for voice_mark in marks
-                if voice_mark.sample >= start_sample + (voice_mark.event is not BEGIN)
-            ]
-            if is_open and end >= detected.sample:
-                kept, is_open = [detected, *kept], False
-            pieces.append((pcm[max(0, start_sample - at) * 2 :], kept))
-        at = end
-    return pieces
+def test_a_failing_draft_changes_nothing():
+    pair = LivePair(SpeechModel(), FailingModel())
+    assert transcribe(pair, TALK, options_of()) == expected(options_of(), 0)
+    assert not pair.sessions["one"].has_draft

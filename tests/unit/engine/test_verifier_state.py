@@ -12,11 +12,11 @@ from specwhisper.model.choosing import ProbeResult
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Limits, Mode, VoiceMark
-from tests.live import BEGIN, mark
+from tests.live import BEGIN, END, mark
 
 
 def live_session() -> VerifierState:
-    options = DecodingOptions.greedy(live=LiveOptions())
+    options = DecodingOptions.greedy(live=LiveOptions(confirm_every_ms=500))
     return VerifierState(
         id="one",
         slot=0,
@@ -33,17 +33,30 @@ def append_audio(session: VerifierState, end_s: float, *marks: VoiceMark) -> Non
     session.append_audio(AudioChunk(start, bytes((round(end_s * SAMPLE_RATE) - start) * 2), marks=marks))
 
 
-def test_the_first_window_decodes_the_audio_of_its_language_detection():
+GERMAN = ProbeResult(None, {"de": 0.9, "en": 0.1})
+
+
+def test_a_piece_may_grow_while_its_language_is_detected():
+    session = live_session()
+    append_audio(session, 0.4, mark(BEGIN, 0))
+    assert session.ready_frames is None
+    append_audio(session, 0.7)
+    assert session.ready_frames == 70 and session.phase is Phase.AWAIT_WINDOW
+    session.encoded = AudioSpan(0, 70)
+    append_audio(session, 1.2)
+    assert session.phase is Phase.DETECT_LANGUAGE
+    session.detect_language(GERMAN)
+    assert session.phase is Phase.AWAIT_WINDOW and session.ready_frames == 120
+    assert session.begin_window(120, 0).window.num_frames == 120
+
+
+def test_the_whole_piece_decides_about_the_language_of_final_text():
     session = live_session()
     append_audio(session, 0.7, mark(BEGIN, 0))
-    assert session.ready_frames == 50
-    append_audio(session, 1.2)
-    assert session.ready_frames == 100  # the detection has not begun
-    session.detection_span = session.encoded = AudioSpan(0, 100)
+    session.encoded = AudioSpan(0, 70)
+    session.detect_language(GERMAN)
+    append_audio(session, 1.2, mark(END, 1.0))
+    assert session.phase is Phase.AWAIT_WINDOW and session.windows.language is None
+    session.encoded = AudioSpan(0, 100)
+    session.reconsider()
     assert session.phase is Phase.DETECT_LANGUAGE
-    append_audio(session, 3.0)
-    assert session.ready_frames == 100
-    session.detect_language(ProbeResult(None, {"de": 0.9, "en": 0.1}))
-    assert session.phase is Phase.AWAIT_WINDOW and session.ready_frames == 100
-    assert session.begin_window(session.ready_frames, 0).window.num_frames == 100
-    assert session.phase is Phase.DECODE and session.detection_span is None

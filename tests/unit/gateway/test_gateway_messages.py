@@ -85,8 +85,9 @@ async def test_too_many_values_or_levels_are_refused(message):
 async def test_the_largest_allowed_message_is_read():
     message = {"values": [1] * (MAX_VALUES - 1)}
     assert await read_object(json.dumps(message)) == message
-    start = {"type": "start", "sample_rate": 16_000, "position": {"final_tokens": [2**31 - 1] * 1024}}
-    assert len((await read_message(json.dumps(start))).position.final_tokens) == 1024
+    piece = {"start_sample": 0, "tokens": [2**31 - 1] * 1024}
+    start = {"type": "start", "sample_rate": 16_000, "position": {"pieces": [piece]}}
+    assert len((await read_message(json.dumps(start))).position.pieces[0].tokens) == 1024
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,11 @@ async def test_the_largest_allowed_message_is_read():
         (_Session, {"audio": {"input": MANY}}, ("audio", "input", "k0")),
         (_Session, MANY, ("k0",)),
         (_Session, {"audio": {"input": {"transcription": {"keywords": [1] * 1_000}}}}, ("audio", "input")),
-        (Position, {"final_tokens": ["x"] * 1_000}, ("final_tokens", "0")),
+        (
+            Position,
+            {"pieces": [{"start_sample": 0, "tokens": ["x"] * 1_000}]},
+            ("pieces", "0", "tokens", "0"),
+        ),
     ],
 )
 def test_validation_stops_at_the_first_error(model, value, path):

@@ -121,6 +121,12 @@ def test_a_public_address_needs_permission_and_an_announcement_a_public_address(
         config_from(WyomingConfig, flags | {"zeroconf": " "})
 
 
+def test_languages_are_checked_before_the_server_listens():
+    assert config_from(WyomingConfig, {"languages": "en,French"}).options.languages == ("en", "fr")
+    with pytest.raises(InvalidRequest, match="languages"):
+        config_from(WyomingConfig, {"languages": "français"})
+
+
 def test_a_padding_is_one_of_two():
     assert config_from(WyomingConfig, {}).padding is Padding.SILENCE
     assert config_from(WyomingConfig, {"padding": "zero"}).padding is Padding.ZERO

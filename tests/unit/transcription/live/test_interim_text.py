@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
 
 from experiments.common.models.scripted import END, NUM_TEXT, VOCABULARY
 from specwhisper.transcription.live.transcript import LiveTranscript
@@ -44,43 +43,12 @@ def test_text_of_recordings_has_whole_characters(num_verified, num_drafted):
     assert builder.verified_text + builder.tentative_text == WHOLE[max(num_verified, num_drafted)]
 
 
-@pytest.mark.parametrize("num_believed", range(len(TOKENS) + 1))
 @pytest.mark.parametrize("num_verified", range(len(TOKENS) + 1))
-@pytest.mark.parametrize("is_merged", [False, True])
-def test_live_text_has_whole_characters(num_verified, num_believed, is_merged):
+def test_verified_text_of_live_audio_has_whole_characters(num_verified):
     transcript = LiveTranscript(JAPANESE)
-    shown = MergedTranscript(transcript) if is_merged else transcript
     transcript.observe(OPENED)
-    transcript.language = "ja"  # words of other languages are shown once they end
     transcript.observe(commit(num_verified))
-    if num_believed > num_verified:
-        transcript.update_belief(OPENED.window, TOKENS[:num_believed])
-    assert shown.verified_text == WHOLE[num_verified]
-    assert shown.verified_text + shown.tentative_text == WHOLE[max(num_verified, num_believed)]
-
-
-WORDS = of_bytes(b" one two")
-SHOWN = ["", "", "", "", "", " one", " one", " one", " one"]  # by number of letters
-
-
-@pytest.mark.parametrize("num_believed", range(len(SHOWN)))
-@pytest.mark.parametrize("num_verified", range(len(SHOWN)))
-def test_live_text_has_whole_words(num_verified, num_believed):
-    transcript = LiveTranscript(WORDS)
-    transcript.observe(OPENED)
-    letters = tuple(range(len(SHOWN)))
-    transcript.observe(Commit(0, 0, letters[:num_verified], (-0.1,) * num_verified))
-    if num_believed > num_verified:
-        transcript.update_belief(OPENED.window, letters[:num_believed])
-    assert transcript.verified_text + transcript.tentative_text == SHOWN[max(num_verified, num_believed)]
-    assert " one".startswith(transcript.verified_text)
-
-
-def test_the_last_word_of_a_text_is_shown_once_its_model_ends_it():
-    transcript = LiveTranscript(WORDS)
-    transcript.observe(OPENED)
-    transcript.update_belief(OPENED.window, (*range(8), END))
-    assert transcript.tentative_text == " one two"
+    assert transcript.verified_text == WHOLE[num_verified]
 
 
 def test_tentative_text_after_an_incomplete_character_is_shown():
@@ -103,7 +71,7 @@ def test_final_text_has_incomplete_characters(end):
     assert segment.text == text
     live = LiveTranscript(JAPANESE)
     live.observe(OPENED)
-    (segment,) = live.observe(commit(end, is_final=True, step=Step(1, 0, end, True)))
+    (segment,) = live.observe(commit(end, is_final=True, step=Step(1, 0, True)))
     assert segment.text == text
 
 

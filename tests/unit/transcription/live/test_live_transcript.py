@@ -1,34 +1,26 @@
-"""Live transcripts: final text, text that may change, position to resume from."""
+"""Live transcripts: final segments, and the text that may change."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from experiments.common.models.scripted import END, TIME
 from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL
 from specwhisper.errors import InvalidCandidates
 from specwhisper.live import LiveOptions, LivePosition
-from specwhisper.transcription import live_transcript
-from specwhisper.transcription.live.transcript import LiveTranscript, ends_sentence
+from specwhisper.transcription.live.transcript import LiveTranscript
 from specwhisper.types import (
     SAMPLE_RATE,
     Candidates,
     Commit,
-    DecodedStep,
-    Outcome,
+    Hypothesis,
     Segment,
     Step,
+    TimedHint,
     Window,
     WindowOpened,
     WordAlignment,
 )
-from tests.live import BEGIN, ENDED, mark, token_ids
-from tests.live_transcripts import ScriptedTranscript
-from tests.nightly import examples
+from tests.live import BEGIN, CUT, END, ScriptedWindows, mark, token_ids
 
 
 def text_of(text: str) -> str:
@@ -36,316 +28,191 @@ def text_of(text: str) -> str:
     return SPOKEN.decode(token_ids(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "ends"),
-    [
-        ("The bees.", True),
-        ("Which bees? ", True),
-        ("“The bees.”", True),
-        ("(The bees!)", True),
-        ("蜜蜂。", True),
-        ("The bees", False),
-        ("The bees,", False),
-        ("The bees...", False),
-        ("The bees…", False),
-        ("", False),
-        ('"', False),
-    ],
-)
-def test_ends_of_sentences(text, ends):
-    assert ends_sentence(text) is ends
-
-
-def test_a_sentence_ends_with_a_step_until_another_one(monkeypatch):
-    monkeypatch.setattr(live_transcript, "SENTENCE_ENDS", ("c", "e"))
-    scripted = ScriptedTranscript()
+def shown(scripted: ScriptedWindows) -> tuple[str, str, str]:
     transcript = scripted.transcript
-    scripted.append(0.5, mark(BEGIN, 0))
-    scripted.step(0.0, "AB", 0.4, ".")
-    assert transcript.sentence_end_sample is None
-    scripted.append(1.0)
-    scripted.step(0.0, "ABC", 0.8, ".")
-    assert transcript.sentence_end_sample == SAMPLE_RATE
-    scripted.append(1.5)
-    scripted.step(0.0, "ABCD", 1.2, ".")
-    assert transcript.sentence_end_sample is None
-    scripted.append(2.0, mark(ENDED, 2.0))
-    scripted.step(0.0, "ABCDE", 1.6, ".")
-    assert transcript.sentence_end_sample is None  # the next utterance has no text yet
+    return transcript.verified_text, transcript.stable_text, transcript.tentative_text
+
+
+def hypothesis(start_s: float, text: str) -> Hypothesis:
+    start = round(start_s * SAMPLE_RATE)
+    return Hypothesis(1, start, start + SAMPLE_RATE, text_of(text))
 
 
 class TestFinal:
-    def test_segments_are_the_text_that_each_step_makes_final(self):
-        scripted = ScriptedTranscript()
-        scripted.append(0.5, mark(BEGIN, 0))
-        assert scripted.step(0.0, "AB", 0.4, ".") == []
-        scripted.append(1.0)
-        (segment,) = scripted.step(0.0, "ABC", 0.8, ".")
-        assert (segment.tokens, segment.text, segment.utterance) == (token_ids("AB"), text_of("AB"), 1)
-        assert not segment.is_utterance_end
-        scripted.append(1.5, mark(ENDED, 1.5))
-        (segment,) = scripted.step(0.0, "AB", 0.4, 0.4, "CD", 1.4, ".")
-        assert (segment.tokens, segment.is_utterance_end) == (token_ids("CD"), True)
-
-    def test_an_utterance_without_text_ends_with_an_empty_segment(self):
-        scripted = ScriptedTranscript(no_speech_threshold=0.5)
-        scripted.append(1.0, mark(BEGIN, 0), mark(ENDED, 1.0))
-        (segment,) = scripted.step("AB.", no_speech_prob=0.9)
-        assert (segment.text, segment.tokens, segment.is_utterance_end) == ("", (), True)
-        assert scripted.transcript.position == LivePosition(SAMPLE_RATE, 1)
-
-    def test_segments_have_confidence_and_scores_of_their_window(self):
-        transcript = LiveTranscript(SPOKEN)
-        window = Window(0, 100, 50, (SPOKEN.start_of_transcript,), 40, temperature=0.3)
-        transcript.observe(WindowOpened(window))
-        transcript.observe(Commit(0, 0, token_ids("A"), (0.0,), no_speech_prob=0.25))
-        commit = Commit(0, 1, token_ids("B."), (-1.0, -2.0), is_final=True, step=Step(1, 0, 1, False))
-        (segment,) = transcript.observe(replace(commit, no_speech_prob=0.75))
-        assert (segment.confidence, segment.avg_logprob, segment.no_speech_prob) == (1.0, -1.0, 0.25)
-        assert (segment.temperature, segment.seek) == (0.3, 100)
-
-    def test_words_carry_their_own_times(self):
-        transcript = LiveTranscript(SPOKEN)
-        transcript.observe(WindowOpened(Window(0, 0, 100, (SPOKEN.start_of_transcript,), 40)))
-        words = (WordAlignment(0, 2, 1_600, 4_800), WordAlignment(2, 1, 4_800, 8_000))
-        commit = Commit(
-            0, 0, token_ids("AsB."), (0.0,) * 4, is_final=True, step=Step(1, 0, 3, True), words=words
-        )
-        (segment,) = transcript.observe(commit)
-        assert [(word.text, word.start_s, word.end_s) for word in segment.words] == [
-            (text_of("As"), 0.1, 0.3),
-            (text_of("B"), 0.3, 0.5),
-        ]
-        assert (segment.start_s, segment.end_s) == (0.1, 0.5)
-
-    def test_the_language_is_that_of_the_window(self):
-        scripted = ScriptedTranscript(vocabulary=SPOKEN_MULTILINGUAL, language="de")
-        assert scripted.transcript.language == "en"
-        scripted.append(0.5, mark(BEGIN, 0))
-        scripted.open()
-        assert scripted.transcript.language == "de"
-        scripted.write(token_ids("A."))
-
-    def test_steps_have_their_span_and_number_of_forward_passes(self):
-        scripted = ScriptedTranscript(temperatures=(0.0, 0.5), compression_ratio_threshold=1.0)
-        scripted.append(0.6, mark(BEGIN, 0.1))
-        scripted.step("A.")
-        scripted.append(5.1, mark(ENDED, 5.1))
-        for _ in range(2):
-            scripted.open()
-            scripted.write(token_ids("ABABABABABAB."), (5,))
-        begin, first, last = (round(at_s * SAMPLE_RATE) for at_s in (0.1, 0.6, 5.1))
-        assert scripted.transcript.steps == [
-            DecodedStep(begin, first, 1),
-            DecodedStep(begin, last, 3),
-            DecodedStep(begin, last, 3),
+    def test_a_piece_is_cut_where_the_model_marks_segments(self):
+        scripted = ScriptedWindows()
+        scripted.speak(10, 14, 0.0, "AB", 1.0, 1.5, "C", 3.0, ".")
+        assert [
+            (s.start_s, s.end_s, s.tokens, s.text, s.is_utterance_end, s.seek) for s in scripted.segments
+        ] == [
+            (10.0, 11.0, token_ids(0.0, "AB", 1.0), text_of("AB"), False, 1_000),
+            (11.5, 13.0, token_ids(1.5, "C", 3.0), text_of("C"), True, 1_000),
         ]
 
+    def test_text_of_the_prefix_is_not_final_again(self):
+        scripted = ScriptedWindows()
+        scripted.speak(10, 12, 0.0, "A", 1.0, ".")
+        scripted.speak(13, 15, 3.5, "B", 4.5, ".")
+        first, second = scripted.segments
+        assert (second.start_s, second.end_s, second.text) == (13.5, 14.5, text_of("B"))
+        assert (first.utterance, second.utterance, second.seek) == (1, 2, 1_000)
 
-class TestTimes:
     @pytest.mark.parametrize(
-        ("parts", "start", "end", "expected"),
+        ("parts", "expected"),
         [
-            ((0.4, "A", 0.8, "."), 1, 2, (0.4, 0.8)),
-            ((0.4, "AB", 0.8, "."), 1, 2, (0.4, 0.6)),
-            ((0.4, "AB", 0.8, "."), 2, 3, (0.6, 0.8)),
-            ((0.0, "A", 0.4, 0.6, "B", 1.0, "."), 1, 5, (0.0, 1.0)),
-            ((0.0, "A", 0.4, 0.6, "B", 1.0, "."), 4, 5, (0.6, 1.0)),
-            (("AB",), 0, 1, (0.0, 0.5)),
-            (("AB",), 1, 2, (0.5, 1.0)),
-            ((0.0, "A", 9.0, "."), 1, 2, (0.0, 1.0)),  # no later than the window
-            ((0.8, "A", 0.2, "."), 1, 2, (0.8, 0.8)),  # no earlier than what is before it
+            ((0.2, "A", 0.8, "."), (12.2, 12.8)),
+            (("A.",), (12, 14)),
+            ((0.2, "A."), (12.2, 14)),
+            (("A", 0.8, "."), (12, 12.8)),
+            ((9.0, "A", 29.0, "."), (14, 14)),  # no later than the piece
+            ((1.0, "A", 0.5, "."), (13, 13)),
         ],
     )
-    def test_they_are_the_timestamps_and_interpolated_between_them(self, parts, start, end, expected):
+    def test_times_lie_within_the_piece(self, parts, expected):
+        scripted = ScriptedWindows()
+        scripted.speak(12, 14, *parts)
+        (segment,) = scripted.segments
+        assert (segment.start_s, segment.end_s) == expected
+
+    def test_a_time_before_the_piece_is_its_beginning(self):
+        scripted = ScriptedWindows()
+        scripted.speak(0, 2, "A.")
+        scripted.speak(12, 14, 3.0, "B", 11.0, ".")
+        assert (scripted.segments[1].start_s, scripted.segments[1].end_s) == (12, 12)
+
+    def test_an_utterance_without_text_ends_with_an_empty_segment(self):
+        scripted = ScriptedWindows(no_speech_threshold=0.5)
+        scripted.append(14, mark(BEGIN, 1), mark(CUT, 13))
+        scripted.step("AB.", no_speech_prob=0.9)
+        assert scripted.segments == []
+        scripted.append(16, mark(END, 15))
+        scripted.step(0.0, 1.0, ".")
+        assert scripted.segments == [
+            Segment(15, 15, (), seek=100, utterance=1, is_utterance_end=True, language="en")
+        ]
+
+    def test_scores_are_those_of_the_new_tokens(self):
+        scripted = ScriptedWindows(logprob_threshold=-9.0)
+        scripted.speak(0, 2, "A.", log_prob=-3.0)
+        scripted.speak(3, 5, "B.", log_prob=0.0, no_speech_prob=0.25)
+        segment = scripted.segments[1]
+        assert (segment.confidence, segment.avg_logprob, segment.no_speech_prob) == (1.0, 0.0, 0.25)
+
+    def test_words_have_their_own_times_in_the_piece(self):
         transcript = LiveTranscript(SPOKEN)
-        transcript.observe(WindowOpened(Window(0, 200, 100, (SPOKEN.start_of_transcript,), 40)))
-        tokens = token_ids(*parts)
-        commit = Commit(0, 0, tokens, (0.0,) * len(tokens), is_final=True, step=Step(1, start, end, True))
-        (segment,) = transcript.observe(commit)
-        assert (segment.start_s, segment.end_s) == tuple(round(2 + at_s, 2) for at_s in expected)
-
-    def test_the_span_of_text_that_may_change_follows_final_text(self):
-        scripted = ScriptedTranscript()
-        scripted.append(1.0, mark(BEGIN, 0), mark(ENDED, 1.0))
-        assert scripted.transcript.span_s == (0.0, 1.0)
-        scripted.step(0.0, "A", 0.6, ".")
-        scripted.append(3.0)
-        assert scripted.transcript.span_s == (1.0, 3.0)
-
-
-class TestVerifiedAndDraftText:
-    def test_verified_text_follows_final_text(self):
-        scripted = ScriptedTranscript()
-        scripted.append(0.5, mark(BEGIN, 0))
-        scripted.open()
-        transcript = scripted.transcript
-        assert transcript.verified_text == ""
-        transcript.observe(Commit(0, 0, token_ids(0.0, "AB"), (0.0,) * 3))
-        assert transcript.verified_text == text_of("A")  # B may continue
-        scripted.write(token_ids(0.0, "AB", 0.4, "."))
-        assert transcript.verified_text == text_of("AB")
-        scripted.append(1.0)
-        scripted.step(0.0, "ABC", 0.9, ".")
-        assert transcript.verified_text == text_of("C")
-
-    def test_text_of_the_last_step_stays_until_a_commit_contradicts_it(self):
-        scripted = ScriptedTranscript()
-        scripted.append(0.5, mark(BEGIN, 0))
-        scripted.step(0.0, "ABC.")
-        scripted.append(1.0)
-        scripted.commit_part(0.0, "A")
-        assert scripted.transcript.verified_text == text_of("ABC")
-        scripted.write(token_ids(0.0, "AD."), (2,))
-        assert scripted.transcript.verified_text == text_of(
-            "D"
-        )  # A is final, and nothing of the last step left
-
-    def test_text_of_a_skipped_step_is_dropped(self):
-        scripted = ScriptedTranscript(no_speech_threshold=0.5)
-        scripted.append(0.5, mark(BEGIN, 0))
-        scripted.step("ABC.", no_speech_prob=0.9)
-        assert scripted.transcript.verified_text == ""
-        scripted.append(1.0)
-        scripted.open()
-        assert scripted.transcript.verified_text == ""
-
-    def test_tentative_text_follows_verified_text(self):
-        scripted = ScriptedTranscript()
-        transcript = scripted.transcript
-        scripted.append(0.5, mark(BEGIN, 0))
-        window = scripted.open()
-        transcript.update_belief(window, token_ids(0.0, "ABCDE"))
-        assert (transcript.verified_text, transcript.tentative_text) == ("", text_of("ABCD"))
-        transcript.observe(Commit(0, 0, token_ids(0.0, "AB"), (0.0,) * 3))
-        assert (transcript.verified_text, transcript.tentative_text) == (text_of("AB"), text_of("CD"))
-
-    def test_tentative_text_is_dropped_when_a_commit_contradicts_it(self):
-        scripted = ScriptedTranscript()
-        scripted.append(0.5, mark(BEGIN, 0))
-        window = scripted.open()
-        scripted.transcript.update_belief(window, token_ids(0.0, "ABCD"))
-        scripted.transcript.observe(Commit(0, 0, token_ids(0.0, "X"), (0.0,) * 2))
-        assert scripted.transcript.tentative_text == ""
-
-    def test_tentative_text_of_newer_audio_replaces_that_of_older_audio(self):
-        scripted = ScriptedTranscript()
-        transcript = scripted.transcript
-        scripted.append(0.5, mark(BEGIN, 0))
-        window = scripted.open()
-        newer = replace(window, id=1, num_frames=100)
-        transcript.update_belief(newer, token_ids(0.0, "ABC."))
-        scripted.write(token_ids(0.0, "AB."))
-        assert transcript.tentative_text == text_of("C")
-        transcript.update_belief(window, token_ids(0.0, "ABD"))
-        assert transcript.tentative_text == text_of("C")
-
-    def test_tentative_text_is_dropped_when_its_utterance_ends(self):
-        scripted = ScriptedTranscript()
-        transcript = scripted.transcript
-        scripted.append(0.5, mark(BEGIN, 0), mark(ENDED, 0.5))
-        window = scripted.open()
-        transcript.update_belief(replace(window, id=1, num_frames=100), token_ids(0.0, "ABC"))
-        scripted.write(token_ids(0.0, "AB."))
-        assert (transcript.verified_text, transcript.tentative_text) == ("", "")
-        transcript.update_belief(replace(window, id=2, num_frames=150), token_ids(0.0, "ABC"))
-        assert transcript.tentative_text == ""
-
-    def test_tentative_text_from_before_a_cut_is_dropped(self):
-        scripted = ScriptedTranscript(LiveOptions(trim_ms=1_000))
-        transcript = scripted.transcript
-        scripted.append(1.5, mark(BEGIN, 0))
-        scripted.step(0.0, "AB", 1.0, 1.0, "CD.")
-        scripted.append(2.0)
-        window = scripted.open()
-        scripted.append(2.5)
-        predicted = replace(window, id=window.id + 1, num_frames=250)
-        transcript.update_belief(predicted, token_ids(0.0, "AB", 1.0, 1.0, "CDEF."))
-        scripted.write(token_ids(0.0, "AB", 1.0, 1.0, "CDE."))
-        assert transcript.tentative_text == text_of("F")
-        window = scripted.open()
-        assert window.start_frame == 100
-        assert transcript.tentative_text == ""
-        transcript.update_belief(
-            predicted, token_ids(0.0, "AB", 1.0, 1.0, "CDEFG")
-        )  # the draft had not applied the commit yet
-        assert transcript.tentative_text == ""
-        transcript.update_belief(window, token_ids(0.0, "CDEF."))
-        assert transcript.tentative_text == text_of("F")
-
-
-class TestMessages:
-    def test_commits_may_repeat_tokens(self):
-        scripted = ScriptedTranscript()
-        scripted.append(0.5, mark(BEGIN, 0))
-        scripted.open()
-        for end in (2, 1, 2):
-            scripted.transcript.observe(Commit(0, 0, token_ids("ABC")[:end], (0.0,) * end))
-        assert scripted.transcript.verified_text == text_of("A")
-
-    def test_a_gap_is_refused(self):
-        scripted = ScriptedTranscript()
-        scripted.append(0.5, mark(BEGIN, 0))
-        scripted.open()
-        with pytest.raises(InvalidCandidates, match="at position 3 leaves a gap after 0"):
-            scripted.transcript.observe(Commit(0, 3, token_ids("A"), (0.0,)))
-
-    def test_commits_of_other_windows_are_ignored(self):
-        scripted = ScriptedTranscript()
-        scripted.append(0.5, mark(BEGIN, 0))
-        scripted.open()
-        late = Commit(7, 0, token_ids("A."), (0.0, 0.0), is_final=True, step=Step(1, 0, 1, True))
-        assert scripted.transcript.observe(late) == []
-        assert scripted.transcript.verified_text == ""
-        scripted.write(token_ids("A."))
-        late = replace(late, window_id=0)
-        assert scripted.transcript.observe(late) == []
-
-    @settings(max_examples=examples(50, 200))
-    @given(data=st.data())
-    def test_final_times_are_in_order_whatever_a_target_sends(self, data):
-        transcript = LiveTranscript(SPOKEN)
-        tokens = st.lists(st.sampled_from([0, 1, 20, END, TIME, TIME + 50, TIME + 1_500]), max_size=6)
-        places, ids = st.integers(0, 7), st.integers(0, 2)
-        windows = st.builds(
-            lambda id, start, frames: Window(id, start, frames, (END + 1,), 40),
-            ids,
-            st.integers(0, 500),
-            st.integers(1, 3_000),
+        window = Window(0, 0, 300, (SPOKEN.start_of_transcript,), 40, prefix=token_ids("AA"))
+        transcript.observe(WindowOpened(window))
+        words = (WordAlignment(2, 2, 8_000, 17_600), WordAlignment(4, 1, 17_600, 32_000))
+        tokens, step = token_ids("AsB."), Step(1, SAMPLE_RATE, True)
+        (segment,) = transcript.observe(
+            Commit(0, 2, tokens, (0.0,) * 4, is_final=True, step=step, words=words)
         )
-        end_s, num_utterances = 0.0, 0
-        for _ in range(data.draw(st.integers(1, 15))):
-            kind = data.draw(st.sampled_from(["open", "commit", "commit", "candidates", "believe"]))
-            fresh: list[Segment] = []
-            if kind == "open":
-                opened = WindowOpened(data.draw(windows), None, tuple(data.draw(tokens)), data.draw(places))
-                transcript.observe(opened)
-            elif kind == "candidates":
-                transcript.observe(Candidates(0, 0, 0, tuple(data.draw(tokens))))
-            elif kind == "believe":
-                transcript.update_belief(data.draw(windows), tuple(data.draw(tokens)))
-            else:
-                written = tuple(data.draw(tokens))
-                start, is_last = data.draw(places), data.draw(st.booleans())
-                step = Step(num_utterances + 1, start, data.draw(places), is_last)
-                commit = Commit(
-                    data.draw(ids),
-                    data.draw(places),
-                    written,
-                    (-0.1,) * len(written),
-                    is_final=data.draw(st.booleans()),
-                    outcome=data.draw(st.sampled_from([Outcome.KEPT, Outcome.SKIPPED])),
-                    step=data.draw(st.sampled_from([None, step])),
-                )
-                try:
-                    fresh = transcript.observe(commit)
-                except InvalidCandidates:
-                    return
-            for segment in fresh:
-                assert end_s <= segment.start_s <= segment.end_s
-                assert segment.text or segment.is_utterance_end
-                end_s, num_utterances = segment.end_s, num_utterances + segment.is_utterance_end
-            assert transcript.span_s[0] <= transcript.span_s[1]
-            assert transcript.position.num_utterances == num_utterances
-            assert all(token < END for token in transcript.position.final_tokens)
-            assert isinstance(transcript.verified_text + transcript.tentative_text, str)
+        assert [(word.text, word.start_s, word.end_s) for word in segment.words] == [
+            (text_of("As"), 1.0, 1.1),
+            (text_of("B"), 1.1, 2.0),
+        ]
+
+    def test_the_language_is_that_of_the_window(self):
+        scripted = ScriptedWindows(vocabulary=SPOKEN_MULTILINGUAL, language="de")
+        assert scripted.transcript.language == "en"
+        scripted.speak(0, 2, "A.")
+        assert scripted.transcript.language == scripted.segments[0].language == "de"
+
+    def test_a_commit_that_leaves_a_gap_is_refused(self):
+        scripted = ScriptedWindows()
+        scripted.append(2, mark(BEGIN, 0), mark(END, 2))
+        scripted.open()
+        with pytest.raises(InvalidCandidates, match="gap"):
+            scripted.commit(token_ids("A"), base=3)
+
+
+class TestVerified:
+    def test_it_is_what_is_committed_after_the_prefix(self):
+        scripted = ScriptedWindows()
+        scripted.speak(0, 2, "A.")
+        scripted.append(5, mark(BEGIN, 3), mark(END, 5))
+        scripted.open()
+        assert scripted.transcript.verified_text == ""
+        scripted.commit(token_ids(3.0, "BC"))
+        assert scripted.transcript.verified_text == text_of("BC")
+        scripted.commit(token_ids("D"), base=3)
+        assert scripted.transcript.verified_text == text_of("BCD")
+
+    def test_text_of_a_growing_piece_stays_until_it_is_contradicted(self):
+        scripted = ScriptedWindows(LiveOptions(confirm_every_ms=500))
+        scripted.append(1, mark(BEGIN, 0))
+        scripted.step(0.0, "ABC.")
+        scripted.append(2)
+        scripted.open()
+        scripted.commit(token_ids(0.0, "AB"))
+        assert scripted.transcript.verified_text == text_of("ABC")
+        scripted.commit(token_ids("D"), base=3)
+        assert scripted.transcript.verified_text == text_of("ABD")
+        scripted.transcript.lose_target()
+        assert scripted.transcript.verified_text == ""
+
+    def test_text_of_a_growing_piece_that_is_silence_is_not_shown(self):
+        scripted = ScriptedWindows(LiveOptions(confirm_every_ms=500), no_speech_threshold=0.5)
+        scripted.append(1, mark(BEGIN, 0))
+        scripted.step(0.0, "ABC.", no_speech_prob=0.9)
+        assert scripted.transcript.verified_text == ""
+
+    def test_a_repeated_phrase_is_shown_once_but_is_final_as_it_is(self):
+        scripted = ScriptedWindows()
+        scripted.append(2, mark(BEGIN, 0), mark(END, 2))
+        scripted.open()
+        scripted.commit(token_ids("AB" + "CD" * 9))
+        assert scripted.transcript.verified_text == text_of("ABCD")
+        scripted.close(token_ids("AB" + "CD" * 9 + "."))
+        assert scripted.segments[0].text == text_of("AB" + "CD" * 9)
+
+
+class TestOpen:
+    def test_stable_and_tentative_text_follow_verified_text(self):
+        scripted = ScriptedWindows()
+        scripted.append(2, mark(BEGIN, 0))
+        for text in ("A", "AB", "ABC"):
+            scripted.transcript.show(hypothesis(0, text))
+        assert shown(scripted) == ("", text_of("AB"), text_of("C"))
+        scripted.append(3, mark(END, 3))
+        scripted.open()
+        scripted.commit(token_ids("A"))
+        assert shown(scripted) == (text_of("A"), text_of("B"), text_of("C"))
+        scripted.close(token_ids("ABC."))
+        assert shown(scripted) == ("", "", "")
+
+    def test_the_text_of_later_pieces_stays_when_one_is_final(self):
+        scripted = ScriptedWindows()
+        scripted.append(5, mark(BEGIN, 0), mark(END, 2), mark(BEGIN, 4))
+        scripted.transcript.show(hypothesis(0, "A"))
+        scripted.transcript.show(hypothesis(4, "B"))
+        assert shown(scripted) == ("", "", text_of("AB"))
+        scripted.step("A.")
+        scripted.transcript.show(hypothesis(0, "A"))  # late
+        assert shown(scripted) == ("", "", text_of("B"))
+
+    def test_a_recognisers_text_is_shown_without_what_is_final(self):
+        scripted = ScriptedWindows()
+        scripted.append(9, mark(BEGIN, 0), mark(END, 2), mark(BEGIN, 4))
+        scripted.transcript.show_recognised(TimedHint(0, text_of("AB")))
+        assert shown(scripted) == ("", "", text_of("AB"))
+        scripted.step("AB.")
+        scripted.transcript.show_recognised(TimedHint(0, text_of("ABC")))
+        assert shown(scripted) == ("", "", text_of("C"))
+
+    def test_the_span_of_open_text_follows_final_text(self):
+        position = LivePosition(SAMPLE_RATE, 1)
+        scripted = ScriptedWindows(LiveOptions(position=position))
+        assert scripted.transcript.span_s == (1, 1)
+        scripted.append(4, mark(BEGIN, 2), mark(END, 3))
+        assert scripted.transcript.span_s == (1, 4)
+        scripted.step("A.")
+        assert scripted.transcript.span_s == (3, 4)
+
+    def test_candidates_count_but_are_not_shown(self):
+        scripted = ScriptedWindows()
+        scripted.append(2, mark(BEGIN, 0), mark(END, 2))
+        window = scripted.open()
+        scripted.transcript.observe(Candidates(window.id, 0, 0, token_ids("AB"), number=1))
+        assert shown(scripted) == ("", "", "")
+        assert scripted.transcript.statistics.num_drafted == 2

@@ -13,7 +13,7 @@ from rich.console import Console
 from specwhisper.errors import SpecWhisperError
 from specwhisper_client.cli.jobs import report
 from specwhisper_client.cli.local_draft import Pair
-from specwhisper_client.cli.tune import tune as run
+from specwhisper_client.cli.tuning.measure import tune as run
 
 
 def tune(

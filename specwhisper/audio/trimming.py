@@ -15,14 +15,15 @@ from itertools import groupby
 import numpy as np
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.mel import NUM_FFT, log_mel_power, power_spectrogram
 from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, WordAlignment
 
 POSITION_SAMPLES = FRAMES_PER_TIMESTAMP * HOP_SAMPLES  # 20 ms, the step of times; no word is shorter
 CONTEXT = 100  # positions at either side of a word, with which it is compared
 QUIET, LOUD = 0.1, 0.9  # of these positions are below the quiet level, and below the loud one
 SOUND_SHARE = 0.2  # of the way from the quiet level to the loud one, in decibels, sound begins
-MIN_RANGE_DB, MAX_RANGE_DB = 10.0, 30.0  # below the loud level: all above is sound, all below is none
-FAINTEST = 0.1  # power that is added to all, so that digital silence has a level
+MIN_RANGE_DB, MAX_RANGE_DB = 5.0, 30.0  # below the loud level: all above is sound, all below is none
+NUM_BANDS = 16  # mel bands
 PAUSE = 15  # positions between two sounds; no word lasts through it
 
 
@@ -41,11 +42,19 @@ def trimmed(words: Sequence[WordAlignment], pcm: bytes, start_sample: int) -> tu
 
 
 def _levels_db(pcm: bytes) -> list[float]:
-    """Return the level of each position; one that the audio does not fill is left out."""
+    """Return how far each position is above the quiet level of each band, on average over the bands.
+
+    So a hum counts little, and noise of any colour. A position that the audio does not fill is left out.
+    """
     num_positions = len(pcm) // (BYTES_PER_SAMPLE * POSITION_SAMPLES)
-    samples = np.frombuffer(pcm, "<i2", num_positions * POSITION_SAMPLES).astype(np.int64)
-    powers = np.sum(samples.reshape(-1, POSITION_SAMPLES) ** 2, axis=1) / POSITION_SAMPLES
-    levels: list[float] = (10 * np.log10(powers + FAINTEST)).tolist()
+    if not num_positions:
+        return []
+    samples = np.frombuffer(pcm, "<i2", num_positions * POSITION_SAMPLES) / np.float32(32768)
+    frames = power_spectrogram(np.pad(samples, (NUM_FFT - HOP_SAMPLES) // 2))
+    power = frames.reshape(num_positions, FRAMES_PER_TIMESTAMP, -1).mean(axis=1)
+    bands = log_mel_power(power, NUM_BANDS)
+    above = np.maximum(bands - np.quantile(bands, QUIET, axis=1, keepdims=True), 0)
+    levels: list[float] = (10 * above.mean(axis=0)).tolist()
     return levels
 
 

@@ -1,0 +1,1 @@
+"""``specwhisper tune``: a link and a pair, measured, and the mode that fits."""

@@ -1,1 +1,0 @@
-"""Word error rate by load: equal concurrent live streams."""

@@ -1,0 +1,239 @@
+"""The draft of live audio shows hypotheses, and sends the last one when its window is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from experiments.common.models.scripted import END as END_OF_TEXT
+from experiments.common.models.scripted import TIME
+from experiments.common.models.speech import (
+    SPOKEN,
+    SPOKEN_MULTILINGUAL,
+    SpeechModel,
+    samples_of,
+    speech,
+    words_of,
+)
+from specwhisper.engine.draft_state import Drafted
+from specwhisper.engine.drafter import Drafter
+from specwhisper.engine.inline_pair import InlineExecutor
+from specwhisper.live import LiveOptions
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.types import (
+    SAMPLE_RATE,
+    AudioChunk,
+    Candidates,
+    Commit,
+    Failed,
+    Hypothesis,
+    Mode,
+    Step,
+    VoiceMark,
+    Window,
+    WindowOpened,
+)
+from tests.live import BEGIN, END, mark, token_ids
+
+SPEECH = speech(40.0)
+PROMPT = (SPOKEN.start_of_transcript,)
+
+
+def tokens_at(begin_s: float, end_s: float) -> list[int]:
+    """Return the draft's own tokens of a part of the speech."""
+    return words_of(samples_of(SPEECH[round(begin_s * SAMPLE_RATE) * 2 : round(end_s * SAMPLE_RATE) * 2]))
+
+
+class Draft:
+    """One session's draft, which a test drives."""
+
+    def __init__(self, model: SpeechModel | None = None, live: LiveOptions | None = None, **options) -> None:
+        self.model = model or SpeechModel()
+        self.drafter = Drafter(self.model, executor=InlineExecutor())
+        decoding = DecodingOptions.greedy(live=live or LiveOptions(), **options)
+        self.drafter.open("one", DraftLength.of(Mode.FULL, 4, 4, None), decoding, max_ahead_tokens=256)
+        self.at = 0
+
+    def append(self, to_s: float, *marks: VoiceMark, is_last: bool = False) -> None:
+        end = round(to_s * SAMPLE_RATE)
+        self.drafter.submit("one", AudioChunk(self.at, SPEECH[self.at * 2 : end * 2], is_last, marks))
+        self.at = end
+
+    def run(self) -> list[Drafted | Failed]:
+        """Run until there is nothing to do; return what was drafted."""
+        drafted = []
+        while self.drafter.has_work:
+            drafted += [each for _, each in self.drafter.step()]
+        return drafted
+
+    def hypotheses(self) -> list[Hypothesis]:
+        return [each.hypothesis for each in self.run() if each.hypothesis is not None]
+
+    def candidates(self) -> list[Candidates]:
+        return [each.candidates for each in self.run() if each.candidates is not None]
+
+    def open(self, start_s: float, end_s: float, prefix: Sequence[int] = (), **more) -> Window:
+        start, end = round(start_s * 100), round(end_s * 100)
+        window = Window(7, start, end - start, more.pop("prompt", PROMPT), 400, prefix=tuple(prefix), **more)
+        self.drafter.submit("one", WindowOpened(window))
+        return window
+
+    def finish(self, window: Window, *tokens: int) -> None:
+        step, base = Step(1, window.start_sample, True), len(window.prefix)
+        self.drafter.submit("one", Commit(window.id, base, tokens, is_final=True, step=step))
+
+
+def test_a_growing_piece_is_drafted_anew_for_each_step_of_audio():
+    draft = Draft(live=LiveOptions(step_ms=400))
+    draft.append(1.3, mark(BEGIN, 1.0))
+    assert draft.hypotheses() == []
+    for end_s in (1.4, 1.6, 1.81, 2.4):
+        draft.append(end_s)
+        found = [(each.start_sample, each.end_sample, each.text) for each in draft.hypotheses()]
+        grown_s = 1.8 if end_s == 1.81 else end_s
+        expected = (SAMPLE_RATE, round(grown_s * SAMPLE_RATE), SPOKEN.decode(tokens_at(1, grown_s)))
+        assert found == ([] if end_s == 1.6 else [expected])
+
+
+def test_the_last_hypothesis_is_a_hint():
+    draft = Draft()
+    draft.append(8, mark(BEGIN, 0))
+    draft.run()
+    num_forwards = draft.model.num_forwards
+    assert num_forwards == len(tokens_at(0, 8))
+    draft.append(10)
+    draft.run()
+    assert draft.model.num_forwards - num_forwards < 0.6 * num_forwards
+
+
+class TestCandidates:
+    def test_they_are_sent_once_the_window_is_opened(self):
+        draft = Draft()
+        draft.append(16, mark(BEGIN, 1), mark(END, 15))
+        assert draft.candidates() == []
+        own = tokens_at(1, 15)
+        draft.open(1, 15)
+        blocks = draft.candidates()
+        assert [token for block in blocks for token in block.tokens] == own
+        assert [(block.window_id, block.base, block.known_committed, block.number) for block in blocks] == [
+            (7, 0, 0, 1),
+            (7, 64, 0, 2),
+        ]
+        assert draft.candidates() == []  # once
+
+    def test_their_times_are_those_of_the_window_and_follow_its_prefix(self):
+        draft = Draft()
+        draft.append(12, mark(BEGIN, 10), mark(END, 12))
+        draft.run()
+        draft.open(4, 12, prefix=token_ids(0.0, "AB", 3.0))
+        (block,) = draft.candidates()
+        own = tokens_at(10, 12)
+        assert block.tokens == tuple(token + 300 if token >= TIME else token for token in own)
+        assert (block.base, block.known_committed) == (4, 4)
+
+    def test_no_time_is_after_the_last_one(self):
+        class LateModel(SpeechModel):
+            def next_token(self, audio, prefix, sampling=None):
+                return (len(SPOKEN) - 1, 0, END_OF_TEXT)[len(prefix) - len(PROMPT)]
+
+        draft = Draft(LateModel())
+        draft.append(12, mark(BEGIN, 10), mark(END, 12))
+        draft.run()
+        draft.open(0, 12)
+        (block,) = draft.candidates()
+        assert block.tokens == (len(SPOKEN) - 1, 0, END_OF_TEXT)
+
+    def test_a_late_hypothesis_is_sent_once_it_is_whole(self):
+        draft = Draft()
+        draft.append(2, mark(BEGIN, 0))
+        draft.drafter.step()
+        draft.append(3, mark(END, 3))
+        draft.open(0, 3)
+        assert [block.tokens for block in draft.candidates()] == [tuple(tokens_at(0, 3))]
+
+    def test_a_piece_whose_text_is_final_is_drafted_no_longer(self):
+        draft = Draft()
+        draft.append(6, mark(BEGIN, 0), mark(END, 2), mark(BEGIN, 4))
+        draft.drafter.step()
+        draft.finish(draft.open(0, 2), 0, END_OF_TEXT)
+        assert [each.start_sample for each in draft.hypotheses()] == [4 * SAMPLE_RATE]
+
+    def test_a_window_of_a_growing_piece_has_no_ending(self):
+        draft = Draft()
+        draft.append(2, mark(BEGIN, 0))
+        draft.run()
+        draft.open(0, 2.5)
+        assert [block.tokens for block in draft.candidates()] == [tuple(tokens_at(0, 2)[:-1])]
+
+    def test_a_retry_has_none(self):
+        draft = Draft()
+        draft.append(2, mark(BEGIN, 0), mark(END, 2))
+        draft.run()
+        draft.open(0, 2, attempt=1, temperature=0.4)
+        assert draft.candidates() == []
+
+
+def test_a_draft_waits_for_a_language_that_no_session_had():
+    german = SPOKEN_MULTILINGUAL.prompt(DecodingOptions(), "de")
+    draft = Draft(SpeechModel(vocabulary=SPOKEN_MULTILINGUAL))
+    draft.append(2, mark(BEGIN, 0), mark(END, 2))
+    assert draft.run() == []
+    window = draft.open(0, 2, prompt=german)
+    assert len(draft.candidates()) == 1
+    draft.finish(window, 0, END_OF_TEXT)
+    draft.append(6, mark(BEGIN, 4))
+    assert [each.start_sample for each in draft.hypotheses()] == [4 * SAMPLE_RATE]
+
+
+def test_a_draft_that_lacks_the_language_writes_nothing():
+    class EnglishModel(SpeechModel):
+        def can_continue(self, prompt):
+            return False
+
+    draft = Draft(EnglishModel(), language="en")
+    draft.append(2, mark(BEGIN, 0), mark(END, 2))
+    draft.open(0, 2)
+    assert {each.hypothesis.text for each in draft.run()} == {""}
+    assert draft.model.num_forwards == 0
+
+
+def test_an_error_ends_the_draft():
+    class FailingModel(SpeechModel):
+        def score(self, rows):
+            raise ValueError("It cannot.")
+
+    draft = Draft(FailingModel())
+    draft.append(2, mark(BEGIN, 0))
+    (failed,) = draft.run()
+    assert isinstance(failed, Failed)
+    assert draft.drafter.num_free_slots == 1
+
+
+@pytest.mark.parametrize("phrase", [(3,), (3, 4), (TIME, 3, 4, TIME)])
+def test_a_text_that_repeats_itself_is_cut(phrase):
+    class LostModel(SpeechModel):
+        def next_token(self, audio, prefix, sampling=None):
+            place = len(prefix) - len(PROMPT)
+            return phrase[place % len(phrase)]
+
+    draft = Draft(LostModel())
+    draft.append(20, mark(BEGIN, 0), mark(END, 20))
+    (hypothesis,) = draft.hypotheses()
+    assert hypothesis.text == SPOKEN.decode(phrase)
+    assert draft.model.num_forwards <= 4 * len(phrase) + 1
+    draft.open(0, 20)
+    assert [block.tokens for block in draft.candidates()] == [phrase]
+
+
+def test_its_text_is_shorter_than_any_speech():
+    class TalkingModel(SpeechModel):
+        def next_token(self, audio, prefix, sampling=None):
+            return self._hash(prefix) % 20
+
+    draft = Draft(TalkingModel())
+    draft.append(2, mark(BEGIN, 0), mark(END, 2))
+    draft.run()
+    draft.open(0, 2)
+    assert sum(len(block.tokens) for block in draft.candidates()) == 32 + 25 * 2
