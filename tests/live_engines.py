@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from itertools import cycle
@@ -11,7 +11,7 @@ from experiments.common.models.scripted import END, ScriptedModel
 from experiments.common.models.speech import EnergyVad, speech
 from specwhisper.audio.endpointing import Endpointer
 from specwhisper.audio.recording import Recording
-from specwhisper.audio.voice import VoiceMarker
+from specwhisper.audio.voice import Vad, VoiceMarker
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
@@ -21,6 +21,7 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live.transcript import LiveTranscript
 from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.types import (
+    CONTEXT_SAMPLES,
     HOP_SAMPLES,
     SAMPLE_RATE,
     AudioChunk,
@@ -31,12 +32,14 @@ from specwhisper.types import (
     Hypothesis,
     Mode,
     Segment,
+    VoiceEvent,
     VoiceMark,
     Window,
     WindowOpened,
 )
 
 PIECES = EndpointingOptions(max_piece_ms=2_500, min_utterance_ms=1_000, short_silence_ms=600)
+PIECE_SAMPLES = 8_192  # that a draft server sends at once
 Edit = Callable[[Candidates], Sequence[Candidates]]
 
 
@@ -69,13 +72,17 @@ class LiveSession:
     follows : windows that follow the target's, as a draft server has them.
     windows : each window that was opened, and its tokens after the prefix.
     hypotheses : texts of the draft.
+    pcm, marks : all audio so far, and its marks with the sample at which each was known.
     """
 
+    options: DecodingOptions
     follows: LiveWindows
     transcript: LiveTranscript
     windows: list[tuple[Window, list[int]]] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     hypotheses: list[Hypothesis] = field(default_factory=list)
+    pcm: bytearray = field(default_factory=bytearray)
+    marks: list[tuple[int, VoiceMark]] = field(default_factory=list)
     is_finished: bool = False
     has_draft: bool = True
 
@@ -104,9 +111,7 @@ class LivePair:
         """Open a session at its position; the target is told of it as by a draft server."""
         live = options.live
         assert live is not None
-        self.verifier.open(name, self._mode, replace(options, live=replace(live, position=LivePosition())))
-        if live.position != LivePosition():
-            self.verifier.submit(name, live.position)
+        self._open_target(name, options, live.position)
         if self._mode.drafts:
             length, credit = DraftLength.of(Mode.FULL, 4, 4, None), self.verifier.limits.max_ahead_tokens
             self.drafter.open(name, length, options, max_ahead_tokens=credit)
@@ -114,14 +119,48 @@ class LivePair:
         transcript = LiveTranscript(vocabulary, live.position.next_sample)
         transcript.num_samples = live.position.start_sample
         follows = LiveWindows(vocabulary, options, follows=True)
-        self.sessions[name] = LiveSession(follows, transcript)
+        self.sessions[name] = LiveSession(options, follows, transcript)
         return self.sessions[name]
+
+    def _open_target(self, name: str, options: DecodingOptions, position: LivePosition) -> None:
+        assert options.live is not None
+        live = replace(options.live, position=LivePosition())
+        self.verifier.open(name, self._mode, replace(options, live=live))
+        if position != LivePosition():
+            self.verifier.submit(name, position)
+
+    def _close_target(self, name: str) -> None:
+        self.verifier.close(name)
+        self.verifier._outbox = [each for each in self.verifier._outbox if each[0] != name]
+
+    def lose_target(self, name: str) -> None:
+        """Continue a session on another target, which is sent what it needs in pieces of its own."""
+        session = self.sessions[name]
+        position, begin = session.follows.position, session.options.live.position.start_sample
+        self._close_target(name)
+        self._open_target(name, session.options, position)
+        session.transcript.lose_target()
+        kept = [
+            (known, mark)
+            for known, mark in session.marks
+            if mark.sample + (mark.event is VoiceEvent.BEGIN) > position.next_sample
+        ]
+        at = max(begin, session.follows.needed_from - CONTEXT_SAMPLES)
+        known_to = -1
+        while at < session.transcript.num_samples:
+            pcm = bytes(session.pcm[(at - begin) * 2 : (at - begin + PIECE_SAMPLES) * 2])
+            end = at + len(pcm) // 2
+            marks = tuple(mark for known, mark in kept if known_to < known <= end)
+            self.verifier.submit(name, AudioChunk(at, pcm, marks=marks))
+            at = known_to = end
 
     def append_audio(self, name: str, pcm: bytes, *marks: VoiceMark, is_last: bool = False) -> None:
         """Submit audio to both engines, the draft first."""
         session = self.sessions[name]
         chunk = AudioChunk(session.transcript.num_samples, pcm, is_last, marks)
         session.transcript.num_samples += len(pcm) // 2
+        session.pcm += pcm
+        session.marks += [(session.transcript.num_samples, mark) for mark in marks]
         session.follows.append_audio(chunk, session.transcript.num_samples)
         self.drafter.submit(name, chunk)
         self.verifier.submit(name, chunk)
@@ -164,7 +203,7 @@ class LivePair:
 
     def close(self, name: str) -> None:
         """Close a session on both sides."""
-        self.verifier.close(name)
+        self._close_target(name)
         self.drafter.close(name)
 
     def _follow(self, name: str, event: WindowOpened | Commit | Finished | Failed) -> None:
@@ -193,17 +232,20 @@ def transcribe(
     *,
     sizes: Sequence[int] = (1_600,),
     pace: Sequence[tuple[int, int]] = (),
-    breaks: Sequence[int] = (),
+    losses: Collection[int] = (),
+    breaks: Collection[int] = (),
     endpointing: EndpointingOptions | None = PIECES,
+    open_vad: Callable[[], Vad] = EnergyVad,
 ) -> list[Segment]:
     """Return the final text of audio that comes in chunks of some sizes.
 
     Parameters
     ----------
     pace : steps of draft and target after each chunk; by default they run until they wait.
+    losses : chunks after which the target is lost, and another one continues.
     breaks : chunks after which the session is lost, and another one continues from its position.
     """
-    session, voice, silent_to = pair.open("one", options), voice_of(endpointing, LivePosition()), 0
+    session, voice, silent_to = pair.open("one", options), Voice(endpointing, LivePosition(), open_vad), 0
     segments: list[Segment] = []
     turns, chunks = cycle(pace or [(0, 0)]), iter(cut(pcm, sizes))
     for number, (start, chunk) in enumerate(chunks):
@@ -217,6 +259,8 @@ def transcribe(
             pair.advance_target()
         if not pace:
             pair.settle()
+        if number in losses:
+            pair.lose_target("one")
         if number in breaks:
             segments += session.segments
             position = session.follows.position
@@ -224,10 +268,14 @@ def transcribe(
                 position = replace(position, next_sample=max(session.follows.final_to, silent_to))
             pair.close("one")
             live = replace(options.live or LiveOptions(), position=position)
-            session, voice = pair.open("one", replace(options, live=live)), voice_of(endpointing, position)
+            session, voice = (
+                pair.open("one", replace(options, live=live)),
+                Voice(endpointing, position, open_vad),
+            )
             again = pcm[position.start_sample * 2 : start * 2 + len(chunk)]
-            known = (position.next_sample - position.start_sample) * 2
-            pair.append_audio("one", again, *voice.append(again[known:]))
+            known = position.next_sample - position.start_sample
+            for at, piece in cut(again, (PIECE_SAMPLES,)):
+                pair.append_audio("one", piece, *voice.append(piece[max(0, known - at) * 2 :]))
             silent_to = position.next_sample
     pair.append_audio("one", b"", *voice.end_utterance(), is_last=True)
     pair.settle()
@@ -239,20 +287,20 @@ def transcribe(
 
 
 class Voice(VoiceMarker):
-    """Marks utterances by any sound."""
+    """Marks utterances, from a position on."""
 
-    def __init__(self, endpointer: Endpointer) -> None:
-        super().__init__(endpointer, EnergyVad)
-        self._boundary = endpointer
+    def __init__(
+        self,
+        options: EndpointingOptions | None,
+        position: LivePosition,
+        open_vad: Callable[[], Vad] = EnergyVad,
+    ) -> None:
+        self._finder = Endpointer(options, position.next_sample, is_speech=position.is_speech)
+        super().__init__(self._finder, open_vad)
 
     @property
     def boundary_sample(self) -> int:
-        return self._boundary.boundary_sample
-
-
-def voice_of(options: EndpointingOptions | None, position: LivePosition) -> Voice:
-    """Return a detector that begins at a position."""
-    return Voice(Endpointer(options, position.next_sample, is_speech=position.is_speech))
+        return self._finder.boundary_sample
 
 
 def cut(pcm: bytes, sizes: Sequence[int]) -> Iterator[tuple[int, bytes]]:

@@ -1,10 +1,18 @@
-"""Every step of live audio equals plain transformers on just that clip."""
+"""Each window of live audio has the text of plain transformers, after the same beginning."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import cache
+from unittest.mock import patch
 
 import pytest
+import torch
+from transformers.generation.logits_process import (
+    SuppressTokensAtBeginLogitsProcessor,
+    WhisperTimeStampLogitsProcessor,
+)
 
 from experiments.exactness import oracle
 from specwhisper.audio.decode import decode_file
@@ -12,91 +20,108 @@ from specwhisper.live import LiveOptions
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.translated import open_draft
-from specwhisper.options import DecodingOptions, Padding
-from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Mode
-from tests.identity.test_demo_pair import checkpoint, transformers_target
-from tests.live import BEGIN, ENDED, mark
+from specwhisper.options import DecodingOptions, Padding, WordTimes
+from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Mode, Window
+from tests.identity.test_demo_pair import checkpoint, encoder, transformers_target
+from tests.live import BEGIN, CUT, END, mark
 from tests.live_engines import LivePair, LiveSession
-from tests.nightly import mostly_nightly
 
 SAMPLE = DEMO_FOLDER / "samples" / "01_phone_call.flac"
-LENGTH_S = 9.5
-UTTERANCES = ((0.0, 6.25), (6.5, 9.4))
-LIVE = LiveOptions(step_ms=1_500, trim_ms=4_000)
-NO_REUSE = LiveOptions(step_ms=1_500, trim_ms=4_000, reuses_candidates=False)
+MARKS = {0: BEGIN, 3: CUT, 6.24: END, 6.5: BEGIN, 9.4: END}
+OPTIONS = {
+    "plain": {},
+    "no timestamps": {"timestamps": False},
+    "zeros": {"padding": Padding.ZERO},
+    "words": {"word_timestamps": True, "word_times": WordTimes.MODEL},
+    "confirmed": {"live": LiveOptions(confirm_every_ms=1_500)},
+}
 
 
 @cache
 def pcm() -> bytes:
-    return b"".join(decode_file(SAMPLE))[: round(LENGTH_S * SAMPLE_RATE) * 2]
+    return b"".join(decode_file(SAMPLE))[: round(9.5 * SAMPLE_RATE) * 2]
+
+
+def options_of(case: str) -> DecodingOptions:
+    return DecodingOptions.greedy(**{"language": "en", "live": LiveOptions()} | OPTIONS[case])
 
 
 @cache
-def plain_tokens(start_frame: int, num_frames: int, padding: Padding) -> oracle.OracleWindow:
-    """Return the first window that transformers generates for a clip."""
-    start = start_frame * HOP_SAMPLES * 2
-    clip = pcm()[start : start + num_frames * HOP_SAMPLES * 2]
-    options = DecodingOptions.greedy(language="en", padding=padding)
-    return oracle.transcribe(transformers_target(), clip, options).windows[0]
-
-
-def pair(mode: Mode) -> LivePair:
-    draft, target = checkpoint("demo-draft-tiny"), checkpoint("demo-target")
-    model = open_draft(draft, 2, target.vocabulary) if mode.drafts else None
-    return LivePair(WhisperModel(target, 1), model, mode=mode)
-
-
-@cache
-def transcribed(mode: Mode, live: LiveOptions = LIVE, padding: Padding = Padding.SILENCE) -> LiveSession:
-    """Transcribe the sample in pieces of half a second, each after the last is decoded."""
-    engines = pair(mode)
-    session = engines.open("one", DecodingOptions.greedy(language="en", live=live, padding=padding))
-    known = []
-    for begin_s, end_s in UTTERANCES:
-        known += [
-            (begin_s, mark(BEGIN, begin_s)),
-            (end_s + 0.1, mark(ENDED, end_s)),
-        ]
-    step = SAMPLE_RATE // 2
-    for start in range(0, len(pcm()) // 2, step):
-        until_s = (start + step) / SAMPLE_RATE
-        marks = [made for known_s, made in known if until_s - 0.5 <= known_s < until_s]
-        engines.append_audio("one", pcm()[start * 2 : (start + step) * 2], *marks)
-        engines.settle()
-    engines.append_audio("one", b"", is_last=True)
-    engines.settle()
-    assert session.is_finished
+def transcribed(mode: Mode, case: str) -> LiveSession:
+    """Transcribe the sample in chunks of half a second, each after the last is decoded."""
+    target = WhisperModel(checkpoint("demo-target"), 1, encoder=encoder("demo-target"))
+    draft = checkpoint("demo-draft-tiny") if mode.drafts else None
+    pair = LivePair(target, draft and open_draft(draft, 1, target.vocabulary))
+    session = pair.open("one", options_of(case))
+    for half in range(20):
+        at_s = half / 2
+        marks = [mark(event, second) for second, event in MARKS.items() if at_s <= second < at_s + 0.5]
+        chunk = pcm()[half * SAMPLE_RATE : (half + 1) * SAMPLE_RATE]
+        pair.append_audio("one", chunk, *marks)
+        pair.settle()
+    pair.append_audio("one", b"", is_last=True)
+    pair.settle()
+    assert session.is_finished and session.has_draft
     return session
 
 
-@pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED]))
-def test_every_step_equals_transformers_on_its_clip(mode: Mode):
-    _check_against_transformers(transcribed(mode))
+@cache
+def reference(window: Window, case: str) -> oracle.OracleText:
+    """Return what transformers generates for a window's audio after its prompt and prefix."""
+    start, length = window.start_sample * 2, window.num_frames * HOP_SAMPLES * 2
+    given = torch.tensor([[*window.prompt, *window.prefix]])
+    with ExitStack() as patches:
+        for kind in (SuppressTokensAtBeginLogitsProcessor, WhisperTimeStampLogitsProcessor):
+            # transformers takes all that is given for the prompt.
+            begins = len(window.prompt)
+            replaced = lambda processor, _, begins=begins: setattr(processor, "begin_index", begins)  # noqa: E731
+            patches.enter_context(patch.object(kind, "set_begin_index", replaced))
+        return oracle.transcribe(
+            transformers_target(), pcm()[start : start + length], options_of(case), decoder_input_ids=given
+        )
 
 
-def test_every_step_equals_transformers_with_zeros_after_its_clip():
-    _check_against_transformers(transcribed(Mode.FULL, padding=Padding.ZERO), Padding.ZERO)
-
-
-def test_every_step_equals_transformers_without_reuse_of_the_hypothesis():
-    _check_against_transformers(transcribed(Mode.FULL, NO_REUSE))
-
-
-def _check_against_transformers(session: LiveSession, padding: Padding = Padding.SILENCE) -> None:
-    assert len(session.windows) >= 7
+@pytest.mark.parametrize("mode", [Mode.FULL, Mode.TARGET_ONLY])
+@pytest.mark.parametrize("case", OPTIONS)
+def test_each_window_has_transformers_text_after_its_prefix(case, mode):
+    session = transcribed(mode, case)
+    assert len(session.windows) == 3 or case == "confirmed"
     for window, tokens in session.windows:
-        expected = plain_tokens(window.start_frame, window.num_frames, padding)
+        expected = reference(replace(window, id=0), case).windows[0]
         assert not expected.ties, "choose a sample that is clear"
         assert tuple(tokens) == expected.tokens
 
 
-@pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, Mode.SYNC, Mode.PIPELINED]))
-def test_final_text_and_passes_of_a_pair(mode: Mode):
-    alone, ours = transcribed(Mode.TARGET_ONLY), transcribed(mode)
-    assert ours.texts == alone.texts
-    assert [s.utterance for s in ours.segments if s.is_utterance_end] == [1, 2]
-    assert len({window.start_frame for window, _ in ours.windows}) == 3  # two utterances, one of them cut
-    statistics = ours.transcript.statistics
-    assert statistics.num_accepted > 0
-    assert statistics.num_hinted_accepted > 0.5 * statistics.num_hinted > 0
-    assert statistics.num_forwards < 0.5 * alone.transcript.statistics.num_forwards
+@pytest.mark.parametrize("case", [case for case in OPTIONS if case != "confirmed"])
+def test_each_piece_follows_the_final_text_before_it(case):
+    session = transcribed(Mode.TARGET_ONLY, case)
+    vocabulary, final = session.transcript._vocabulary, ()
+    for (window, tokens), end_s in zip(session.windows, (3, 6.24, 9.4), strict=True):
+        assert (window.start_frame, window.num_frames) == (0, round(end_s * 100))
+        assert window.prefix == final
+        last_time = vocabulary.timestamp_begin + round(end_s * 50)  # the model may write a little later one
+        final += tuple(min(token, last_time) for token in tokens if token not in vocabulary.ends)
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_a_draft_changes_nothing_and_saves_forward_passes(case):
+    ours, alone = transcribed(Mode.FULL, case), transcribed(Mode.TARGET_ONLY, case)
+    assert ours.segments == alone.segments
+    assert [each.utterance for each in ours.segments if each.is_utterance_end] == [1, 2]
+    if case != "confirmed":
+        num_forwards = alone.transcript.statistics.num_forwards
+        assert ours.transcript.statistics.num_forwards < num_forwards / 2
+
+
+def test_windows_that_are_not_final_change_nothing():
+    assert transcribed(Mode.TARGET_ONLY, "confirmed").segments == transcribed(Mode.FULL, "plain").segments
+
+
+def test_words_have_transformers_times_where_nothing_is_given():
+    session = transcribed(Mode.FULL, "words")
+    window = session.windows[0][0]
+    assert not window.prefix
+    segments = reference(replace(window, id=0), "words").segments
+    ends_s = [round(end, 2) for segment in segments for end in segment.ends_s]
+    words = [word for segment in session.segments for word in segment.words if word.end_s <= 3]
+    assert words and {round(word.end_s, 2) for word in words} <= {*ends_s}

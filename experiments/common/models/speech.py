@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from experiments.common.models.scripted import END, MULTILINGUAL, NUM_TEXT, TIME, VOCABULARY, ScriptedModel
 from specwhisper.audio.endpointing import Endpointer
-from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
+from specwhisper.audio.recording import Recording
 from specwhisper.audio.voice import VoiceMarker
 from specwhisper.live import EndpointingOptions
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.sampling import Sampling
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE, VoiceEvent
+from specwhisper.types import CONTEXT_SAMPLES, FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE, VoiceEvent
 
 NUM_WORDS = 18  # tokens A to R begin a word, s to x continue one
 SPOKEN = replace(
@@ -77,14 +77,19 @@ class SpeechModel(ScriptedModel):
         self._texts[self._audio[slot]] = words_of(_samples(recording))
 
     def next_token(self, audio: str, prefix: Sequence[int], sampling: Sampling | None = None) -> int:
-        """Continue the clip's words; after another prefix, its hash decides."""
+        """Continue the clip's words, whatever the times before; after other words, its hash decides."""
         text = self._texts[audio]
         start = len(prefix) - 1 - prefix[::-1].index(self.vocabulary.start_of_transcript)
         generated = [token for token in prefix[start + 1 :] if not END < token < TIME]
+        words = [token for token in generated if token < TIME]
         wrong = self._hash("error", self._seed, audio, prefix) % 1000 < 1000 * self._error_rate
-        if wrong or sampling is not None or generated != text[: len(generated)]:
+        if wrong or sampling is not None or words != [token for token in text if token < TIME][: len(words)]:
             return super().next_token(audio, prefix, sampling)
-        return text[len(generated)] if len(generated) < len(text) else END
+        places = [place for place, token in enumerate(text) if token < TIME]
+        after = places[len(words) - 1] + 1 if words else 0
+        num_times = next((i for i, token in enumerate(reversed(generated)) if token < TIME), len(generated))
+        following = text[after : places[len(words)] + 1] if len(words) < len(places) else [END]
+        return following[min(num_times, len(following) - 1)]
 
     def _score(self, row: Row) -> Scores:
         assert row.probe is None or not self._fed[row.slot], "a probed row must be the first in its slot"

@@ -164,7 +164,7 @@ class LiveWindows(WhisperWindows):
         window = replace(super().open(num_frames), start_frame=start_frame, num_frames=num_frames)
         prefix = self._prefix(window)
         limit = min(
-            window.max_new_tokens,
+            self._limit_after(window.prompt),
             max_new_tokens(piece.end_sample - piece.start_sample),
             self._max_length - len(window.prompt) - len(prefix),
         )

@@ -127,11 +127,11 @@ class TestCandidates:
         draft = Draft()
         draft.append(12, mark(BEGIN, 10), mark(END, 12))
         draft.run()
-        draft.open(4, 12, prefix=token_ids(0.0, "AB", 3.0))
+        draft.open(4, 12, prefix=token_ids(0.0, "AB", 3.0, 6.0))
         (block,) = draft.candidates()
-        own = tokens_at(10, 12)
+        own = tokens_at(10, 12)[1:]  # the prefix has the time of the piece
         assert block.tokens == tuple(token + 300 if token >= TIME else token for token in own)
-        assert (block.base, block.known_committed) == (4, 4)
+        assert (block.base, block.known_committed) == (5, 5)
 
     def test_no_time_is_after_the_last_one(self):
         class LateModel(SpeechModel):

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from experiments.common.models.scripted import END
 from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL, SpeechModel, samples_of, words_of
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
+from specwhisper.model.choosing import ProbeResult
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, Segment, VoiceMark
 from tests.interference import KINDS, LOSSY, Interference
 from tests.live import BEGIN
-from tests.live_engines import PIECES, TALK, LivePair, plain_text, talk, texts_of, transcribe, voice_of
+from tests.live_engines import PIECES, TALK, LivePair, Voice, plain_text, talk, texts_of, transcribe
 from tests.nightly import examples
 
 MANY = (30, 300)
@@ -24,6 +25,20 @@ WORDS = talk((0.5, 3.5), (5.0, 8.5), (10.0, 12.0), length_s=13.5)
 
 def options_of(live: LiveOptions | None = None, **options) -> DecodingOptions:
     return DecodingOptions.greedy(live=live or LiveOptions(), **{"language": "en"} | options)
+
+
+class BilingualModel(SpeechModel):
+    """Is sure of the language, which the audio decides."""
+
+    def _probe(self, audio: str) -> ProbeResult:
+        language = ("en", "de")[self._hash("language", audio) % 2]
+        return replace(super()._probe(audio), language_probs={"en": 0.05, "de": 0.05, language: 0.95})
+
+
+def model_of(options: DecodingOptions, **more) -> SpeechModel:
+    if options.language:
+        return SpeechModel(**more)
+    return BilingualModel(vocabulary=SPOKEN_MULTILINGUAL, **more)
 
 
 EXPECTED: dict[str, list[Segment]] = {}
@@ -38,10 +53,9 @@ def expected(options: DecodingOptions, seed: int) -> list[Segment]:
 
 
 def _expected(options: DecodingOptions, seed: int) -> list[Segment]:
-    vocabulary = SPOKEN if options.language else SPOKEN_MULTILINGUAL
-    pair = LivePair(SpeechModel(seed=seed, vocabulary=vocabulary))
+    pair = LivePair(model_of(options, seed=seed))
     segments = transcribe(pair, TALK, options)
-    model = SpeechModel(seed=seed, vocabulary=vocabulary)
+    model = model_of(options, seed=seed)
     for window, tokens in pair.sessions["one"].windows:
         if window.temperature == 0:
             assert tokens == plain_text(model, TALK, window)
@@ -70,23 +84,23 @@ decodings = st.builds(
     hint=st.sampled_from(["", "a b c d"]),
     sizes=st.lists(st.integers(100, 40_000), min_size=1, max_size=4),
     pace=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=5),
-    breaks=st.sets(st.integers(0, 40), max_size=3),
+    losses=st.sets(st.integers(0, 40), max_size=3),
+    breaks=st.sets(st.integers(0, 40), max_size=2),
     draft=st.sampled_from([None, 0.0, 0.2, 1.0]),
     kind=st.sampled_from([*KINDS, LOSSY]),
     seed=st.integers(0, 5),
 )
 def test_final_text_depends_on_audio_and_options_alone(
-    options, live, hint, sizes, pace, breaks, draft, kind, seed
+    options, live, hint, sizes, pace, losses, breaks, draft, kind, seed
 ):
     """Whatever the chunks, the pace, the losses, the draft, and texts that are not final."""
-    vocabulary = SPOKEN if options.language else SPOKEN_MULTILINGUAL
     pair = LivePair(
-        SpeechModel(seed=seed, vocabulary=vocabulary),
-        None if draft is None else SpeechModel(seed=seed, error_rate=draft, vocabulary=vocabulary),
-        edit=Interference(kind, seed, vocabulary_size=len(vocabulary)),
+        model_of(options, seed=seed),
+        None if draft is None else model_of(options, seed=seed, error_rate=draft),
+        edit=Interference(kind, seed, vocabulary_size=len(SPOKEN)),
     )
     given_options = replace(options, live=live, hint=hint)
-    ours = transcribe(pair, TALK, given_options, sizes=sizes, pace=pace, breaks=sorted(breaks))
+    ours = transcribe(pair, TALK, given_options, sizes=sizes, pace=pace, losses=losses, breaks=breaks)
     assert ours == expected(options, seed)
 
 
@@ -116,7 +130,7 @@ def test_a_draft_saves_forward_passes():
     assert transcribe(pair, WORDS, options, endpointing=sound) == expected
     assert pair.target.num_forwards < alone.target.num_forwards / 5
     statistics = pair.sessions["one"].transcript.statistics
-    assert statistics.num_hinted_accepted > statistics.num_hinted / 2 > 10  # the draft's, after a correction
+    assert statistics.num_accepted > 0.7 * statistics.num_verified > 30
 
 
 def test_texts_of_a_growing_piece_take_windows_of_their_own():
@@ -163,7 +177,7 @@ def test_concurrent_sessions_do_not_mix():
     options, talks = options_of(), {"one": TALK, "two": WORDS}
     alone = {name: transcribe(LivePair(SpeechModel()), pcm, options) for name, pcm in talks.items()}
     pair = LivePair(SpeechModel(2), SpeechModel(2))
-    voices = {name: voice_of(PIECES, LivePosition()) for name in talks}
+    voices = {name: Voice(PIECES, LivePosition()) for name in talks}
     sessions = {name: pair.open(name, options) for name in talks}
     for start in range(0, len(WORDS), 6_400):
         for name, pcm in talks.items():
@@ -178,8 +192,9 @@ def test_concurrent_sessions_do_not_mix():
 
 
 def test_each_utterance_has_its_own_language():
-    pair = LivePair(SpeechModel(vocabulary=SPOKEN_MULTILINGUAL))
-    segments = transcribe(pair, TALK, options_of(language=None))
+    options = options_of(language=None)
+    pair = LivePair(model_of(options))
+    segments = transcribe(pair, TALK, options)
     assert {segment.language for segment in segments} == {"en", "de"}
     by_utterance = {segment.utterance: segment.language for segment in segments}
     assert all(by_utterance[segment.utterance] == segment.language for segment in segments)

@@ -88,7 +88,7 @@ class TestFinal:
         scripted.append(16, mark(END, 15))
         scripted.step(0.0, 1.0, ".")
         assert scripted.segments == [
-            Segment(15, 15, (), seek=100, utterance=1, is_utterance_end=True, language="en")
+            Segment(15, 15, (), seek=1_300, utterance=1, is_utterance_end=True, language="en")
         ]
 
     def test_scores_are_those_of_the_new_tokens(self):

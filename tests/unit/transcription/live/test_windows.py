@@ -42,23 +42,50 @@ class TestPieces:
         scripted.append(60, is_last=True)
         assert scripted.ready == 0
 
-    def test_the_audio_before_comes_with_its_text(self):
+    def test_the_audio_before_comes_with_its_text_and_the_piece_with_its_own_time(self):
         scripted = ScriptedWindows()
         scripted.speak(1, 3, 0.0, "AB", 1.5, ".")
-        window = scripted.speak(4, 6, 3.0, "C.")
+        window = scripted.speak(4, 6, "C", 4.4, ".")
         assert span(window) == (1, 6)
-        assert window.prefix == token_ids(0.0, "AB", 1.5)
+        assert window.prefix == token_ids(0.0, "AB", 1.5, 3.0)
         window = scripted.speak(7, 9, ".")
-        assert window.prefix == token_ids(0.0, "AB", 1.5, 3.0, "C")
-        assert scripted.speak(10, 12, ".").prefix == window.prefix
+        assert window.prefix == token_ids(0.0, "AB", 1.5, 3.0, "C", 4.4, 6.0)
+        assert scripted.speak(10, 12, ".").prefix == (*window.prefix[:-1], *token_ids(9.0))
+
+    @pytest.mark.parametrize(
+        ("parts", "held"),
+        [
+            ((0.0, "A", 1.0, "."), (0.0, "A", 1.0)),
+            (("A.",), (0.0, "A", 2.0)),
+            ((0.5, "A", 1.0, 1.2, "B."), (0.5, "A", 1.0, 1.2, "B", 2.0)),
+            ((0.0, "A", 1.0, 1.0, "."), (0.0, "A", 1.0)),
+            ((0.0, "A", 29.0, "."), (0.0, "A", 2.0)),  # a time after the piece would forbid later ones
+        ],
+    )
+    def test_held_text_lies_between_two_times_of_its_piece(self, parts, held):
+        scripted = ScriptedWindows()
+        scripted.speak(1, 3, *parts)
+        assert scripted.speak(4, 5, ".").prefix == (*token_ids(*held), *token_ids(3.0))
+
+    def test_without_timestamps_it_is_text_alone(self):
+        scripted = ScriptedWindows(timestamps=False)
+        scripted.speak(1, 3, "A.")
+        assert scripted.speak(4, 5, ".").prefix == token_ids("A")
+
+    def test_a_piece_without_text_is_not_held_first(self):
+        scripted = ScriptedWindows()
+        scripted.speak(0, 2, ".")
+        scripted.speak(3, 5, "A.")
+        assert span(scripted.speak(6, 8, ".")) == (3, 8)
+        assert span(scripted.speak(9, 11, ".")) == (3, 11)
 
     def test_what_does_not_fit_into_29_seconds_is_left_out(self):
         scripted = ScriptedWindows()
         scripted.speak(0, 10, 0.0, "A", 9.0, ".")
-        scripted.speak(10, 20, 10.0, "B", 19.0, ".")
+        scripted.speak(10, 20, "B", 19.0, ".")
         assert span(scripted.speak(20, 29, ".")) == (0, 29)
         window = scripted.speak(30, 39, ".")
-        assert (span(window), window.prefix) == ((10, 39), token_ids(0.0, "B", 9.0))
+        assert (span(window), window.prefix) == ((10, 39), token_ids(0.0, "B", 9.0, 20.0))
         assert span(scripted.speak(40, 69, ".")) == (40, 69)
 
     def test_an_utterance_of_several_pieces_has_one_end(self):
@@ -70,50 +97,51 @@ class TestPieces:
         assert span(scripted.open()) == (0, 18)
         assert scripted.close(token_ids("B.")).step == Step(1, 12 * SAMPLE_RATE, True)
 
-    def test_times_after_a_piece_are_its_end(self):
-        scripted = ScriptedWindows()
-        scripted.speak(1, 3, 0.0, "A", 29.0, ".")
-        assert scripted.speak(4, 5, ".").prefix == token_ids(0.0, "A", 2.0)
-
 
 class TestOutcomes:
-    @pytest.mark.parametrize(("num_failed", "held"), [(0, "AC"), (1, "AC"), (2, ""), (3, "")])
-    def test_text_of_a_high_temperature_is_not_continued(self, num_failed, held):
+    @pytest.mark.parametrize(("num_failed", "held"), [(0, "AC"), (1, ""), (2, ""), (3, "")])
+    def test_a_piece_that_fails_is_decoded_alone_and_not_continued(self, num_failed, held):
         scripted = ScriptedWindows(**FALLBACK)
         scripted.speak(0, 2, "A.")
         scripted.append(5, mark(BEGIN, 3), mark(END, 5))
         first = scripted.open()
+        assert span(first) == (0, 5)
         for attempt in range(1, num_failed + 1):
-            assert scripted.close(token_ids("B."), log_prob=-2.0).outcome is (
-                Outcome.RETRIED if attempt < 3 else Outcome.KEPT
-            )
-            if attempt < 3:
-                temperature = TEMPERATURES[attempt]
-                again = replace(first, id=first.id + attempt, attempt=attempt, temperature=temperature)
-                assert scripted.open() == again
+            is_last = attempt == 3
+            outcome = scripted.close(token_ids("B."), log_prob=-2.0).outcome
+            assert outcome is (Outcome.KEPT if is_last else Outcome.RETRIED)
+            if not is_last:
+                window = scripted.open()
+                assert (span(window), window.prefix, window.prompt) == ((3, 5), (), first.prompt)
+                assert (window.attempt, window.temperature) == (attempt, TEMPERATURES[attempt])
         if num_failed < 3:
             scripted.close(token_ids("C."))
-        assert letters(scripted.speak(6, 8, ".").prefix) == held
+        window = scripted.speak(6, 8, ".")
+        assert (letters(window.prefix), window.attempt) == (held, 0)
 
-    def test_a_retry_keeps_its_audio_while_more_arrives(self):
-        scripted = ScriptedWindows(**FALLBACK)
-        scripted.speak(0, 10, "A.")
-        scripted.speak(10, 20, "B.", log_prob=-2.0)
-        scripted.append(60, mark(BEGIN, 30), mark(END, 40))
-        assert scripted.windows.needed_from == 0
-        assert span(scripted.open()) == (0, 20)
+    def test_a_limit_counts_new_tokens_of_a_retry_too(self):
+        scripted = ScriptedWindows(max_new_tokens=20, **FALLBACK)
+        scripted.speak(0, 2, "A" * 60 + ".")
+        scripted.speak(3, 5, "B.", log_prob=-2.0)
+        assert scripted.open().max_new_tokens == 20
 
     def test_skipped_silence_has_no_text(self):
         scripted = ScriptedWindows(**FALLBACK)
-        scripted.speak(0, 2, "A.")
-        window = scripted.speak(3, 5, "B.", log_prob=-2.0, no_speech_prob=0.9)
+        scripted.speak(0, 2, "A.", log_prob=-2.0, no_speech_prob=0.9)
         assert scripted.segments[-1].text == "" and scripted.segments[-1].is_utterance_end
-        assert scripted.speak(6, 8, ".").prefix == window.prefix == token_ids("A")
+        assert scripted.speak(6, 8, ".").prefix == ()
+
+    def test_the_audio_before_decides_nothing_about_silence(self):
+        scripted = ScriptedWindows(**FALLBACK)
+        scripted.speak(0, 2, "A.")
+        scripted.speak(3, 5, "B.", log_prob=-2.0, no_speech_prob=0.9)
+        assert span(scripted.open()) == (3, 5)  # it has failed, as speech
+        assert scripted.close(token_ids("B."), log_prob=-2.0, no_speech_prob=0.9).outcome is Outcome.SKIPPED
 
 
 class TestRoom:
     def test_as_many_final_tokens_as_half_of_the_room_are_held(self):
-        scripted = ScriptedWindows()
+        scripted = ScriptedWindows(timestamps=False)
         scripted.speak(0, 8, "A" * (ROOM - 100) + ".")
         scripted.speak(9, 12, "B" * 100 + ".")
         assert len(scripted.speak(13, 14, "C.").prefix) == ROOM
@@ -128,6 +156,13 @@ class TestRoom:
         window = scripted.speak(2, 29, ".")
         assert len(window.prompt) + window.max_new_tokens == 448
 
+    def test_a_position_has_no_more_tokens_than_a_model_takes(self):
+        scripted = ScriptedWindows()
+        for begin in range(0, 28, 4):
+            scripted.speak(begin, begin + 4, "A" * 100 + ".")
+            ScriptedWindows(LiveOptions(position=scripted.windows.position))
+        assert len(scripted.windows.position.pieces) == 2
+
     @pytest.mark.parametrize("limit", [1, 20, 60])
     def test_a_limit_counts_new_tokens(self, limit):
         scripted = ScriptedWindows(max_new_tokens=limit)
@@ -136,8 +171,8 @@ class TestRoom:
         assert window.max_new_tokens - len(window.prefix) == limit
 
     def test_long_prompts_shorten_the_prefix(self):
-        options = DecodingOptions.greedy(live=LiveOptions(), initial_prompt="a")
-        scripted = ScriptedWindows()
+        options = DecodingOptions.greedy(live=LiveOptions(), initial_prompt="a", timestamps=False)
+        scripted = ScriptedWindows(timestamps=False)
         scripted.windows = LiveWindows(SPOKEN, options, PromptText(initial=(1,) * 200))
         scripted.speak(0, 2, "A" * 60 + ".")
         scripted.speak(3, 5, "B" * 60 + ".")
@@ -195,7 +230,9 @@ class TestLanguages:
         self.speak(scripted, "en", 0, 2)
         scripted.append(4, mark(BEGIN, 3))
         scripted.windows.detected({"de": 0.9, "en": 0.1})
-        assert span(scripted.step("B.")) == (3, 4)
+        assert span(scripted.open()) == (3, 4)
+        assert scripted.windows.needed_from == 0  # the final window may begin there
+        scripted.close(token_ids("B."))
         scripted.append(4.5)
         scripted.windows.detected({"de": 0.9, "en": 0.1})
         scripted.append(5, mark(END, 5))
@@ -222,7 +259,7 @@ class TestConfirmEvery:
         assert span(scripted.step("BC.")) == (0, 5.2)
         scripted.append(5.6, mark(END, 5.6))
         assert not scripted.windows.may_wait
-        assert scripted.step("BCD.").prefix == token_ids("A")
+        assert letters(scripted.step("BCD.").prefix) == "A"
         assert letters(scripted.windows.position.pieces[-1].tokens) == "BCD"
 
     def test_its_text_is_a_hint_for_the_next_unless_it_is_silence(self):
@@ -241,13 +278,13 @@ class TestPosition:
         assert scripted.windows.position == LivePosition()
         scripted.append(14, mark(BEGIN, 0), mark(CUT, 12))
         assert scripted.windows.position == LivePosition()
-        scripted.step(0.0, "A.")
-        first = FinalPiece(0, token_ids(0.0, "A"))
+        scripted.step(0.0, "A", 9.0, ".")
+        first = FinalPiece(0, token_ids(0.0, "A", 9.0))
         twelve = LivePosition(12 * SAMPLE_RATE, 1, True, (first,), "en")
         assert scripted.windows.position == twelve
         scripted.append(15, mark(END, 15))
         scripted.step("B.")
-        last = FinalPiece(12 * SAMPLE_RATE, token_ids("B"))
+        last = FinalPiece(12 * SAMPLE_RATE, token_ids(0.0, "B", 3.0))
         assert scripted.windows.position == LivePosition(15 * SAMPLE_RATE, 1, False, (first, last), "en")
         scripted.append(40)
         assert scripted.windows.position == LivePosition(35 * SAMPLE_RATE, 1, False, (last,), "en")
