@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -136,8 +137,9 @@ class LocalTranscriber:
         within_s: float | None = None,
     ) -> AsyncIterator[LocalTargetStream]:
         """Open a session on the target."""
-        async with self._engine.session(session_id, mode, options) as events:
-            yield LocalTargetStream(session_id, target, self._engine, events, self._note)
+        own_id = f"{session_id}-{secrets.token_hex(4)}"  # one may be opened before the last one is left
+        async with self._engine.session(own_id, mode, options) as events:
+            yield LocalTargetStream(own_id, target, self._engine, events, self._note)
 
     async def find_room(
         self,

@@ -61,6 +61,15 @@ class FailingTargetStream:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
+    @property
+    def on_answer(self) -> Any:
+        """Called by the stream with the timing of each commit."""
+        return self._stream.on_answer
+
+    @on_answer.setter
+    def on_answer(self, on_answer: Any) -> None:
+        self._stream.on_answer = on_answer
+
     async def events(self) -> AsyncIterator[Any]:
         """Yield the events of the stream."""
         async for event in self._stream.events():

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from experiments.common.models.scripted import END
-from experiments.common.models.speech import (
-    SPOKEN,
-    samples_of,
-    words_of,
-)
-from specwhisper.types import (
-    SAMPLE_RATE,
-    VoiceEvent,
-)
+from experiments.common.models.speech import SPOKEN
+from specwhisper.types import SAMPLE_RATE, VoiceEvent
 from specwhisper_client.streaming import StreamingClient
 from tests.rpc.services import (
     Draft,
@@ -51,7 +43,7 @@ async def breaking_pair(**kwargs) -> AsyncIterator[tuple[Targets, Draft]]:
     async with AsyncExitStack() as stack:
         targets = Targets(stack)
         first = await targets.start()
-        # Calls that wait for the target fail soon, so the session often continues draft-only.
+        # Calls that wait for the target fail soon, so the session is often without one.
         settings = {"connect_timeout_s": 0.3} | kwargs
         yield targets, await stack.enter_async_context(speaking_draft(first.address, **settings))
 
@@ -60,22 +52,14 @@ def unverified_client(draft: Draft, **kwargs) -> StreamingClient:
     return live_client(draft.address, continue_unverified=True, **kwargs)
 
 
-def decoded(tokens: list[int]) -> str:
-    return SPOKEN.decode(tokens)
-
-
-def words(pcm: bytes) -> list[int]:
-    return [token for token in words_of(samples_of(pcm)) if token < END]
-
-
-def shown(listener: Listener) -> str:
-    """Return all text that a user sees."""
-    return "".join([*(segment.text for segment in listener.segments), listener.updates[-1].tentative_text])
+def decoded(texts: dict[int, list[int]]) -> str:
+    """Return the text of all utterances."""
+    return SPOKEN.decode([token for text in texts.values() for token in text])
 
 
 def unverified(listener: Listener, since: int = 0) -> list[str]:
     """Return the text that was shown without a target."""
-    return [update.tentative_text for update in listener.updates[since:] if update.is_unverified]
+    return [update.text for update in listener.updates[since:] if update.is_unverified]
 
 
 async def shown_unverified(listener: Listener, since: int = 0) -> None:
@@ -87,7 +71,7 @@ def check_unverified(listener: Listener) -> None:
     """Check that only draft text is marked, and that speech events are in order."""
     for update in listener.updates:
         if update.is_unverified:
-            assert update.tentative_text
+            assert update.stable_text or update.tentative_text
     events = [update.speech for update in listener.updates if update.speech is not None]
     assert events[::2] == [VoiceEvent.BEGIN] * len(events[::2])
     assert events[1::2] == [VoiceEvent.END] * len(events[1::2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import cache
 from itertools import pairwise
@@ -142,6 +142,11 @@ async def listen(draft: Draft, pcm: bytes, piece_bytes: int = 3_200, **kwargs):
 
 def final_results(responses) -> list[pb.SpeechRecognitionResult]:
     return [result for response in responses for result in response.results if result.is_final]
+
+
+def pieces_of(pcm: bytes) -> Iterator[bytes]:
+    for start in range(0, len(pcm), PIECE_BYTES):
+        yield pcm[start : start + PIECE_BYTES]
 
 
 def segments_of(updates: Iterable[Update]) -> list[Segment]:

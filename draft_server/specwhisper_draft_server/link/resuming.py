@@ -142,6 +142,11 @@ class ResumingTargetStream:
         """Send a text that the audio is believed to say, to the next target too."""
         self._hints.put(hint)
 
+    def reopen(self) -> None:
+        """Continue on a stream that is opened anew, once a target has room for it."""
+        if self._current is not None:
+            self._current.going_away.set()
+
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Keep audio, for every target that needs it; wait while much of it is not sent."""
         end_sample = chunk.start_sample + len(chunk.pcm) // BYTES_PER_SAMPLE

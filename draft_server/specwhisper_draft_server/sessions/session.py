@@ -110,6 +110,7 @@ class Session:
         self.id = secrets.token_hex(8)
         self.target = target
         self._request = request
+        self._may_lose_draft = True  # it has not
         self._transcriber = transcriber
         self._drafting = drafting if request.length.mode.drafts else None
         self._metrics = metrics
@@ -314,6 +315,10 @@ class Session:
             self._live.show(drafted.hypothesis)
         self.builder.statistics.observe(drafted.report)
         self._debouncer.notify()
+        if self._live is not None and self.has_lost_draft and self._may_lose_draft:
+            self._may_lose_draft = False
+            if self._stream is not None:
+                self._stream.reopen()  # so that the target makes the text to show
 
     def _propose(self, block: Candidates) -> None:
         if self._stream is not None:

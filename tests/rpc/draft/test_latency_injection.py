@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from experiments.common.models.speech import spoken_utterances, talk
+from experiments.common.models.speech import SPOKEN, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.types import AudioChunk, Candidates, Limits, Mode, TimedHint, WindowOpened
+from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.types import AudioChunk, Candidates, Limits, Mode, Resume, TimedHint, WindowOpened
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.link.latency_injection import DelayedTargetStream
 from specwhisper_draft_server.requests import MAX_ADDED_LATENCY_MS
@@ -76,13 +77,21 @@ async def test_a_server_reports_whether_it_allows_latency(is_allowed):
 class Near:
     """A target stream that records its messages and yields scripted events."""
 
-    limits = Limits()
+    address, limits = "near", Limits()
+    target = TargetDescription("near", "digest", SPOKEN, 80, limits)
     min_round_trip_ns = 0
 
     def __init__(self, script: list[WindowOpened | Exception], fails_at: Exception | None = None) -> None:
         self._script = script
         self._fails_at = fails_at
         self.received: list[AudioChunk | Candidates] = []
+        self.going_away = asyncio.Event()
+
+    def resume(self, resume: Resume) -> None:
+        pass
+
+    def leave(self) -> None:
+        pass
 
     def hint(self, hint: TimedHint) -> None:
         pass

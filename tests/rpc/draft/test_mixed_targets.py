@@ -199,11 +199,12 @@ async def test_a_recording_whose_draft_server_is_lost_continues_with_its_weights
     assert [(s.tokens, s.text) for s in segments] == written
 
 
-async def test_live_audio_whose_draft_server_is_lost_continues_with_its_weights():
+async def test_live_audio_whose_draft_server_is_lost_continues_with_its_weights(monkeypatch):
+    monkeypatch.setattr("specwhisper_draft_server.debounce.INTERVAL_S", 0.0)
     async with speaking_target(digest="old", limits=Limits(max_sessions=2)) as old:
         async with speaking_target(digest="new", limits=Limits(max_sessions=64)) as new:
             targets = f"{old.address},{new.address}"
-            cuts = [12, 12, 12, 12]
+            cuts = [3, 4, 3, 4]
             async with (
                 speaking_draft(targets) as draft,
                 cut_clients(draft.address, cuts) as (network, cutting),

@@ -98,7 +98,7 @@ async def talked(recogniser: Recogniser, **settings):
 
 async def test_text_of_a_recogniser_is_verified_as_hints():
     statistics = await talked(Scripted())
-    assert statistics.num_hinted_accepted > 20
+    assert statistics.num_hinted_accepted > 10
     assert statistics.num_drafted == 0
 
 
@@ -111,7 +111,7 @@ async def test_captions_are_a_recogniser(tmp_path):
         )
     )
     statistics = await talked(captions_recogniser.create(str(path)))
-    assert statistics.num_hinted_accepted > 20
+    assert statistics.num_hinted_accepted > 10
 
 
 async def test_a_recogniser_may_not_know_a_language():
@@ -152,7 +152,7 @@ async def test_a_recogniser_that_fails_ends_no_session():
         raise RuntimeError("no such file")
 
     statistics = await talked(Scripted(fail))
-    assert statistics.num_windows == len(SPANS)
+    assert statistics.num_drafted == 0
 
 
 async def test_a_recogniser_that_hangs_ends_no_session():
@@ -186,8 +186,9 @@ async def test_a_recogniser_drafts_in_mode_full_only():
     ):
         error = await error_of(draft.stub.StreamingRecognize(iter([config(mode="MODE_SYNC")])))
         assert isinstance(error, UnsupportedOption) and "mode full" in str(error)
-        await listen(draft, talk(), live=STEP, mode="MODE_TARGET_ONLY")
-        assert not recogniser.starts_s
+        responses = await listen(draft, talk(), live=STEP, mode="MODE_TARGET_ONLY")
+        assert texts_of(final_results(responses)) == spoken_utterances(talk())
+        assert recogniser.starts_s == []
     with pytest.raises(UnsupportedOption, match="mode full"):
         DraftConfig(draft_recogniser="a:b", mode=Mode.PIPELINED)
 

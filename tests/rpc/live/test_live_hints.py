@@ -17,8 +17,16 @@ from experiments.common.models.speech import (
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import SAMPLE_RATE, Mode, TimedHint
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from tests.rpc.services import audio_requests, error_of
-from tests.rpc.speaking import Listener, config, live_client, speaking_draft, speaking_pair, speaking_target
+from tests.rpc.services import audio_requests, error_of, eventually
+from tests.rpc.speaking import (
+    Listener,
+    config,
+    follow,
+    live_client,
+    speaking_draft,
+    speaking_pair,
+    speaking_target,
+)
 
 SPEECH = speech(6.0)
 SPEECH_SAMPLES = 6 * SAMPLE_RATE
@@ -70,12 +78,12 @@ def words(pcm: bytes) -> list[int]:
 
 
 async def test_an_utterance_sent_again_as_it_grows_is_followed():
-    async with speaking_pair(error_rate=1.0) as (_, draft):
+    async with speaking_pair(error_rate=1.0) as (target, draft):
         async with live_client(draft.address, disabled=True) as client:
             listener = Listener(client)
             for end in range(PIECE, SPEECH_SAMPLES + 1, PIECE):
                 client.hint(said(end), 0.0)
-                await listener.follow(client, SPEECH, end - PIECE, end)
+                await follow(client, target, SPEECH, end - PIECE, end)
             await client.finish()
             await listener.whole()
             listener.check({1: words(SPEECH)})
@@ -91,10 +99,11 @@ async def test_a_session_that_loses_its_target_sends_its_hints_to_the_next_one()
             async with live_client(draft.address, disabled=True) as client:
                 listener = Listener(client)
                 client.hint(said(SPEECH_SAMPLES), 0.0)
-                await listener.follow(client, SPEECH, 0, SPEECH_SAMPLES // 2)
+                await client.send(SPEECH[:SPEECH_SAMPLES])
+                await eventually(lambda: any(isinstance(hint, TimedHint) for hint in hints))
                 busy = first if first.service.num_sessions else second
                 await busy.server.stop(drain_timeout_s=0)
-                await listener.follow(client, SPEECH, SPEECH_SAMPLES // 2, SPEECH_SAMPLES)
+                await client.send(SPEECH[SPEECH_SAMPLES:])
                 await client.finish()
                 await listener.whole()
                 listener.check({1: words(SPEECH)})

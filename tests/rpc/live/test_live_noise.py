@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable
 from itertools import islice
 
@@ -18,8 +17,8 @@ from specwhisper_client.live_transcription import LiveTranscription
 from specwhisper_client.streaming import StreamingClient
 from tests.nightly import NIGHTLY
 from tests.noises import NOISES, noises
-from tests.rpc.services import MAX_SESSIONS, RATE, draft_server, eventually, target_server
-from tests.rpc.speaking import Listener
+from tests.rpc.services import Draft, Target, draft_server, target_server
+from tests.rpc.speaking import Listener, follow
 
 PIECE_BYTES = 32_000
 MAX_REPEATED = 30  # characters
@@ -30,13 +29,13 @@ LOOPING = ("hum of 50 Hz", "hum of 60 Hz")  # " Oneononononon ...", also where t
 
 
 @pytest.fixture
-async def draft_address():
+async def pair():
     target, draft = load_checkpoint("demo-target"), load_checkpoint("demo-draft-tiny")
     async with (
         target_server(checkpoint=target) as target_at,
         draft_server(target_at.address, checkpoint=draft) as draft_at,
     ):
-        yield draft_at.address
+        yield target_at, draft_at
 
 
 async def transcribed(stream: StreamingClient, pcm: bytes) -> str:
@@ -48,12 +47,12 @@ async def transcribed(stream: StreamingClient, pcm: bytes) -> str:
     return "".join([segment.text async for update in updates for segment in update.segments])
 
 
-async def test_thirty_noises_have_no_text(draft_address):
+async def test_thirty_noises_have_no_text(pair):
     """By day every third one."""
     assert len(NOISES) == 30
     wrong = {}
     for name, pcm in islice(noises(), 0, None, 1 if NIGHTLY else 3):
-        async with StreamingClient(draft_address) as stream:
+        async with StreamingClient(pair[1].address) as stream:
             if text := await transcribed(stream, pcm):
                 wrong[name] = text
     assert not wrong
@@ -77,15 +76,12 @@ def test_repeats():
     assert most_repeats(" Nononononon k") == 5
 
 
-async def transcribed_step_by_step(address: str, pcm: bytes) -> Listener:
-    """Transcribe audio that is sent so slowly that no step is skipped."""
-    part_bytes = 2 * RATE * STEP_MS // 1_000
-    live = LiveOptions(step_ms=STEP_MS)
+async def transcribed_as_spoken(target: Target, address: str, pcm: bytes) -> Listener:
+    """Transcribe audio as it is spoken, also what grows."""
+    live = LiveOptions(step_ms=STEP_MS, confirm_every_ms=STEP_MS)
     async with StreamingClient(address, live=live, endpointing=None) as stream:
         listener = Listener(stream)
-        for end in range(part_bytes, len(pcm) + 1, part_bytes):
-            await stream.send(pcm[end - part_bytes : end])
-            await eventually(lambda end=end: listener.decoded_to >= end // 2, within_s=60)
+        await follow(stream, target, pcm)
         await stream.finish()
         await listener.whole(within_s=60)
         most = stream.statistics.num_windows * max_new_tokens(len(pcm) // 2)
@@ -93,38 +89,40 @@ async def transcribed_step_by_step(address: str, pcm: bytes) -> Listener:
     return listener
 
 
-async def check_no_loop(draft_address: str, sounds: Iterable[tuple[str, bytes]]) -> None:
-    """Check texts for repetitions, as each step reuses the last one's text."""
-    room, target = asyncio.Semaphore(MAX_SESSIONS), WhisperModel(load_checkpoint("demo-target"), 1)
+async def check_no_loop(target: Target, draft: Draft, sounds: Iterable[tuple[str, bytes]]) -> None:
+    """Check texts for repetitions, as each hypothesis reuses the last one's text."""
+    alone = WhisperModel(load_checkpoint("demo-target"), 1)
 
     async def check(name: str, pcm: bytes) -> None:
-        async with room:
-            segments = (await transcribed_step_by_step(draft_address, pcm)).segments
+        listener = await transcribed_as_spoken(target, draft.address, pcm)
+        segments = listener.segments
         text = "".join(segment.text for segment in segments)
         if name in LOOPING:
-            assert text.strip() == InlinePair(target).transcribe([pcm])[0].text, "it is the target's own text"
+            assert text.strip() == InlinePair(alone).transcribe([pcm])[0].text, "it is the target's own text"
             return
-        assert most_repeats(text) <= MAX_REPEATS, (name, text)
+        for shown in (text, *(update.text for update in listener.updates)):
+            assert most_repeats(shown) <= MAX_REPEATS, (name, shown)
         assert all(segment.compression_ratio < MAX_COMPRESSION_RATIO for segment in segments), (name, text)
         assert text_compression_ratio(text) < MAX_COMPRESSION_RATIO, (name, text)
 
-    await asyncio.gather(*(check(name, pcm) for name, pcm in sounds))
+    for name, pcm in sounds:
+        await check(name, pcm)
 
 
 @pytest.mark.nightly
-async def test_without_endpointing_no_text_is_repeated(draft_address):
+async def test_without_endpointing_no_text_is_repeated(pair):
     sounds = list(noises())
     await check_no_loop(
-        draft_address, [*sounds[:: 5 if NIGHTLY else 15], *(sound for sound in sounds if sound[0] in LOOPING)]
+        *pair, [*sounds[:: 5 if NIGHTLY else 15], *(sound for sound in sounds if sound[0] in LOOPING)]
     )
 
 
 @pytest.mark.nightly
-async def test_with_a_low_threshold_no_text_is_repeated(draft_address):
-    await check_no_loop(draft_address, noises())
+async def test_with_a_low_threshold_no_text_is_repeated(pair):
+    await check_no_loop(*pair, noises())
 
 
-async def test_silence_takes_no_forward_pass(draft_address):
-    async with StreamingClient(draft_address) as stream:
+async def test_silence_takes_no_forward_pass(pair):
+    async with StreamingClient(pair[1].address) as stream:
         assert await transcribed(stream, bytes(60 * 32_000)) == ""
     assert stream.statistics.num_forwards == stream.statistics.num_windows == 0

@@ -1,36 +1,23 @@
-"""In an outage the draft continues with unverified text, and no word is lost."""
+"""In an outage the draft shows its text, unverified, and no word is lost."""
 
 from __future__ import annotations
-
-import asyncio
 
 import grpc.aio
 import pytest
 
-from experiments.common.models.speech import (
-    SpeechModel,
-    speech,
-    spoken_utterances,
-    talk,
-)
-from specwhisper.audio import kept
+from experiments.common.models.speech import SpeechModel, spoken_utterances, talk
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.types import (
-    SAMPLE_RATE,
-    Mode,
-)
+from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_draft_server.link import resuming
 from tests.nightly import mostly_nightly
 from tests.rpc.outages import (
     BEGUN,
     breaking_pair,
     check_unverified,
     decoded,
-    shown,
     shown_unverified,
-    unverified,
     unverified_client,
-    words,
 )
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -38,21 +25,26 @@ from tests.rpc.services import (
     audio_requests,
     eventually,
 )
-from tests.rpc.speaking import Listener, config, live_client, texts_of
+from tests.rpc.speaking import (
+    CUT_OFTEN,
+    LECTURE,
+    Listener,
+    config,
+    final_text,
+    follow,
+    live_client,
+    texts_of,
+)
 
 MODES = (Mode.FULL, Mode.SYNC, Mode.PIPELINED)
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
 @pytest.mark.parametrize("mode", mostly_nightly(MODES))
-@pytest.mark.parametrize("trim_ms", mostly_nightly([15_000, 2_000]))
-async def test_speech_in_an_outage_is_shown_then_verified(mode, trim_ms):
+async def test_speech_in_an_outage_is_shown_then_verified(mode):
     pcm = talk()
     half = len(pcm) * 5 // 8
-    async with (
-        breaking_pair() as (targets, draft),
-        unverified_client(draft, mode=mode, trim_ms=trim_ms) as client,
-    ):
+    async with breaking_pair() as (targets, draft), unverified_client(draft, mode=mode) as client:
         listener = Listener(client)
         await client.send(pcm[:half])
         await listener.received(8)
@@ -72,25 +64,23 @@ async def test_speech_in_an_outage_is_shown_then_verified(mode, trim_ms):
 
 @pytest.mark.parametrize("gamma", mostly_nightly([None, 3]))
 @pytest.mark.parametrize("mode", mostly_nightly(MODES))
-async def test_a_draft_without_a_target_transcribes_everything(mode, gamma):
-    """It does not pause, as it may with a target: no target continues in a pause."""
-    pcm = speech(12.0)
-    begun = 3 * SAMPLE_RATE
+async def test_a_draft_without_a_target_shows_everything(mode, gamma):
+    pcm, begun = LECTURE, 8 * SAMPLE_RATE
     async with breaking_pair(error_rate=0.0) as (targets, draft):
-        async with unverified_client(draft, mode=mode, gamma=gamma, disabled=True) as client:
+        async with unverified_client(draft, mode=mode, gamma=gamma, endpointing=CUT_OFTEN) as client:
             listener = Listener(client)
-            await listener.follow(client, pcm, 0, begun)
-            await listener.received(6)
+            await follow(client, targets.current, pcm, 0, begun)
+            await listener.received(20)
             await targets.stop()
+            num_words = listener.num_words
             await client.send(pcm[begun * 2 :])
-            whole = decoded(words(pcm[: -SAMPLE_RATE * 2]))
-            await eventually(lambda: shown(listener).startswith(whole))
-            assert listener.updates[-1].is_unverified
-            assert listener.num_words <= len(words(pcm[: begun * 2]))
             await client.finish()
+            await listener.shown(decoded(final_text(pcm, CUT_OFTEN)))
+            assert listener.updates[-1].is_unverified
+            assert listener.num_words == num_words, "nothing of it is final"
             await targets.start()
             await listener.whole()
-    listener.check({1: words(pcm)})
+    listener.check(final_text(pcm, CUT_OFTEN))
     check_unverified(listener)
 
 
@@ -100,8 +90,9 @@ async def test_two_outages():
     async with breaking_pair() as (targets, draft), unverified_client(draft) as client:
         listener = Listener(client)
         await client.send(pcm[:third])
-        for number in (1, 2):
-            await listener.received(4 * number)
+        await eventually(lambda: targets.current.service.num_sessions == 1)
+        for number, num_words in enumerate((0, 16), start=1):
+            await listener.received(num_words)
             since = len(listener.updates)
             await targets.stop()
             await client.send(pcm[number * third : (number + 1) * third])
@@ -111,6 +102,25 @@ async def test_two_outages():
         await listener.whole()
     listener.check(spoken_utterances(pcm))
     check_unverified(listener)
+
+
+async def test_minutes_of_speech_and_of_silence_in_an_outage():
+    """A client in real time is never held back, and all of it becomes final."""
+    pcm = LECTURE * 4 + bytes(2 * 75 * SAMPLE_RATE) + talk()
+    async with breaking_pair() as (targets, draft), unverified_client(draft) as client:
+        listener = Listener(client)
+        await client.send(pcm[:BEGUN])
+        await eventually(lambda: targets.current.service.num_sessions == 1)
+        await targets.stop()
+        await client.send(pcm[BEGUN:])
+        (audio,) = draft.service.metrics.kept_audio
+        await eventually(lambda: audio.num_samples > len(pcm) // 2 - 30 * SAMPLE_RATE)
+        target = await targets.start()
+        await client.finish()
+        await listener.whole(within_s=60)
+        await all_free(target, draft)
+        assert client.num_reconnects == 0
+    listener.check(final_text(pcm))
 
 
 async def test_in_an_outage_a_session_may_begin_and_change_its_settings():
@@ -156,8 +166,7 @@ async def test_a_target_may_return_after_the_audio_has_ended():
         await targets.stop()
         await client.send(pcm[BEGUN:])
         await client.finish()
-        whole = decoded([token for text in spoken_utterances(pcm).values() for token in text])
-        await eventually(lambda: shown(listener) == whole)
+        await listener.shown(decoded(spoken_utterances(pcm)))
         assert listener.updates[-1].is_unverified
         target = await targets.start()
         await listener.whole()
@@ -241,7 +250,8 @@ async def test_without_a_draft_the_session_waits_for_a_target():
     listener.check(spoken_utterances(pcm))
 
 
-async def test_without_the_option_no_text_is_unverified():
+async def test_without_the_option_the_session_waits_less_long():
+    """It fails after the time limit; until then it is the same."""
     pcm = talk()
     async with breaking_pair() as (targets, draft), live_client(draft.address) as client:
         listener = Listener(client)
@@ -249,30 +259,45 @@ async def test_without_the_option_no_text_is_unverified():
         await listener.received(8)
         await targets.stop()
         await client.send(pcm[len(pcm) // 2 :])
+        await shown_unverified(listener)
         await client.finish()
         await targets.start()
         await listener.whole()
         assert client.num_reconnects == 0, "the draft server keeps the audio"
     listener.check(spoken_utterances(pcm))
-    assert not unverified(listener)
 
 
-async def test_without_a_draft_the_audio_is_kept_for_a_target(monkeypatch):
-    """Any amount of it is kept."""
-    monkeypatch.setattr(kept, "MAX_UNREAD_SAMPLES", SAMPLE_RATE)
-    pcm = talk()
-    async with (
-        breaking_pair() as (targets, draft),
-        unverified_client(draft, mode=Mode.TARGET_ONLY) as client,
-    ):
+@pytest.mark.parametrize("mode", mostly_nightly([Mode.TARGET_ONLY, Mode.FULL]))
+async def test_audio_is_kept_only_while_there_is_no_target(mode, monkeypatch):
+    """In an outage a sender is not held back; then it is, and the text catches up."""
+    monkeypatch.setattr(resuming, "MAX_UNREAD_S", 1.0)
+    pcm = LECTURE
+    async with breaking_pair() as (targets, draft), unverified_client(draft, mode=mode) as client:
         listener = Listener(client)
         await client.send(pcm[:BEGUN])
-        await listener.received(4)
+        await eventually(lambda: targets.current.service.num_sessions == 1)
         await targets.stop()
-        sending = asyncio.create_task(client.send(pcm[BEGUN:]))
+        await client.send(pcm[BEGUN:])
+        (audio,) = draft.service.metrics.kept_audio
+        await eventually(lambda: audio.num_samples > 20 * SAMPLE_RATE)
         await targets.start()
-        await sending
         await client.finish()
         await listener.whole()
-    listener.check(spoken_utterances(pcm))
-    assert not unverified(listener)
+    listener.check(final_text(pcm))
+
+
+async def test_where_a_draft_has_failed_the_target_shows_text():
+    """It opens the session anew, and writes text of a piece that grows."""
+    pcm, model = LECTURE, BrokenDraft(MAX_SESSIONS)
+    async with breaking_pair(model=model) as (targets, draft), unverified_client(draft) as client:
+        listener = Listener(client)
+        await follow(client, targets.current, pcm, 0, 2 * SAMPLE_RATE)
+        model.is_broken = True
+        await client.send(pcm[2 * SAMPLE_RATE * 2 : 4 * SAMPLE_RATE * 2])
+        await eventually(lambda: any(update.verified_text for update in listener.updates))
+        assert client.model.mode is Mode.TARGET_ONLY
+        assert not listener.segments
+        await client.send(pcm[4 * SAMPLE_RATE * 2 :])
+        await client.finish()
+        await listener.whole()
+    listener.check(final_text(pcm))

@@ -1,4 +1,4 @@
-"""A recording looks for targets for a limited time, which progress restarts."""
+"""A session looks for targets for a limited time, which progress restarts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,26 @@ import pytest
 
 from experiments.common.models.speech import SPOKEN
 from specwhisper.errors import TargetUnavailable
+from specwhisper.live import LiveOptions, LivePosition
+from specwhisper.options import DecodingOptions
+from specwhisper.transcription.live.windows import LiveWindows
+from specwhisper.transcription.resume_point import ResumeTracker
 from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Resume, TimedHint, Window, WindowOpened
+from specwhisper.types import (
+    AudioChunk,
+    Candidates,
+    Commit,
+    Limits,
+    Resume,
+    Step,
+    TimedHint,
+    VoiceEvent,
+    VoiceMark,
+    Window,
+    WindowOpened,
+)
 from specwhisper_draft_server.config import DraftConfig
+from specwhisper_draft_server.link.progress import KeptMarks, LiveProgress
 from specwhisper_draft_server.link.resuming import ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
 from tests.clock import Clock
@@ -51,7 +68,7 @@ class Flapping:
         self._clock.now_s += self._taking_s
         yield self
 
-    def resume(self, resume: Resume) -> None:
+    def resume(self, resume: Resume | LivePosition) -> None:
         pass
 
     def leave(self) -> None:
@@ -73,10 +90,14 @@ class Flapping:
         raise TargetUnavailable("It is gone.")
 
 
-async def num_taken(target: Flapping, clock: Clock) -> int:
+async def num_taken(target: Flapping, clock: Clock, *, is_live: bool = False) -> int:
     """Return how often a session is opened on a target until it fails."""
-    metrics = DraftMetrics(DraftConfig())
-    session = ResumingTargetStream("id", target.open, target.target, TIMEOUT_S, metrics, clock=clock)
+    metrics, progress = DraftMetrics(DraftConfig()), ResumeTracker(target.limits.max_ahead_tokens)
+    if is_live:
+        progress = LiveProgress(LiveWindows(SPOKEN, DecodingOptions.greedy(live=LiveOptions()), follows=True))
+    session = ResumingTargetStream(
+        "id", target.open, target.target, progress, TIMEOUT_S, metrics, clock=clock
+    )
     async with session:
         with pytest.raises(TargetUnavailable, match="It is gone"):
             async with asyncio.timeout(60):
@@ -123,3 +144,80 @@ async def test_time_on_a_target_does_not_count():
     clock = Clock()
     target = Flapping(clock, [[OPENED, first(7)], [OPENED]], taking_s=4.0, held_s=100.0)
     assert await num_taken(target, clock) == 1 + 3
+
+
+async def test_only_final_text_is_progress_of_live_audio():
+    """Each target decodes the piece anew, so other text would let the session try for ever."""
+    clock = Clock()
+    target = Flapping(clock, [[OPENED, first(7)]], taking_s=4.0)
+    assert await num_taken(target, clock, is_live=True) == 1 + 3
+    final = Commit(1, 0, (9,), log_probs=(-1.0,), held=1, is_final=True, step=Step(1, 0, is_last=True))
+    target = Flapping(clock, [[OPENED, final]] * 5 + [[OPENED, first(7)]], taking_s=4.0)
+    assert await num_taken(target, clock, is_live=True) == 5 + 3
+
+
+async def test_a_session_that_waits_long_begins_without_a_target():
+    """It is looked for once events are read, for as long as audio may come."""
+    clock = Clock()
+    target = Flapping(clock, [[]])
+    is_there, changes = asyncio.Event(), []
+
+    @asynccontextmanager
+    async def open_late(*_, **__) -> AsyncIterator[Flapping]:
+        if not is_there.is_set():
+            raise TargetUnavailable("It is not there.")
+        async with target.open() as stream:
+            yield stream
+
+    session = ResumingTargetStream(
+        "id",
+        open_late,
+        target.target,
+        LiveProgress(LiveWindows(SPOKEN, DecodingOptions.greedy(live=LiveOptions()), follows=True)),
+        TIMEOUT_S,
+        DraftMetrics(DraftConfig()),
+        waits_long=True,
+        on_change=lambda: changes.append(session.has_target),
+        clock=clock,
+    )
+    async with session:
+        assert not session.has_target
+        await session.send_audio(AudioChunk(0, bytes(64_000)))
+        events = asyncio.create_task(anext(session.events(), None))
+        clock.now_s += 800.0
+        is_there.set()
+        while True not in changes:
+            await asyncio.sleep(0)
+        is_there.clear()
+        while not events.done():
+            clock.now_s += 10.0
+            await asyncio.sleep(0)
+        with pytest.raises(
+            TargetUnavailable, match="No target has taken the session for 900 s: It is not there"
+        ):
+            await events
+
+
+async def test_marks_reach_each_target_with_the_audio_that_led_to_them():
+    marks = KeptMarks()
+    begin, cut, end = (
+        VoiceMark(event, sample) for event, sample in zip(VoiceEvent, (0, 640, 1_280), strict=True)
+    )
+    marks.put(320, [begin])
+    marks.put(960, [cut])
+    marks.put(1_600, [end])
+    assert marks.take(319) == ()
+    assert marks.take(1_000) == (begin, cut)
+    assert marks.take(1_000) == ()
+    marks.restart()
+    assert marks.take(5_000) == (begin, cut, end)
+    marks.forget_before(639)
+    marks.restart()
+    assert marks.take(5_000) == (begin, cut, end)
+    marks.forget_before(640)
+    assert marks.take(5_000) == ()
+    marks.restart()
+    assert marks.take(5_000) == (end,), "the utterance continues there"
+    marks.forget_before(5_000)
+    marks.put(6_000, [begin])
+    assert marks.take(6_000) == (begin,)

@@ -1,0 +1,275 @@
+"""A live session in one process: any audio, any pieces, any losses, and one text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.common.models.speech import SPOKEN, SpeechModel, speech, talk
+from experiments.common.serve_scripted import scripted_checkpoint
+from specwhisper.engine.target_engine import TargetEngine
+from specwhisper.errors import PairMismatch, ServerFull, SpecWhisperError, TargetUnavailable
+from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, Commit, EndUtterance, Limits, Mode, Segment
+from specwhisper_draft_server.config import DraftConfig
+from specwhisper_draft_server.drafts.drafting import Drafting
+from specwhisper_draft_server.local_target import LocalTranscriber
+from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.sessions.session import Session, SessionRequest
+from tests.nightly import examples
+from tests.rpc.services import PROMPTLY_S
+from tests.rpc.speaking import LECTURE, final_text, texts_of
+
+LIMITS = Limits(max_sessions=4, max_ahead_samples=3 * WINDOW_SAMPLES)  # the least that is allowed
+LOST = TargetUnavailable("It is gone.")
+pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
+
+
+class Unsteady:
+    """A target in this process that is lost, or ends, after some events, again and again.
+
+    Parameters
+    ----------
+    losses : after how many events each stream is lost; later ones stay.
+    error : that ends those streams; ``None`` ends them without one.
+    refusals : errors of the first attempts to open a stream; the last one is repeated if ``keeps_refusing``.
+    """
+
+    address = "unsteady"
+
+    def __init__(
+        self,
+        local: LocalTranscriber,
+        losses: tuple[int, ...] = (),
+        refusals: tuple[SpecWhisperError, ...] = (),
+        *,
+        error: SpecWhisperError | None = LOST,
+        keeps_refusing: bool = False,
+    ) -> None:
+        self._local, self._losses, self._refusals = local, list(losses), list(refusals)
+        self._keeps_refusing = keeps_refusing
+        self._error = error
+        self.describe = local.describe
+
+    @asynccontextmanager
+    async def open(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        if self._refusals:
+            raise self._refusals[0] if self._keeps_refusing else self._refusals.pop(0)
+        async with self._local.open(*args, **kwargs) as stream:
+            if self._losses:
+                stream.events = self._until_lost(stream.events, self._losses.pop(0))
+            yield stream
+
+    def _until_lost(self, events: Any, num_events: int) -> Any:
+        async def some() -> AsyncIterator[Any]:
+            left = num_events
+            async for event in events():
+                yield event
+                left -= 1
+                if left <= 0 and self._error is None:
+                    return
+                if left <= 0:
+                    raise self._error
+
+        return some
+
+
+@asynccontextmanager
+async def local_target() -> AsyncIterator[LocalTranscriber]:
+    engine = TargetEngine(SpeechModel(LIMITS.max_sessions), limits=LIMITS)
+    local = LocalTranscriber(scripted_checkpoint(vocabulary=SPOKEN), engine)
+    try:
+        yield local
+    finally:
+        await local.close()
+
+
+@asynccontextmanager
+async def drafting(error_rate: float) -> AsyncIterator[Drafting]:
+    model = SpeechModel(4, error_rate=error_rate)
+    source = Drafting(scripted_checkpoint("draft", vocabulary=SPOKEN), lambda _: model)
+    try:
+        yield source
+    finally:
+        await source.stop()
+
+
+async def session_on(
+    target: Any,
+    draft: Drafting | None = None,
+    endpointing: EndpointingOptions | None = EndpointingOptions(),  # noqa: B008 (it is frozen)
+    live: LiveOptions = LiveOptions(),  # noqa: B008 (it is frozen)
+    *,
+    timeout_s: float = 30.0,
+    **kwargs: Any,
+) -> Session:
+    options = DecodingOptions.greedy(language="en", live=live)
+    mode = Mode.TARGET_ONLY if draft is None else Mode.FULL
+    request = SessionRequest(options, DraftLength.of(mode, None), endpointing)
+    metrics = DraftMetrics(DraftConfig())
+    described = await target.describe()
+    return Session(request, target, described, draft, metrics, resume_timeout_s=timeout_s, **kwargs)
+
+
+async def pieces(
+    pcm: bytes, seed: int, ended_at: tuple[int, ...] = ()
+) -> AsyncIterator[bytes | EndUtterance]:
+    """Yield audio in pieces of any length, with pauses in which others work."""
+    random, at = Random(seed), 0
+    while at < len(pcm):
+        end = min(at + 2 * random.randint(1, 20_000), len(pcm), *(each for each in ended_at if each > at))
+        yield pcm[at:end]
+        if end in ended_at:
+            yield EndUtterance()
+        for _ in range(random.choice((0, 1, 50))):
+            await asyncio.sleep(0)
+        at = end
+
+
+async def transcribed(session: Session, audio: AsyncIterator[bytes | EndUtterance]) -> list[Segment]:
+    async with asyncio.timeout(60.0):
+        return [segment async for update in session.run(audio) for segment in update.segments]
+
+
+SPEECH = st.lists(st.tuples(st.floats(0.3, 14.0), st.floats(0.04, 12.0)), min_size=1, max_size=4)
+ENDPOINTING = st.none() | st.builds(
+    EndpointingOptions,
+    max_piece_ms=st.sampled_from([2_000, 5_000, 12_000, 28_000]),
+    silence_duration_ms=st.sampled_from([32, 300, 2_000]),
+    short_silence_ms=st.sampled_from([32, 1_000]),
+)
+
+
+@settings(max_examples=examples(15, 150), deadline=None)
+@given(
+    lengths_s=SPEECH,
+    endpointing=ENDPOINTING,
+    ends=st.lists(st.floats(0.0, 1.0), max_size=3),
+    losses=st.lists(st.integers(1, 30), max_size=4),
+    error_rate=st.sampled_from([None, 0.0, 0.5]),
+    confirm_every_ms=st.sampled_from([None, 300, 2_000]),
+    seed=st.integers(0, 1_000),
+)
+async def test_the_text_is_that_of_a_target_alone(
+    lengths_s, endpointing, ends, losses, error_rate, confirm_every_ms, seed
+):
+    """However the audio comes, where the client ends utterances, and whichever targets are lost."""
+    pcm = b"".join(
+        speech(speech_s, number) + bytes(2 * round(silence_s * SAMPLE_RATE))
+        for number, (speech_s, silence_s) in enumerate(lengths_s)
+    )
+    ended_at = tuple(sorted({2 * round(end * len(pcm) / 2) for end in ends} - {0, len(pcm)}))
+    live = LiveOptions(step_ms=300, confirm_every_ms=confirm_every_ms)
+    async with AsyncExitStack() as stack:
+        target = Unsteady(await stack.enter_async_context(local_target()), tuple(losses))
+        draft = None if error_rate is None else await stack.enter_async_context(drafting(error_rate))
+        session = await session_on(target, draft, endpointing, live)
+        segments = await transcribed(session, pieces(pcm, seed, ended_at))
+    expected = final_text(pcm, endpointing, ended_at)
+    assert texts_of(segments) == expected
+    assert [s.utterance for s in segments if s.is_utterance_end] == list(expected)
+    starts = [segment.start_s for segment in segments]
+    assert starts == sorted(starts)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_session_of_silence_and_speech_never_waits_for_ever(is_lost):
+    """Far more audio than a target takes ahead, at once."""
+    pcm = LECTURE + bytes(2 * 150 * SAMPLE_RATE) + LECTURE * 5 + bytes(2 * 100 * SAMPLE_RATE) + talk()
+    async with local_target() as local:
+        target = Unsteady(local, (3, 40) if is_lost else ())
+        segments = await transcribed(await session_on(target), pieces(pcm, 0))
+    assert texts_of(segments) == final_text(pcm)
+
+
+async def test_text_that_became_final_as_the_target_was_lost_is_reported():
+    """The session continues after it, so it would not be reported later."""
+
+    async def audio() -> AsyncIterator[bytes]:
+        yield talk()[: 6 * SAMPLE_RATE * 2]
+
+    async with local_target() as local:
+        events = 0
+        stream_of = local.open
+
+        @asynccontextmanager
+        async def until_final(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            nonlocal events
+            if events:
+                raise PairMismatch("It has other weights.")
+            events += 1
+            async with stream_of(*args, **kwargs) as stream:
+                of_target = stream.events
+
+                async def lost() -> AsyncIterator[Any]:
+                    async for event in of_target():
+                        yield event
+                        if isinstance(event, Commit) and event.step is not None:
+                            raise LOST
+
+                stream.events = lost
+                yield stream
+
+        target = Unsteady(local)
+        target.open = until_final
+        session, final = await session_on(target, timeout_s=0.05), []
+        with pytest.raises(PairMismatch):
+            async for update in session.run(audio()):
+                final += update.segments
+    assert texts_of(final) == {1: final_text(talk())[1]}
+
+
+async def test_a_target_that_ends_early_is_an_error():
+    async def audio() -> AsyncIterator[bytes]:
+        yield talk()
+        await asyncio.Event().wait()
+
+    async with local_target() as local:
+        target = Unsteady(local, losses=(3,), error=None)
+        with pytest.raises(TargetUnavailable, match="ended the session before its audio"):
+            async with asyncio.timeout(PROMPTLY_S):
+                await transcribed(await session_on(target), audio())
+
+
+@pytest.mark.parametrize(
+    "error", [LOST, ServerFull("No slot is free."), PairMismatch("It has other weights.")]
+)
+async def test_a_target_that_never_takes_the_session_is_reported(error):
+    async with local_target() as local:
+        target = Unsteady(local, refusals=(error,), keeps_refusing=True)
+        session = await session_on(target, timeout_s=0.05)
+        with pytest.raises(type(error), match=str(error)):
+            async with asyncio.timeout(PROMPTLY_S):
+                await transcribed(session, pieces(talk(), 0))
+
+
+async def test_a_session_begins_in_an_outage():
+    """The draft shows its text; all of it becomes final later."""
+    is_shown = asyncio.Event()
+
+    async def audio() -> AsyncIterator[bytes]:
+        yield talk()
+        await is_shown.wait()
+        target._refusals.clear()
+
+    async with local_target() as local, drafting(0.0) as draft:
+        target = Unsteady(local, refusals=(LOST,), keeps_refusing=True)
+        session = await session_on(target, draft, continue_unverified=True, lost=LOST, timeout_s=PROMPTLY_S)
+        segments = []
+        async with asyncio.timeout(60.0):
+            async for update in session.run(audio()):
+                segments += update.segments
+                if session.builder.is_unverified and session.builder.stable_text.strip():
+                    assert not segments
+                    is_shown.set()
+    assert is_shown.is_set()
+    assert texts_of(segments) == final_text(talk())
