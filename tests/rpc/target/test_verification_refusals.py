@@ -79,7 +79,7 @@ MESSAGES = {
     "odd bytes": ([audio(b"abc")], InvalidAudio, "even number"),
     "no codec": ([audio(SECOND, codec=0)], InvalidAudio, "codec 0"),
     "no FLAC": ([audio(SECOND, codec="AUDIO_CODEC_FLAC")], InvalidAudio, "not a FLAC"),
-    "a gap": ([audio(SECOND), audio(SECOND, 20_000)], InvalidAudio, "from sample 16000 to 20000"),
+    "a gap": ([audio(SECOND), audio(SECOND, 20_000)], InvalidAudio, "samples 16000 to 20000 are missing"),
     "a late start": ([audio(SECOND, 20_000)], InvalidAudio, "from sample 0 to 20000"),
     "audio after the end": ([*whole(SECOND), audio(SECOND, 16_000)], InvalidAudio, "after the end"),
     "an end in the past": ([audio(SECOND), audio(b"", 5, is_last=True)], InvalidAudio, "ends at sample 5"),
@@ -117,7 +117,11 @@ MESSAGES = {
         InvalidRequest,
         "not a finite",
     ),
-    "resume with audio from too late": ([resume(), *whole(LONG, 16_000)], InvalidAudio, "15800 to 16000 are"),
+    "resume with audio from too late": (
+        [resume(), *whole(LONG, 16_000)],
+        InvalidAudio,
+        "from sample 15800 to 16000",
+    ),
 }
 
 
