@@ -6,12 +6,15 @@ Pure functions and state over texts. A word keeps the space before it.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
 from specwhisper.transcription.vocabulary import UNSPACED
 from specwhisper.types import Hypothesis
+
+NUM_STABLE = 4  # hypotheses in a row that have a stable word
 
 
 def words_of(text: str, language: str) -> list[str]:
@@ -50,30 +53,36 @@ class _Shown:
 
     Attributes
     ----------
-    agreed : words on which two hypotheses in a row agree; they stay until the text is final.
+    kept : words that two hypotheses in a row had; two others in a row replace them.
     rest : the newest hypothesis after them.
+    recent : the last hypotheses.
     is_whole : whether it holds all words that were said.
     """
 
-    agreed: list[str] = field(default_factory=list)
+    kept: Sequence[str] = ()
     num_stable: int = 0
     rest: Sequence[str] = ()
+    recent: deque[Sequence[str]] = field(default_factory=lambda: deque(maxlen=NUM_STABLE))
     is_whole: bool = False
 
     def add(self, words: Sequence[str], *, is_whole: bool) -> None:
         """Take a newer hypothesis."""
-        count = num_agreed(self.agreed, words)
-        self.agreed[:count] = words[:count]  # in its newest case and punctuation
-        self.num_stable = max(self.num_stable, count)
-        rest = words[count if count == len(self.agreed) else continuation(self.agreed, words) :]
-        num_new = num_agreed(self.rest, rest)
-        self.agreed += rest[:num_new]
-        self.rest, self.is_whole = rest[num_new:], is_whole
+        common = words[: num_agreed(self.recent[-1], words)] if self.recent else ()
+        num_same = num_agreed(self.kept, common)
+        if num_same < len(common) or num_same == len(self.kept):
+            self.kept, self.num_stable = common, min(self.num_stable, num_same)
+        self.recent.append(words)
+        if len(self.recent) == NUM_STABLE:
+            num_shared = min(num_agreed(each, words) for each in self.recent)
+            self.num_stable = max(self.num_stable, min(num_shared, num_agreed(self.kept, words)))
+        follows = num_agreed(self.kept, words) == len(self.kept)
+        self.rest = words[len(self.kept) if follows else continuation(self.kept, words) :]
+        self.is_whole = is_whole
 
     @property
     def words(self) -> list[str]:
         """All words to show: the last one of audio that was cut is a guess."""
-        return [*self.agreed, *(self.rest if self.is_whole else self.rest[:-1])]
+        return [*self.kept, *(self.rest if self.is_whole else self.rest[:-1])]
 
 
 class OpenText:
@@ -105,7 +114,7 @@ class OpenText:
     def after(self, verified: str) -> tuple[str, str]:
         """Return the stable and the tentative part of the text after the target's own.
 
-        A third hypothesis confirms the stable part. Each later piece follows the whole text before it.
+        Four hypotheses in a row have the stable part. Each later piece follows the whole text before it.
         """
         known = words_of(verified, self.language)
         stable: list[str] = []

@@ -8,7 +8,7 @@ Kind       It is                                               It changes
 final      returned by :meth:`LiveTranscript.observe`: the     never
            text of each piece that the target has decoded
 verified   the target's last text of a piece that grows        with each window of it
-stable     the draft's text after it that three hypotheses in  when it becomes final
+stable     the draft's text after it that four hypotheses in  when it becomes final
            a row have
 tentative  the rest of the draft's text                        with each hypothesis
 =========  ==================================================  =========================================
@@ -85,7 +85,7 @@ class LiveTranscript:
 
     @property
     def stable_text(self) -> str:
-        """The draft's text after it that three hypotheses in a row have."""
+        """The draft's text after it that four hypotheses in a row have."""
         return self._open.after(self.verified_text)[0]
 
     @property
