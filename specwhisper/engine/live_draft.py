@@ -177,7 +177,9 @@ class LiveDraft(DraftState):
         self.opened = None
         if not is_whole:
             tokens = self.vocabulary.without_ending(tokens)
-        known = len(window.prefix)
+        known, vocabulary = len(window.prefix), self.vocabulary
+        if not known and vocabulary.no_timestamps not in window.prompt:  # else the prefix has its time
+            tokens = (vocabulary.timestamp_begin, *tokens)
         for number, start in enumerate(range(0, len(tokens), MAX_BLOCK_TOKENS), start=1):
             block = tokens[start : start + MAX_BLOCK_TOKENS]
             self.drafted.append(Drafted(Candidates(window.id, known + start, known, block, number=number)))
