@@ -291,7 +291,8 @@ class Drafter:
         if not self._drafts_next_window:
             return
         prediction = session.windows.predict_next(session.current.belief.tokens, session.recording)
-        if prediction is None and self._likely_language is not None:
+        is_begun = session.recording.first_sample > 0  # by another session, or its beginning is not needed
+        if prediction is None and self._likely_language is not None and not is_begun:
             prediction = session.windows.predict_first(self._likely_language, session.recording)
         if prediction is None:
             return

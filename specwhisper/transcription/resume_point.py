@@ -114,6 +114,7 @@ class ResumeTracker:
                 resume.window, log_mel_max=resume.log_mel_max, previous=resume.previous
             )
             self._window = OpenWindow(resume.window, resume.committed, resume.log_probs)
+            self._window.no_speech_prob, self._language_probs = begin.no_speech_prob, begin.language_probs
             self._has_committed = True
             self.is_reopened = False
         self._newest: dict[int, int] = {}  # number of the newest block by window

@@ -23,7 +23,9 @@ from specwhisper.wire.v1 import resume_point_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.codec import config_to_proto
+from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.local_target import LocalTranscriber
+from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 from tests.nightly import NIGHTLY, mostly_nightly
 from tests.rpc.draft.test_options import OPTIONS, PCM, speaker
@@ -270,7 +272,7 @@ async def test_a_target_in_the_draft_servers_process_continues_a_recording():
     )
     target = await transcriber.describe()
     request = SessionRequest(DecodingOptions.greedy(), DraftLength.of(Mode.TARGET_ONLY, None, None, None))
-    final, resume_point, num_sessions = [], None, 0
+    final, resume_point, num_sessions, metrics = [], None, 0, DraftMetrics(DraftConfig())
 
     async def audio(start_sample):
         for start in range(start_sample * 2, len(PCM), 32_000):
@@ -279,7 +281,9 @@ async def test_a_target_in_the_draft_servers_process_continues_a_recording():
     try:
         while True:
             num_sessions += 1
-            session = Session(request, transcriber, target, None, resume_point=resume_point)
+            session = Session(
+                request, transcriber, target, None, metrics, resume_timeout_s=10.0, resume_point=resume_point
+            )
             async with aclosing(session.run(audio(session.builder.num_samples))) as updates:
                 async for update in updates:
                     final += update.segments
