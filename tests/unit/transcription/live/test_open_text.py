@@ -47,7 +47,7 @@ ONE = [*SAME, (0, " One two three.")]
         (ONE, "", (" One two", " three")),
         ([*ONE, (0, " won two three four.")], "", (" One two", " three four")),  # one changes nothing
         ([*SAME, (0, " one too three.")], "", (" one", " two three")),
-        # What the target has of it stays out, however the draft wrote it.
+        # The target has a part of it, however the draft wrote that.
         (ONE, " one", (" two", " three")),
         (ONE, " Won two,", ("", " three")),
         (ONE, " one two three four", ("", "")),
