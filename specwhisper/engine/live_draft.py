@@ -178,7 +178,7 @@ class LiveDraft(DraftState):
         if not is_whole:
             tokens = self.vocabulary.without_ending(tokens)
         known, untimed = len(window.prefix), self.vocabulary.no_timestamps
-        if not known and untimed is not None and untimed not in window.prompt:
+        if tokens and not known and untimed is not None and untimed not in window.prompt:
             tokens = (self.vocabulary.timestamp_begin, *tokens)  # else the prefix has its time
         for number, start in enumerate(range(0, len(tokens), MAX_BLOCK_TOKENS), start=1):
             block = tokens[start : start + MAX_BLOCK_TOKENS]
