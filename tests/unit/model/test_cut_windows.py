@@ -41,12 +41,13 @@ def test_windows_are_cut_after_their_audio(length_s, start_frame, num_frames, mo
     assert [features.shape for features in encoded] == [(80, num_frames)]
 
 
-def test_windows_of_live_audio_alone_can_be_cut(monkeypatch):
+def test_a_clip_of_a_draft_is_cut(monkeypatch):
     encoded = note_encoded(monkeypatch)
-    model = WhisperModel(CHECKPOINT, 1, cut_live_windows=True)
-    model.encode(0, recording(5.0), 0)
-    model.encode(0, recording(5.0).clip(100, 250), 0)
-    assert [features.shape for features in encoded] == [(80, 3_000), (80, 900)]
+    model, whole = WhisperModel(CHECKPOINT, 1), recording(9.0)
+    for is_cut in (True, False):
+        model.encode(0, whole.clip(100, 250, is_cut=is_cut), 0)
+    model.encode(0, whole, 0)
+    assert [features.shape[1] for features in encoded] == [900, 3_000, 3_000]
 
 
 @pytest.mark.parametrize("mode", [Mode.ONE_PROCESS, Mode.SYNC])
@@ -70,7 +71,6 @@ def test_a_shared_encoder_encodes_whole_windows(monkeypatch):
     assert [features.shape for features in encoded] == [(80, 3_000)]
 
 
-@pytest.mark.parametrize("windows", ["cut_windows", "cut_live_windows"])
-def test_pytorch_takes_whole_windows_only(windows):
+def test_pytorch_takes_whole_windows_only():
     with pytest.raises(UnsupportedOption, match="on ONNX Runtime only, so on a CPU"):
-        WhisperModel(CHECKPOINT, 1, library="pytorch", **{windows: True})
+        WhisperModel(CHECKPOINT, 1, library="pytorch", cut_windows=True)
