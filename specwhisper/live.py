@@ -86,7 +86,7 @@ class LiveOptions:
     position : where the session continues; by default it begins.
     """
 
-    step_ms: int = whole(500, 100, 10_000)
+    step_ms: int = whole(400, 100, 10_000)
     confirm_every_ms: int | None = whole(None, 100, 10_000)
     position: LivePosition = LivePosition()
 

@@ -108,7 +108,7 @@ class LivePair:
         self.sessions: dict[str, LiveSession] = {}
 
     def open(self, name: str, options: DecodingOptions) -> LiveSession:
-        """Open a session at its position; the target is told of it as by a draft server."""
+        """Open a session at its position, which the target is sent as by a draft server."""
         live = options.live
         assert live is not None
         self._open_target(name, options, live.position)

@@ -39,7 +39,7 @@ class Update:
     ----------
     segments : segments that have become final; each comes once and in order.
     verified_text : the target's text; live, it may still change.
-    stable_text : the draft's text after it on which the draft's last two hypotheses agree.
+    stable_text : the draft's text after it that four of its hypotheses in a row have.
     tentative_text : the rest of the draft's text.
     settled_text : how ``verified_text`` begins: complete segments of a recording. They stay unless the window
         is decoded again at another temperature or skipped as silence, or ``hallucination_silence_threshold``

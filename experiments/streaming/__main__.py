@@ -113,8 +113,8 @@ def measure(arms: Arms, plan: Sequence[Planned], console: Console) -> list[Measu
             which = f"{number + 1} of {len(plan)}: {arm}, {take.condition}"
             status.update(f"{which}, {num_sessions} x {speed:g}")
             measured += arms.run(arm, take, num_sessions, speed)
-    conditions = list(Condition)
-    return sorted(measured, key=lambda one: (ARMS.index(one.arm), conditions.index(one.take.condition)))
+    place = {name: number for number, name in enumerate((*ARMS, *Condition))}
+    return sorted(measured, key=lambda one: (place[one.arm], one.num_sessions, place[one.take.condition]))
 
 
 if __name__ == "__main__":

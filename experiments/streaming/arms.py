@@ -24,8 +24,8 @@ from specwhisper.types import Mode
 CONFIRM_EVERY_S = 2.0
 FULL, TARGET_ONLY, CONFIRM_EVERY = "full", "target-only", f"full, --confirm-every {CONFIRM_EVERY_S:g}"
 PEERS: dict[str, tuple[str, Any]] = {  # module that they need, and class
-    "faster-whisper with VAD": ("faster_whisper", FasterWhisperLoop),
-    "WhisperLiveKit, local agreement": ("whisperlivekit", WhisperLiveKit),
+    "faster-whisper": ("faster_whisper", FasterWhisperLoop),
+    "WhisperLiveKit": ("whisperlivekit", WhisperLiveKit),
 }
 ARMS = (FULL, TARGET_ONLY, CONFIRM_EVERY, *PEERS)
 SPACING_S = 1.7  # between starts of sessions, so that they do not pause at the same moments
@@ -75,8 +75,6 @@ class Arms:
 
     def missing(self, arm: str) -> str | None:
         """Return why an arm cannot run here."""
-        if arm == CONFIRM_EVERY and "confirm_every_s" not in LiveOptions.__dataclass_fields__:
-            return "this version has no --confirm-every"
         if arm in PEERS and find_spec(PEERS[arm][0]) is None:
             return f"not installed: {PEERS[arm][0]}"
         if arm in PEERS and self._peer_folder is None:
@@ -99,7 +97,7 @@ class Arms:
         return [Measured(arm, take, num_sessions, speed, shown, *used_s) for shown in all_shown]
 
     async def _run_sessions(self, arm: str, take: Take, num_sessions: int, speed: float) -> list[list[Shown]]:
-        every: dict[str, Any] = {"confirm_every_s": CONFIRM_EVERY_S} if arm == CONFIRM_EVERY else {}
+        every: dict[str, Any] = {"confirm_every_ms": round(1000 * CONFIRM_EVERY_S)} if arm == CONFIRM_EVERY else {}
         mode = Mode.TARGET_ONLY if arm == TARGET_ONLY else Mode.FULL
         _, draft = self._served()
         run = partial(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns
 from typing import Any
@@ -109,10 +110,11 @@ class Drafter:
             "word_of": vocabulary.word_of,
             "current": WindowDraft(self._slots.take(), max_ahead_tokens),
         }
-        is_live = options.live is not None
-        self._sessions[session_id] = (
-            LiveDraft(**common, vocabulary=vocabulary) if is_live else DraftState(**common)
-        )
+        if options.live is None:
+            self._sessions[session_id] = DraftState(**common)
+        else:  # without times, hypotheses differ less
+            common["options"] = replace(options, timestamps=False)
+            self._sessions[session_id] = LiveDraft(**common, vocabulary=vocabulary)
 
     def _free_predicted(self) -> None:
         """Free the slot of one predicted window, if there is one."""

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from specwhisper.engine.draft_state import MAX_REDRAFTED, NO_REPORT, Drafted, DraftState
 from specwhisper.engine.window_draft import WindowDraft
+from specwhisper.live import LiveOptions
 from specwhisper.speculation.hints.hint import Hint
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.live.pieces import Piece
 from specwhisper.transcription.live.repeats import num_before_repeats
 from specwhisper.transcription.live.windows import LiveWindows, max_new_tokens
-from specwhisper.transcription.segments import shift_timestamps
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     HOP_SAMPLES,
@@ -29,6 +29,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 
+FIRST_MS = 1_000  # audio of a piece's first hypothesis: of less, most words are wrong
 MAX_BLOCK_TOKENS = 64  # what every target takes
 
 
@@ -120,8 +121,8 @@ class LiveDraft(DraftState):
         known, _ = self.hypotheses.get(piece.start_sample, (empty, ()))
         if piece.is_complete:
             return not known.is_complete
-        live = self.options.live
-        step_ms = live.step_ms if live is not None else 0
+        live = self.options.live or LiveOptions()
+        step_ms = live.step_ms if piece.start_sample in self.hypotheses else FIRST_MS
         return piece.end_sample - known.end_sample >= step_ms * SAMPLE_RATE // 1000
 
     def begin_hypothesis(self) -> None:
@@ -142,7 +143,9 @@ class LiveDraft(DraftState):
         draft.window = self.piece = None
         self.hypotheses[piece.start_sample] = piece, tokens[:end]
         text = self.vocabulary.decode(tokens[:end])
-        shown = Hypothesis(piece.utterance, piece.start_sample, piece.end_sample, text)
+        shown = Hypothesis(
+            piece.utterance, piece.start_sample, piece.end_sample, text, is_complete=piece.is_complete
+        )
         self.drafted.append(Drafted(None, self.take_report(), hypothesis=shown))
         self._send()
 
@@ -174,10 +177,6 @@ class LiveDraft(DraftState):
         self.opened = None
         if not is_whole:
             tokens = self.vocabulary.without_ending(tokens)
-        offset = piece.start_sample // HOP_SAMPLES - window.start_frame
-        tokens = shift_timestamps(tokens, -offset, self.vocabulary)
-        if window.prefix and tokens and self.vocabulary.is_timestamp(tokens[0]):
-            tokens = tokens[1:]  # the prefix has its time
         known = len(window.prefix)
         for number, start in enumerate(range(0, len(tokens), MAX_BLOCK_TOKENS), start=1):
             block = tokens[start : start + MAX_BLOCK_TOKENS]

@@ -103,12 +103,14 @@ class Hypothesis:
     ----------
     utterance : number of its utterance, counted from 1.
     start_sample, end_sample : its audio.
+    is_complete : whether the piece ends there.
     """
 
     utterance: int
     start_sample: int
     end_sample: int
     text: str
+    is_complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ def live_message(data: bytes) -> None:
     """Parse a message of the page."""
     message = asyncio.run(read_message(_frame(data)))
     if isinstance(message, Start):  # begins a stream
-        LiveOptions(step_ms=message.step_ms, position=message.position.read())
+        LiveOptions(position=message.position.read())
         CanonicalStream(message.sample_rate, 1)
 
 
@@ -268,10 +268,11 @@ MESSAGES = [
     {
         "type": "start",
         "sample_rate": 48_000,
-        "language": "en",
+        "languages": "en,fr",
         "mode": "full",
         "gamma": 4,
         "position": {
+            "start_sample": 320,
             "next_sample": 640,
             "num_utterances": 1,
             "is_speech": True,

@@ -94,13 +94,15 @@ def test_each_window_has_transformers_text_after_its_prefix(case, mode):
 
 @pytest.mark.parametrize("case", [case for case in OPTIONS if case != "confirmed"])
 def test_each_piece_follows_the_final_text_before_it(case):
-    session = transcribed(Mode.TARGET_ONLY, case)
+    session, is_timed = transcribed(Mode.TARGET_ONLY, case), options_of(case).timestamps
     vocabulary, final = session.transcript._vocabulary, ()
-    for (window, tokens), end_s in zip(session.windows, (3, 6.24, 9.4), strict=True):
+    spans = ((0, 3), (3, 6.24), (6.5, 9.4))
+    for (window, tokens), (begin_s, end_s) in zip(session.windows, spans, strict=True):
         assert (window.start_frame, window.num_frames) == (0, round(end_s * 100))
-        assert window.prefix == final
-        last_time = vocabulary.timestamp_begin + round(end_s * 50)  # the model may write a little later one
-        final += tuple(min(token, last_time) for token in tokens if token not in vocabulary.ends)
+        assert vocabulary.text_tokens(window.prefix) == final
+        own_time = (vocabulary.timestamp_begin + round(begin_s * 50),)
+        assert window.prefix[-1:] == (own_time if begin_s and is_timed else final[-1:])
+        final += vocabulary.text_tokens(tokens)
 
 
 @pytest.mark.parametrize("case", OPTIONS)

@@ -9,7 +9,15 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.common.models.scripted import END, MULTILINGUAL, NUM_TEXT, TIME, VOCABULARY, ScriptedModel
+from experiments.common.models.scripted import (
+    END,
+    MULTILINGUAL,
+    NO_TIMESTAMPS,
+    NUM_TEXT,
+    TIME,
+    VOCABULARY,
+    ScriptedModel,
+)
 from specwhisper.audio.endpointing import Endpointer
 from specwhisper.audio.recording import Recording
 from specwhisper.audio.voice import VoiceMarker
@@ -79,6 +87,8 @@ class SpeechModel(ScriptedModel):
     def next_token(self, audio: str, prefix: Sequence[int], sampling: Sampling | None = None) -> int:
         """Continue the clip's words, whatever the times before; after other words, its hash decides."""
         text = self._texts[audio]
+        if NO_TIMESTAMPS in prefix:
+            text = [token for token in text if token < TIME]
         start = len(prefix) - 1 - prefix[::-1].index(self.vocabulary.start_of_transcript)
         generated = [token for token in prefix[start + 1 :] if not END < token < TIME]
         words = [token for token in generated if token < TIME]

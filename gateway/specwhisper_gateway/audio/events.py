@@ -44,7 +44,7 @@ class TextRetractedEvent(BaseModel):
 class TextInterimEvent(BaseModel):
     """Text after the deltas' that may still change: the target's, then the draft's.
 
-    ``stable`` is the part of the draft's on which its last two hypotheses agree, ``tentative`` the rest.
+    ``stable`` is the part of the draft's that four hypotheses in a row have, ``tentative`` the rest.
     """
 
     type: Literal["transcript.text.interim"] = "transcript.text.interim"

@@ -41,7 +41,7 @@ class InterimEvent(BaseModel):
     Attributes
     ----------
     verified : the target's text.
-    stable : the draft's text after that on which the draft's last two hypotheses agree.
+    stable : the draft's text after that that four of its hypotheses in a row have.
     tentative : the rest of the draft's text.
     """
 

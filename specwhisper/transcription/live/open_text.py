@@ -6,10 +6,15 @@ Pure functions and state over texts. A word keeps the space before it.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
 
 from specwhisper.transcription.vocabulary import UNSPACED
 from specwhisper.types import Hypothesis
+
+NUM_STABLE = 4  # hypotheses in a row that have a stable word
 
 
 def words_of(text: str, language: str) -> list[str]:
@@ -18,11 +23,10 @@ def words_of(text: str, language: str) -> list[str]:
 
 
 def num_agreed(before: Sequence[str], now: Sequence[str]) -> int:
-    """Count the words with which two texts begin alike."""
-    return next(
-        (i for i, (one, other) in enumerate(zip(before, now, strict=False)) if one != other),
-        min(len(before), len(now)),
-    )
+    """Count the words with which two texts begin alike, but for case and punctuation."""
+    pairs = zip(before, now, strict=False)
+    differing = (i for i, (one, other) in enumerate(pairs) if _letters(one) != _letters(other))
+    return next(differing, min(len(before), len(now)))
 
 
 def continuation(known: Sequence[str], words: Sequence[str]) -> int:
@@ -43,8 +47,46 @@ def _letters(word: str) -> str:
     return "".join(character for character in word.casefold() if character.isalnum())
 
 
+@dataclass(slots=True)
+class _Shown:
+    """The text of a piece, of which the first ``num_stable`` words are stable.
+
+    Attributes
+    ----------
+    kept : words that two hypotheses in a row had; two others in a row replace them.
+    rest : the newest hypothesis after them.
+    recent : the last hypotheses.
+    is_whole : whether it holds all words that were said.
+    """
+
+    kept: Sequence[str] = ()
+    num_stable: int = 0
+    rest: Sequence[str] = ()
+    recent: deque[Sequence[str]] = field(default_factory=lambda: deque(maxlen=NUM_STABLE))
+    is_whole: bool = False
+
+    def add(self, words: Sequence[str], *, is_whole: bool) -> None:
+        """Take a newer hypothesis."""
+        common = words[: num_agreed(self.recent[-1], words)] if self.recent else ()
+        num_same = num_agreed(self.kept, common)
+        if num_same < len(common) or num_same == len(self.kept):
+            self.kept, self.num_stable = common, min(self.num_stable, num_same)
+        self.recent.append(words)
+        if len(self.recent) == NUM_STABLE:
+            num_shared = min(num_agreed(each, words) for each in self.recent)
+            self.num_stable = max(self.num_stable, min(num_shared, num_agreed(self.kept, words)))
+        follows = num_agreed(self.kept, words) == len(self.kept)
+        self.rest = words[len(self.kept) if follows else continuation(self.kept, words) :]
+        self.is_whole = is_whole
+
+    @property
+    def words(self) -> list[str]:
+        """All words to show: the last one of audio that was cut is a guess."""
+        return [*self.kept, *(self.rest if self.is_whole else self.rest[:-1])]
+
+
 class OpenText:
-    """The last two hypotheses of each piece without final text.
+    """What a draft believes of each piece without final text.
 
     Attributes
     ----------
@@ -53,44 +95,34 @@ class OpenText:
 
     def __init__(self) -> None:
         self.language = "en"
-        # The one before and the newest, by first sample.
-        self._hypotheses: dict[int, tuple[Sequence[str], Sequence[str]]] = {}
+        self._pieces: dict[int, _Shown] = {}  # by first sample
 
     def show(self, hypothesis: Hypothesis) -> None:
         """Take a draft's newer text of a piece."""
-        words = words_of(hypothesis.text, self.language)
-        _, before = self._hypotheses.get(hypothesis.start_sample, ((), ()))
-        self._hypotheses[hypothesis.start_sample] = before, words
+        shown = self._pieces.setdefault(hypothesis.start_sample, _Shown())
+        shown.add(words_of(hypothesis.text, self.language), is_whole=hypothesis.is_complete)
 
     def show_from(self, start_sample: int, words: Sequence[str]) -> None:
         """Take a recogniser's text from a time on, which replaces all later text."""
-        _, before = self._hypotheses.get(start_sample, ((), ()))
-        self._hypotheses = {start: each for start, each in self._hypotheses.items() if start < start_sample}
-        self._hypotheses[start_sample] = before, words
+        self._pieces = {start: each for start, each in self._pieces.items() if start <= start_sample}
+        self._pieces.setdefault(start_sample, _Shown()).add(words, is_whole=True)
 
     def forget_before(self, sample: int) -> None:
         """Forget the pieces that begin before a sample: their text is final."""
-        self._hypotheses = {start: each for start, each in self._hypotheses.items() if start >= sample}
+        self._pieces = {start: each for start, each in self._pieces.items() if start >= sample}
 
     def after(self, verified: str) -> tuple[str, str]:
         """Return the stable and the tentative part of the text after the target's own.
 
-        Two hypotheses in a row agree on the stable part. Each later piece follows the whole text before it.
+        Four hypotheses in a row have the stable part. Each later piece follows the whole text before it.
         """
         known = words_of(verified, self.language)
         stable: list[str] = []
         tentative: list[str] = []
-        for index, start in enumerate(sorted(self._hypotheses)):
-            before, now = self._hypotheses[start]
-            begin = 0 if index or not known else continuation(known, now)
-            count = num_agreed(before, now)
-            if begin and now[begin - 1] != known[-1] and now[begin - 1].startswith(known[-1]):
-                begin -= 1  # the target has written a part of the word
-                now = [*now[:begin], now[begin].removeprefix(known[-1]), *now[begin + 1 :]]
-            count = max(begin, count)
-            if tentative:
-                tentative += now[begin:]
-            else:
-                stable += now[begin:count]
-                tentative += now[count:]
+        for index, (_, shown) in enumerate(sorted(self._pieces.items(), key=itemgetter(0))):
+            words = shown.words
+            begin = continuation(known, words) if known and not index else 0
+            end = begin if tentative else max(begin, shown.num_stable)
+            stable += words[begin:end]
+            tentative += words[end:]
         return "".join(stable), "".join(tentative)

@@ -7,16 +7,16 @@ Kind       It is                                               It changes
 =========  ==================================================  =========================================
 final      returned by :meth:`LiveTranscript.observe`: the     never
            text of each piece that the target has decoded
-verified   the target's text of the open window                with each commit
-stable     the draft's text after it, as far as its last two   where a third one contradicts them
-           hypotheses agree
+verified   the target's last text of a piece that grows        with each window of it
+stable     the draft's text after it that four hypotheses in  when it becomes final
+           a row have
 tentative  the rest of the draft's text                        with each hypothesis
 =========  ==================================================  =========================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -61,7 +61,7 @@ class LiveTranscript:
     def __init__(self, vocabulary: Vocabulary, start_sample: int = 0) -> None:
         self._vocabulary = vocabulary
         self._window: OpenWindow | None = None
-        self._last: tuple[int, ...] = ()  # the text of the last window, until commits contradict it
+        self._last: tuple[int, ...] = ()  # the target's text of the piece that grows
         self._open = OpenText()
         self._recent: list[tuple[int, str]] = []  # the last final texts, and where they begin
         self._final_to = start_sample
@@ -79,24 +79,19 @@ class LiveTranscript:
 
     @property
     def verified_text(self) -> str:
-        """The target's text of the piece that it decodes, which may change."""
-        committed = self._committed
-        tokens = [*committed, *self._last[len(committed) :]]
+        """The target's last text of the piece that grows, which may change."""
+        tokens = self._last
         return self._vocabulary.decode_unfinished(tokens[: num_before_repeats(tokens, self._vocabulary)])
 
     @property
     def stable_text(self) -> str:
-        """The draft's text after it on which two hypotheses agree."""
+        """The draft's text after it that four hypotheses in a row have."""
         return self._open.after(self.verified_text)[0]
 
     @property
     def tentative_text(self) -> str:
         """The rest of the draft's text."""
         return self._open.after(self.verified_text)[1]
-
-    @property
-    def _committed(self) -> Sequence[int]:
-        return () if self._window is None else self._window.tokens[len(self._window.window.prefix) :]
 
     def show(self, hypothesis: Hypothesis) -> None:
         """Take the draft's newest text of a piece."""
@@ -134,15 +129,13 @@ class LiveTranscript:
     def _append(self, commit: Commit, opened: OpenWindow) -> list[Segment]:
         opened.append(commit)
         self.language_probs = commit.language_probs or self.language_probs
-        committed = tuple(self._committed)
-        if committed != self._last[: len(committed)]:
-            self._last = ()
         if not commit.is_final:
             return []
         self._window = None
         if commit.step is None:  # it is decoded again, at another temperature or with more audio
             is_speech = commit.outcome is not Outcome.SKIPPED
-            self._last = self._vocabulary.without_ending(committed) if is_speech else ()
+            new = opened.tokens[len(opened.window.prefix) :]
+            self._last = self._vocabulary.without_ending(new) if is_speech else ()
             return []
         self._last = ()
         segments = self._segments(commit, commit.step, opened)

@@ -57,6 +57,10 @@ def resume(committed=(), log_mel_max=None, **window) -> pb.VerifyRequest:
     return pb.VerifyRequest(resume=message)
 
 
+def position(next_sample=320, **fields) -> pb.VerifyRequest:
+    return pb.VerifyRequest(position={"next_sample": next_sample, **fields})
+
+
 OPENINGS = {
     "no hello": ([heartbeat()], InvalidRequest, "begins with a hello"),
     "nothing at all": ([pb.VerifyRequest()], InvalidRequest, "begins with a hello"),
@@ -75,7 +79,7 @@ MESSAGES = {
     "odd bytes": ([audio(b"abc")], InvalidAudio, "even number"),
     "no codec": ([audio(SECOND, codec=0)], InvalidAudio, "codec 0"),
     "no FLAC": ([audio(SECOND, codec="AUDIO_CODEC_FLAC")], InvalidAudio, "not a FLAC"),
-    "a gap": ([audio(SECOND), audio(SECOND, 20_000)], InvalidAudio, "from sample 16000 to 20000"),
+    "a gap": ([audio(SECOND), audio(SECOND, 20_000)], InvalidAudio, "samples 16000 to 20000 are missing"),
     "a late start": ([audio(SECOND, 20_000)], InvalidAudio, "from sample 0 to 20000"),
     "audio after the end": ([*whole(SECOND), audio(SECOND, 16_000)], InvalidAudio, "after the end"),
     "an end in the past": ([audio(SECOND), audio(b"", 5, is_last=True)], InvalidAudio, "ends at sample 5"),
@@ -92,6 +96,14 @@ MESSAGES = {
         InvalidRequest,
         "attempt 1, but the options name 1 temperatures",
     ),
+    "resume with a prefix": ([resume(prefix=[SIZE])], InvalidRequest, "has a prefix of 1 tokens"),
+    "a position of a recording": ([position()], InvalidRequest, "is for live audio"),
+    "a position between two times": ([position(next_sample=7)], InvalidRequest, "of 320"),
+    "a position without order": (
+        [position(pieces=[{"start_sample": 640}])],
+        InvalidRequest,
+        "not in order",
+    ),
     "resume without prompt": ([resume(prompt=[])], InvalidRequest, "prompt of 0 tokens"),
     "resume with a long prompt": ([resume(prompt=[0] * 64)], InvalidRequest, "prompt of 64 tokens"),
     "resume beyond the model": ([resume(max_new_tokens=64)], InvalidRequest, "does not fit"),
@@ -105,7 +117,11 @@ MESSAGES = {
         InvalidRequest,
         "not a finite",
     ),
-    "resume with audio from too late": ([resume(), *whole(LONG, 16_000)], InvalidAudio, "15800 to 16000 are"),
+    "resume with audio from too late": (
+        [resume(), *whole(LONG, 16_000)],
+        InvalidAudio,
+        "from sample 15800 to 16000",
+    ),
 }
 
 

@@ -47,7 +47,7 @@ def test_text_of_recordings_has_whole_characters(num_verified, num_drafted):
 def test_verified_text_of_live_audio_has_whole_characters(num_verified):
     transcript = LiveTranscript(JAPANESE)
     transcript.observe(OPENED)
-    transcript.observe(commit(num_verified))
+    transcript.observe(commit(num_verified, is_final=True))  # of a piece that grows
     assert transcript.verified_text == WHOLE[num_verified]
 
 

@@ -35,7 +35,7 @@ def shown(scripted: ScriptedWindows) -> tuple[str, str, str]:
 
 def hypothesis(start_s: float, text: str) -> Hypothesis:
     start = round(start_s * SAMPLE_RATE)
-    return Hypothesis(1, start, start + SAMPLE_RATE, text_of(text))
+    return Hypothesis(1, start, start + SAMPLE_RATE, text_of(text), is_complete=True)
 
 
 class TestFinal:
@@ -127,28 +127,26 @@ class TestFinal:
 
 
 class TestVerified:
-    def test_it_is_what_is_committed_after_the_prefix(self):
-        scripted = ScriptedWindows()
-        scripted.speak(0, 2, "A.")
-        scripted.append(5, mark(BEGIN, 3), mark(END, 5))
-        scripted.open()
-        assert scripted.transcript.verified_text == ""
-        scripted.commit(token_ids(3.0, "BC"))
-        assert scripted.transcript.verified_text == text_of("BC")
-        scripted.commit(token_ids("D"), base=3)
-        assert scripted.transcript.verified_text == text_of("BCD")
-
-    def test_text_of_a_growing_piece_stays_until_it_is_contradicted(self):
+    def test_it_is_the_last_text_of_a_growing_piece_after_the_prefix(self):
         scripted = ScriptedWindows(LiveOptions(confirm_every_ms=500))
-        scripted.append(1, mark(BEGIN, 0))
-        scripted.step(0.0, "ABC.")
-        scripted.append(2)
+        scripted.speak(0, 2, "A.")
+        scripted.append(4, mark(BEGIN, 3))
+        scripted.step("BC", 4.0, ".")
+        assert scripted.transcript.verified_text == text_of("BC")
+        scripted.append(5)
         scripted.open()
-        scripted.commit(token_ids(0.0, "AB"))
-        assert scripted.transcript.verified_text == text_of("ABC")
-        scripted.commit(token_ids("D"), base=3)
-        assert scripted.transcript.verified_text == text_of("ABD")
+        scripted.commit(token_ids("D"))
+        assert scripted.transcript.verified_text == text_of("BC")  # not word by word
+        scripted.close(token_ids("DEF."))
+        assert scripted.transcript.verified_text == text_of("DEF")
         scripted.transcript.lose_target()
+        assert scripted.transcript.verified_text == ""
+
+    def test_text_of_a_complete_piece_is_shown_once_it_is_final(self):
+        scripted = ScriptedWindows()
+        scripted.append(2, mark(BEGIN, 0), mark(END, 2))
+        scripted.open()
+        scripted.commit(token_ids("AB"))
         assert scripted.transcript.verified_text == ""
 
     def test_text_of_a_growing_piece_that_is_silence_is_not_shown(self):
@@ -158,27 +156,26 @@ class TestVerified:
         assert scripted.transcript.verified_text == ""
 
     def test_a_repeated_phrase_is_shown_once_but_is_final_as_it_is(self):
-        scripted = ScriptedWindows()
-        scripted.append(2, mark(BEGIN, 0), mark(END, 2))
-        scripted.open()
-        scripted.commit(token_ids("AB" + "CD" * 9))
+        scripted = ScriptedWindows(LiveOptions(confirm_every_ms=500))
+        scripted.append(1, mark(BEGIN, 0))
+        scripted.step("AB" + "CD" * 9)
         assert scripted.transcript.verified_text == text_of("ABCD")
-        scripted.close(token_ids("AB" + "CD" * 9 + "."))
+        scripted.append(2, mark(END, 2))
+        scripted.step("AB" + "CD" * 9 + ".")
         assert scripted.segments[0].text == text_of("AB" + "CD" * 9)
 
 
 class TestOpen:
     def test_stable_and_tentative_text_follow_verified_text(self):
-        scripted = ScriptedWindows()
+        scripted = ScriptedWindows(LiveOptions(confirm_every_ms=500))
         scripted.append(2, mark(BEGIN, 0))
-        for text in ("A", "AB", "ABC"):
+        for text in ("AB", "AB", "ABC"):
             scripted.transcript.show(hypothesis(0, text))
         assert shown(scripted) == ("", text_of("AB"), text_of("C"))
-        scripted.append(3, mark(END, 3))
-        scripted.open()
-        scripted.commit(token_ids("A"))
+        scripted.step("A.")
         assert shown(scripted) == (text_of("A"), text_of("B"), text_of("C"))
-        scripted.close(token_ids("ABC."))
+        scripted.append(3, mark(END, 3))
+        scripted.step("ABC.")
         assert shown(scripted) == ("", "", "")
 
     def test_the_text_of_later_pieces_stays_when_one_is_final(self):

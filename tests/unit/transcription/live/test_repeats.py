@@ -20,7 +20,7 @@ from tests.live import letters, token_ids
         (["ANONONONO"], "ANO"),
         (["AAAA"], "A"),
         (["ABBBB"], "AB"),
-        (["BBBBA"], "BBBBA"),  # it has gone on
+        (["BBBBA"], "BBBBA"),  # other text follows
         (["ABCD" * 4], "ABCD"),
         (["A", 1.0, 1.0, "A", 2.0, 2.0, "A", 3.0, 3.0, "A", 4.0, 4.0], "A"),  # at other times
         (["A" * 200], "A"),
