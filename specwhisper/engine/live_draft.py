@@ -177,7 +177,9 @@ class LiveDraft(DraftState):
         self.opened = None
         if not is_whole:
             tokens = self.vocabulary.without_ending(tokens)
-        known = len(window.prefix)
+        known, untimed = len(window.prefix), self.vocabulary.no_timestamps
+        if tokens and not known and untimed is not None and untimed not in window.prompt:
+            tokens = (self.vocabulary.timestamp_begin, *tokens)  # else the prefix has its time
         for number, start in enumerate(range(0, len(tokens), MAX_BLOCK_TOKENS), start=1):
             block = tokens[start : start + MAX_BLOCK_TOKENS]
             self.drafted.append(Drafted(Candidates(window.id, known + start, known, block, number=number)))

@@ -112,7 +112,7 @@ def test_a_draft_changes_nothing_and_saves_forward_passes(case):
     assert [each.utterance for each in ours.segments if each.is_utterance_end] == [1, 2]
     if case != "confirmed":
         num_forwards = alone.transcript.statistics.num_forwards
-        assert ours.transcript.statistics.num_forwards < num_forwards / 2
+        assert ours.transcript.statistics.num_forwards < 0.7 * num_forwards
 
 
 def test_windows_that_are_not_final_change_nothing():

@@ -215,7 +215,7 @@ class ResumingTargetStream:
         except LOST as loss:
             logger.warning("target lost while it opened", extra={"session": self._id, "error": str(loss)})
             if self._waits_long:
-                self._lost, self._same_weights = loss, True  # the client is told of the expected target
+                self._lost, self._same_weights = loss, True  # the client knows the expected target
             else:
                 await self._connect(loss)
 
@@ -306,7 +306,7 @@ class ResumingTargetStream:
         """
         async with aclosing(pieces):
             async for piece in pieces:
-                pcm = b"" if isinstance(piece, EndUtterance) else piece  # marks say where it ends
+                pcm = b"" if isinstance(piece, EndUtterance) else piece  # a mark has its end
                 end_sample = sample + len(pcm) // BYTES_PER_SAMPLE
                 while end_sample - self._progress.needed_from > stream.limits.max_ahead_samples:
                     self._has_progressed.clear()

@@ -74,7 +74,7 @@ class SessionRequest:
 class Session:
     """One client's transcription, of a recording or of live audio.
 
-    It runs on one target after another. While there is none, a live draft goes on: its text waits to be
+    It runs on one target after another. While there is none, a live draft continues: its text waits to be
     confirmed.
 
     Parameters

@@ -89,7 +89,7 @@ class _Shown:
 
 
 class OpenText:
-    """What a draft believes of each piece without final text.
+    """The draft's texts of the pieces without final text.
 
     Attributes
     ----------

@@ -165,7 +165,7 @@ def test_a_file_is_replaced_as_a_whole(tmp_path):
     ],
     ids=["nothing", "blocks", "a recogniser"],
 )
-def test_the_table_tells_how_the_draft_does(choice, num_drafted, expected):
+def test_the_table_shows_how_the_draft_does(choice, num_drafted, expected):
     statistics = replace(STATISTICS, choice=choice, num_drafted=num_drafted)
     table = transcript_table(replace(transcript(" Ja."), stats=statistics))
     assert expected in [str(cell) for cell in table.columns[1].cells]

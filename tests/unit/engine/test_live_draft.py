@@ -121,7 +121,7 @@ class TestCandidates:
         own = tokens_at(1, 15)
         draft.open(1, 15)
         blocks = draft.candidates()
-        assert [token for block in blocks for token in block.tokens] == own
+        assert [token for block in blocks for token in block.tokens] == [TIME, *own]
         assert [(block.window_id, block.base, block.known_committed, block.number) for block in blocks] == [
             (7, 0, 0, 1),
             (7, 64, 0, 2),
@@ -143,7 +143,7 @@ class TestCandidates:
         draft.drafter.step()
         draft.append(3, mark(END, 3))
         draft.open(0, 3)
-        assert [block.tokens for block in draft.candidates()] == [tuple(tokens_at(0, 3))]
+        assert [block.tokens for block in draft.candidates()] == [(TIME, *tokens_at(0, 3))]
 
     def test_a_piece_whose_text_is_final_is_drafted_no_longer(self):
         draft = Draft()
@@ -157,7 +157,7 @@ class TestCandidates:
         draft.append(2, mark(BEGIN, 0))
         draft.run()
         draft.open(0, 2.5)
-        assert [block.tokens for block in draft.candidates()] == [tuple(tokens_at(0, 2)[:-1])]
+        assert [block.tokens for block in draft.candidates()] == [(TIME, *tokens_at(0, 2)[:-1])]
 
     def test_a_retry_has_none(self):
         draft = Draft()
@@ -216,7 +216,7 @@ def test_a_text_that_repeats_itself_is_cut(phrase):
     assert hypothesis.text == SPOKEN.decode(phrase)
     assert draft.model.num_forwards <= 4 * len(phrase) + 1
     draft.open(0, 20)
-    assert [block.tokens for block in draft.candidates()] == [phrase]
+    assert [block.tokens for block in draft.candidates()] == [(TIME, *phrase)]
 
 
 def test_its_text_is_shorter_than_any_speech():
@@ -228,4 +228,4 @@ def test_its_text_is_shorter_than_any_speech():
     draft.append(2, mark(BEGIN, 0), mark(END, 2))
     draft.run()
     draft.open(0, 2)
-    assert sum(len(block.tokens) for block in draft.candidates()) == 32 + 25 * 2
+    assert sum(len(block.tokens) for block in draft.candidates()) == 1 + 32 + 25 * 2

@@ -130,7 +130,7 @@ def test_a_draft_saves_forward_passes():
     assert transcribe(pair, WORDS, options, endpointing=sound) == expected
     assert pair.target.num_forwards < alone.target.num_forwards / 4
     statistics = pair.sessions["one"].transcript.statistics
-    assert statistics.num_accepted > 0.7 * statistics.num_verified > 30
+    assert statistics.num_accepted + statistics.num_hinted_accepted > 40
 
 
 def test_texts_of_a_growing_piece_take_windows_of_their_own():

@@ -7,6 +7,7 @@ import pytest
 from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL
 from specwhisper.errors import InvalidCandidates
 from specwhisper.live import LiveOptions, LivePosition
+from specwhisper.transcription.live.open_text import NUM_STABLE
 from specwhisper.transcription.live.transcript import LiveTranscript
 from specwhisper.types import (
     SAMPLE_RATE,
@@ -169,7 +170,7 @@ class TestOpen:
     def test_stable_and_tentative_text_follow_verified_text(self):
         scripted = ScriptedWindows(LiveOptions(confirm_every_ms=500))
         scripted.append(2, mark(BEGIN, 0))
-        for text in ("AB", "AB", "ABC"):
+        for text in (*["AB"] * (NUM_STABLE - 1), "ABC"):
             scripted.transcript.show(hypothesis(0, text))
         assert shown(scripted) == ("", text_of("AB"), text_of("C"))
         scripted.step("A.")

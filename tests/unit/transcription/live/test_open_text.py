@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.transcription.live.open_text import OpenText, continuation, num_agreed, words_of
+from specwhisper.transcription.live.open_text import (
+    NUM_STABLE,
+    OpenText,
+    continuation,
+    num_agreed,
+    words_of,
+)
 from specwhisper.types import Hypothesis
 
 words = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=6)
@@ -27,7 +33,8 @@ def shown(*hypotheses: tuple, verified: str = "", language: str = "en") -> tuple
     return text.after(verified)
 
 
-ONE = [(0, " one two"), (0, " one two"), (0, " One two three.")]
+SAME = [(0, " one two")] * (NUM_STABLE - 1)
+ONE = [*SAME, (0, " One two three.")]
 
 
 @pytest.mark.parametrize(
@@ -38,25 +45,25 @@ ONE = [(0, " one two"), (0, " one two"), (0, " One two three.")]
         ([(0, " one two.")], "", ("", " one two")),
         ([(0, " one two"), (0, " one two three")], "", ("", " one two")),
         (ONE, "", (" One two", " three")),
-        ([*ONE, (0, " won two three four.")], "", (" One two", " three four")),  # what is agreed stays
-        ([(0, " one two"), (0, " one two"), (0, " one too three.")], "", (" one", " two three")),
-        # What the target has of it stays out, however the draft wrote it.
+        ([*ONE, (0, " won two three four.")], "", (" One two", " three four")),  # one changes nothing
+        ([*SAME, (0, " one too three.")], "", (" one", " two three")),
+        # The target has a part of it, however the draft wrote that.
         (ONE, " one", (" two", " three")),
         (ONE, " Won two,", ("", " three")),
         (ONE, " one two three four", ("", "")),
         # Pieces follow one another.
         ([*ONE, (9, " four.")], "", (" One two", " three four")),
-        ([(0, " one."), (9, " two."), (9, " two."), (9, " two.")], "", ("", " one two")),
+        ([(0, " one."), *[(9, " two.")] * NUM_STABLE], "", ("", " one two")),
         ([(9, " four."), *ONE], " one two three", ("", " four")),
     ],
 )
-def test_three_hypotheses_make_text_stable(hypotheses, verified, expected):
+def test_several_hypotheses_make_text_stable(hypotheses, verified, expected):
     assert shown(*hypotheses, verified=verified) == expected
 
 
 def test_characters_are_the_words_of_a_language_without_spaces():
     assert words_of("日本 語", "ja") == ["日", "本", " ", "語"]
-    assert shown(*[(0, "日本")] * 3, (0, "日本語."), language="ja") == ("日本", "語")
+    assert shown(*[(0, "日本")] * NUM_STABLE, (0, "日本語."), language="ja") == ("日本", "語")
 
 
 def test_final_pieces_and_what_a_recogniser_replaces_are_forgotten():
@@ -92,13 +99,15 @@ def _edit_distance(one: tuple[str, ...], other: tuple[str, ...]) -> int:
     return min(changed, _edit_distance(one[:-1], other) + 1, _edit_distance(one, other[:-1]) + 1)
 
 
+def test_two_hypotheses_in_a_row_replace_what_others_had():
+    assert shown(*SAME, *[(0, " won two.")] * 2) == ("", " won two")
+
+
 @given(texts=st.lists(words, max_size=6), verified=words)
-def test_stable_text_only_grows_and_the_newest_words_follow_it(texts, verified):
-    text, before = OpenText(), ""
+def test_text_after_verified_text_is_the_end_of_all(texts, verified):
+    text = OpenText()
     for newest in texts:
         text.show(Hypothesis(1, 0, 1, "".join(f" {word}" for word in newest), is_complete=True))
-        stable, tentative = text.after("")
-        assert stable.startswith(before)
-        assert not newest or (stable + tentative).split()
-        assert f"{stable}{tentative}".endswith("".join(text.after(" ".join(verified))))
-        before = stable
+        whole = "".join(text.after(""))
+        assert not newest or whole.split()
+        assert whole.endswith("".join(text.after(" ".join(verified))))
