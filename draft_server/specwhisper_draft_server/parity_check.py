@@ -57,8 +57,8 @@ class ParityChecker:
     It checks one recording at a time. A check never delays a client: it begins when the session is over. If a
     target has no room for another session, the check ends after the open window.
 
-    Not checked are: live audio, whose steps depend on the moment; recordings that continue from a resume
-    point; and options with which the text may differ from the target's own.
+    Not checked are: live audio; recordings that continue from a resume point; and options with which the text
+    may differ from the target's own.
 
     Parameters
     ----------

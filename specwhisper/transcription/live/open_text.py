@@ -71,6 +71,9 @@ class _Shown:
         num_same = num_agreed(self.kept, common)
         if num_same < len(common) or num_same == len(self.kept):
             self.kept, self.num_stable = common, min(self.num_stable, num_same)
+        if is_whole:  # it may have been cut before words that earlier hypotheses had
+            self.kept = self.kept[: continuation(words, self.kept)]
+            self.num_stable = min(self.num_stable, len(self.kept))
         self.recent.append(words)
         if len(self.recent) == NUM_STABLE:
             num_shared = min(num_agreed(each, words) for each in self.recent)
@@ -122,6 +125,9 @@ class OpenText:
         for index, (_, shown) in enumerate(sorted(self._pieces.items(), key=itemgetter(0))):
             words = shown.words
             begin = continuation(known, words) if known and not index else 0
+            if begin and words[begin - 1] != known[-1] and words[begin - 1].startswith(known[-1]):
+                begin -= 1  # the target has written a part of the word
+                words[begin] = words[begin].removeprefix(known[-1])
             end = begin if tentative else max(begin, shown.num_stable)
             stable += words[begin:end]
             tentative += words[end:]

@@ -93,7 +93,7 @@ async def _read(transcription: FileTranscription) -> None:
 
 async def test_live_audio_continues_after_a_garbled_connection_to_its_draft_server(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    pcm = talk(((0.2, 1.6), (2.2, 3.4)), 4.0)
+    pcm = talk(((0.2, 1.6), (3.2, 4.4)), 6.0)
     async with speaking_pair() as (target, draft), Proxy.listening() as proxy:
         proxy.upstream = draft.address
         async with live_client(proxy.address) as client:

@@ -23,7 +23,7 @@ from specwhisper_wyoming.server import WyomingServer
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.live_scripts import EVERYTHING
 from tests.rpc.services import Draft, Target, all_free, eventually
-from tests.rpc.speaking import speaking_pair
+from tests.rpc.speaking import LECTURE, speaking_pair
 from tests.rpc.wyomings import (
     PIECE_BYTES,
     RATE,
@@ -74,8 +74,8 @@ async def test_chunks_join_to_the_transcript_which_is_the_text_of_our_own_client
 async def test_chunks_arrive_while_the_audio_is_sent(server):
     async with client_of(server) as client:
         await send(client, Transcribe(language="en-US"), AudioStart(RATE, 2, 1))
-        for start in range(0, len(PCM), PIECE_BYTES):
-            await send(client, AudioChunk(RATE, 2, 1, PCM[start : start + PIECE_BYTES]))
+        for start in range(0, len(LECTURE), PIECE_BYTES):
+            await send(client, AudioChunk(RATE, 2, 1, LECTURE[start : start + PIECE_BYTES]))
         assert (await client.read_event()).type == "transcript-start"
         assert (await client.read_event()).type == "transcript-chunk"
         await send(client, AudioStop())
