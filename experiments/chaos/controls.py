@@ -20,7 +20,7 @@ from experiments.common.oracle import Violation, ViolationKind
 from specwhisper.types import Mode
 from specwhisper_client.streaming import StreamingClient
 
-RECORDED = FileRequest("translated", Mode.FULL, None, length_s=200.0, audio_seed=0, start_after_s=0.0)
+RECORDED = FileRequest("translated", Mode.FULL, None, length_s=600.0, audio_seed=0, start_after_s=0.0)
 SPOKEN = LiveRequest(Mode.FULL, has_utterances=True, continue_unverified=False, start_after_s=0.0)
 KILLED = Scenario(0, Kind.KILL, (RECORDED, SPOKEN), delay_s=0.1)
 LATE_S = MAX_RESUME_S + 0.5

@@ -97,7 +97,9 @@ class Arms:
         return [Measured(arm, take, num_sessions, speed, shown, *used_s) for shown in all_shown]
 
     async def _run_sessions(self, arm: str, take: Take, num_sessions: int, speed: float) -> list[list[Shown]]:
-        every: dict[str, Any] = {"confirm_every_ms": round(1000 * CONFIRM_EVERY_S)} if arm == CONFIRM_EVERY else {}
+        every: dict[str, Any] = (
+            {"confirm_every_ms": round(1000 * CONFIRM_EVERY_S)} if arm == CONFIRM_EVERY else {}
+        )
         mode = Mode.TARGET_ONLY if arm == TARGET_ONLY else Mode.FULL
         _, draft = self._served()
         run = partial(

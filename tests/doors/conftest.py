@@ -56,8 +56,13 @@ def server(start_server_for_all) -> str:  # noqa: F811
 @pytest.fixture(scope="session")
 def alone() -> Transcription:
     """Return what the target alone writes."""
+    return alone_with()
+
+
+def alone_with(**options) -> Transcription:
+    """Return what the target alone writes, with options."""
     return SpeculativeWhisper(None, TARGET, device="cpu").transcribe(
-        RECORDING, language="en", word_timestamps=True
+        RECORDING, language="en", word_timestamps=True, **options
     )
 
 

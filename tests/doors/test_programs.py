@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.doors.conftest import PROGRAMS
+from tests.doors.conftest import PROGRAMS, alone_with
 
 pytestmark = pytest.mark.timeout(600)
 KEPT = re.compile(
@@ -57,7 +57,7 @@ def test_transformers_pipeline(run, alone):
 
 
 def test_transformers_inputs(run, alone):
-    word = alone.words[0]
+    word = alone_with(word_times="model").words[0]
     assert run("transformers_inputs") == [f"{(word.start_s, word.end_s)}  {alone}"] * 3
 
 
