@@ -20,6 +20,7 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
+    ConfirmEvery,
     Failed,
     Finished,
     Mode,
@@ -71,6 +72,10 @@ class LocalTargetStream:
         """Send a text that the audio is believed to say."""
         self._note(hint)
         self._engine.thread.post(partial(self._engine.verifier.submit, self._id, hint))
+
+    def confirm_every(self, message: ConfirmEvery) -> None:
+        """Send an interval."""
+        self._engine.thread.post(partial(self._engine.verifier.submit, self._id, message))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Send audio and wait until the engine has it."""

@@ -29,12 +29,14 @@ class Drafted:
     candidates : a block to send, if there is one.
     report : the draft's work since the last report.
     hypothesis : text of live audio, to be shown.
+    knows_language : whether it knows the language that is spoken now, where that has changed.
     hint : text of a recogniser that has other tokens than the target.
     """
 
     candidates: Candidates | None
     report: DraftReport = NO_REPORT
     hypothesis: Hypothesis | None = None
+    knows_language: bool | None = None
     hint: TimedHint | None = None
 
 

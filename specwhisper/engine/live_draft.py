@@ -43,6 +43,7 @@ class LiveDraft(DraftState):
     hypotheses : the last whole one of each piece without final text, by its first sample.
     opened : the target's window, until its candidates are sent.
     drafted : what is to be passed on.
+    knows_language : whether the draft knows the language of the last hypothesis.
     """
 
     vocabulary: Vocabulary = field(kw_only=True)
@@ -52,6 +53,7 @@ class LiveDraft(DraftState):
     opened: Window | None = None
     drafted: list[Drafted] = field(default_factory=list)
     num_windows: int = 0
+    knows_language: bool = True
 
     @property
     def has_paused(self) -> bool:
@@ -125,6 +127,15 @@ class LiveDraft(DraftState):
         step_ms = live.step_ms if piece.start_sample in self.hypotheses else FIRST_MS
         return piece.end_sample - known.end_sample >= step_ms * SAMPLE_RATE // 1000
 
+    def note_language(self, *, is_known: bool) -> bool:
+        """Note whether the draft knows the next hypothesis's language, and return it."""
+        if is_known != self.knows_language:
+            self.knows_language = is_known
+            self.drafted.append(Drafted(None, knows_language=is_known))
+        if not is_known:
+            self.piece = None
+        return is_known
+
     def begin_hypothesis(self) -> None:
         """Take the last hypothesis of the piece as a hint for this one."""
         if self.piece is not None and self.piece.start_sample in self.hypotheses:
@@ -134,7 +145,7 @@ class LiveDraft(DraftState):
     def end_hypothesis(self) -> None:
         """Take a hypothesis that is whole: show it, and send it where it is awaited."""
         draft, piece = self.current, self.piece
-        if piece is None or draft.window is None or (draft.is_known and not draft.is_ready):
+        if piece is None or draft.window is None or not draft.is_ready:
             return
         tokens = tuple(draft.belief.tokens)
         end = num_before_repeats(tokens, self.vocabulary)

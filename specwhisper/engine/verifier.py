@@ -33,6 +33,7 @@ from specwhisper.types import (
     DEFAULT_MAX_WIDTH,
     AudioChunk,
     Candidates,
+    ConfirmEvery,
     Failed,
     FromTarget,
     Limits,
@@ -245,6 +246,9 @@ class Verifier:
                         self._reply(session, answer)
                 case TimedHint():
                     session.hint(message, self._hints.live, received_ns or self._clock())
+                case ConfirmEvery():
+                    session.windows.confirm_every(message.interval_ms)
+                    session.reconsider()
                 case LivePosition():
                     session.begin_at(message)
                 case Resume():

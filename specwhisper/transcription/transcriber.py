@@ -21,6 +21,7 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
+    ConfirmEvery,
     Limits,
     Mode,
     Resume,
@@ -121,6 +122,9 @@ class TargetStream(Protocol):
 
     def hint(self, hint: TimedHint) -> None:
         """Send a hint; a target that takes none is sent none."""
+
+    def confirm_every(self, message: ConfirmEvery) -> None:
+        """Send how often text of live audio that grows is wanted."""
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Send audio, and wait until the stream accepts more (back-pressure)."""

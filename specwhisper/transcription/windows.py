@@ -147,6 +147,9 @@ class Windows(ABC):
     def append_audio(self, chunk: AudioChunk, end_sample: int) -> None:  # noqa: B027 (recordings need none)
         """Take in a chunk's voice marks; ``end_sample`` is one past the newest sample."""
 
+    def confirm_every(self, interval_ms: int | None) -> None:  # noqa: B027 (of live audio)
+        """Change how often audio that grows is decoded."""
+
     def ready_frames(self, audio: Extent) -> int | None:
         """Return the frames of the next window; ``None`` if it cannot be opened yet.
 

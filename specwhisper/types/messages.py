@@ -131,6 +131,18 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfirmEvery:
+    """How often the target writes text of live audio that grows.
+
+    Attributes
+    ----------
+    interval_ms : new audio between two texts; ``None`` for none before a piece is complete.
+    """
+
+    interval_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
     """Durations of one forward pass, in nanoseconds.
 
@@ -290,5 +302,5 @@ class Failed:
     error: Exception
 
 
-ToTarget = AudioChunk | Candidates | TimedHint | Resume
+ToTarget = AudioChunk | Candidates | TimedHint | Resume | ConfirmEvery
 FromTarget = WindowOpened | Commit | Finished | Failed

@@ -368,6 +368,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                 return codec.resume_from_proto(
                     request.resume, vocabulary_size=len(self._checkpoint.vocabulary)
                 )
+            case "confirm_every":
+                return codec.confirm_every_from_proto(request.confirm_every)
             case "position":
                 return codec.live_position_from_proto(request.position)
             case kind:

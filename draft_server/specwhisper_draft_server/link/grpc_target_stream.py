@@ -21,6 +21,7 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
+    ConfirmEvery,
     Limits,
     Resume,
     TimedHint,
@@ -162,6 +163,10 @@ class GrpcTargetStream:
     def hint(self, hint: TimedHint) -> None:
         """Queue a hint."""
         self._outbox.put(pb.VerifyRequest(hint=codec.hint_to_proto(hint)))
+
+    def confirm_every(self, message: ConfirmEvery) -> None:
+        """Queue an interval."""
+        self._outbox.put(pb.VerifyRequest(confirm_every=codec.confirm_every_to_proto(message)))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Send audio once there is room for it, and wait until it is sent.

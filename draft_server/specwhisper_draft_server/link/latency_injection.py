@@ -36,6 +36,7 @@ class DelayedTargetStream:
         self._stream = stream
         self.address, self.target, self.limits = stream.address, stream.target, stream.limits
         self.going_away, self.resume, self.leave = stream.going_away, stream.resume, stream.leave
+        self.confirm_every = stream.confirm_every
         self._one_way_s = added_latency_ms / 2000
         self._added_ns = added_latency_ms * 1_000_000
         self._up: asyncio.Queue[tuple[float, AudioChunk | Candidates | TimedHint]] = asyncio.Queue()

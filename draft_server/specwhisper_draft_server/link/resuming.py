@@ -20,7 +20,15 @@ from specwhisper.live import LivePosition
 from specwhisper.observe.tracing import note_event
 from specwhisper.rpc.failover import Failover
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
-from specwhisper.types import AudioChunk, Candidates, Commit, EndUtterance, TimedHint, WindowOpened
+from specwhisper.types import (
+    AudioChunk,
+    Candidates,
+    Commit,
+    ConfirmEvery,
+    EndUtterance,
+    TimedHint,
+    WindowOpened,
+)
 from specwhisper_draft_server.link.migration import opened_elsewhere
 from specwhisper_draft_server.link.pace import Pace
 from specwhisper_draft_server.link.paced_hints import PacedHints
@@ -95,6 +103,7 @@ class ResumingTargetStream:
         self._marks = KeptMarks()
         self._has_progressed = asyncio.Event()
         self._hints = PacedHints()
+        self._confirm_every: ConfirmEvery | None = None  # where it is not that of the options
         self._current: TargetStream | None = None
         self._current_tasks = AsyncExitStack()  # closes the current stream and ends its tasks
         self._next: Opened | None = None  # the stream to continue on, once the current one has ended
@@ -142,10 +151,11 @@ class ResumingTargetStream:
         """Send a text that the audio is believed to say, to the next target too."""
         self._hints.put(hint)
 
-    def reopen(self) -> None:
-        """Continue on a stream that is opened anew, once a target has room for it."""
+    def confirm_every(self, message: ConfirmEvery) -> None:
+        """Send how often text of live audio that grows is wanted, to the next target too."""
+        self._confirm_every = message
         if self._current is not None:
-            self._current.going_away.set()
+            self._current.confirm_every(message)
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Keep audio, for every target that needs it; wait while much of it is not sent."""
@@ -268,6 +278,8 @@ class ResumingTargetStream:
         self._audio.allow_unread(MAX_UNREAD_S)
         if resume not in (None, LivePosition()):
             stream.resume(resume)
+        if self._confirm_every is not None:
+            stream.confirm_every(self._confirm_every)
         self._progress.migrate()
         self._failover.connected()
         self._pace.begin(monotonic())

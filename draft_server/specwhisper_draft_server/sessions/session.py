@@ -30,6 +30,7 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
+    ConfirmEvery,
     EndUtterance,
     Mode,
     Segment,
@@ -110,7 +111,6 @@ class Session:
         self.id = secrets.token_hex(8)
         self.target = target
         self._request = request
-        self._may_lose_draft = True  # it has not
         self._transcriber = transcriber
         self._drafting = drafting if request.length.mode.drafts else None
         self._metrics = metrics
@@ -124,6 +124,7 @@ class Session:
         self._stream: ResumingTargetStream | None = None
         self._final: list[Segment] = []  # not yielded yet
         self._speech_events: list[VoiceMark] = []  # not yielded yet
+        self._draft_shows = self._drafting is not None  # text of live audio that grows
         self._is_complete = False  # whether all audio has been sent
         self._replayed_window_id: int | None = None  # of a window that another session began
         self.builder: TranscriptBuilder | LiveTranscript
@@ -243,7 +244,7 @@ class Session:
         if options.live is not None:
             # The draft sends a whole text and never waits, nor does the target for it.
             mode = Mode.FULL if drafting is not None else Mode.TARGET_ONLY
-            step_ms = options.live.confirm_every_ms or (None if mode.drafts else UNDRAFTED_STEP_MS)
+            step_ms = options.live.confirm_every_ms or (None if self._draft_shows else UNDRAFTED_STEP_MS)
             options = replace(options, live=LiveOptions(confirm_every_ms=step_ms))
         name = drafting.name if drafting is not None else ""
         return self._transcriber.open(self.id, target, mode=mode, options=options, draft_model=name, **wanted)
@@ -268,7 +269,7 @@ class Session:
             if isinstance(piece, EndUtterance):
                 if self.is_live and self.builder.num_samples < self._voice.start_sample:
                     continue  # of an utterance that is final
-                await self._send_piece(stream, b"", self._voice.end_utterance() if self.is_live else ())
+                await self._end_utterance(stream)
                 continue
             for start in range(0, len(piece), PIECE_BYTES):
                 pcm = piece[start : start + PIECE_BYTES]
@@ -277,6 +278,16 @@ class Session:
             raise InvalidAudio("The recording is empty: it holds no audio samples.")
         marks = self._voice.end_utterance() if self.is_live else ()
         await self._send_piece(stream, b"", marks, is_last=True)
+
+    async def _end_utterance(self, stream: ResumingTargetStream) -> None:
+        """End the open utterance; without one, an empty one ends at once."""
+        if self._live is None:
+            return
+        marks = self._voice.end_utterance()
+        await self._send_piece(stream, b"", marks)
+        if not marks and isinstance(self._windows, LiveWindows) and self._windows.pieces.current is None:
+            self._final.append(self._live.empty_end(self._windows.position.num_utterances))
+            self._debouncer.notify(urgent=True)
 
     async def _detect(self, pcm: bytes) -> Sequence[VoiceMark]:
         """Find utterances in live audio, not in what was final before the session."""
@@ -315,10 +326,20 @@ class Session:
             self._live.show(drafted.hypothesis)
         self.builder.statistics.observe(drafted.report)
         self._debouncer.notify()
-        if self._live is not None and self.has_lost_draft and self._may_lose_draft:
-            self._may_lose_draft = False
-            if self._stream is not None:
-                self._stream.reopen()  # so that the target makes the text to show
+        known = self._draft_shows if drafted.knows_language is None else drafted.knows_language
+        shows = known and not self.has_lost_draft
+        if self._live is not None and shows != self._draft_shows:
+            self._draft_shows = shows
+            self._share_showing(self._live)
+
+    def _share_showing(self, live: LiveTranscript) -> None:
+        """Let the target write the text to show where the draft does not."""
+        if not self._draft_shows:
+            live.forget_draft()
+        own_ms = self._request.options.live.confirm_every_ms if self._request.options.live else None
+        interval_ms = own_ms or (None if self._draft_shows else UNDRAFTED_STEP_MS)
+        if self._stream is not None:
+            self._stream.confirm_every(ConfirmEvery(interval_ms))
 
     def _propose(self, block: Candidates) -> None:
         if self._stream is not None:

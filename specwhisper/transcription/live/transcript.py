@@ -110,6 +110,15 @@ class LiveTranscript:
         begin = continuation(final, words) if final else 0
         self._open.show_from(max(hint.start_sample, self._final_to), words[begin:])
 
+    def forget_draft(self) -> None:
+        """Forget what the draft has shown."""
+        self._open.forget_before(self.num_samples)
+
+    def empty_end(self, utterance: int) -> Segment:
+        """Return the end of an utterance in which nothing was said, at the newest sample."""
+        at_s = round(self.num_samples / SAMPLE_RATE, 2)
+        return Segment(at_s, at_s, (), utterance=utterance, is_utterance_end=True)
+
     def lose_target(self) -> None:
         """Forget what a target had begun."""
         self._window, self._last = None, ()

@@ -76,8 +76,7 @@ class LiveWindows(WhisperWindows):
         super().__init__(vocabulary, options, words, max_new_tokens=max_new_tokens, follows=follows)
         live = options.live or LiveOptions()
         self._common_language = self.language  # of all utterances; ``None`` if each may have another
-        confirm_ms = live.confirm_every_ms
-        self._confirm_samples = None if confirm_ms is None else confirm_ms * SAMPLE_RATE // 1000
+        self.confirm_every(live.confirm_every_ms)
         self._committed: list[int] = []  # of the target's window, on the draft's side
         self._confirmed_to = 0  # sample up to which a growing piece was decoded
         self._is_complete = True  # whether the open window's piece is
@@ -98,6 +97,10 @@ class LiveWindows(WhisperWindows):
         if position.is_speech:
             self.language = self._common_language or position.language
         self._turn()
+
+    def confirm_every(self, interval_ms: int | None) -> None:
+        """Decode growing pieces after so much new audio; ``None`` decodes none."""
+        self._confirm_samples = None if interval_ms is None else interval_ms * SAMPLE_RATE // 1000
 
     def append_audio(self, chunk: AudioChunk, end_sample: int) -> None:
         """Follow the voice marks of a chunk."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.errors import InvalidAudio, InvalidCandidates, InvalidRequest
+from specwhisper.errors import InvalidAudio, InvalidCandidates, InvalidRequest, check_between
 from specwhisper.types import (
     HOP_SAMPLES,
     NUM_PROPOSED,
@@ -16,6 +16,7 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
+    ConfirmEvery,
     Outcome,
     Proposal,
     Resume,
@@ -214,6 +215,19 @@ def resume_from_proto(message: pb.Resume, *, vocabulary_size: int | None = None)
     if not all(log_prob <= MAX_LOG_PROB for log_prob in log_probs):  # nor is it NaN
         raise InvalidRequest("Resume has a number that is no log-probability; send those of the commits.")
     return Resume(window, committed, _log_mel_max(message), log_probs, previous)
+
+
+def confirm_every_to_proto(message: ConfirmEvery) -> pb.ConfirmEvery:
+    """Encode an interval of live audio."""
+    return pb.ConfirmEvery(interval_ms=message.interval_ms)
+
+
+def confirm_every_from_proto(message: pb.ConfirmEvery) -> ConfirmEvery:
+    """Decode an interval of live audio."""
+    if not message.HasField("interval_ms"):
+        return ConfirmEvery(None)
+    check_between("interval_ms", message.interval_ms, 100, 10_000)
+    return ConfirmEvery(message.interval_ms)
 
 
 def window_opened_to_proto(opened: WindowOpened) -> pb.WindowOpened:

@@ -158,7 +158,7 @@ class Limits(_message.Message):
     def __init__(self, max_block_tokens: _Optional[int] = ..., max_ahead_tokens: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_ahead_samples: _Optional[int] = ..., max_sessions: _Optional[int] = ...) -> None: ...
 
 class VerifyRequest(_message.Message):
-    __slots__ = ("hello", "audio", "candidates", "resume", "heartbeat", "hint", "position")
+    __slots__ = ("hello", "audio", "candidates", "resume", "heartbeat", "hint", "position", "confirm_every")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     AUDIO_FIELD_NUMBER: _ClassVar[int]
     CANDIDATES_FIELD_NUMBER: _ClassVar[int]
@@ -166,6 +166,7 @@ class VerifyRequest(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     HINT_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_EVERY_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     audio: Audio
     candidates: Candidates
@@ -173,7 +174,14 @@ class VerifyRequest(_message.Message):
     heartbeat: Heartbeat
     hint: Hint
     position: _decoding_pb2.LivePosition
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., candidates: _Optional[_Union[Candidates, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., hint: _Optional[_Union[Hint, _Mapping]] = ..., position: _Optional[_Union[_decoding_pb2.LivePosition, _Mapping]] = ...) -> None: ...
+    confirm_every: ConfirmEvery
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., candidates: _Optional[_Union[Candidates, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., hint: _Optional[_Union[Hint, _Mapping]] = ..., position: _Optional[_Union[_decoding_pb2.LivePosition, _Mapping]] = ..., confirm_every: _Optional[_Union[ConfirmEvery, _Mapping]] = ...) -> None: ...
+
+class ConfirmEvery(_message.Message):
+    __slots__ = ("interval_ms",)
+    INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    interval_ms: int
+    def __init__(self, interval_ms: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol_version", "software_version", "draft_model", "vocabulary_digest", "weights_digest", "mode", "max_ahead_tokens", "options", "lease", "session", "shared_key", "shared_number")
