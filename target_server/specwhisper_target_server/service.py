@@ -365,9 +365,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             case "hint":
                 return codec.hint_from_proto(request.hint)
             case "resume":
-                return codec.resume_from_proto(
-                    request.resume, vocabulary_size=len(self._checkpoint.vocabulary)
-                )
+                size = len(self._checkpoint.vocabulary)
+                return codec.resume_from_proto(request.resume, vocabulary_size=size)
             case "confirm_every":
                 return codec.confirm_every_from_proto(request.confirm_every)
             case "position":

@@ -121,6 +121,7 @@ class LivePieces:
             if end <= start:  # it has no audio yet
                 if not self._is_continued:
                     self._growing_from, self._utterance = None, self._utterance - 1
+                    self._boundary = start  # what is before it is freed
                 return
         self._complete.append(Piece(self._utterance, start, end, is_complete=True, is_last=is_last))
         self._boundary, self._is_continued = _rounded_up(end), True

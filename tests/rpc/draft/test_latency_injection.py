@@ -11,7 +11,16 @@ from experiments.common.models.speech import SPOKEN, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper.types import AudioChunk, Candidates, Limits, Mode, Resume, TimedHint, WindowOpened
+from specwhisper.types import (
+    AudioChunk,
+    Candidates,
+    ConfirmEvery,
+    Limits,
+    Mode,
+    Resume,
+    TimedHint,
+    WindowOpened,
+)
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.link.latency_injection import DelayedTargetStream
 from specwhisper_draft_server.requests import MAX_ADDED_LATENCY_MS
@@ -91,6 +100,9 @@ class Near:
         pass
 
     def leave(self) -> None:
+        pass
+
+    def confirm_every(self, message: ConfirmEvery) -> None:
         pass
 
     def hint(self, hint: TimedHint) -> None:

@@ -268,7 +268,7 @@ async def test_a_session_begins_in_an_outage():
         async with asyncio.timeout(60.0):
             async for update in session.run(audio()):
                 segments += update.segments
-                if session.builder.is_unverified and session.builder.stable_text.strip():
+                if session.builder.is_unverified and session.builder.tentative_text.strip():
                     assert not segments
                     is_shown.set()
     assert is_shown.is_set()
