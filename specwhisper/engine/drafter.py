@@ -279,7 +279,7 @@ class Drafter:
             self._predict_next(session)
             return
         session.end_hypothesis()
-        window = session.next_window(self._likely_language)
+        window = session.next_window()
         if window is not None and session.note_language(is_known=self._model.can_continue(window.prompt)):
             self._begin(session, session.current, window, ())
             session.begin_hypothesis()

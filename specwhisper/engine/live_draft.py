@@ -95,17 +95,16 @@ class LiveDraft(DraftState):
         """Count a draft step."""
         self.report += DraftReport(forward_ns=forward_ns)
 
-    def next_window(self, likely_language: str | None) -> Window | None:
+    def next_window(self) -> Window | None:
         """Return the window of the next hypothesis, which begins.
 
-        ``None`` while there is none, or while the language is not known.
+        ``None`` while there is none, or until the target has found the language.
         """
-        language = self.windows.language or self.windows.language_before or likely_language
-        language = language or self.vocabulary.default_language
-        if self.piece is not None or language is None:
+        if self.piece is not None:
             return None
         self.piece = piece = next(filter(self._is_due, self.windows.pieces.all), None)
-        if piece is None:
+        language = self.windows.language or self.windows.language_before or self.vocabulary.default_language
+        if piece is None or (language is None and not self.note_language(is_known=False)):
             return None
         self.num_windows += 1
         start_frame, num_samples = piece.start_sample // HOP_SAMPLES, piece.end_sample - piece.start_sample

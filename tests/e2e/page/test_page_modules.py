@@ -206,7 +206,7 @@ SESSION = """
     recorder.note({ type: "ready", target: "large" });
     for (now = 0; now < MINUTES * 60000; now += 1000) {
         recorder.append(new Int16Array(8000).fill(now / 1000), 8000);
-        recorder.note({ type: "update", finals: [], position: { final_tokens: [1, 2, 3] } });
+        recorder.note({ type: "update", finals: [], position: { start_sample: now * 8 } });
     }
     now += 3600000;  // it is saved long after its end
     const { peaks, ...kept } = await recorder.recording({ withSound: true });
@@ -282,7 +282,7 @@ SOCKET = """
     const again = () => (sockets.at(-1).lose(), sockets.at(-1).dispatchEvent(new Event("open")));
     const second = (count) => Array.from({ length: count }, () => connection.send(new Int16Array(8000)));
     const update = (start_sample, passes) => sockets.at(-1).receive({
-        type: "update", position: { start_sample, num_utterances: 1, final_tokens: [7] },
+        type: "update", position: { start_sample, next_sample: start_sample, num_utterances: 1 },
         statistics: { drafted: 0, verified: 0, accepted: 0, committed: 0, passes, steps: 0, gamma: 4 },
     });
 """
@@ -304,7 +304,7 @@ async def test_another_connection_continues_text_and_counts(page):
     assert passes == [2, 5, 6, 9, 10]
     (first, *_), (second, *audio), _ = sent
     assert "position" not in first
-    assert second["position"] == {"start_sample": 24_000, "num_utterances": 1, "final_tokens": [7]}
+    assert second["position"] == {"start_sample": 24_000, "next_sample": 24_000, "num_utterances": 1}
     assert audio == [4_000, 8_000]  # from 1.5 s on
 
 
@@ -342,7 +342,8 @@ async def test_lost_sound_is_skipped_and_reported(page):
         """,
     )
     start, *audio = sent
-    assert start["position"] == {"start_sample": 7 * 16_000, "num_utterances": 1, "final_tokens": []}
+    lost_to = 7 * 16_000
+    assert start["position"] == {"start_sample": lost_to, "next_sample": lost_to, "num_utterances": 1}
     assert audio == [8_000] * 600
     assert [state for state, _ in states] == ["connecting", "open", "waiting", "connecting", "open"]
     assert states[1][1] == ""
