@@ -1,6 +1,6 @@
 """Film docs/figures/page.gif, or take its pictures: the gateway's page while it transcribes a bundled sample.
 
-make demo-web                                     # in another terminal
+make demo-web MODEL=real                          # in another terminal
 python scripts/film_page.py http://localhost:8000/ docs/figures/page.gif
 python scripts/film_page.py http://localhost:8000/ docs/figures/page.gif --pictures
 """

@@ -2,6 +2,7 @@
 
 import { splitWords } from "./words.js";
 
+const AHEAD_MS = 1000; // of sound that arrives as it is said
 const FIGURES_SPAN_MS = 6000; // ratios cover the last seconds, so that changes show
 const POINT_EVERY_MS = 250;
 const MAX_POINTS = 240;
@@ -60,7 +61,7 @@ function applyText(state, message, at) {
   const numShown = state.numFinal + splitWords(state.verified + state.stable + state.tentative).length;
   if (state.shownS.length > numShown) state.shownS.length = numShown; // words that were taken back
   while (state.shownS.length < numShown) state.shownS.push(state.sentS);
-  if (!last || message.sent_s === undefined) return;
+  if (!last || message.sent_s === undefined || 1000 * message.sent_s > at + AHEAD_MS) return;
   const [shownS, finalS] = [state.shownS[state.numFinal - 1], state.sentS].map((sentS) => Math.max(0, sentS - last.end_s));
   state.delay = { shownS, finalS };
   addPoint(state.series.lag, at, finalS);
@@ -68,7 +69,8 @@ function applyText(state, message, at) {
 
 export function describeDelay({ delay }) {
   if (!delay) return "";
-  return `Words appear ${delay.shownS.toFixed(1)} s after they are said, and are final after ${delay.finalS.toFixed(1)} s.`;
+  const [shown, final] = [delay.shownS.toFixed(1), delay.finalS.toFixed(1)];
+  return `Words appear ${shown} s after they are said. A sentence is final ${final} s after its end.`;
 }
 
 function applyFigures(state, now, at) {

@@ -110,15 +110,19 @@ async def test_the_delay_is_that_of_the_last_final_word(page):
         const state = newState();
         const text = { type: "update", finals: [], verified: "", stable: "", tentative: "", received_s: 0 };
         const final = { text: " One two.", start_s: 0, end_s: 1.5, utterance: 1, is_utterance_end: true };
-        apply(state, { ...text, tentative: " one", sent_s: 1 }, 0);
-        apply(state, { ...text, stable: " one", tentative: " two three", sent_s: 2 }, 0);
-        apply(state, { ...text, stable: " one", sent_s: 2.5 }, 0); // they are taken back
-        apply(state, { ...text, stable: " one two", sent_s: 3 }, 0);
+        apply(state, { ...text, tentative: " one", sent_s: 1 }, 1000);
+        apply(state, { ...text, stable: " one", tentative: " two three", sent_s: 2 }, 2000);
+        apply(state, { ...text, stable: " one", sent_s: 2.5 }, 2500); // they are taken back
+        apply(state, { ...text, stable: " one two", sent_s: 3 }, 3000);
         const before = state.delay;
-        apply(state, { ...text, finals: [final], sent_s: 4 }, 0);
+        apply(state, { ...text, finals: [final], sent_s: 4 }, AT);
         return [before, state.delay];
     """
-    assert await run(page, "state.js", "apply, newState", script) == [None, {"shownS": 1.5, "finalS": 2.5}]
+    names = "apply, newState"
+    delay = {"shownS": 1.5, "finalS": 2.5}
+    assert await run(page, "state.js", names, script.replace("AT", "4000")) == [None, delay]
+    sent_at_once = script.replace("AT", "500")
+    assert await run(page, "state.js", names, sent_at_once) == [None, None]
 
 
 async def test_words_are_matched_to_their_corrections(page):
