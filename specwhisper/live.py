@@ -39,6 +39,7 @@ class LivePosition:
     is_speech : whether the last of them continues there.
     pieces : final text before it that the next window may hold.
     language : in which the last utterance is, where it was detected.
+    num_ends : ends of utterances by the client that final text has answered.
     """
 
     next_sample: int = 0
@@ -46,10 +47,12 @@ class LivePosition:
     is_speech: bool = False
     pieces: tuple[FinalPiece, ...] = ()
     language: str | None = None
+    num_ends: int = 0
 
     def __post_init__(self) -> None:
         check_sample("next_sample", self.next_sample)
         check_between("num_utterances", self.num_utterances, 0, 2**31)
+        check_between("num_ends", self.num_ends, 0, 2**31)
         starts = [piece.start_sample for piece in self.pieces]
         if starts != sorted(set(starts)) or (starts and starts[-1] >= self.next_sample):
             raise InvalidRequest(

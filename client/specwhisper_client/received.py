@@ -11,6 +11,8 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.codec import model_from_proto, update_from_proto
 from specwhisper_client.updates import Update
 
+OPEN_TEXT = ("verified_text", "stable_text", "tentative_text", "settled_text")
+
 
 @dataclass(slots=True)
 class Received:
@@ -32,11 +34,14 @@ class Received:
     received_s: float = 0.0
     is_complete: bool = False
     _earlier: SpeculationStatistics = field(default_factory=SpeculationStatistics)  # of the calls before
+    _shown: Update = field(default_factory=lambda: Update(()))  # the last one
+    _is_blank: bool = True  # whether the current call has had no text
 
     def begin_call(self) -> None:
         """Begin with another call."""
         self._earlier = self.statistics
         self.is_complete = False
+        self._is_blank = True
 
     def add(self, response: pb.StreamingRecognizeResponse) -> Update:
         """Add a response; return its update, with the totals of all calls."""
@@ -53,4 +58,8 @@ class Received:
             self.is_complete = True
             self.language, self.language_name = response.language.code, response.language.name
             self.language_probs = dict(response.language.probabilities)
+        self._is_blank &= not (update.text or update.segments or self.is_complete)
+        if self._is_blank:  # what the call before has shown is on its way again
+            update = replace(update, **{name: getattr(self._shown, name) for name in OPEN_TEXT})
+        self._shown = update
         return update

@@ -111,6 +111,7 @@ class StreamingClient:
         self._attempts = Attempts(self._servers, min(FIRST_CONNECT_S, reconnect_s))
         self._canonical = CanonicalStream(sample_rate, num_channels, Mixer(self.options.channel))
         self._audio = KeptAudio(self.position.start_sample)
+        self._audio.forget_ends(self.position.num_ends)
         self._speakers = speakers
         self._hints = HintFeed()
         self._request_id = request_id.current_request_id()  # the same for all calls
@@ -291,6 +292,7 @@ class StreamingClient:
         position = codec.live_position_from_proto(message)
         self.options = replace(self.options, live=replace(self._live, position=position))
         self._audio.forget_before(position.start_sample)
+        self._audio.forget_ends(position.num_ends)
 
     async def _has_more_audio(self) -> bool:
         """Return whether text is missing, once more audio has come or it has ended."""

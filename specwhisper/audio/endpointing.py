@@ -86,8 +86,10 @@ class Endpointer:
     def end_utterance(self, end_sample: int) -> list[VoiceMark]:
         """End the utterance at the newest sample; return the marks.
 
-        Without speech there are none. Speech that is too short for an utterance so far begins one.
+        Without speech there are none. Speech that is too short for an utterance so far begins one. The end is
+        a break unless silence has begun: a model that continued a text from within a word would guess.
         """
+        is_silence = self._silence_start is not None
         end_sample = max(end_sample // STEP_SAMPLES * STEP_SAMPLES, self.boundary_sample)
         marks = []
         if self._begin is None:
@@ -95,7 +97,7 @@ class Endpointer:
             if not is_sound and self._speech_start is None:
                 return []
             marks.append(self._begin_utterance())
-        return [*marks, self._end(end_sample)]
+        return [*marks, self._end(end_sample, VoiceEvent.END if is_silence else VoiceEvent.BREAK)]
 
     def _find_utterance(self, frame_start: int, level: float) -> VoiceMark | None:
         if level >= self._options.threshold:
@@ -156,9 +158,9 @@ class Endpointer:
             self._start_anew(self.boundary_sample + SILENT_MS * SAMPLES_PER_MS)
         return None
 
-    def _end(self, sample: int) -> VoiceMark:
+    def _end(self, sample: int, event: VoiceEvent = VoiceEvent.END) -> VoiceMark:
         self._start_anew(sample)
-        return VoiceMark(VoiceEvent.END, sample)
+        return VoiceMark(event, sample)
 
     def _cut(self, begin: int) -> VoiceMark:
         """Cut the piece at the best pause of its last two thirds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import AsyncGenerator, Callable
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
@@ -20,6 +21,7 @@ class KeptAudio:
         self._pcm = bytearray()
         self._start_sample = self._read_sample = start_sample
         self._ends: list[int] = []  # samples at which the client has ended utterances
+        self._num_answered = 0  # ends before these
         self._is_complete = False
         self._has_grown = asyncio.Event()
         self._is_read = asyncio.Event()
@@ -54,8 +56,7 @@ class KeptAudio:
 
     def end_utterance(self) -> None:
         """Note that an utterance ends with the audio so far."""
-        last = self._ends[-1] if self._ends else self._start_sample
-        if self._end_sample > last and not self._is_complete:
+        if not self._is_complete:
             self._ends.append(self._end_sample)
             self._has_grown.set()
 
@@ -78,7 +79,15 @@ class KeptAudio:
         num_bytes = min(num_samples * BYTES_PER_SAMPLE, len(self._pcm))
         del self._pcm[:num_bytes]
         self._start_sample += num_bytes // BYTES_PER_SAMPLE
-        self._ends = [end for end in self._ends if end > self._start_sample]
+
+    def forget_ends(self, num_answered: int) -> None:
+        """Forget the ends that were answered, also before this audio began."""
+        del self._ends[: max(0, num_answered - self._num_answered)]
+        self._num_answered = max(self._num_answered, num_answered)
+
+    def forget_ends_before(self, sample: int) -> None:
+        """Forget the ends before a sample."""
+        self.forget_ends(self._num_answered + bisect_left(self._ends, sample))
 
     def pieces(
         self, sample: int, piece_bytes: Callable[[], int] = lambda: PIECE_BYTES
@@ -86,7 +95,8 @@ class KeptAudio:
         """Return the audio from a sample on as it arrives, to its end.
 
         There is one reader at a time; the audio is kept for it from now on. An :class:`EndUtterance` comes
-        where the client has ended one. ``piece_bytes`` returns the size of the next piece.
+        where the client has ended one, unless that is answered. ``piece_bytes`` returns the size of the next
+        piece.
         """
         self._read_sample = sample = max(sample, self._start_sample)
         return self._pieces(sample, piece_bytes)
@@ -94,16 +104,17 @@ class KeptAudio:
     async def _pieces(
         self, sample: int, piece_bytes: Callable[[], int]
     ) -> AsyncGenerator[bytes | EndUtterance]:
-        ended = sample  # ends up to there have been passed on
+        number = self._num_answered  # of the next end
         while True:
-            end = next((end for end in self._ends if end > ended), None)
+            number = max(number, self._num_answered)
+            end = next(iter(self._ends[number - self._num_answered :]), None)
             begin = (sample - self._start_sample) * BYTES_PER_SAMPLE
             num_bytes = piece_bytes()
             if end is not None:
-                num_bytes = min(num_bytes, (end - sample) * BYTES_PER_SAMPLE)
+                num_bytes = min(num_bytes, max(0, end - sample) * BYTES_PER_SAMPLE)
             piece = bytes(self._pcm[begin : begin + num_bytes])
-            if end == sample:
-                ended = sample
+            if end is not None and end <= sample:
+                number += 1
                 yield EndUtterance()
             elif piece:
                 sample += len(piece) // BYTES_PER_SAMPLE

@@ -19,6 +19,7 @@ class VoiceEvent(StrEnum):
     BEGIN = "begin"  # an utterance begins at a sample
     CUT = "cut"  # a long utterance is cut there, and continues
     END = "end"  # the utterance has ended there
+    BREAK = "break"  # the client has ended it there, maybe within a word: no text is continued after it
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.transcription.live.windows import LiveWindows
-from specwhisper.types import SAMPLE_RATE, AudioChunk, Limits, Segment
+from specwhisper.types import SAMPLE_RATE, AudioChunk, Limits, Outcome, Segment
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.streaming import StreamingClient
@@ -71,11 +71,22 @@ def final_text(
         tokens = list(window.prefix)
         while tokens[-1:] != [END] and len(tokens) < window.max_new_tokens:
             tokens.append(model.next_token(model._audio[0], [*window.prompt, *tokens]))
-        step = windows.close(window, tokens, [0.0] * len(tokens)).step
+        closed = windows.close(window, tokens, [0.0] * len(tokens))
+        step = closed.step
         assert step is not None
-        new = tokens[len(window.prefix) :]
+        new = tokens[len(window.prefix) :] if closed.outcome is Outcome.KEPT else ()
         texts.setdefault(step.utterance, []).extend(token for token in new if token < END)
     return texts
+
+
+def num_empty_ends(pcm: bytes, endpointing: EndpointingOptions | None, ended_at: tuple[int, ...]) -> int:
+    """Return how many ends of the client come where nothing was said."""
+    marker = VoiceMarker(Endpointer(endpointing), (lambda: loudness) if endpointing is None else EnergyVad)
+    num, before = 0, 0
+    for end in ended_at:
+        marker.append(pcm[before:end])
+        num, before = num + (not marker.end_utterance()), end
+    return num
 
 
 @asynccontextmanager

@@ -190,6 +190,7 @@ class ResumingTargetStream:
 
     def _note_progress(self) -> None:
         self._audio.forget_before(self._progress.audio_from)
+        self._audio.forget_ends_before(self._progress.audio_from)
         self._marks.forget_before(self._progress.needed_from)
         self._has_progressed.set()
 

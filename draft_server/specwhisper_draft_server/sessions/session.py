@@ -44,6 +44,7 @@ from specwhisper_draft_server.drafts.source import DraftSource, SessionDraft
 from specwhisper_draft_server.link.progress import LiveProgress
 from specwhisper_draft_server.link.resuming import OpenOnce, ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.sessions.client_ends import ClientEnds
 from specwhisper_draft_server.sessions.session_hints import SessionHints
 from specwhisper_draft_server.sessions.update import SessionUpdate
 from specwhisper_draft_server.voice_activity import VoiceActivity
@@ -137,6 +138,7 @@ class Session:
                 request.endpointing, position.next_sample, is_speech=position.is_speech
             )
             self.builder.num_samples = position.start_sample
+            self._ends = ClientEnds(position.num_ends)
             self._silent_to = position.next_sample  # boundary of the detector before the next piece
             self._progress: LiveProgress | ResumeTracker = LiveProgress(self._windows)
         else:
@@ -166,7 +168,7 @@ class Session:
         if not position.is_speech:
             # There another detector finds the same utterances.
             position = replace(position, next_sample=max(windows.final_to, self._silent_to))
-        return position
+        return replace(position, num_ends=self._ends.num_answered)
 
     def resume_point(self) -> ResumePoint | None:
         """Return where another session would continue the recording.
@@ -280,14 +282,21 @@ class Session:
         await self._send_piece(stream, b"", marks, is_last=True)
 
     async def _end_utterance(self, stream: ResumingTargetStream) -> None:
-        """End the open utterance; without one, an empty one ends at once."""
-        if self._live is None:
-            return
-        marks = self._voice.end_utterance()
-        await self._send_piece(stream, b"", marks)
-        if not marks and isinstance(self._windows, LiveWindows) and self._windows.pieces.current is None:
-            self._final.append(self._live.empty_end(self._windows.position.num_utterances))
-            self._debouncer.notify(urgent=True)
+        """End the open utterance; without one, an empty one ends."""
+        if isinstance(self._windows, LiveWindows):
+            pieces = self._windows.pieces
+            before = pieces.num_complete
+            await self._send_piece(stream, b"", self._voice.end_utterance())
+            self._ends.add(pieces, self.builder.num_samples, is_empty=pieces.num_complete == before)
+            self._answer_ends()
+
+    def _answer_ends(self) -> None:
+        """Answer the ends of the client that no text answers."""
+        if isinstance(self._windows, LiveWindows) and self._live is not None:
+            utterance = self._windows.position.num_utterances
+            for end in self._ends.take_empty(self._windows.pieces):
+                self._final.append(self._live.empty_end(utterance, end.sample))
+                self._debouncer.notify(urgent=True)
 
     async def _detect(self, pcm: bytes) -> Sequence[VoiceMark]:
         """Find utterances in live audio, not in what was final before the session."""
@@ -371,6 +380,7 @@ class Session:
             if self._was_reported:
                 return
         self._final += segments
+        self._answer_ends()
 
     def _on_target_changed(self) -> None:
         """Show whether the draft's text waits for a target."""

@@ -44,11 +44,14 @@ class Position(StrictModel):
     is_speech: bool = False
     pieces: Annotated[list[Piece], Field(default_factory=list, max_length=1024, fail_fast=True)]
     language: str | None = None
+    num_ends: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
     def read(self) -> LivePosition:
         """Return it as a value."""
         pieces = tuple(FinalPiece(piece.start_sample, tuple(piece.tokens)) for piece in self.pieces)
-        return LivePosition(self.next_sample, self.num_utterances, self.is_speech, pieces, self.language)
+        return LivePosition(
+            self.next_sample, self.num_utterances, self.is_speech, pieces, self.language, self.num_ends
+        )
 
 
 class Start(_Drafting):

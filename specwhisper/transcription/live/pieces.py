@@ -23,6 +23,7 @@ class Piece(NamedTuple):
     start_sample, end_sample : where its audio begins and ends; so far, while it grows.
     is_complete : whether it grows no longer.
     is_last : whether the utterance ends with it.
+    is_broken : whether its client ended it in speech: no later text is decoded after its text.
     """
 
     utterance: int
@@ -30,6 +31,7 @@ class Piece(NamedTuple):
     end_sample: int
     is_complete: bool = False
     is_last: bool = False
+    is_broken: bool = False
 
 
 class LivePieces:
@@ -41,12 +43,14 @@ class LivePieces:
     ----------
     received_samples : position one past the newest sample.
     has_ended : whether the audio has.
+    num_complete : pieces that were completed, with those that have final text.
     """
 
     def __init__(self, position: LivePosition) -> None:
         self.received_samples = position.next_sample
         self.has_ended = False
         self._complete: deque[Piece] = deque()
+        self.num_complete = 0
         self._growing_from = position.next_sample if position.is_speech else None
         self._utterance = position.num_utterances
         self._is_continued = position.is_speech  # whether a piece of the utterance is complete
@@ -96,7 +100,8 @@ class LivePieces:
         sample = min(mark.sample, self.received_samples)
         if mark.event is not VoiceEvent.BEGIN:
             self._cut_before(sample)
-            self._complete_at(sample, is_last=mark.event is VoiceEvent.END)
+            is_broken = mark.event is VoiceEvent.BREAK
+            self._complete_at(sample, is_last=is_broken or mark.event is VoiceEvent.END, is_broken=is_broken)
         elif self._growing_from is None:
             self._utterance += 1
             self._is_continued = False
@@ -107,7 +112,7 @@ class LivePieces:
         while self._growing_from is not None and sample - self._growing_from > MAX_PIECE_SAMPLES:
             self._complete_at(self._growing_from + MAX_PIECE_SAMPLES, is_last=False)
 
-    def _complete_at(self, sample: int, *, is_last: bool) -> None:
+    def _complete_at(self, sample: int, *, is_last: bool, is_broken: bool = False) -> None:
         """Complete the piece that grows, if one does."""
         start, received = self._growing_from, self.received_samples
         if start is None:
@@ -123,7 +128,8 @@ class LivePieces:
                     self._growing_from, self._utterance = None, self._utterance - 1
                     self._boundary = start  # what is before it is freed
                 return
-        self._complete.append(Piece(self._utterance, start, end, is_complete=True, is_last=is_last))
+        self._complete.append(Piece(self._utterance, start, end, True, is_last, is_broken))
+        self.num_complete += 1
         self._boundary, self._is_continued = _rounded_up(end), True
         self._growing_from = None if is_last else self._boundary
 

@@ -114,9 +114,9 @@ class LiveTranscript:
         """Forget what the draft has shown."""
         self._open.forget_before(self.num_samples)
 
-    def empty_end(self, utterance: int) -> Segment:
-        """Return the end of an utterance in which nothing was said, at the newest sample."""
-        at_s = round(self.num_samples / SAMPLE_RATE, 2)
+    def empty_end(self, utterance: int, sample: int) -> Segment:
+        """Return the end of an utterance in which nothing was said."""
+        at_s = round(sample / SAMPLE_RATE, 2)
         return Segment(at_s, at_s, (), utterance=utterance, is_utterance_end=True)
 
     def lose_target(self) -> None:

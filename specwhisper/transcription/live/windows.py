@@ -18,7 +18,7 @@ A complete window of a complete piece ends in one of these ways:
 It                                              Outcome      Then
 ==============================================  ===========  ===============================================
 is good by the thresholds                       ``KEPT``     its text is final
-is silence                                      ``SKIPPED``  the piece has no text
+is silence, or shorter than any word            ``SKIPPED``  the piece has no text
 failed, and a temperature is left               ``RETRIED``  it is decoded again, without what is before
 failed, and none is left                        ``KEPT``     its text is final
 ==============================================  ===========  ===============================================
@@ -50,6 +50,7 @@ from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, AudioChunk, Commit, Outc
 SURE = 0.9  # a piece is short: of English ones in noise, one in twenty is another language with up to 0.89
 MAX_WINDOW_SAMPLES = 29 * SAMPLE_RATE  # of earlier pieces and the one to decode
 MAX_PROMPT = 4  # tokens, besides the caller's words
+MAX_NOISE_SAMPLES = SAMPLE_RATE // 10  # alone it holds no word, and a model would invent one
 
 
 class LiveWindows(WhisperWindows):
@@ -185,6 +186,9 @@ class LiveWindows(WhisperWindows):
         if window.prefix:
             no_speech_prob = None  # it is that of the audio before
         outcome = judge(new, log_probs[len(window.prefix) :], no_speech_prob, self._options, self._vocabulary)
+        piece = self.pieces.current
+        if piece is not None and window.end_sample - piece.start_sample <= MAX_NOISE_SAMPLES:
+            outcome = Outcome.SKIPPED
         if not self._is_complete:
             self._forget_guess()
             is_speech = outcome is not Outcome.SKIPPED
@@ -194,8 +198,8 @@ class LiveWindows(WhisperWindows):
                 self._retry, self._is_alone = window, True
                 return ClosedWindow(outcome, (), ())
             outcome = Outcome.KEPT
-        piece = self._finish(window, new if outcome is Outcome.KEPT else ())
-        step = Step(piece.utterance, piece.start_sample, piece.is_last)
+        finished = self._finish(window, new if outcome is Outcome.KEPT else ())
+        step = Step(finished.utterance, finished.start_sample, finished.is_last)
         return ClosedWindow(outcome, (), (), step, num_kept=len(new) if outcome is Outcome.KEPT else 0)
 
     @property
@@ -246,8 +250,8 @@ class LiveWindows(WhisperWindows):
 
     def _held(self, piece: Piece) -> Sequence[FinalPiece]:
         """Return the final pieces that a window holds before a piece."""
-        if self._is_alone or self.language not in (None, self._language_before):
-            return ()  # a text in another language misleads, too
+        if self._is_alone or piece.is_broken or self.language not in (None, self._language_before):
+            return ()  # what is before would mislead: from it a model guesses how a broken sentence ends
         held = _last_of(self._earlier, piece.end_sample - MAX_WINDOW_SAMPLES, self._prefix_room)
         return tuple(dropwhile(lambda earlier: not earlier.tokens, held))  # no text may begin after a second
 
@@ -295,8 +299,8 @@ class LiveWindows(WhisperWindows):
         piece = self.pieces.finish_current()
         final = FinalPiece(piece.start_sample, self._text_of(piece, window, new))
         earlier = self._earlier if self.language == self._language_before else ()
-        # A text that has failed misleads.
-        self._earlier = () if window.attempt else (*earlier, final)
+        # A text that has failed misleads, and so does one that ends within a word.
+        self._earlier = () if window.attempt or piece.is_broken else (*earlier, final)
         self.final_to = -(-piece.end_sample // PIECE_SAMPLES) * PIECE_SAMPLES
         self._is_speech = not piece.is_last
         self._utterance, self._language_before = piece.utterance, self.language

@@ -32,6 +32,7 @@ def live_position_to_proto(position: LivePosition) -> decoding_pb2.LivePosition:
             for piece in position.pieces
         ],
         language=position.language or "",
+        num_ends=position.num_ends,
     )
 
 
@@ -55,6 +56,7 @@ def live_position_from_proto(message: decoding_pb2.LivePosition) -> LivePosition
         is_speech=message.is_speech,
         pieces=tuple(FinalPiece(piece.start_sample, tuple(piece.tokens)) for piece in message.pieces),
         language=message.language or None,
+        num_ends=message.num_ends,
     )
 
 

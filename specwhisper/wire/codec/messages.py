@@ -46,6 +46,7 @@ VOICE_EVENTS = {
     VoiceEvent.BEGIN: pb.VOICE_EVENT_BEGIN,
     VoiceEvent.CUT: pb.VOICE_EVENT_CUT,
     VoiceEvent.END: pb.VOICE_EVENT_END,
+    VoiceEvent.BREAK: pb.VOICE_EVENT_BREAK,
 }
 VOICE_EVENT_OF_NUMBER = {int(number): event for event, number in VOICE_EVENTS.items()}
 OUTCOME_OF_NUMBER = {int(number): outcome for outcome, number in OUTCOMES.items()}

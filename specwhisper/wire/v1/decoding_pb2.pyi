@@ -137,18 +137,20 @@ class LiveOptions(_message.Message):
     def __init__(self, step_ms: _Optional[int] = ..., confirm_every_ms: _Optional[int] = ..., position: _Optional[_Union[LivePosition, _Mapping]] = ...) -> None: ...
 
 class LivePosition(_message.Message):
-    __slots__ = ("next_sample", "num_utterances", "is_speech", "pieces", "language")
+    __slots__ = ("next_sample", "num_utterances", "is_speech", "pieces", "language", "num_ends")
     NEXT_SAMPLE_FIELD_NUMBER: _ClassVar[int]
     NUM_UTTERANCES_FIELD_NUMBER: _ClassVar[int]
     IS_SPEECH_FIELD_NUMBER: _ClassVar[int]
     PIECES_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    NUM_ENDS_FIELD_NUMBER: _ClassVar[int]
     next_sample: int
     num_utterances: int
     is_speech: bool
     pieces: _containers.RepeatedCompositeFieldContainer[FinalPiece]
     language: str
-    def __init__(self, next_sample: _Optional[int] = ..., num_utterances: _Optional[int] = ..., is_speech: bool = ..., pieces: _Optional[_Iterable[_Union[FinalPiece, _Mapping]]] = ..., language: _Optional[str] = ...) -> None: ...
+    num_ends: int
+    def __init__(self, next_sample: _Optional[int] = ..., num_utterances: _Optional[int] = ..., is_speech: bool = ..., pieces: _Optional[_Iterable[_Union[FinalPiece, _Mapping]]] = ..., language: _Optional[str] = ..., num_ends: _Optional[int] = ...) -> None: ...
 
 class FinalPiece(_message.Message):
     __slots__ = ("start_sample", "tokens")

@@ -20,6 +20,7 @@ class VoiceEvent(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     VOICE_EVENT_BEGIN: _ClassVar[VoiceEvent]
     VOICE_EVENT_CUT: _ClassVar[VoiceEvent]
     VOICE_EVENT_END: _ClassVar[VoiceEvent]
+    VOICE_EVENT_BREAK: _ClassVar[VoiceEvent]
 
 class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -34,6 +35,7 @@ VOICE_EVENT_UNSPECIFIED: VoiceEvent
 VOICE_EVENT_BEGIN: VoiceEvent
 VOICE_EVENT_CUT: VoiceEvent
 VOICE_EVENT_END: VoiceEvent
+VOICE_EVENT_BREAK: VoiceEvent
 OUTCOME_UNSPECIFIED: Outcome
 OUTCOME_KEPT: Outcome
 OUTCOME_RETRIED: Outcome

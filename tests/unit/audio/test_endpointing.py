@@ -163,18 +163,19 @@ def test_a_client_ends_an_utterance():
     endpointer = Endpointer(EXACT, settling_ms=0)
     assert endpointer.end_utterance(100_000) == [], "there is none"
     endpointer.on_frame(1.0)
-    assert endpointer.end_utterance(600) == [VoiceMark(VoiceEvent.BEGIN, 0), VoiceMark(VoiceEvent.END, 320)]
+    assert endpointer.end_utterance(600) == [VoiceMark(VoiceEvent.BEGIN, 0), VoiceMark(VoiceEvent.BREAK, 320)]
     assert (endpointer.boundary_sample, endpointer.is_speech) == (320, False)
     assert endpointer.end_utterance(700) == []
     for _ in range(2):
         mark = endpointer.on_frame(1.0)
     assert mark == VoiceMark(VoiceEvent.BEGIN, 320)
-    assert endpointer.end_utterance(1_700) == [VoiceMark(VoiceEvent.END, 1_600)]
+    endpointer.on_frame(0.0)
+    assert endpointer.end_utterance(2_250) == [VoiceMark(VoiceEvent.END, 2_240)], "silence has begun"
 
 
 def test_after_a_cut_a_client_may_end_the_utterance_at_once():
     endpointer = Endpointer(EXACT, 480, is_speech=True)
-    assert endpointer.end_utterance(490) == [VoiceMark(VoiceEvent.END, 480)]
+    assert endpointer.end_utterance(490) == [VoiceMark(VoiceEvent.BREAK, 480)]
     assert not endpointer.is_speech
 
 
@@ -203,7 +204,7 @@ class TestNoEndpointing:
         assert endpointer.end_utterance(1_900) == []
         assert endpointer.end_utterance(1_920) == [
             VoiceMark(VoiceEvent.BEGIN, 1_600),
-            VoiceMark(VoiceEvent.END, 1_920),
+            VoiceMark(VoiceEvent.BREAK, 1_920),
         ]
 
 

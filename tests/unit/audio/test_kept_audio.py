@@ -40,9 +40,9 @@ async def test_kept_audio_can_begin_at_a_later_sample():
     assert await read(audio, 1_200) == samples(1_200, 1_500)
 
 
-async def test_utterances_end_at_the_same_samples_for_every_reader():
+async def test_every_end_reaches_every_reader_until_it_is_answered():
     audio = KeptAudio()
-    audio.end_utterance()  # there is no audio that it could end
+    audio.end_utterance()
     await audio.put(samples(0, 2_000))
     audio.end_utterance()
     audio.end_utterance()
@@ -51,15 +51,28 @@ async def test_utterances_end_at_the_same_samples_for_every_reader():
     await asyncio.sleep(0)
     audio.end_utterance()
     await asyncio.sleep(0)
-    assert await ends_of(audio, 0, until=2_500) == [2_000, 2_500]
+    assert await ends_of(audio, 0, until=2_500) == [0, 2_000, 2_000, 2_500]
+    audio.forget_ends(2)
     assert await ends_of(audio, 1_999, until=2_500) == [2_000, 2_500]
-    assert await ends_of(audio, 2_000, until=2_500) == [2_500]  # its text up to there is final
+    assert await ends_of(audio, 2_200, until=2_500) == [2_200, 2_500], "that at 2,000 is not answered"
+    audio.forget_ends_before(2_001)
     audio.forget_before(2_200)
     assert await ends_of(audio, 2_200, until=2_500) == [2_500]
     audio.finish()
     audio.end_utterance()
-    assert await following == [2_000, 2_500]
+    assert await following == [0, 2_000, 2_000, 2_500]
     assert await read(audio, 0) == samples(2_200, 2_500)
+
+
+async def test_ends_may_be_answered_before_the_audio_begins():
+    audio = KeptAudio(1_000)
+    audio.forget_ends(3)
+    await audio.put(samples(1_000, 1_500))
+    audio.end_utterance()
+    assert await ends_of(audio, 1_000, until=1_500) == [1_500]
+    audio.forget_ends(4)
+    audio.finish()
+    assert await ends_of(audio, 1_000) == []
 
 
 async def ends_of(audio: KeptAudio, sample: int, until: int | None = None) -> list[int]:

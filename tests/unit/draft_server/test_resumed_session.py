@@ -201,7 +201,10 @@ async def test_a_session_that_waits_long_begins_without_a_target():
 async def test_marks_reach_each_target_with_the_audio_that_led_to_them():
     marks = KeptMarks()
     begin, cut, end = (
-        VoiceMark(event, sample) for event, sample in zip(VoiceEvent, (0, 640, 1_280), strict=True)
+        VoiceMark(event, sample)
+        for event, sample in zip(
+            (VoiceEvent.BEGIN, VoiceEvent.CUT, VoiceEvent.END), (0, 640, 1_280), strict=True
+        )
     )
     marks.put(320, [begin])
     marks.put(960, [cut])

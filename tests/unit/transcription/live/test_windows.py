@@ -17,7 +17,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live.windows import LiveWindows, max_new_tokens
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.windows import MaxLength
-from specwhisper.types import SAMPLE_RATE, Outcome, Step, VoiceMark, Window
+from specwhisper.types import SAMPLE_RATE, Outcome, Step, VoiceEvent, VoiceMark, Window
 from tests.live import BEGIN, CUT, END, ScriptedWindows, letters, mark, token_ids
 from tests.nightly import examples
 
@@ -96,6 +96,25 @@ class TestPieces:
         scripted.append(20, mark(END, 18))
         assert span(scripted.open()) == (0, 18)
         assert scripted.close(token_ids("B.")).step == Step(1, 12 * SAMPLE_RATE, True)
+
+    def test_a_piece_that_the_client_ends_in_speech_is_decoded_alone_and_not_continued(self):
+        scripted = ScriptedWindows()
+        scripted.speak(0, 2, "A.")
+        scripted.append(4, mark(BEGIN, 3), VoiceMark(VoiceEvent.BREAK, 4 * SAMPLE_RATE))
+        window = scripted.open()
+        assert (span(window), window.prefix) == ((3, 4), ())
+        assert scripted.close(token_ids("B.")).step == Step(2, 3 * SAMPLE_RATE, True)
+        window = scripted.speak(4, 6, "C.")
+        assert (span(window), window.prefix) == ((4, 6), ())
+        assert letters(scripted.speak(7, 8, ".").prefix) == "C"
+
+    @pytest.mark.parametrize(("end_s", "text"), [(3.1, ""), (3.12, "B")])
+    def test_a_tenth_of_a_second_holds_no_word(self, end_s, text):
+        scripted = ScriptedWindows()
+        scripted.append(4, mark(BEGIN, 3), mark(END, end_s))
+        scripted.open()
+        closed = scripted.close(token_ids("B."))
+        assert (closed.outcome is Outcome.KEPT, closed.num_kept > 0) == (bool(text), bool(text))
 
 
 class TestOutcomes:
