@@ -36,12 +36,17 @@ class Calls(ScriptedTranscription):
 
 
 def response(
-    received_s: float, position_s: float = 0.0, *, choice: pb.Choice | None = None, **counts
+    received_s: float,
+    position_s: float = 0.0,
+    *,
+    num_ends: int = 0,
+    choice: pb.Choice | None = None,
+    **counts,
 ) -> pb.StreamingRecognizeResponse:
     return pb.StreamingRecognizeResponse(
         statistics=pb.SpeculationStatistics(choice=choice, **counts),
         audio_received=duration(received_s),
-        position=decoding_pb2.LivePosition(next_sample=int(position_s * 16_000)),
+        position=decoding_pb2.LivePosition(next_sample=int(position_s * 16_000), num_ends=num_ends),
     )
 
 
@@ -100,6 +105,21 @@ async def test_changed_settings_lose_no_count():
     check_totals(updates, stream)
 
 
+async def test_the_text_shown_stays_until_the_next_server_has_some():
+    def shown(*texts: str) -> pb.StreamingRecognizeResponse:
+        results = [
+            pb.SpeechRecognitionResult(alternatives=[pb.SpeechRecognitionAlternative(transcript=text)])
+            for text in texts
+        ]
+        return pb.StreamingRecognizeResponse(results=results, audio_received=duration(1))
+
+    server = Calls([NAMED, shown(" one two")], [NAMED, SPEECH, shown(" one"), shown()])
+    async with serving(server) as address, StreamingClient(address) as stream:
+        await stream.finish()
+        texts = [update.text async for update in stream]
+    assert texts == [" one two", " one two", " one", ""]
+
+
 async def test_a_response_that_changes_the_models_keeps_its_text():
     """The draft of a running stream may fail; the response that reports it has text, too."""
     target_only = pb.ModelInfo(target="large", target_weights_digest="abc", mode="MODE_TARGET_ONLY")
@@ -113,7 +133,7 @@ async def test_a_response_that_changes_the_models_keeps_its_text():
         assert (stream.model.mode, stream.model.draft) == (Mode.TARGET_ONLY, "")
 
 
-async def test_the_next_server_ends_utterances_at_the_same_samples():
+async def test_the_next_server_gets_the_ends_that_are_not_answered():
     class Listening(Calls):
         async def StreamingRecognize(self, request_iterator, context):
             is_last, self.audio, self.ends = len(self._calls) == 1, b"", []
@@ -130,7 +150,7 @@ async def test_the_next_server_ends_utterances_at_the_same_samples():
         for request in ():
             yield request
 
-    server = Listening([NAMED, response(2.0, 1.0)], [NAMED, response(3.0, 3.0)])
+    server = Listening([NAMED, response(2.0, 1.0, num_ends=1)], [NAMED, response(3.0, 3.0)])
     async with serving(server) as address, StreamingClient(address) as stream:
         for _ in range(2):
             await stream.send(bytes(32_000))
