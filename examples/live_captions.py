@@ -27,9 +27,10 @@ async def main(recording: str | None, server: str, language: str | None) -> None
     async with StreamingClient(server, language=language) as stream, source as audio:
         with OpenText(Console()) as captions:
             async for update in whole_utterances(LiveTranscription(stream, audio)):
-                complete = [Text(utterance.text, "bold") for utterance in update.segments]
-                stable = update.verified_text + update.stable_text
-                captions.draw(complete, Text.assemble(stable, (update.tentative_text, "dim")))
+                complete = [Text(utterance.text.strip(), "bold") for utterance in update.segments]
+                shown = Text(update.text.lstrip())
+                shown.stylize("dim", len(shown) - len(update.tentative_text.lstrip()))
+                captions.draw(complete, shown)
 
 
 if __name__ == "__main__":

@@ -73,9 +73,9 @@ class DraftConfig(ServingOptions):
         bool,
         Setting(
             MODEL,
-            "Windows encoded only as far as they hold audio and 6 s more, not to 30 s; on CPUs. "
-            "Short and live audio is encoded many times faster; the draft may be right less often. Without "
-            "effect where draft and target share an encoder.",
+            "Windows of recordings encoded only as far as they hold audio and 6 s more, not to 30 s; on "
+            "CPUs. Short ones are encoded many times faster; the draft may be right less often. Live audio "
+            "always is encoded so. Without effect where draft and target share an encoder.",
         ),
     ] = False
     speakers: Annotated[

@@ -62,9 +62,7 @@ def light(
                 measured(INT8, str(folder), (*tiny, "--cut-windows"), has_limit=True),
             ]
             for dtype in ("int8",) if quick else ("float32", "int8"):
-                for cut in (True,) if quick else (False, True):
-                    title = f"{dtype}, {'the audio that there is' if cut else 'whole windows'}"
-                    found[title] = live(folder, sample, sessions, dtype=dtype, cut_windows=cut, cores=cores)
+                found[dtype] = live(folder, sample, sessions, dtype=dtype, cores=cores)
     except SpecWhisperError as error:
         sys.exit(f"experiments.light: {error}")
     print_figures(disk, footprints, found, console)
@@ -129,12 +127,10 @@ def print_figures(
         "at once",
         "of a core",
         "a core's sessions",
-        "steps per s",
         "drafted",
     )
     for title, one in found.items():
-        shown = (f"{one.core_share:.2f}", f"{one.per_core:.1f}", f"{one.steps_per_s:.1f}")
-        cells = *shown, f"{one.drafted:.0%}"
+        cells = f"{one.core_share:.2f}", f"{one.per_core:.1f}", f"{one.drafted:.0%}"
         table.add_row(title, str(one.num_sessions), *cells)
     console.print(table)
 

@@ -18,16 +18,15 @@ from experiments.common.audio.samples import Sample
 from experiments.common.servers.processes import Server, running_process
 from experiments.common.servers.usage import cpu_s, resident_mb
 from experiments.streaming.session import DECODING, paced
-from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.types import SAMPLE_RATE, Mode
+from specwhisper.types import SAMPLE_RATE
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.server_process import following, start_server
 from specwhisper_client.streaming import StreamingClient
 
 TARGET, DRAFT = "specwhisper_target_server", "specwhisper_draft_server"
-SPACING_S = 0.7  # between starts of live sessions, so that their steps do not coincide
+SPACING_S = 0.7  # between starts of live sessions, so that their hypotheses do not coincide
 MAX_TOKENS = 24  # of random weights, which end no window by themselves
 
 
@@ -47,14 +46,12 @@ class Live:
     Attributes
     ----------
     core_share : of the core's time, over the time that audio was sent.
-    drafted : share of the committed tokens that the draft had proposed, now or in an earlier step.
-    steps_per_s : steps of each session per second of audio.
+    drafted : share of the target's tokens that the draft had proposed.
     """
 
     num_sessions: int
     core_share: float
     drafted: float
-    steps_per_s: float
 
     @property
     def per_core(self) -> float:
@@ -102,13 +99,8 @@ async def _transcribe(server: Server, sample: Sample, options: DecodingOptions) 
             await client.transcribe_file(file.name, options)
 
 
-def live(
-    folder: Path, sample: Sample, num_sessions: int, *, dtype: str, cut_windows: bool, cores: Sequence[int]
-) -> Live:
-    """Send a recording in live sessions; the target is as light as the draft, on another core.
-
-    In mode ``sync`` such a target waits for the draft, which has to do all its work.
-    """
+def live(folder: Path, sample: Sample, num_sessions: int, *, dtype: str, cores: Sequence[int]) -> Live:
+    """Send a recording in live sessions; the target is as light as the draft, on another core."""
     with ExitStack() as stack:
         sessions = ("--max-sessions", str(num_sessions))
         target = stack.enter_context(
@@ -117,7 +109,7 @@ def live(
         draft = stack.enter_context(
             running_process(
                 *("experiments.light.serve_draft", "--repeating", str(folder), "--target", target.address),
-                *("--dtype", dtype, *sessions, *(["--cut-windows"] if cut_windows else [])),
+                *("--dtype", dtype, *sessions),
                 cores=cores[-1:],
             )
         )
@@ -127,9 +119,7 @@ def live(
         asyncio.run(_speak_all(draft.address, sample, num_sessions, statistics))
         share = (cpu_s(draft.process) - before_s) / (time.perf_counter() - begun_s)
         accepted = statistics.num_accepted + statistics.num_hinted_accepted
-        audio_s = num_sessions * len(sample.pcm) / BYTES_PER_SAMPLE / SAMPLE_RATE
-        drafted = accepted / max(1, statistics.num_committed)
-        return Live(num_sessions, share, drafted, statistics.num_windows / audio_s)
+        return Live(num_sessions, share, accepted / max(1, statistics.num_committed))
 
 
 async def _speak_all(
@@ -143,7 +133,7 @@ async def _speak(server: str, sample: Sample, delay_s: float, statistics: Specul
     """Send a recording in real time after a delay, and add its statistics."""
     await asyncio.sleep(delay_s)
     last = SpeculationStatistics()
-    async with StreamingClient(server, DECODING, mode=Mode.SYNC) as stream:
+    async with StreamingClient(server, DECODING) as stream:
 
         async def send() -> None:
             async for pcm in paced(sample.pcm, time.monotonic()):

@@ -57,7 +57,6 @@ def serve_draft(
     target: Annotated[str, typer.Option(metavar="HOST:PORT", help="Target server.")],
     draft_model: Annotated[str, typer.Option(help="The draft.")] = "demo-draft-tiny",
     dtype: Annotated[str, typer.Option(help="Of the other shape's weights.")] = "float32",
-    cut_windows: Annotated[bool, typer.Option(help="Encode only the audio that there is.")] = False,
     max_sessions: MaxSessions = 8,
     port: int = 0,
     threads: int | None = None,
@@ -70,7 +69,6 @@ def serve_draft(
         config = DraftConfig(
             target=target,
             draft_model=draft_model,
-            cut_windows=cut_windows,
             threads=threads,
             max_sessions=max_sessions,
             port=port,
@@ -84,12 +82,10 @@ async def _run(config: DraftConfig, repeating: str, dtype: str) -> None:
     prepare_process(config.device, config.threads, config.cores)
     draft = load_checkpoint(config.draft_model)
     other = load_checkpoint(repeating, dtype=dtype)
-    cut = config.cut_windows
 
     def place(target: TargetDescription) -> Beside:
         slots = config.num_slots
-        model = open_draft(draft, slots, target.vocabulary, cut_windows=cut)
-        return Beside(model, WhisperModel(other, slots, cut_windows=cut))
+        return Beside(open_draft(draft, slots, target.vocabulary), WhisperModel(other, slots))
 
     async with running_service(config, draft, place) as service:
         await serve(services_of(service, config), config)

@@ -36,6 +36,7 @@ MAX_PCM_BYTES_PER_S = 8 * 48_000 * BYTES_PER_SAMPLE
 OPEN_ENDED_BITS = (31, 32, 63, 64)
 MAX_HEADER_BYTES = 65_536
 OPEN_ENDED_FRAMES = 2**48  # libsndfile's number where the length is not known is larger
+NO_PIPE = "a recording is read more than once, so write it to a file first."
 # Suffixes by which recordings are found in folders: those of libsndfile, then those of FFmpeg.
 AUDIO_SUFFIXES = frozenset(
     ".aif .aifc .aiff .au .caf .flac .mp3 .oga .ogg .opus .rf64 .snd .sph .w64 .wav .wave"
@@ -75,13 +76,22 @@ def decode_file(
         try:
             source = open(file, "rb")
         except FileNotFoundError as error:
-            raise InvalidAudio(f"{name} does not exist.") from error
+            raise no_such_file(file) from error
         except OSError as error:
             raise InvalidAudio(f"{name} cannot be read: {error.strerror}.") from error
         with source:
+            if not source.seekable():
+                raise InvalidAudio(f"{name} is a pipe: {NO_PIPE}")
             yield from _canonical(source, name, max_duration_s, warn, selection)
     else:
         yield from _canonical(file, "The audio", max_duration_s, warn, selection)
+
+
+def no_such_file(path: str | os.PathLike[str]) -> InvalidAudio:
+    """Return the error for a path that names nothing."""
+    if os.fspath(path) == "-":
+        return InvalidAudio(f"'-' is no file, and standard input is not read: {NO_PIPE}")
+    return InvalidAudio(f"Audio file '{os.fspath(path)}' does not exist.")
 
 
 def is_open_ended(size: int) -> bool:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.channels import Mixer
-from specwhisper.audio.decode import decode_file
+from specwhisper.audio.decode import decode_file, no_such_file
 from specwhisper.audio.files.damage import Damage, Warn, Warnings
 from specwhisper.audio.files.ffmpeg import check_track
 from specwhisper.errors import InvalidAudio, within_floats
@@ -133,10 +133,9 @@ def _checked(recording: Any) -> Source | InvalidAudio:
 
 def _source(recording: Any) -> Source:
     if isinstance(recording, str | os.PathLike):
-        name = os.fspath(recording)
         if not os.path.exists(recording):
-            raise InvalidAudio(f"Audio file '{name}' does not exist.")
-        return Source(str(name), partial(decode_file, recording, None))
+            raise no_such_file(recording)
+        return Source(str(os.fspath(recording)), partial(decode_file, recording, None))
     if isinstance(recording, memoryview | PlainArray):
         view = memoryview(recording)
         recording = view.tobytes() if view.itemsize == 1 else np.asarray(view)  # a file, or samples

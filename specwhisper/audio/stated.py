@@ -41,6 +41,8 @@ def stated_duration_s(path: str | os.PathLike[str], *, is_exact: bool = False) -
     ----------
     is_exact : leave out lengths that FFmpeg estimates.
     """
+    if not os.path.isfile(path):  # what is read of a pipe is gone
+        return None
     try:
         about = soundfile.info(os.fspath(path))
         return about.duration if 0 < about.frames < OPEN_ENDED_FRAMES else None

@@ -68,11 +68,6 @@ class Encodings:
         """Encodings of live audio that are neither done nor cancelled."""
         return sum(each.is_live for each in self._remaining())
 
-    @property
-    def num_unfinished(self) -> int:
-        """Encodings that are neither done nor cancelled."""
-        return len(self._remaining())
-
     def submit(self, slot: int, encode: Callable[[], T], *, is_live: bool = False) -> Future[T]:
         """Queue an encoding; it waits for earlier ones of its slot.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from math import inf
 
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.words import SENTENCE_ENDS
@@ -117,6 +118,21 @@ def up_to_border(segment: Segment, border_s: float) -> Segment:
 def _up_to(word: Word, border_s: float) -> Word:
     start_s = min(word.start_s, border_s)
     return replace(word, start_s=start_s, end_s=min(word.end_s, max(border_s, start_s + BRIEF_S)))
+
+
+def around_words(segments: Sequence[Segment]) -> list[Segment]:
+    """Return segments that last from their first word to their last, or longer.
+
+    Where two of them overlap then, the first word of the later one is the border at the latest.
+    """
+    found: list[Segment] = []
+    border_s = inf
+    for segment in reversed(segments):
+        start_s = min((segment.start_s, *(word.start_s for word in segment.words)))
+        end_s = max((segment.end_s, *(word.end_s for word in segment.words)))
+        found.append(replace(segment, start_s=start_s, end_s=min(end_s, border_s)))
+        border_s = min((border_s, *(word.start_s for word in segment.words)))
+    return found[::-1]
 
 
 class Borders(TimeOrder):

@@ -128,10 +128,6 @@ class Vocabulary:
     def _language_of(self) -> Mapping[int, str]:
         return {token: code for code, token in self.languages.items()}
 
-    def text_tokens(self, tokens: Iterable[int]) -> tuple[int, ...]:
-        """Return the text tokens, without timestamps and other special ones."""
-        return tuple(token for token in tokens if token < self.end_of_text)
-
     def is_timestamp(self, token: int) -> bool:
         """Return whether the token is one of ``<|0.00|>`` ... ``<|30.00|>``."""
         return token >= self.timestamp_begin
@@ -150,16 +146,6 @@ class Vocabulary:
         data, incomplete = self.token_bytes(ids), _whole_characters(self.token_bytes(after))[1]
         continues = bool(data) and data[0] & 0xC0 == 0x80
         return _whole_characters(incomplete + data if continues else data)[0]
-
-    def may_begin_word(self, token: int, language: str | None = None) -> bool:
-        """Return whether text can be cut before a text token.
-
-        It can if a word or punctuation begins with the token.
-        """
-        first = self.token_bytes((token,))[:1]
-        if language in UNSPACED:
-            return not first or first[0] & 0xC0 != 0x80  # but never within a character
-        return not first or (first[0] < 0x80 and not first.isalnum())
 
     def word_of(self, token: int) -> str:
         """Return the text of a token without case, spaces and punctuation.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated
 
 import typer
 
 from specwhisper.errors import InvalidRequest, MissingExtra, SpecWhisperError
+from specwhisper.live import EndpointingOptions
 from specwhisper.options import Acceptance, DecodingOptions, Padding, Task, WordTimes
 from specwhisper.selection import VadOptions
 from specwhisper.settings.choices import one_of
@@ -159,3 +160,42 @@ def described(error: SpecWhisperError) -> str:
     return re.sub(
         r"^[a-z]+(?= is )|\b[a-z]+(?:_[a-z]+)+\b", lambda found: NAMES.get(found[0], found[0]), text
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpointing:
+    """When utterances end: of :class:`EndpointingOptions`."""
+
+    threshold: Annotated[
+        float, typer.Option(metavar="P", help="Probability above which audio is speech.")
+    ] = EndpointingOptions().threshold
+    silence_duration_ms: Annotated[
+        int, typer.Option(metavar="MS", help="Milliseconds of silence that end an utterance.")
+    ] = EndpointingOptions().silence_duration_ms
+    short_silence_ms: Annotated[
+        int,
+        typer.Option(
+            metavar="MS",
+            help="Milliseconds of silence that end a short utterance, if longer than --silence-duration-ms.",
+        ),
+    ] = EndpointingOptions().short_silence_ms
+    min_utterance_ms: Annotated[
+        int, typer.Option(metavar="MS", help="An utterance with less speech is short, in milliseconds.")
+    ] = EndpointingOptions().min_utterance_ms
+    max_piece_ms: Annotated[
+        int, typer.Option(metavar="MS", help="A longer utterance is cut at its best pause, in milliseconds.")
+    ] = EndpointingOptions().max_piece_ms
+
+    def options(self) -> EndpointingOptions:
+        """Return them, checked."""
+        try:
+            return EndpointingOptions(**asdict(self))
+        except InvalidRequest as error:
+            name, _, problem = str(error).partition(" ")
+            raise InvalidRequest(f"{_flag(name)} {problem}") from None
+
+    def refuse(self) -> None:
+        """Raise :class:`InvalidRequest` if one is set: the command decodes no live audio."""
+        for option in fields(self):
+            if getattr(self, option.name) != option.default:
+                raise InvalidRequest(f"{_flag(option.name)} has no effect without --as-live: set both.")

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from specwhisper.audio.decode import no_such_file
 from specwhisper.audio.stated import stated_duration_s
 from specwhisper.errors import (
     DiarizationFailed,
@@ -99,11 +100,12 @@ def _report_not_begun(num_recordings: int, job: Job, errors: Console) -> None:
 def _errors_about(arguments: Sequence[Path]) -> list[InvalidAudio]:
     """Return the errors for arguments that name no recording."""
     errors = [InvalidAudio(f"The folder '{each}' has no recordings.") for each in arguments if each.is_dir()]
-    missing = [f"'{each}'" for each in arguments if not each.is_dir()]
+    missing = [each for each in arguments if not each.is_dir()]
     if len(missing) == 1:
-        errors.append(InvalidAudio(f"Audio file {missing[0]} does not exist."))
+        errors.append(no_such_file(missing[0]))
     elif missing:
-        errors.append(InvalidAudio(f"{len(missing)} audio files do not exist: {', '.join(missing)}."))
+        names = ", ".join(f"'{each}'" for each in missing)
+        errors.append(InvalidAudio(f"{len(missing)} audio files do not exist: {names}."))
     return errors
 
 

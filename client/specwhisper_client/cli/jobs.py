@@ -18,6 +18,7 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.audio.files.damage import Warnings
 from specwhisper.errors import DiarizationFailed, MissingExtra, SpecWhisperError
 from specwhisper.extras import MISSING_EXTRA_STATUS, needs_extra
+from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.printable import escaped
 from specwhisper.rpc.channels import OPEN, Credentials
@@ -61,7 +62,8 @@ class Job:
     unsure_below : probability of the words that are listed as unsure.
     prints_colors : whether words on a terminal have the colour of their probability.
     quiet : print nothing but the text.
-    as_live : whether recordings are decoded as live audio, utterance by utterance.
+    as_live : where utterances begin and end, of recordings that are decoded as live audio; ``None`` to decode
+        them as recordings.
     batch_size : recordings that are transcribed at a time.
     skips_existing : whether recordings are left out of which all transcripts are there.
     diarizer : finds the speakers; ``None`` for a transcript without them.
@@ -80,7 +82,7 @@ class Job:
     unsure_below: float = UNSURE_BELOW
     prints_colors: bool = False
     quiet: bool = False
-    as_live: bool = False
+    as_live: EndpointingOptions | None = None
     batch_size: int = 1
     skips_existing: bool = False
     credentials: Credentials = OPEN
@@ -162,9 +164,10 @@ async def _transcribe(
     interim_results: bool,
 ) -> Transcription:
     options = job.options_of(recording)
-    if job.as_live:
+    if job.as_live is not None:
         stream = StreamingClient(
             options=options.for_pcm(),
+            endpointing=job.as_live,
             mode=job.mode,
             gamma=job.gamma,
             interim_results=interim_results,

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions, Task, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper_client.cli.arguments import (
+    Endpointing,
     Gamma,
     Hint,
     Languages,
@@ -45,31 +46,6 @@ class LiveDecoding:
     initial_prompt: Annotated[str, typer.Option(metavar="TEXT", help="Prompt of every utterance.")] = ""
     hint: Hint = ""
     padding: PaddingOption = DecodingOptions().padding
-
-
-@dataclass(frozen=True, kw_only=True)
-class Endpointing:
-    """When utterances end: of :class:`EndpointingOptions`."""
-
-    threshold: Annotated[
-        float, typer.Option(metavar="P", help="Probability above which audio is speech.")
-    ] = EndpointingOptions().threshold
-    silence_duration_ms: Annotated[
-        int, typer.Option(metavar="MS", help="Milliseconds of silence that end an utterance.")
-    ] = EndpointingOptions().silence_duration_ms
-    short_silence_ms: Annotated[
-        int,
-        typer.Option(
-            metavar="MS",
-            help="Milliseconds of silence that end a short utterance, if longer than --silence-duration-ms.",
-        ),
-    ] = EndpointingOptions().short_silence_ms
-    min_utterance_ms: Annotated[
-        int, typer.Option(metavar="MS", help="An utterance with less speech is short, in milliseconds.")
-    ] = EndpointingOptions().min_utterance_ms
-    max_piece_ms: Annotated[
-        int, typer.Option(metavar="MS", help="A longer utterance is cut at its best pause, in milliseconds.")
-    ] = EndpointingOptions().max_piece_ms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +96,7 @@ class ListenOptions:
             "what is final stays the same. Default: none.",
         ),
     ] = None
-    endpointing: Endpointing = Endpointing()
+    endpointing: Endpointing = Endpointing()  # noqa: RUF009  # it is frozen
     drafting: DraftOptions = DraftOptions()
     speakers: SpeakersOfUtterances = SpeakersOfUtterances()  # noqa: RUF009  # it is frozen
     quiet: Quiet = False
@@ -139,7 +115,7 @@ class ListenOptions:
                 step_ms=self.step_ms,
                 confirm_every_ms=None if self.confirm_every is None else round(1000 * self.confirm_every),
             ),
-            endpointing=EndpointingOptions(**asdict(self.endpointing)),
+            endpointing=self.endpointing.options(),
             **asdict(self.drafting),
             with_statistics=True,  # so that the table at the end also counts calls that were lost
             credentials=credentials,

@@ -23,6 +23,7 @@ from specwhisper_client.cli.arguments import (
     AudioTrack,
     Channel,
     ContainerTimes,
+    Endpointing,
     Gamma,
     Hints,
     Languages,
@@ -231,9 +232,12 @@ class TranscribeOptions:
     as_live: Annotated[
         bool,
         typer.Option(
-            "--as-live", help="Decoding as of live audio: cuts at pauses of speech, not windows of 30 s."
+            "--as-live",
+            help="Decoding as of live audio: cuts at pauses of speech, not windows of 30 s. The five options "
+            "after it set where, as for listen.",
         ),
     ] = False
+    endpointing: Endpointing
     output_format: Annotated[
         str,
         typer.Option(
@@ -311,6 +315,8 @@ class TranscribeOptions:
             )
         if options.vad_filter and self.as_live:
             raise InvalidRequest("--vad-filter is for whole recordings: leave it or --as-live out.")
+        if not self.as_live:
+            self.endpointing.refuse()
         if options.vad_filter:
             check_extra()  # once, not for each recording
         if len(formats) > 1 and self.output_dir is None:
@@ -329,7 +335,7 @@ class TranscribeOptions:
             self.unsure_below,
             self.print_colors,
             self.quiet,
-            self.as_live,
+            self.endpointing.options() if self.as_live else None,
             self.batch_size,
             self.skip_existing,
             credentials,

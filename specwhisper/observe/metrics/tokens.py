@@ -11,14 +11,17 @@ from specwhisper.types import NS_PER_S
 KEPT_CANDIDATES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 COUNTED = {
-    "windows": ("num_windows", "Windows opened; every step of live audio is one."),
+    "windows": (
+        "num_windows",
+        "Windows opened, each attempt; of live audio one for each of the target's texts.",
+    ),
     "drafted_tokens": ("num_drafted", "Tokens sent to the target as candidates."),
     "verified_tokens": ("num_verified", "Draft candidates that the target verified."),
     "accepted_tokens": ("num_accepted", "Draft candidates that the target accepted."),
     "hinted_tokens": ("num_hinted", "Candidates from hints that the target verified."),
     "hinted_accepted_tokens": ("num_hinted_accepted", "Candidates from hints that the target accepted."),
     "self_decoded_tokens": ("num_self_decoded", "Tokens that the target decoded without a candidate."),
-    "committed_tokens": ("num_committed", "Tokens committed, including those of every step of live audio."),
+    "committed_tokens": ("num_committed", "Tokens that the target wrote, also where they become no text."),
     "session_forward_passes": ("num_forwards", "Forward passes, counted once for each session in them."),
     "align_forward_passes": ("num_align_forwards", "Further forward passes, which only find word times."),
     "candidate_blocks": ("num_blocks", "Blocks of candidates sent."),

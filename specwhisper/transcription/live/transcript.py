@@ -24,7 +24,7 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.live.open_text import OpenText, continuation, words_of
 from specwhisper.transcription.live.repeats import num_before_repeats
 from specwhisper.transcription.open_window import OpenWindow
-from specwhisper.transcription.segments import FRAME_S
+from specwhisper.transcription.segments import FRAME_S, around_words
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     FRAMES_PER_TIMESTAMP,
@@ -190,7 +190,7 @@ class LiveTranscript:
             segments.append(Segment(end_s, end_s, (), seek=seek, utterance=utterance, language=self.language))
         if step.is_last:
             segments[-1] = replace(segments[-1], is_utterance_end=True)
-        return list(self._ordered(segments))
+        return list(self._ordered(around_words(segments)))
 
     def _time_s(self, token: int, complete: OpenWindow) -> float:
         frames = (token - self._vocabulary.timestamp_begin) * FRAMES_PER_TIMESTAMP

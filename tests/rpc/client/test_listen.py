@@ -15,9 +15,11 @@ from typer.testing import CliRunner
 from examples import live_captions
 from experiments.common.models.speech import SPOKEN, samples_of, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest
+from specwhisper.live import EndpointingOptions
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_client import TranscriptionClient, sources
 from specwhisper_client.cli import listening
+from specwhisper_client.cli.arguments import Endpointing
 from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.jobs import Job
 from specwhisper_client.cli.listen_options import ListenOptions
@@ -50,7 +52,7 @@ def talk_file(tmp_path):
 def at_once(monkeypatch):
     """Let a file that stands for the microphone be read as fast as it is taken."""
     read = sources.file
-    monkeypatch.setattr(sources, "file", lambda path, *, is_paced: read(path, is_paced=False))
+    monkeypatch.setattr(sources, "file", lambda path, **options: read(path, **options | {"is_paced": False}))
 
 
 def wanted(server: str, **more) -> ListenOptions:
@@ -132,7 +134,7 @@ async def test_the_example_shows_captions(talk_file, monkeypatch, capsys):
     async with speaking_pair() as (target, draft):
         await live_captions.main(str(talk_file), draft.address, "en")
         await all_free(target, draft)
-    assert [line.strip() for line in shown(capsys.readouterr().out)] == lines_of(talk())
+    assert shown(capsys.readouterr().out) == lines_of(talk())
 
 
 async def test_listen_names_a_file_that_is_not_there(tmp_path):
@@ -147,7 +149,7 @@ async def test_listen_names_a_file_that_is_not_there(tmp_path):
 async def test_transcribe_streaming_writes_a_subtitle_per_utterance(talk_file):
     (out, printed), (errors, _) = console(), console()
     async with speaking_pair() as (target, draft):
-        job = Job(draft.address, formats=[OutputFormat.SRT], as_live=True, quiet=True)
+        job = Job(draft.address, formats=[OutputFormat.SRT], as_live=EndpointingOptions(), quiet=True)
         assert await transcribe_files([talk_file], job, out, errors)
         await all_free(target, draft)
     cues = printed.getvalue().strip().split("\n\n")
@@ -156,12 +158,41 @@ async def test_transcribe_streaming_writes_a_subtitle_per_utterance(talk_file):
     assert all(" --> " in cue for cue in cues)
 
 
+async def test_a_recording_as_live_has_the_text_of_listen_with_its_options(talk_file, at_once):
+    (listened, printed), (transcribed, written), (errors, _) = console(), console(), console()
+    options = Endpointing(silence_duration_ms=3_000)
+    async with speaking_pair() as (_, draft):
+        live = wanted(draft.address, simulate=talk_file, endpointing=options, quiet=True)
+        assert await listening.listen(live, listened, errors)
+        job = Job(draft.address, as_live=options.options(), quiet=True)
+        assert await transcribe_files([talk_file], job, transcribed, errors)
+    assert printed.getvalue() == written.getvalue()
+    assert len(printed.getvalue().splitlines()) < len(lines_of(talk()))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--silence-duration-ms", "200"],
+            "--silence-duration-ms has no effect without --as-live",
+        ),
+        (["--threshold", "0.4"], "--threshold has no effect without --as-live"),
+        (["--as-live", "--max-piece-ms", "50"], "--max-piece-ms is 50: it must lie between"),
+    ],
+)
+def test_transcribe_refuses_bad_endpointing(talk_file, options, message):
+    result = CliRunner().invoke(app, ["transcribe", str(talk_file), *options])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert message in result.stderr and len(result.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
         (["--step-ms", "50"], 1, "step_ms is 50"),
-        (["--threshold", "2"], 1, "threshold is 2"),
-        (["--silence-duration-ms", "10"], 1, "silence_duration_ms is 10"),
+        (["--threshold", "2"], 1, "error: --threshold is 2"),
+        (["--silence-duration-ms", "10"], 1, "error: --silence-duration-ms is 10"),
         (["--max-speakers", "2"], 1, "max-speakers has no effect without --diarize"),
         (["--diarize", "nowhere"], 1, "nowhere holds no model"),
         (["--mode", "one-process"], 2, "one-process"),

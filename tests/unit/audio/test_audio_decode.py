@@ -1,6 +1,7 @@
 """Files of all formats become canonical PCM; files that are none are refused."""
 
 import io
+import os
 import tracemalloc
 
 import av
@@ -79,6 +80,17 @@ def test_a_file_object_is_read_as_a_path_is(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InvalidAudio, match=r"^Audio file '.*nowhere\.wav' does not exist\.$"):
         next(decode_file(tmp_path / "nowhere.wav"))
+
+
+def test_a_pipe_is_refused(tmp_path):
+    reading, writing = os.pipe()
+    os.write(writing, encode(tone(0.1, 8_000), 8_000, "WAV"))
+    os.close(writing)
+    with pytest.raises(InvalidAudio, match=r"^Audio file '/dev/fd/\d+' is a pipe: .*write it to a file"):
+        next(decode_file(f"/dev/fd/{reading}"))
+    os.close(reading)
+    with pytest.raises(InvalidAudio, match=r"^'-' is no file, and standard input is not read"):
+        next(decode_file("-"))
 
 
 def test_a_folder_is_refused(tmp_path):

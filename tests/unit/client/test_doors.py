@@ -13,6 +13,7 @@ from specwhisper.options import OTHER_NAMES, DecodingOptions, Padding, options_f
 from specwhisper.selection import VadOptions
 from specwhisper_client import StreamingClient, TranscriptionClient, listen
 from specwhisper_client.cli import listen_options, transcribe_command
+from specwhisper_client.cli.arguments import Endpointing
 from specwhisper_gateway.audio.fields import TranslationFields
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 
@@ -86,7 +87,7 @@ def test_the_config_of_the_library_has_the_defaults_of_the_decoding_options():
     ("group", "options"),
     [
         (listen_options.LiveDecoding, DecodingOptions()),
-        (listen_options.Endpointing, EndpointingOptions()),
+        (Endpointing, EndpointingOptions()),
     ],
 )
 def test_listen_has_the_names_and_defaults_of_the_client(group, options):

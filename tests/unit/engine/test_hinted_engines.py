@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 
 import pytest
@@ -53,10 +54,14 @@ def own_text(**options) -> Transcription:
     )[0]
 
 
+def text_tokens(tokens: Iterable[int]) -> tuple[int, ...]:
+    return tuple(token for token in tokens if token < VOCABULARY.end_of_text)
+
+
 def words_of(text: Transcription) -> list[str]:
     """Return a word for each text token."""
     tokens = [token for window in text.window_tokens for token in window]
-    return [VOCABULARY.decode([token]) for token in VOCABULARY.text_tokens(tokens)]
+    return [VOCABULARY.decode([token]) for token in text_tokens(tokens)]
 
 
 def corrupted(words: list[str], share: float, seed: int = 0) -> str:
@@ -139,8 +144,8 @@ def decode(hint: str = "", resume: Resume | None = None) -> tuple[list[Window], 
 def test_a_session_that_is_resumed_finds_its_place_in_the_hint(has_previous):
     windows, tokens, _ = decode()
     hint = "".join(words_of(own_text()))
-    previous = VOCABULARY.text_tokens(tokens[0]) if has_previous else ()
-    resume = Resume(windows[1], (), previous=tuple(previous))
+    previous = text_tokens(tokens[0]) if has_previous else ()
+    resume = Resume(windows[1], (), previous=previous)
     _, resumed, num_hinted = decode(hint, resume)
     assert resumed == tokens[1:]
     assert num_hinted > 0.8 * sum(map(len, resumed))

@@ -43,7 +43,7 @@ def test_a_repeating_model_changes_no_text(monkeypatch):
 @pytest.mark.parametrize(("share", "holds"), [(0.9, True), (1.1, False)])
 def test_eight_sessions_must_fit_on_a_core(share, holds):
     footprints = [Footprint("demo", (1.0, 9.0, 1.2), 199.0), Footprint("int8", (2.0,), 301.0)]
-    found = {"worse": Live(8, 2.0, 0.9, 2.0), "best": Live(8, share, 0.9, 2.0)}
+    found = {"worse": Live(8, 2.0, 0.9), "best": Live(8, share, 0.9)}
     bars = {bar.name: bar.holds for bar in find_bars({"numpy": 300.0, "onnx": 49.0}, footprints, found)}
     assert bars == {
         "packages of the extra draft, MB on disk": True,

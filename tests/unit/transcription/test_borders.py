@@ -15,7 +15,7 @@ from specwhisper.audio.speech_map import SpeechMap, placed
 from specwhisper.options import Task
 from specwhisper.speakers.turns import Turn, with_speakers
 from specwhisper.transcription.formats import to_diarized_json, to_srt, to_tsv, to_verbose_json, to_vtt
-from specwhisper.transcription.segments import Borders, split_window
+from specwhisper.transcription.segments import Borders, around_words, split_window
 from specwhisper.transcription.subtitles import Layout, cues
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import (
@@ -177,3 +177,18 @@ def test_a_word_does_not_last_through_the_silence_after_its_window() -> None:
     words = (WordAlignment(1, 1, SAMPLE_RATE, 9 * SAMPLE_RATE),)
     (only,) = builder.observe(Commit(0, 0, tokens, (0.0,) * 5, is_final=True, words=words))
     assert (only.words[0].start_s, only.words[0].end_s) == (1.0, 2.0)
+
+
+@given(st.data(), st.lists(st.tuples(POSITIONS, POSITIONS), min_size=1, max_size=4))
+def test_a_segment_lasts_from_its_first_word_to_its_last(data, spans) -> None:
+    num_times = 4 * len(spans)  # of two words a segment
+    times = iter(sorted(data.draw(st.lists(POSITIONS, min_size=num_times, max_size=num_times))))
+    segments = [
+        Segment(min(span), max(span), (1,), words=tuple(Word(next(times), next(times), "a") for _ in "ab"))
+        for span in spans
+    ]
+    placed = TimeOrder()(around_words(segments))
+    assert [each.words for each in placed] == [each.words for each in segments]
+    check_order([(each.start_s, each.end_s) for each in placed])
+    for each in placed:
+        assert all(each.start_s <= word.start_s <= word.end_s <= each.end_s for word in each.words)
