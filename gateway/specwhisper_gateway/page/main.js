@@ -82,7 +82,7 @@ async function start(source, title, ownLanguage = "") {
       onState: (state, reason) => session?.connection === connection && showConnection(state, reason),
     });
     const rival = isRace() ? new Rival(find("rival"), { ...connection.settings }, key) : null;
-    session = { source, connection, recorder, state: newState(), rival };
+    session = { source, connection, recorder, state: newState(source), rival };
     find("with-sound").disabled = !source.isPaced;
     connection.open();
     source.start(

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
 
 import pytest
-import pytest_asyncio
 import soundfile
 
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
@@ -36,12 +33,6 @@ def gateway(demo_gateway) -> Server:
 @pytest.fixture
 def url(gateway) -> str:
     return f"http://localhost:{gateway.port}/"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def chromium() -> AsyncIterator[Any]:
-    async with browser() as chromium:
-        yield chromium
 
 
 @pytest.fixture(scope="module")
