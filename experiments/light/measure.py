@@ -21,7 +21,7 @@ from experiments.streaming.session import DECODING, paced
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.types import SAMPLE_RATE, Mode
+from specwhisper.types import SAMPLE_RATE
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.server_process import following, start_server
 from specwhisper_client.streaming import StreamingClient
@@ -143,7 +143,7 @@ async def _speak(server: str, sample: Sample, delay_s: float, statistics: Specul
     """Send a recording in real time after a delay, and add its statistics."""
     await asyncio.sleep(delay_s)
     last = SpeculationStatistics()
-    async with StreamingClient(server, DECODING, mode=Mode.SYNC) as stream:
+    async with StreamingClient(server, DECODING) as stream:
 
         async def send() -> None:
             async for pcm in paced(sample.pcm, time.monotonic()):

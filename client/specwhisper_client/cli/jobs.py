@@ -166,7 +166,6 @@ async def _transcribe(
         stream = StreamingClient(
             options=options.for_pcm(),
             mode=job.mode,
-            gamma=job.gamma,
             interim_results=interim_results,
             servers=client.servers,
         )

@@ -13,13 +13,12 @@ from specwhisper.options import DecodingOptions, Task, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper_client.cli.arguments import (
-    Gamma,
     Hint,
     Languages,
+    LiveMode,
     PaddingOption,
     Quiet,
     Server,
-    ServerMode,
     TaskOption,
     hint_of,
 )
@@ -76,8 +75,7 @@ class Endpointing:
 class DraftOptions:
     """How draft and target work together."""
 
-    mode: ServerMode = None
-    gamma: Gamma = None
+    mode: LiveMode = None
     added_latency_ms: Annotated[
         int,
         typer.Option(

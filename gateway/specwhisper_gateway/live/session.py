@@ -80,7 +80,6 @@ class LiveConnection:
                 position=start.position.read(),
             ),
             mode=start.mode,
-            gamma=start.gamma or None,
             sample_rate=start.sample_rate,
             added_latency_ms=start.added_latency_ms,
             continue_unverified=True,
@@ -106,11 +105,7 @@ class LiveConnection:
                             "The stream has started already: send 'change', or open another connection."
                         )
                     case Change() as change if not has_finished:
-                        stream.change(
-                            mode=change.mode,
-                            gamma=change.gamma or None,
-                            added_latency_ms=change.added_latency_ms,
-                        )
+                        stream.change(mode=change.mode, added_latency_ms=change.added_latency_ms)
                     case Finish() if not has_finished:
                         has_finished = True
                         async with stall_timeout():

@@ -240,7 +240,7 @@ SOCKET = """
     const second = (count) => Array.from({ length: count }, () => connection.send(new Int16Array(8000)));
     const update = (start_sample, passes) => sockets.at(-1).receive({
         type: "update", position: { start_sample, next_sample: start_sample, num_utterances: 1 },
-        statistics: { drafted: 0, verified: 0, accepted: 0, committed: 0, passes, steps: 0, gamma: 4 },
+        statistics: { drafted: 0, verified: 0, accepted: 0, committed: 0, passes, steps: 0 },
     });
 """
 

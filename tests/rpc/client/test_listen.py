@@ -164,8 +164,7 @@ async def test_transcribe_streaming_writes_a_subtitle_per_utterance(talk_file):
         (["--silence-duration-ms", "10"], 1, "silence_duration_ms is 10"),
         (["--max-speakers", "2"], 1, "max-speakers has no effect without --diarize"),
         (["--diarize", "nowhere"], 1, "nowhere holds no model"),
-        (["--mode", "one-process"], 2, "one-process"),
-        (["--gamma", "0"], 2, "--gamma"),
+        (["--mode", "sync"], 2, "sync"),
         (["--added-latency-ms", "-1"], 2, "--added-latency-ms"),
     ],
 )
