@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from specwhisper.errors import InvalidRequest, MessageTooLarge
+from specwhisper.errors import InvalidRequest, MessageTooLarge, SpecWhisperError
 from specwhisper.live import LiveOptions
+from specwhisper.options import DecodingOptions
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.types import Segment
 from specwhisper_client.streaming import StreamingClient
@@ -46,6 +47,7 @@ class LiveConnection:
         self._take_session()
         speakers = self._speakers(start)
         stream = self._open(start, speakers)
+        await self._check_languages(stream.options)
         start_s = stream.received_s
         async with stream:
             reading = asyncio.create_task(self._read(_chained(second, frames), stream))
@@ -66,6 +68,20 @@ class LiveConnection:
     async def report_error(self, error: BaseException) -> None:
         """Send an error to the page."""
         await self._peer.send(error_event(error))
+
+    async def _check_languages(self, options: DecodingOptions) -> None:
+        """Refuse languages that the target does not have, in a sentence without the hundred that it has."""
+        asked = list(filter(None, (*options.languages, options.language)))
+        try:
+            known = (await self._gateway.client.get_model()).languages if asked else ()
+        except SpecWhisperError:
+            return  # without a target, the draft's text may continue
+        for language in asked:
+            if language not in known:
+                raise InvalidEvent(
+                    f"The target has no language '{language}': choose one of the list, or leave it empty.",
+                    "languages",
+                )
 
     def _speakers(self, start: Start) -> LiveSpeakers | None:
         found = self._gateway.config.speakers

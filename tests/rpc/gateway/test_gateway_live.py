@@ -102,6 +102,16 @@ async def test_audio_is_counted_once_after_a_resume():
     assert figures["audio_seconds_total"] == 1.5  # of 2.5 s
 
 
+async def test_an_unknown_language_is_refused_without_a_list_of_the_known_ones():
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        async with page(gateway, START | {"languages": "en,xx"}) as socket:
+            await socket.send(PCM)
+            [message], closed = await received(socket)
+    assert closed == 1008
+    sentence = "The target has no language 'xx': choose one of the list, or leave it empty."
+    assert message["error"]["message"] == sentence
+
+
 @pytest.mark.parametrize(
     ("frame", "code"),
     [
