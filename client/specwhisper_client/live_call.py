@@ -34,7 +34,6 @@ class LiveSettings:
 
     endpointing: EndpointingOptions | None
     mode: Mode | None
-    gamma: int | None
     added_latency_ms: int
     interim_results: bool
     continue_unverified: bool
@@ -48,7 +47,7 @@ class LiveSettings:
         weights_digest : of the weights that wrote the text so far; empty for any.
         """
         return pb.StreamingRecognitionConfig(
-            config=config_to_proto(options, self.mode, self.gamma, is_container=False),
+            config=config_to_proto(options, self.mode, None, is_container=False),
             interim_results=self.interim_results,
             endpointing=codec.endpointing_to_proto(self.endpointing),
             continue_unverified=self.continue_unverified,

@@ -27,7 +27,7 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.hints.feed import HintFeed, hint_at
 from specwhisper.transcription.segments import Borders
 from specwhisper.transcription.transcription import ModelInfo
-from specwhisper.types import SAMPLE_RATE, EndUtterance, Mode
+from specwhisper.types import LIVE_MODES, SAMPLE_RATE, EndUtterance, Mode
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -56,7 +56,7 @@ class StreamingClient:
     options, named : decoding options as an object, by name, or both: a name then replaces the object's value.
     live : how live audio is decoded.
     endpointing : when utterances begin and end; ``None`` for a single utterance.
-    mode, gamma : how draft and target work together; by default the server's own.
+    mode : ``Mode.FULL`` with the draft, or ``Mode.TARGET_ONLY``; by default the server's own.
     sample_rate, num_channels : of the audio that is sent.
     added_latency_ms : latency injected into the round trip between draft and target server, for experiments;
         refused unless the server has ``--allow-latency-injection``.
@@ -82,7 +82,6 @@ class StreamingClient:
         live: LiveOptions | None = None,
         endpointing: EndpointingOptions | None = EndpointingOptions(),  # noqa: B008 (it is frozen)
         mode: Mode | None = None,
-        gamma: int | None = None,
         sample_rate: int = SAMPLE_RATE,
         num_channels: int = 1,
         added_latency_ms: int = 0,
@@ -98,8 +97,7 @@ class StreamingClient:
         self.options = replace(options_from(options or {}, named), live=live or LiveOptions())
         self._settings = LiveSettings(
             endpointing=endpointing,
-            mode=mode,
-            gamma=gamma,
+            mode=_checked(mode),
             added_latency_ms=added_latency_ms,
             interim_results=interim_results,
             continue_unverified=continue_unverified,
@@ -204,14 +202,12 @@ class StreamingClient:
     def _live(self) -> LiveOptions:
         return self.options.live or LiveOptions()
 
-    def change(
-        self, *, mode: Mode | None = None, gamma: int | None = None, added_latency_ms: int = 0
-    ) -> None:
+    def change(self, *, mode: Mode | None = None, added_latency_ms: int = 0) -> None:
         """Continue with other settings after the last final word, in another call.
 
         Settings that are not named are the server's own.
         """
-        self._settings = replace(self._settings, mode=mode, gamma=gamma, added_latency_ms=added_latency_ms)
+        self._settings = replace(self._settings, mode=_checked(mode), added_latency_ms=added_latency_ms)
         if self._call is not None:
             self._call.change()
 
@@ -308,3 +304,9 @@ class StreamingClient:
         self.num_reconnects += is_first
         log = {"request": self._request_id, "server": self._attempts.address, "error": str(error)}
         logger.info("connection lost", extra=log)
+
+
+def _checked(mode: Mode | None) -> Mode | None:
+    if mode is not None and mode not in LIVE_MODES:
+        raise InvalidRequest(f"Live audio has no mode {mode}: choose {' or '.join(LIVE_MODES)}.")
+    return mode

@@ -12,8 +12,9 @@ from specwhisper.audio.channels import Mixer
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.files.damage import Warn, ignore
 from specwhisper.errors import InvalidRequest, MessageTooLarge, UnsupportedOption, check_between
+from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.hints.feed import HintFeed
-from specwhisper.types import EndUtterance
+from specwhisper.types import EndUtterance, Mode
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec, flac
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -48,6 +49,8 @@ def read_request(
         )
     server.check_mode(mode)
     options = codec.decoding_options_from_proto(config.decoding)
+    if options.live is not None:  # its draft sends whole texts and never waits, whatever is asked
+        return SessionRequest(options, DraftLength.of(Mode.FULL if mode.drafts else mode, None))
     return SessionRequest(options, server.length(mode, config.gamma or None))
 
 

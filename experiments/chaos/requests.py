@@ -7,7 +7,7 @@ from random import Random
 
 from experiments.common.servers.clients import MODES
 from specwhisper.options import DecodingOptions, Padding, Task
-from specwhisper.types import Mode
+from specwhisper.types import LIVE_MODES, Mode
 
 PLAIN = "plain"
 OPTIONS = {
@@ -101,7 +101,7 @@ def draw_demo(random: Random) -> FileRequest:
 def draw_live(random: Random) -> LiveRequest:
     """Draw the request of a live client."""
     return LiveRequest(
-        mode=random.choice(MODES),
+        mode=random.choice(LIVE_MODES),
         has_utterances=random.random() < 0.7,
         continue_unverified=random.random() < 0.5,
         start_after_s=random.uniform(0, 0.3),

@@ -26,7 +26,7 @@ from experiments.soak.servers import GATEWAY, Servers
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.options import DecodingOptions, Padding
 from specwhisper.rpc.channels import open_channel
-from specwhisper.types import SAMPLE_RATE, Mode
+from specwhisper.types import LIVE_MODES, SAMPLE_RATE, Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper_client.api import TranscriptionClient
@@ -101,7 +101,7 @@ async def run_session(servers: Servers, kind: Kind, random: Random) -> None:
         case Kind.WHOLE:
             await transcribe(servers, length_s, mode)
         case Kind.LIVE:
-            await speak(servers, mode)
+            await speak(servers, random.choice(LIVE_MODES))
         case Kind.GATEWAY:
             await upload(servers, length_s)
         case Kind.CANCELLED:

@@ -96,6 +96,7 @@ async def recorded(
     note({"type": "done"})
     return {
         "version": 1,
+        "is_paced": True,
         "title": title,
         "about": f"Recorded {time.strftime('%Y-%m-%d %H:%M')}. Text, statistics and times are as recorded.",
         "peak_ms": PEAK_MS,

@@ -8,7 +8,7 @@ draft does not follow the target within a window: what a correction leaves of th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from specwhisper.engine.draft_state import MAX_REDRAFTED, NO_REPORT, Drafted, DraftState
 from specwhisper.engine.window_draft import WindowDraft
@@ -197,4 +197,4 @@ class LiveDraft(DraftState):
     def take_report(self) -> DraftReport:
         """Return the work since the last report."""
         report, self.report = self.report, NO_REPORT
-        return replace(report, choice=self.controller.choice)
+        return report

@@ -51,6 +51,7 @@ class Mode(StrEnum):
 
 
 SERVER_MODES = tuple(mode for mode in Mode if mode is not Mode.ONE_PROCESS)
+LIVE_MODES = (Mode.TARGET_ONLY, Mode.FULL)  # the draft of live audio never waits
 
 
 @dataclass(frozen=True, slots=True)

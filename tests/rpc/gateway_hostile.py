@@ -199,10 +199,7 @@ def framed(messages: Json) -> st.SearchStrategy[str | bytes]:
 
 # Messages of the page
 
-way = {
-    "mode": mostly(st.sampled_from(["sync", "full", "target-only"]), odd),
-    "gamma": st.integers(-1, 70) | values,
-}
+way = {"mode": mostly(st.sampled_from(["full", "target-only"]), odd)}
 started = st.fixed_dictionaries(
     {"type": st.just("start"), "sample_rate": mostly(st.sampled_from([8_000, 16_000, 48_000]), numbers)},
     optional=way

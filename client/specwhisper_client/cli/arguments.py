@@ -14,7 +14,7 @@ from specwhisper.options import Acceptance, DecodingOptions, Padding, Task, Word
 from specwhisper.selection import VadOptions
 from specwhisper.settings.choices import one_of
 from specwhisper.transcription.hints.file import read_hint
-from specwhisper.types import SERVER_MODES, Mode
+from specwhisper.types import LIVE_MODES, SERVER_MODES, Mode
 
 TOKEN_VARIABLE = "SPECWHISPER_TOKEN"
 Server = Annotated[
@@ -130,6 +130,14 @@ ServerMode = Annotated[
         metavar="MODE",
         help=f"Mode of draft and target: {', '.join(SERVER_MODES[:-1])} or {SERVER_MODES[-1]}. "
         "Default: the server's.",
+    ),
+]
+LiveMode = Annotated[
+    Mode | None,
+    typer.Option(
+        parser=one_of(LIVE_MODES),
+        metavar="MODE",
+        help="With the draft, full, or target-only. Default: the server's.",
     ),
 ]
 

@@ -169,7 +169,6 @@ async def _transcribe(
             options=options.for_pcm(),
             endpointing=job.as_live,
             mode=job.mode,
-            gamma=job.gamma,
             interim_results=interim_results,
             servers=client.servers,
         )

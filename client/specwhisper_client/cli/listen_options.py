@@ -14,13 +14,12 @@ from specwhisper.rpc.channels import Credentials
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper_client.cli.arguments import (
     Endpointing,
-    Gamma,
     Hint,
     Languages,
+    LiveMode,
     PaddingOption,
     Quiet,
     Server,
-    ServerMode,
     TaskOption,
     hint_of,
 )
@@ -52,8 +51,7 @@ class LiveDecoding:
 class DraftOptions:
     """How draft and target work together."""
 
-    mode: ServerMode = None
-    gamma: Gamma = None
+    mode: LiveMode = None
     added_latency_ms: Annotated[
         int,
         typer.Option(

@@ -301,8 +301,13 @@ class TranscribeOptions:
         formats = parse_formats(self.output_format)
         if diarizer is None and OutputFormat.DIARIZED_JSON in formats:
             raise InvalidRequest("diarized_json needs speakers: add --diarize FOLDER.")
-        if diarizer is not None and self.as_live:
-            raise InvalidRequest("--diarize is for whole recordings: leave it or --as-live out.")
+        for_recordings = {
+            "--diarize": diarizer is not None,
+            "--vad-filter": options.vad_filter,
+            "--gamma": self.gamma is not None,
+        }
+        for name in (name for name, is_given in for_recordings.items() if is_given and self.as_live):
+            raise InvalidRequest(f"{name} is for whole recordings: leave it or --as-live out.")
         needs_words = {"--print-colors": self.print_colors, "unsure": OutputFormat.UNSURE in formats}
         for name in (name for name, is_wanted in needs_words.items() if is_wanted):
             if not options.word_timestamps or self.as_live:
@@ -313,8 +318,6 @@ class TranscribeOptions:
                 "--print-colors is for the text of one recording after the other: leave --diarize, "
                 "--batch-size and other formats out."
             )
-        if options.vad_filter and self.as_live:
-            raise InvalidRequest("--vad-filter is for whole recordings: leave it or --as-live out.")
         if not self.as_live:
             self.endpointing.refuse()
         if options.vad_filter:

@@ -8,17 +8,15 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
 from specwhisper.live import FinalPiece, LivePosition
-from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import Mode
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.transport.messages import StrictModel, first_problem, read_object
 
 
 class _Drafting(StrictModel):
-    """How to draft; ``None``, or a gamma of 0, leaves it to the server."""
+    """Whether to draft; ``None`` leaves it to the server."""
 
-    mode: Literal[Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL] | None = None
-    gamma: Annotated[int, Field(ge=0, le=MAX_GAMMA)] = 0
+    mode: Literal[Mode.TARGET_ONLY, Mode.FULL] | None = None
     added_latency_ms: Annotated[int, Field(ge=0, le=2_000)] = 0
 
 
@@ -65,7 +63,7 @@ class Start(_Drafting):
 
 
 class Change(_Drafting):
-    """Change how to draft."""
+    """Change whether to draft."""
 
     type: Literal["change"]
 

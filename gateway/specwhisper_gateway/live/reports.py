@@ -13,14 +13,8 @@ from specwhisper_client.updates import Update
 
 
 def ready(model: ModelInfo) -> dict[str, Any]:
-    """Return the pair and how it drafts now."""
-    return {
-        "type": "ready",
-        "target": model.target,
-        "draft": model.draft,
-        "mode": model.mode.value,
-        "gamma": model.gamma,
-    }
+    """Return the pair that writes now."""
+    return {"type": "ready", "target": model.target, "draft": model.draft}
 
 
 def update(news: Update, position: LivePosition) -> dict[str, Any]:
@@ -62,7 +56,7 @@ def _final(segment: Segment) -> dict[str, Any]:
 
 
 def _statistics(statistics: SpeculationStatistics) -> dict[str, Any]:
-    estimates, choice = statistics.estimates, statistics.choice
+    estimates = statistics.estimates
     round_trip_ns = estimates.round_trip_ns if estimates else statistics.min_round_trip_ns
     return {
         "drafted": statistics.num_drafted,
@@ -72,6 +66,4 @@ def _statistics(statistics: SpeculationStatistics) -> dict[str, Any]:
         "passes": statistics.num_forwards,
         "steps": statistics.num_windows,
         "round_trip_ms": round(round_trip_ns / 1e6, 2),
-        "gamma": choice.gamma if choice else 0,
-        "max_ahead": choice.max_ahead if choice else 0,
     }

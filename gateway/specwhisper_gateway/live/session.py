@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from specwhisper.errors import InvalidRequest, MessageTooLarge
+from specwhisper.errors import InvalidRequest, MessageTooLarge, SpecWhisperError
 from specwhisper.live import LiveOptions
+from specwhisper.options import DecodingOptions
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.types import Segment
 from specwhisper_client.streaming import StreamingClient
@@ -46,6 +47,7 @@ class LiveConnection:
         self._take_session()
         speakers = self._speakers(start)
         stream = self._open(start, speakers)
+        await self._check_languages(stream.options)
         start_s = stream.received_s
         async with stream:
             reading = asyncio.create_task(self._read(_chained(second, frames), stream))
@@ -67,6 +69,20 @@ class LiveConnection:
         """Send an error to the page."""
         await self._peer.send(error_event(error))
 
+    async def _check_languages(self, options: DecodingOptions) -> None:
+        """Refuse languages that the target does not have, in a sentence without the hundred that it has."""
+        asked = list(filter(None, (*options.languages, options.language)))
+        try:
+            known = (await self._gateway.client.get_model()).languages if asked else ()
+        except SpecWhisperError:
+            return  # without a target, the draft's text may continue
+        for language in asked:
+            if language not in known:
+                raise InvalidEvent(
+                    f"The target has no language '{language}': choose one of the list, or leave it empty.",
+                    "languages",
+                )
+
     def _speakers(self, start: Start) -> LiveSpeakers | None:
         found = self._gateway.config.speakers
         if found is None or not start.speakers:
@@ -80,7 +96,6 @@ class LiveConnection:
                 position=start.position.read(),
             ),
             mode=start.mode,
-            gamma=start.gamma or None,
             sample_rate=start.sample_rate,
             added_latency_ms=start.added_latency_ms,
             continue_unverified=True,
@@ -106,11 +121,7 @@ class LiveConnection:
                             "The stream has started already: send 'change', or open another connection."
                         )
                     case Change() as change if not has_finished:
-                        stream.change(
-                            mode=change.mode,
-                            gamma=change.gamma or None,
-                            added_latency_ms=change.added_latency_ms,
-                        )
+                        stream.change(mode=change.mode, added_latency_ms=change.added_latency_ms)
                     case Finish() if not has_finished:
                         has_finished = True
                         async with stall_timeout():

@@ -60,8 +60,8 @@ export class Connection {
 
   change(settings) {
     Object.assign(this.settings, settings);
-    const { mode, gamma, added_latency_ms } = this.settings;
-    this.#send({ type: "change", mode, gamma, added_latency_ms });
+    const { mode, added_latency_ms } = this.settings;
+    this.#send({ type: "change", mode, added_latency_ms });
   }
 
   finish() {

@@ -30,20 +30,16 @@ let server = null; // as it describes itself, once it does
 // Settings
 
 function settings() {
-  const { mode, gamma, latency, languages } = form.elements;
+  const { mode, latency, languages } = form.elements;
   return {
     mode: mode.value,
-    gamma: Number(gamma.value),
     added_latency_ms: Number(latency.value),
     languages: languages.value,
   };
 }
 
 function showSettings() {
-  const { gamma, added_latency_ms, mode } = settings();
-  find("gamma-value").value = gamma ? `${gamma}` : "auto";
-  form.elements.gamma.setAttribute("aria-valuetext", gamma ? `${gamma} tokens a block` : "chosen automatically");
-  form.elements.gamma.disabled = mode === "target-only";
+  const { added_latency_ms } = settings();
   find("latency-value").value = `${added_latency_ms} ms`;
   form.elements.latency.setAttribute("aria-valuetext", `${added_latency_ms} milliseconds`);
 }
@@ -51,10 +47,10 @@ function showSettings() {
 function changeSettings() {
   showSettings();
   if (!session?.connection || session.state.isDone) return;
-  const { mode, gamma, added_latency_ms } = settings();
+  const { mode, added_latency_ms } = settings();
   const now = session.connection.settings;
-  if (mode === now.mode && gamma === now.gamma && added_latency_ms === now.added_latency_ms) return;
-  session.connection.change({ mode, gamma, added_latency_ms });
+  if (mode === now.mode && added_latency_ms === now.added_latency_ms) return;
+  session.connection.change({ mode, added_latency_ms });
   session.rival?.change({ added_latency_ms });
 }
 
@@ -82,7 +78,7 @@ async function start(source, title, ownLanguage = "") {
       onState: (state, reason) => session?.connection === connection && showConnection(state, reason),
     });
     const rival = isRace() ? new Rival(find("rival"), { ...connection.settings }, key) : null;
-    session = { source, connection, recorder, state: newState(), rival };
+    session = { source, connection, recorder, state: newState(source), rival };
     find("with-sound").disabled = !source.isPaced;
     connection.open();
     source.start(

@@ -32,7 +32,7 @@ export class Player {
   }
 
   seek(at) {
-    [this.state, this.next] = [newState(), 0]; // from the start: messages cannot be undone
+    [this.state, this.next] = [newState({ isPaced: this.recording.is_paced }), 0]; // from the start: messages cannot be undone
     this.since = performance.now() - at;
     this.#goTo(at, true);
   }

@@ -58,6 +58,7 @@ export class Recorder {
     const events = this.model ? [{ ...this.model, at: startMs }, ...this.events] : this.events;
     const recording = {
       version: 1,
+      is_paced: Boolean(this.sound),
       title: this.title,
       about: `Recorded ${new Date().toLocaleString()}.${span} Text, statistics and times are as recorded.`,
       peak_ms: PEAK_MS,

@@ -1,14 +1,16 @@
 // The state of a session, built from its messages, live or in a replay.
 
-import { splitWords } from "./words.js";
+import { keyOf, matchWords, splitWords } from "./words.js";
 
-const AHEAD_MS = 1000; // of sound that arrives as it is said
+const NUM_DELAYS = 9; // their median is shown
 const FIGURES_SPAN_MS = 6000; // ratios cover the last seconds, so that changes show
 const POINT_EVERY_MS = 250;
 const MAX_POINTS = 240;
 
-export function newState() {
+// `isPaced`: the sound arrives as it is said, so that words have a delay.
+export function newState({ isPaced = false } = {}) {
   return {
+    isPaced,
     finals: [], // {text, start_s, end_s, utterance, is_utterance_end}
     speakers: {}, // of utterances, by number
     verified: "",
@@ -17,9 +19,9 @@ export function newState() {
     isUnverified: false,
     receivedS: 0,
     sentS: 0,
-    numFinal: 0, // final words
-    shownS: [], // of each word, the sound that was sent when it was shown
-    delay: null, // {shownS, finalS}: seconds from the end of the last final word until it was shown, and final
+    open: [], // words that may still change: {key, at}, since when each has been shown
+    sent: [], // how much sound was sent when: {at, sentS}, as far back as words may still become final
+    delays: [], // of the last words of final texts: {shownS, finalS}, seconds from a word's end
     model: null,
     statistics: null,
     series: { acceptance: [], tokens: [], roundTrip: [], lag: [] }, // of {at, value}
@@ -56,21 +58,48 @@ function applyText(state, message, at) {
   state.isUnverified = message.is_unverified;
   state.receivedS = Math.max(state.receivedS, message.received_s);
   state.sentS = Math.max(state.sentS, message.sent_s ?? 0);
-  const last = message.finals.findLast((final) => final.text.trim());
-  for (const final of message.finals) state.numFinal += splitWords(final.text).length;
-  const numShown = state.numFinal + splitWords(state.verified + state.stable + state.tentative).length;
-  if (state.shownS.length > numShown) state.shownS.length = numShown; // words that were taken back
-  while (state.shownS.length < numShown) state.shownS.push(state.sentS);
-  if (!last || message.sent_s === undefined || 1000 * message.sent_s > at + AHEAD_MS) return;
-  const [shownS, finalS] = [state.shownS[state.numFinal - 1], state.sentS].map((sentS) => Math.max(0, sentS - last.end_s));
-  state.delay = { shownS, finalS };
-  addPoint(state.series.lag, at, finalS);
+  if (state.isPaced && message.sent_s !== undefined) applyDelays(state, message.finals, at);
 }
 
-export function describeDelay({ delay }) {
-  if (!delay) return "";
-  const [shown, final] = [delay.shownS.toFixed(1), delay.finalS.toFixed(1)];
-  return `Words appear ${shown} s after they are said. A sentence is final ${final} s after its end.`;
+function applyDelays(state, finals, at) {
+  state.sent.push({ at, sentS: state.sentS });
+  const texts = finals.map((final) => splitWords(final.text));
+  const words = [...texts.flat(), ...splitWords(state.verified + state.stable + state.tentative)].map(keyOf);
+  const { source } = matchWords(state.open.map(({ key }) => key), words);
+  const shown = words.map((key, index) => ({ key, at: state.open[source[index]]?.at ?? at }));
+  let numFinal = 0;
+  for (const [index, final] of finals.entries()) {
+    numFinal += texts[index].length;
+    const saidAt = timeOf(final.end_s, state.sent);
+    if (!texts[index].length || saidAt === null) continue;
+    const delay = { shownS: (shown[numFinal - 1].at - saidAt) / 1000, finalS: (at - saidAt) / 1000 };
+    state.delays.push(delay);
+    addPoint(state.series.lag, at, delay.finalS);
+  }
+  state.delays.splice(0, state.delays.length - NUM_DELAYS);
+  state.open = shown.slice(numFinal);
+  while (state.sent[1]?.sentS < lastFinalS(state)) state.sent.shift();
+}
+
+// The time at which sound was sent up to a second of it; null if it never was.
+function timeOf(soundS, sent) {
+  const index = sent.findIndex(({ sentS }) => sentS >= soundS);
+  if (index < 0) return null;
+  const after = sent[index];
+  const before = sent[index - 1] ?? { at: after.at - 1000 * after.sentS, sentS: 0 };
+  if (after.sentS === before.sentS) return after.at;
+  return before.at + ((after.at - before.at) * (soundS - before.sentS)) / (after.sentS - before.sentS);
+}
+
+export function describeDelay({ delays }) {
+  if (!delays.length) return "";
+  const [shown, final] = ["shownS", "finalS"].map((name) => median(delays.map((delay) => delay[name])));
+  const when = Math.round(10 * shown) < 0 ? "before" : "after"; // a draft may guess a word
+  return `Words appear ${Math.abs(shown).toFixed(1)} s ${when} they are said. A sentence is final ${final.toFixed(1)} s after its end.`;
+}
+
+function median(values) {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
 }
 
 function applyFigures(state, now, at) {

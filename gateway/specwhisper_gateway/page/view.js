@@ -45,7 +45,6 @@ export class View {
   }
 }
 
-function describe({ target, draft, mode, gamma }) {
-  const length = gamma ? `, ${gamma} tokens a block` : "";
-  return draft ? `${target}, drafted by ${draft} (${mode}${length})` : `${target} alone`;
+function describe({ target, draft }) {
+  return draft ? `${target}, drafted by ${draft}` : `${target} alone`;
 }

@@ -18,6 +18,7 @@ from specwhisper.types import SAMPLE_RATE, TimedHint
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.realtime import riva
+from specwhisper_gateway.realtime.backlog import Backlog, TurnAudio
 from specwhisper_gateway.realtime.commands import (
     Append,
     Clear,
@@ -35,8 +36,6 @@ from specwhisper_gateway.state import Gateway, TakeSession
 from specwhisper_gateway.transport.messages import error_event, new_id, warning_event
 from specwhisper_gateway.transport.sockets import Peer, stall_timeout
 
-MAX_TURNS = 4  # waiting for their transcription; a client that commits more often has to wait
-
 
 @dataclass(slots=True)
 class _Running:
@@ -44,24 +43,27 @@ class _Running:
 
     Attributes
     ----------
+    settings : those of the session when the turn began.
+    audio : what its draft server has not taken yet.
     num_samples : audio so far, at the client's sample rate.
     work : the task that reads the transcription's updates, once it runs.
     """
 
     turn: RealtimeTurn
-    stream: StreamingClient
-    sample_rate: int
+    settings: RealtimeSettings
+    audio: TurnAudio
     num_samples: int = 0
     is_cleared: bool = False
     work: asyncio.Task[None] | None = None
 
     @property
     def length_s(self) -> float:
-        return self.num_samples / self.sample_rate
+        return self.num_samples / self.settings.audio_format.rate
 
     def clear(self) -> None:
         """Discard the turn."""
         self.is_cleared = True
+        self.audio.discard()
         if self.work is not None:
             self.work.cancel()
 
@@ -98,7 +100,8 @@ class RealtimeConnection:
         self._previous_s = 0.0  # audio of the turns before the open one
         self._hints = HintFeed()
         self._open: _Running | None = None  # the turn that receives audio
-        self._waiting: asyncio.Queue[_Running | None] = asyncio.Queue(MAX_TURNS)  # None: no more audio
+        self._backlog = Backlog()
+        self._waiting: asyncio.Queue[_Running | None] = asyncio.Queue()  # None: no more audio
 
     async def run(self) -> None:
         """Answer until the client disconnects or the session fails."""
@@ -128,6 +131,7 @@ class RealtimeConnection:
                 await self._follow(command_of(event))
             except InvalidRequest as error:
                 await self.report_error(error, event_id_of(event))
+            await self._backlog.has_room()
 
     async def _follow(self, command: Command) -> None:
         match command:
@@ -135,7 +139,7 @@ class RealtimeConnection:
                 if self._is_riva:
                     audio = self._pieces.samples_of(audio)
                 samples, self._rest = self._settings.audio_format.decode(self._rest + audio)
-                await self._append(samples)
+                self._append(samples)
                 if ends_utterance:
                     self._pieces.finish()
                     await self._end_turn()
@@ -145,7 +149,7 @@ class RealtimeConnection:
                 if not self._is_riva:
                     raise InvalidEvent("input_audio_buffer.done is an event of Riva's client.", "type")
                 await self._end_turn()
-                await self._waiting.put(None)
+                self._waiting.put_nowait(None)
             case CommitAudio():
                 if self._open is None:
                     raise InvalidEvent(
@@ -154,7 +158,7 @@ class RealtimeConnection:
                     )
                 await self._end_turn()
             case Clear():
-                await self._clear()
+                self._clear()
                 await self._send(
                     InputAudioBufferClearedEvent(type="input_audio_buffer.cleared", event_id=new_id("event"))
                 )
@@ -164,38 +168,26 @@ class RealtimeConnection:
             case UpdateSession():
                 await self._update(command)
 
-    async def _append(self, pcm: bytes) -> None:
+    def _append(self, pcm: bytes) -> None:
         if not pcm:
             return
-        running = self._open or await self._begin_turn()
+        running = self._open or self._begin_turn()
         # One second at a time: other clients wait while a piece is resampled.
-        for piece in _pieces(pcm, running.sample_rate * BYTES_PER_SAMPLE):
-            async with stall_timeout():
-                await running.stream.send(piece)
+        for piece in _pieces(pcm, running.settings.audio_format.rate * BYTES_PER_SAMPLE):
+            running.audio.put(piece)
             running.num_samples += len(piece) // BYTES_PER_SAMPLE
-            await asyncio.sleep(0)
 
-    async def _begin_turn(self) -> _Running:
+    def _begin_turn(self) -> _Running:
         self._take_session()
         settings = self._settings
-        stream = StreamingClient(
-            self._gateway.config.server,
-            settings.options(),
-            endpointing=settings.endpointing,
-            sample_rate=settings.audio_format.rate,
-            interim_results=settings.interim_results,
-            servers=self._gateway.client.servers,
-        )
         turn = RealtimeTurn(
             self._items,
             self._previous_s,
             detects_speech=settings.endpointing is not None,
             interim_results=settings.interim_results,
         )
-        running = _Running(turn, stream, settings.audio_format.rate)
-        async with stall_timeout():
-            await self._waiting.put(running)
-        self._open = running
+        self._open = running = _Running(turn, settings, TurnAudio(self._backlog))
+        self._waiting.put_nowait(running)
         self._hints.restart()
         self._send_hints()
         return running
@@ -204,8 +196,8 @@ class RealtimeConnection:
         """Send the open turn new hints, whose times count the audio before the turn too."""
         if self._open is not None:
             for hint in self._hints.take():
-                start_s = hint.start_sample / SAMPLE_RATE - self._previous_s
-                self._open.stream.hint(hint.text, max(0.0, start_s))
+                start_sample = max(0, hint.start_sample - round(self._previous_s * SAMPLE_RATE))
+                self._open.audio.put(replace(hint, start_sample=start_sample))
 
     async def _end_turn(self) -> None:
         """Complete the open turn; further audio begins another one."""
@@ -214,28 +206,19 @@ class RealtimeConnection:
             return
         self._close_turn(running)
         await self._send(*running.turn.commit(running.length_s))
-        async with stall_timeout():
-            await running.stream.finish()
 
-    async def _clear(self) -> None:
+    def _clear(self) -> None:
         """Discard audio that is not committed; what is committed is still completed."""
         self._rest = b""
         if (running := self._open) is None:
             return
+        self._close_turn(running)
         if not running.turn.discard():
-            self._drop(running)
-            return
-        self._close_turn(running)
-        async with stall_timeout():
-            await running.stream.finish()
-
-    def _drop(self, running: _Running) -> None:
-        """End the open turn at once."""
-        self._close_turn(running)
-        running.clear()
+            running.clear()
 
     def _close_turn(self, running: _Running) -> None:
         """Let further audio begin another turn."""
+        running.audio.finish()
         self._open = None
         self._previous_s += running.length_s
 
@@ -268,22 +251,41 @@ class RealtimeConnection:
             if running is None:
                 await self._peer.send(riva.last_event(self._items.transcript))
                 continue
-            async with running.stream:
-                if running.is_cleared:
-                    continue
-                running.work = asyncio.create_task(self._run(running))
-                try:
-                    await asyncio.wait((running.work,))
-                finally:
-                    running.work.cancel()
-                    await asyncio.gather(running.work, return_exceptions=True)
-                if not running.work.cancelled():
-                    running.work.result()
+            if not running.is_cleared:
+                await self._run(running)
+            running.audio.forget()
 
     async def _run(self, running: _Running) -> None:
+        """Send a turn's audio and read its text, until the text is final or the turn is cleared."""
+        async with self._stream(running.settings) as stream:
+            feeding = asyncio.create_task(_feed(stream, running.audio))
+            work = running.work = asyncio.create_task(self._read_text(stream, running))
+            try:
+                await asyncio.wait((feeding, work), return_when=asyncio.FIRST_COMPLETED)
+                if feeding.done():
+                    feeding.result()
+                    await asyncio.wait((work,))
+            finally:
+                for task in (feeding, work):
+                    task.cancel()
+                await asyncio.gather(feeding, work, return_exceptions=True)
+            if not work.cancelled():
+                work.result()
+
+    def _stream(self, settings: RealtimeSettings) -> StreamingClient:
+        return StreamingClient(
+            self._gateway.config.server,
+            settings.options(),
+            endpointing=settings.endpointing,
+            sample_rate=settings.audio_format.rate,
+            interim_results=settings.interim_results,
+            servers=self._gateway.client.servers,
+        )
+
+    async def _read_text(self, stream: StreamingClient, running: _Running) -> None:
         turn = running.turn
         try:
-            async with aclosing(aiter(running.stream)) as updates:
+            async with aclosing(aiter(stream)) as updates:
                 async for update in updates:
                     await self._send(*turn.on_update(update))
             await self._send(*turn.end(running.length_s))
@@ -291,9 +293,9 @@ class RealtimeConnection:
             await self._send(*turn.fail(error))
             await self.report_error(error)
             if self._open is running:
-                self._drop(running)
+                self._close_turn(running)
         finally:
-            self._gateway.metrics.count(running.stream.statistics, running.length_s)
+            self._gateway.metrics.count(stream.statistics, running.length_s)
 
     async def _send_session(self, what: str, *, is_flat: bool) -> None:
         facts = {"id": self._id, "object": "realtime.transcription_session"}
@@ -308,3 +310,17 @@ class RealtimeConnection:
 def _pieces(pcm: bytes, num_bytes: int) -> Iterator[bytes]:
     for start in range(0, len(pcm), num_bytes):
         yield pcm[start : start + num_bytes]
+
+
+async def _feed(stream: StreamingClient, audio: TurnAudio) -> None:
+    """Send a turn's audio as fast as its draft server takes it."""
+    async with aclosing(audio.taken()) as pieces:
+        async for piece in pieces:
+            if isinstance(piece, TimedHint):
+                stream.hint(piece.text, piece.start_sample / SAMPLE_RATE)
+                continue
+            async with stall_timeout():
+                await stream.send(piece)
+            await asyncio.sleep(0)
+    async with stall_timeout():
+        await stream.finish()

@@ -73,6 +73,13 @@ async def opened(chromium: Any, url: str, **settings: Any) -> AsyncIterator[Open
         await context.close()
 
 
+async def run(page: Opened, module: str, name: str, script: str) -> Any:
+    """Run a script with a module's export of this name."""
+    return await page.page.evaluate(
+        f"async () => {{ const {{ {name} }} = await import('/page/{module}'); {script} }}"
+    )
+
+
 async def faults(page: Opened) -> list[str]:
     """Return what axe-core finds wrong with a page's accessibility."""
     found = await Axe().run(page.page)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
 
 import pytest
-import pytest_asyncio
 import soundfile
 
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
@@ -36,12 +33,6 @@ def gateway(demo_gateway) -> Server:
 @pytest.fixture
 def url(gateway) -> str:
     return f"http://localhost:{gateway.port}/"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def chromium() -> AsyncIterator[Any]:
-    async with browser() as chromium:
-        yield chromium
 
 
 @pytest.fixture(scope="module")
@@ -212,11 +203,8 @@ async def test_sliders_act_during_a_session(chromium, url):
         await expect(page.locator("[data-figure=roundTrip] output")).to_have_text(
             re.compile(r"^[3-9]\d\d$"), timeout=30_000
         )
-        await page.locator("#gamma").fill("4")
-        await expect(page.locator("#pair")).to_contain_text("4 tokens a block", timeout=30_000)
         await page.locator("input[value=target-only]").check()
         await expect(page.locator("#pair")).to_contain_text("alone", timeout=30_000)
-        await expect(page.locator("#gamma")).to_be_disabled()
         await page.status_is(COMPLETE)
         assert similarity(await final_text(page)) > 0.8  # no word is lost or repeated
 
@@ -238,11 +226,8 @@ async def test_a_file_is_transcribed_with_the_keyboard_alone(chromium, url, micr
         await go_to("#at-once")
         await page.page.keyboard.press("Space")
         await go_to("input[name=mode]")
-        await page.page.keyboard.press("ArrowLeft")
-        await expect(page.locator("input[value=pipelined]")).to_be_checked()
-        await go_to("#gamma")
         await page.page.keyboard.press("ArrowRight")
-        await expect(page.locator("#gamma-value")).to_have_text("1")
+        await expect(page.locator("input[value=target-only]")).to_be_checked()
         await go_to("#languages")
         await page.page.keyboard.type("English")
         async with page.page.expect_file_chooser() as chooser:

@@ -4,44 +4,17 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
 import pytest
-import pytest_asyncio
 import soundfile
 
-from tests.e2e.page.pages import Opened, browser, opened, playwright
-from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.gateways import running_gateway
+from tests.e2e.page.pages import playwright, run
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
 expect = playwright.expect
 NOW = "let now = 0; performance.now = () => now;"  # a clock that a test sets
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def chromium() -> AsyncIterator[Any]:
-    async with browser() as chromium:
-        yield chromium
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def page(chromium) -> AsyncIterator[Opened]:
-    async with (
-        serving(ScriptedTranscription()) as address,
-        running_gateway(address) as gateway,
-        opened(chromium, gateway.url) as page,
-    ):
-        yield page
-
-
-async def run(page: Opened, module: str, name: str, script: str) -> Any:
-    """Run a script with a module's export of this name."""
-    return await page.page.evaluate(
-        f"async () => {{ const {{ {name} }} = await import('/page/{module}'); {script} }}"
-    )
 
 
 async def test_corrections_of_neighbours_do_not_overlap(page):
@@ -103,26 +76,6 @@ async def test_words_that_stay_keep_their_elements(page):
         ["stable stable stable tentative", 4, 0],
         ["final final final final tentative", 4, 1],
     ]
-
-
-async def test_the_delay_is_that_of_the_last_final_word(page):
-    script = """
-        const state = newState();
-        const text = { type: "update", finals: [], verified: "", stable: "", tentative: "", received_s: 0 };
-        const final = { text: " One two.", start_s: 0, end_s: 1.5, utterance: 1, is_utterance_end: true };
-        apply(state, { ...text, tentative: " one", sent_s: 1 }, 1000);
-        apply(state, { ...text, stable: " one", tentative: " two three", sent_s: 2 }, 2000);
-        apply(state, { ...text, stable: " one", sent_s: 2.5 }, 2500); // they are taken back
-        apply(state, { ...text, stable: " one two", sent_s: 3 }, 3000);
-        const before = state.delay;
-        apply(state, { ...text, finals: [final], sent_s: 4 }, AT);
-        return [before, state.delay];
-    """
-    names = "apply, newState"
-    delay = {"shownS": 1.5, "finalS": 2.5}
-    assert await run(page, "state.js", names, script.replace("AT", "4000")) == [None, delay]
-    sent_at_once = script.replace("AT", "500")
-    assert await run(page, "state.js", names, sent_at_once) == [None, None]
 
 
 async def test_words_are_matched_to_their_corrections(page):
@@ -287,7 +240,7 @@ SOCKET = """
     const second = (count) => Array.from({ length: count }, () => connection.send(new Int16Array(8000)));
     const update = (start_sample, passes) => sockets.at(-1).receive({
         type: "update", position: { start_sample, next_sample: start_sample, num_utterances: 1 },
-        statistics: { drafted: 0, verified: 0, accepted: 0, committed: 0, passes, steps: 0, gamma: 4 },
+        statistics: { drafted: 0, verified: 0, accepted: 0, committed: 0, passes, steps: 0 },
     });
 """
 

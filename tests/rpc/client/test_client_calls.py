@@ -100,7 +100,7 @@ async def test_changed_settings_lose_no_count():
         async for update in stream:
             updates.append(update)
             if update.received_s == 3.0 and len(updates) == 2:
-                stream.change(mode=Mode.SYNC)
+                stream.change(mode=Mode.TARGET_ONLY)
         assert stream.num_reconnects == 0
     check_totals(updates, stream)
 

@@ -112,9 +112,10 @@ async def test_the_command_line(silent_file):
             1,
             "error: --vad-threshold and the like are set: they have no effect without --vad-filter.\n",
         )
-        status, _, err = await run_cli(*command, "--vad-filter", "--as-live")
-        assert status == 1
-        assert "--vad-filter is for whole recordings" in err
+        for option in (["--vad-filter"], ["--gamma", "3"]):
+            status, _, err = await run_cli(*command, *option, "--as-live")
+            assert status == 1
+            assert f"{option[0]} is for whole recordings" in err
 
 
 @pytest.mark.parametrize(

@@ -195,8 +195,7 @@ def test_transcribe_refuses_bad_endpointing(talk_file, options, message):
         (["--silence-duration-ms", "10"], 1, "error: --silence-duration-ms is 10"),
         (["--max-speakers", "2"], 1, "max-speakers has no effect without --diarize"),
         (["--diarize", "nowhere"], 1, "nowhere holds no model"),
-        (["--mode", "one-process"], 2, "one-process"),
-        (["--gamma", "0"], 2, "--gamma"),
+        (["--mode", "sync"], 2, "sync"),
         (["--added-latency-ms", "-1"], 2, "--added-latency-ms"),
     ],
 )

@@ -12,11 +12,11 @@ from specwhisper.errors import InvalidRequest, TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import (
+    LIVE_MODES,
     AudioChunk,
     Candidates,
     ConfirmEvery,
     Limits,
-    Mode,
     Resume,
     TimedHint,
     WindowOpened,
@@ -32,7 +32,7 @@ SHORT = talk(((0.2, 1.6),), 2.5)
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
-@pytest.mark.parametrize("mode", list(Mode)[:4])
+@pytest.mark.parametrize("mode", LIVE_MODES)
 async def test_the_round_trip_grows_and_the_text_stays(mode):
     async with speaking_pair(allow_latency_injection=True) as (target, draft):
         async with live_client(draft.address, mode=mode, added_latency_ms=ADDED_MS) as client:

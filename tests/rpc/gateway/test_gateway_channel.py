@@ -8,14 +8,11 @@ import gc
 import json
 
 import grpc.aio
-import pytest
 import websockets
 
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.servers import CONNECTIONS
 from specwhisper_client.streaming import StreamingClient
-from specwhisper_gateway.realtime import session
-from specwhisper_gateway.transport import sockets
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, RECORDING, running_gateway
 from tests.rpc.live_scripts import EVERYTHING
@@ -80,7 +77,6 @@ async def test_another_draft_server_answers_when_one_is_lost(unused_tcp_port, ch
 
 
 async def test_turns_of_a_lost_client_leave_no_session(monkeypatch):
-    monkeypatch.setattr(session, "MAX_TURNS", 1)
     monkeypatch.setattr("specwhisper_client.servers.CONNECTIONS", 1)
     server = ScriptedTranscription(EVERYTHING, hangs=True)
     async with serving(server) as address, running_gateway(address) as gateway:
@@ -88,15 +84,9 @@ async def test_turns_of_a_lost_client_leave_no_session(monkeypatch):
         before = num_alive(grpc.aio.Channel)
         async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}) as connection:
             await connection.session.update(session=MANUAL)
-            await commit(connection)
+            for _ in range(3):  # one runs, the others wait
+                await commit(connection)
             await server.has_read_everything.wait()
-            monkeypatch.setattr(sockets, "STALL_TIMEOUT_S", 0.0)
-            with pytest.raises(websockets.ConnectionClosed) as closed:  # one waits, the next one is refused
-                for _ in range(2):
-                    await commit(connection)
-                while True:
-                    await connection.recv()
-            assert closed.value.rcvd.code == 1013
         await server.left
         await gateway.all_answered()
         assert num_alive(StreamingClient) == 0

@@ -11,6 +11,7 @@ import soundfile
 import websockets
 
 from specwhisper.errors import ServerFull
+from specwhisper.wire.v1 import decoding_pb2
 from specwhisper_gateway.page_files import replay_page
 from specwhisper_gateway.record import recorded, sound_url
 from tests.rpc.client_scripts import ScriptedTranscription, serving
@@ -43,7 +44,7 @@ async def received(socket):
 
 async def test_a_transcription():
     server = ScriptedTranscription(TWO_UTTERANCES)
-    way = {"mode": "pipelined", "gamma": 3, "added_latency_ms": 40}
+    way = {"mode": "target-only", "added_latency_ms": 40}
     async with serving(server) as address, running_gateway(address) as gateway:
         async with page(gateway, START | way | {"languages": "en"}) as socket:
             for start in range(0, len(PCM), 3_200):
@@ -72,22 +73,22 @@ async def test_a_transcription():
     assert first["statistics"]["round_trip_ms"] == 0.16
     assert server.audio == PCM
     config = server.config
-    assert (config.config.mode, config.config.gamma) == (3, 3)
+    assert config.config.mode == decoding_pb2.MODE_TARGET_ONLY
     assert (config.added_latency_ms, config.config.decoding.language) == (40, "en")
     assert figures['sessions_total{code="1000",route="/live"}'] == 1
 
 
-async def test_mode_and_draft_length_change():
+async def test_mode_and_added_latency_change():
     server = ScriptedTranscription(TWO_UTTERANCES[:3], reads_everything=False, hangs=True)
     async with serving(server) as address, running_gateway(address) as gateway, page(gateway) as socket:
         await socket.send(PCM)
         while json.loads(await socket.recv())["type"] != "update":
             pass
-        await socket.send(json.dumps({"type": "change", "mode": "sync", "gamma": 4, "added_latency_ms": 100}))
+        await socket.send(json.dumps({"type": "change", "mode": "full", "added_latency_ms": 100}))
         await server.left
         while json.loads(await socket.recv())["type"] != "update":  # of the second call
             pass
-        assert server.config.config.gamma == 4
+        assert server.config.config.mode == decoding_pb2.MODE_FULL
         assert server.config.added_latency_ms == 100
 
 
@@ -101,6 +102,16 @@ async def test_audio_is_counted_once_after_a_resume():
     assert figures["audio_seconds_total"] == 1.5  # of 2.5 s
 
 
+async def test_an_unknown_language_is_refused_without_a_list_of_the_known_ones():
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        async with page(gateway, START | {"languages": "en,xx"}) as socket:
+            await socket.send(PCM)
+            [message], closed = await received(socket)
+    assert closed == 1008
+    sentence = "The target has no language 'xx': choose one of the list, or leave it empty."
+    assert message["error"]["message"] == sentence
+
+
 @pytest.mark.parametrize(
     ("frame", "code"),
     [
@@ -109,7 +120,8 @@ async def test_audio_is_counted_once_after_a_resume():
         (json.dumps({"type": "finish"}), 1008),
         (json.dumps({"type": "start"}), 1008),
         (json.dumps({"type": "start", "sample_rate": 400}), 1008),
-        (json.dumps(START | {"mode": "one-process"}), 1008),
+        (json.dumps(START | {"mode": "sync"}), 1008),
+        (json.dumps(START | {"gamma": 4}), 1008),
         (json.dumps(START | {"volume": 11}), 1008),
         (json.dumps(START | {"languages": 3}), 1008),
     ],
@@ -124,7 +136,9 @@ async def test_a_stream_without_a_start_is_refused(frame, code):
     assert messages[0]["error"]["type"] == "invalid_request_error"
 
 
-@pytest.mark.parametrize("frame", ["no JSON", json.dumps(START), json.dumps({"type": "change", "gamma": -1})])
+@pytest.mark.parametrize(
+    "frame", ["no JSON", json.dumps(START), json.dumps({"type": "change", "mode": "sync"})]
+)
 async def test_later_errors_are_reported(frame):
     async with serving(ScriptedTranscription(EVERYTHING)) as address, running_gateway(address) as gateway:
         async with page(gateway) as socket:

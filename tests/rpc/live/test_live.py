@@ -18,6 +18,7 @@ from experiments.common.models.speech import (
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import SAMPLE_RATE, Mode
+from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server import debounce
 from tests.nightly import NIGHTLY, mostly_nightly
@@ -67,6 +68,14 @@ async def test_final_results_are_in_order_in_every_mode(piece_bytes):
             assert responses[-1].position.num_utterances == 3
             assert responses[-1].audio_received.ToNanoseconds() == LENGTH_S * 1e9
         await all_free(target, draft)
+
+
+async def test_a_session_with_a_draft_reports_how_it_runs_whatever_is_asked():
+    async with speaking_pair() as (_, draft):
+        responses = await listen(draft, talk(), mode="MODE_SYNC", gamma=3)
+    [model] = [response.model for response in responses if response.HasField("model")]
+    assert (model.mode, model.gamma) == (decoding_pb2.MODE_FULL, 0)
+    assert not responses[-1].statistics.HasField("choice"), "no length of blocks is chosen"
 
 
 async def test_speech_events_report_where_utterances_begin_and_end():

@@ -55,13 +55,13 @@ async def test_a_session_waits_for_a_target_that_was_stopped():
 
 async def test_a_stream_continues_in_another_mode_without_a_lost_word():
     async with speaking_pair() as (target, draft):
-        async with live_client(draft.address, mode=Mode.SYNC, endpointing=CUT_OFTEN) as client:
+        async with live_client(draft.address, endpointing=CUT_OFTEN) as client:
             listener, at = Listener(client), 0
-            for number, mode in enumerate((Mode.PIPELINED, Mode.FULL, Mode.TARGET_ONLY), start=1):
+            for number, mode in enumerate((Mode.TARGET_ONLY, Mode.FULL, Mode.TARGET_ONLY), start=1):
                 await follow(client, target, LECTURE, at, number * 6 * SAMPLE_RATE)
                 await listener.received(20 * number)
                 at = number * 6 * SAMPLE_RATE
-                client.change(mode=mode, gamma=3)
+                client.change(mode=mode)
             await client.send(LECTURE[at * 2 :])
             await client.finish()
             await listener.whole()
@@ -83,12 +83,12 @@ async def test_a_client_that_cancels_frees_its_session():
 async def test_quick_changes_of_settings_open_one_call():
     """A slider that is moved changes settings faster than calls can be opened."""
     async with speaking_pair() as (target, draft):
-        async with live_client(draft.address, mode=Mode.SYNC, endpointing=CUT_OFTEN) as client:
+        async with live_client(draft.address, endpointing=CUT_OFTEN) as client:
             listener = Listener(client)
             await follow(client, target, LECTURE, 0, 6 * SAMPLE_RATE)
             await listener.received(20)
-            client.change(mode=Mode.PIPELINED)
-            client.change(mode=Mode.FULL, gamma=3)
+            client.change(mode=Mode.TARGET_ONLY)
+            client.change(mode=Mode.FULL)
             await asyncio.sleep(0)
             client.change(mode=Mode.TARGET_ONLY)
             await client.send(LECTURE[6 * SAMPLE_RATE * 2 :])

@@ -36,15 +36,13 @@ from tests.rpc.speaking import (
     texts_of,
 )
 
-MODES = (Mode.FULL, Mode.SYNC, Mode.PIPELINED)
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
-@pytest.mark.parametrize("mode", mostly_nightly(MODES))
-async def test_speech_in_an_outage_is_shown_then_verified(mode):
+async def test_speech_in_an_outage_is_shown_then_verified():
     pcm = talk()
     half = len(pcm) * 5 // 8
-    async with breaking_pair() as (targets, draft), unverified_client(draft, mode=mode) as client:
+    async with breaking_pair() as (targets, draft), unverified_client(draft) as client:
         listener = Listener(client)
         await client.send(pcm[:half])
         await listener.received(8)
@@ -62,12 +60,10 @@ async def test_speech_in_an_outage_is_shown_then_verified(mode):
     check_unverified(listener)
 
 
-@pytest.mark.parametrize("gamma", mostly_nightly([None, 3]))
-@pytest.mark.parametrize("mode", mostly_nightly(MODES))
-async def test_a_draft_without_a_target_shows_everything(mode, gamma):
+async def test_a_draft_without_a_target_shows_everything():
     pcm, begun = LECTURE, 8 * SAMPLE_RATE
     async with breaking_pair(error_rate=0.0) as (targets, draft):
-        async with unverified_client(draft, mode=mode, gamma=gamma, endpointing=CUT_OFTEN) as client:
+        async with unverified_client(draft, endpointing=CUT_OFTEN) as client:
             listener = Listener(client)
             await follow(client, targets.current, pcm, 0, begun)
             await listener.received(20)
@@ -134,7 +130,7 @@ async def test_in_an_outage_a_session_may_begin_and_change_its_settings():
         await client.send(pcm[:BEGUN])
         await shown_unverified(listener)
         since = len(listener.updates)
-        client.change(mode=Mode.SYNC)
+        client.change(mode=Mode.FULL)
         await shown_unverified(listener, since)
         await client.send(pcm[BEGUN:])
         await client.finish()
@@ -217,10 +213,9 @@ class BrokenDraft(SpeechModel):
         return super().score(rows)
 
 
-@pytest.mark.parametrize("mode", mostly_nightly(MODES))
-async def test_a_draft_that_fails_in_an_outage_costs_no_word(mode):
+async def test_a_draft_that_fails_in_an_outage_costs_no_word():
     pcm, model = talk(), BrokenDraft(MAX_SESSIONS)
-    async with breaking_pair(model=model) as (targets, draft), unverified_client(draft, mode=mode) as client:
+    async with breaking_pair(model=model) as (targets, draft), unverified_client(draft) as client:
         listener = Listener(client)
         await client.send(pcm[:BEGUN])
         await listener.received(8)

@@ -111,8 +111,7 @@ async def test_with_any_draft_and_none(audio):
         for error_rate in (0.0, 0.5, 1.0):
             draft = await stack.enter_async_context(speaking_draft(target.address, error_rate=error_rate))
             texts.append(await transcribed(draft, target, audio))
-        for mode in Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED:
-            texts.append(await transcribed(draft, target, audio, "with stalls", mode=mode))
+        texts.append(await transcribed(draft, target, audio, "with stalls", mode=Mode.TARGET_ONLY))
         without = await stack.enter_async_context(
             draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY)
         )

@@ -1,6 +1,5 @@
 """Realtime transcription with OpenAI's own clients leaves no session."""
 
-import asyncio
 import json
 
 import pytest
@@ -21,7 +20,6 @@ from tests.rpc.realtime import (
     SECONDS,
     UTTERANCE,
     base64_of,
-    pieces,
     session,
     up_to,
 )
@@ -259,31 +257,3 @@ async def test_turns_share_one_session_on_the_draft_server():
             events = await up_to(connection, COMPLETED, 8)
     completed = [event.item_id for event in events if event.type == COMPLETED]
     assert completed == [event.item_id for event in events if event.type == UTTERANCE[2]]
-
-
-async def test_a_long_turn_waits_for_the_one_before_it():
-    class Busy(ScriptedTranscription):
-        """Read no audio until allowed."""
-
-        async def StreamingRecognize(self, request_iterator, context):
-            await may_read.wait()
-            self.audio = b""
-            async for response in super().StreamingRecognize(request_iterator, context):
-                yield response
-
-    may_read, server = asyncio.Event(), Busy(EVERYTHING)
-    long = bytes(16_000 * 2 * 90)
-    async with serving(server) as address, running_gateway(address) as gateway:
-        async with session(gateway) as connection:
-            await connection.session.update(session=SAME_RATE)
-            await connection.session.update(session=MANUAL)
-            for pcm in (PCM, long):
-                for piece in pieces(pcm):
-                    await connection.input_audio_buffer.append(audio=base64_of(piece))
-                await connection.input_audio_buffer.commit()
-            await up_to(connection, UTTERANCE[2])  # the first is committed, the second is being sent
-            may_read.set()
-            events = await up_to(connection, COMPLETED, 2)
-    assert "error" not in {event.type for event in events}
-    assert server.audio == long
-    assert events[-1].usage.seconds == 90

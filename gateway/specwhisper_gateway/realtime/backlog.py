@@ -1,0 +1,79 @@
+"""Audio of a session that its draft server has not taken yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from specwhisper.types import TimedHint
+
+# Up to there the gateway reads on, so that it answers pings: otherwise a client gives up after 40 s
+# (websockets' keepalive), however much it has sent.
+MAX_WAITING_BYTES = 32 * 1024 * 1024
+TURN_BYTES = 16 * 1024  # of a turn without its audio
+
+Piece = bytes | TimedHint
+
+
+class Backlog:
+    """Counts what waits in all turns of a session."""
+
+    def __init__(self) -> None:
+        self._num_bytes = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    async def has_room(self) -> None:
+        """Wait while there is more than may wait."""
+        await self._has_room.wait()
+
+    def add(self, num_bytes: int) -> None:
+        """Count bytes that wait, or with a number below 0, that no longer do."""
+        self._num_bytes += num_bytes
+        if self._num_bytes <= MAX_WAITING_BYTES:
+            self._has_room.set()
+        else:
+            self._has_room.clear()
+
+
+class TurnAudio:
+    """Audio of one turn, and hints for it, from when they come until they are taken."""
+
+    def __init__(self, backlog: Backlog) -> None:
+        self._backlog = backlog
+        self._pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
+        self._num_bytes = TURN_BYTES
+        backlog.add(TURN_BYTES)
+
+    def put(self, piece: Piece) -> None:
+        """Append a piece."""
+        self._count(_size(piece))
+        self._pieces.put_nowait(piece)
+
+    def finish(self) -> None:
+        """Note that no more follows."""
+        self._pieces.put_nowait(None)
+
+    async def taken(self) -> AsyncGenerator[Piece]:
+        """Yield the pieces as they come, to the end."""
+        while (piece := await self._pieces.get()) is not None:
+            yield piece
+            self._count(-_size(piece))
+
+    def discard(self) -> None:
+        """Discard what waits."""
+        while not self._pieces.empty():
+            if (piece := self._pieces.get_nowait()) is not None:
+                self._count(-_size(piece))
+
+    def forget(self) -> None:
+        """No longer count the turn: it is over."""
+        self._count(-self._num_bytes)
+
+    def _count(self, num_bytes: int) -> None:
+        self._num_bytes += num_bytes
+        self._backlog.add(num_bytes)
+
+
+def _size(piece: Piece) -> int:
+    return len(piece if isinstance(piece, bytes) else piece.text.encode())
