@@ -355,6 +355,7 @@ async def test_a_second_stop_ends_the_wait_for_a_gateway(page):
     await page.page.reload()
     await page.locator("#try-sample").click()
     await page.status_is("Trying again")
+    await page.page.wait_for_timeout(300)  # before there is sound, the first stop would be the last
     await page.locator("#stop").click()
     await page.status_is("Trying again")
     await page.locator("#stop").click()
