@@ -20,7 +20,8 @@ It                                              Outcome      Then
 is good by the thresholds                       ``KEPT``     its text is final
 is silence, or shorter than any word            ``SKIPPED``  the piece has no text
 failed, and a temperature is left               ``RETRIED``  it is decoded again, without what is before
-failed, and none is left                        ``KEPT``     its text is final
+failed, and none is left                        ``RETRIED``  it is decoded as where the model was surest
+the same, decoded so                            ``KEPT``     its text is final
 ==============================================  ===========  ===============================================
 
 Which windows there are depends on voice marks and samples alone, and so does the final text: not on
@@ -36,7 +37,7 @@ from itertools import dropwhile
 from specwhisper.errors import InvalidRequest
 from specwhisper.live import PIECE_SAMPLES, FinalPiece, LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.fallback import judge
+from specwhisper.transcription.fallback import avg_logprob, judge
 from specwhisper.transcription.live.pieces import LivePieces, Piece
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.segments import shift_timestamps
@@ -82,6 +83,8 @@ class LiveWindows(WhisperWindows):
         self._confirmed_to = 0  # sample up to which a growing piece was decoded
         self._is_complete = True  # whether the open window's piece is
         self._is_alone = False  # whether the piece is decoded without the text before it
+        self._has_failed = self._is_settled = False  # the piece; whether its next text is final in any case
+        self._surest: tuple[float, int] | None = None  # mean log-probability of that attempt, its number
         self._is_guess = False  # whether the language is that of a piece which grows
         # Of the tokens after the longest prompt, as many are left to the text.
         self._prefix_room = (vocabulary.max_length - len(self._previous.prefix()) - MAX_PROMPT) // 2
@@ -194,13 +197,33 @@ class LiveWindows(WhisperWindows):
             is_speech = outcome is not Outcome.SKIPPED
             return ClosedWindow(outcome, (), self._vocabulary.without_ending(new) if is_speech else ())
         if outcome is Outcome.RETRIED:
-            if window.attempt + 1 < len(self._options.temperatures):
-                self._retry, self._is_alone = window, True
+            if self._tries_again(window, new, log_probs[len(window.prefix) :]):
                 return ClosedWindow(outcome, (), ())
             outcome = Outcome.KEPT
         finished = self._finish(window, new if outcome is Outcome.KEPT else ())
         step = Step(finished.utterance, finished.start_sample, finished.is_last)
         return ClosedWindow(outcome, (), (), step, num_kept=len(new) if outcome is Outcome.KEPT else 0)
+
+    def _tries_again(self, window: Window, new: Sequence[int], log_probs: Sequence[float]) -> bool:
+        """Return whether a piece that has failed is decoded again.
+
+        Where all attempts fail, the hottest is the worst guess of a short piece: the surest is taken.
+        """
+        if self._is_settled:
+            return False
+        options, attempt = self._options, window.attempt
+        sure = avg_logprob(log_probs)
+        repeats = judge(new, (), None, replace(options, logprob_threshold=None), self._vocabulary)
+        if repeats is not Outcome.RETRIED and (self._surest is None or sure > self._surest[0]):
+            self._surest = sure, attempt
+        following = attempt + 1
+        if following == len(options.temperatures):
+            self._is_settled = True
+            if self._surest is None or (following := self._surest[1]) == attempt:
+                return False
+        self._has_failed, self._is_alone = True, following > 0
+        self._retry = replace(window, attempt=following - 1)
+        return True
 
     @property
     def needed_from(self) -> int:
@@ -210,6 +233,7 @@ class LiveWindows(WhisperWindows):
     def on_window_opened(self, window: Window) -> None:
         """Follow the target to a window that it has opened."""
         self._followed, self._committed = window, []
+        self._has_failed |= window.attempt > 0
         self.language = self._vocabulary.prompt_language(window.prompt) or self.language
 
     def on_commit(self, commit: Commit) -> None:
@@ -300,12 +324,13 @@ class LiveWindows(WhisperWindows):
         final = FinalPiece(piece.start_sample, self._text_of(piece, window, new))
         earlier = self._earlier if self.language == self._language_before else ()
         # A text that has failed misleads, and so does one that ends within a word.
-        self._earlier = () if window.attempt or piece.is_broken else (*earlier, final)
+        self._earlier = () if self._has_failed or piece.is_broken else (*earlier, final)
         self.final_to = -(-piece.end_sample // PIECE_SAMPLES) * PIECE_SAMPLES
         self._is_speech = not piece.is_last
         self._utterance, self._language_before = piece.utterance, self.language
         self.language = self._common_language if piece.is_last else self.language
-        self._confirmed_to, self._is_alone = 0, False
+        self._confirmed_to, self._surest = 0, None
+        self._is_alone = self._has_failed = self._is_settled = False
         self._turn()
         return piece
 

@@ -118,7 +118,7 @@ class TestPieces:
 
 
 class TestOutcomes:
-    @pytest.mark.parametrize(("num_failed", "held"), [(0, "AC"), (1, ""), (2, ""), (3, "")])
+    @pytest.mark.parametrize(("num_failed", "held"), [(0, "AC"), (1, ""), (2, "")])
     def test_a_piece_that_fails_is_decoded_alone_and_not_continued(self, num_failed, held):
         scripted = ScriptedWindows(**FALLBACK)
         scripted.speak(0, 2, "A.")
@@ -126,17 +126,42 @@ class TestOutcomes:
         first = scripted.open()
         assert span(first) == (0, 5)
         for attempt in range(1, num_failed + 1):
-            is_last = attempt == 3
-            outcome = scripted.close(token_ids("B."), log_prob=-2.0).outcome
-            assert outcome is (Outcome.KEPT if is_last else Outcome.RETRIED)
-            if not is_last:
-                window = scripted.open()
-                assert (span(window), window.prefix, window.prompt) == ((3, 5), (), first.prompt)
-                assert (window.attempt, window.temperature) == (attempt, TEMPERATURES[attempt])
-        if num_failed < 3:
-            scripted.close(token_ids("C."))
+            assert scripted.close(token_ids("B."), log_prob=-2.0).outcome is Outcome.RETRIED
+            window = scripted.open()
+            assert (span(window), window.prefix, window.prompt) == ((3, 5), (), first.prompt)
+            assert (window.attempt, window.temperature) == (attempt, TEMPERATURES[attempt])
+        scripted.close(token_ids("C."))
         window = scripted.speak(6, 8, ".")
         assert (letters(window.prefix), window.attempt) == (held, 0)
+
+    @pytest.mark.parametrize(
+        ("log_probs", "surest"),
+        [((-2.0, -3.0, -4.0), 0), ((-4.0, -2.0, -3.0), 1), ((-4.0, -3.0, -2.0), None)],
+    )
+    def test_where_all_attempts_fail_the_surest_is_taken(self, log_probs, surest):
+        scripted = ScriptedWindows(**FALLBACK)
+        scripted.speak(0, 2, "A.")
+        scripted.append(5, mark(BEGIN, 3), mark(END, 5))
+        for log_prob in log_probs:
+            scripted.open()
+            closed = scripted.close(token_ids("B."), log_prob=log_prob)
+        if surest is not None:
+            assert closed.outcome is Outcome.RETRIED
+            window = scripted.open()
+            assert (window.attempt, window.temperature) == (surest, TEMPERATURES[surest])
+            assert span(window) == ((3, 5) if surest else (0, 5)), "the first attempt was not alone"
+            closed = scripted.close(token_ids("C."), log_prob=-2.0)
+        assert closed.outcome is Outcome.KEPT
+        window = scripted.speak(6, 8, ".")
+        assert (letters(window.prefix), window.attempt) == ("", 0)
+
+    def test_a_text_that_repeats_itself_is_not_the_surest(self):
+        scripted = ScriptedWindows(**FALLBACK, compression_ratio_threshold=2.4)
+        scripted.append(5, mark(BEGIN, 0), mark(END, 5))
+        for text, log_prob in (("A" * 60 + ".", -0.1), ("B.", -2.0), ("C" * 60 + ".", -0.1)):
+            scripted.open()
+            scripted.close(token_ids(text), log_prob=log_prob)
+        assert scripted.open().attempt == 1
 
     def test_a_limit_counts_new_tokens_of_a_retry_too(self):
         scripted = ScriptedWindows(max_new_tokens=20, **FALLBACK)
