@@ -129,4 +129,4 @@ def _not_before(spoken: Spoken, time_s: float, *, kept_s: float = 0.0) -> Spoken
     if spoken.start_s >= time_s:
         return replace(spoken, end_s=max(spoken.end_s, spoken.start_s))
     kept_s = max(0.0, min(kept_s, spoken.end_s - spoken.start_s))
-    return replace(spoken, start_s=time_s, end_s=max(spoken.end_s, round(time_s + kept_s, 6)))
+    return replace(spoken, start_s=time_s, end_s=max(spoken.end_s, time_s, round(time_s + kept_s, 6)))

@@ -270,7 +270,6 @@ MESSAGES = [
         "sample_rate": 48_000,
         "languages": "en,fr",
         "mode": "full",
-        "gamma": 4,
         "position": {
             "start_sample": 320,
             "next_sample": 640,
@@ -280,7 +279,7 @@ MESSAGES = [
             "language": "en",
         },
     },
-    {"type": "change", "mode": "sync", "added_latency_ms": 50},
+    {"type": "change", "mode": "target-only", "added_latency_ms": 50},
     {"type": "finish"},
 ]
 FORM = "model=whisper-1&prompt=names&temperature=0.4&response_format=verbose_json"

@@ -244,8 +244,6 @@ class Session:
         if drafting is None:
             mode = Mode.TARGET_ONLY
         if options.live is not None:
-            # The draft sends a whole text and never waits, nor does the target for it.
-            mode = Mode.FULL if drafting is not None else Mode.TARGET_ONLY
             step_ms = options.live.confirm_every_ms or (None if self._draft_shows else UNDRAFTED_STEP_MS)
             options = replace(options, live=LiveOptions(confirm_every_ms=step_ms))
         name = drafting.name if drafting is not None else ""

@@ -35,7 +35,7 @@ from experiments.common.oracle import (
 )
 from experiments.common.servers.clients import MODES
 from specwhisper.testing.failpoints import DRAFT_POINTS, TARGET_POINTS
-from specwhisper.types import Candidates, Segment
+from specwhisper.types import LIVE_MODES, Candidates, Segment
 
 SPOKEN = (  # start, end, tokens, utterance, whether it ends there
     (0.0, 1.0, (1, 2, 30), 1, False),
@@ -156,7 +156,7 @@ def test_scenarios_follow_from_their_seeds():
     recorded = [client for client in request if isinstance(client, FileRequest)]
     assert {client.mode for client in recorded} == set(MODES)
     assert {client.option for client in recorded} == set(OPTIONS)
-    assert {client.mode for client in request if isinstance(client, LiveRequest)} == set(MODES)
+    assert {client.mode for client in request if isinstance(client, LiveRequest)} == set(LIVE_MODES)
     assert not {kind for kind, _ in QUICK} & SILENT, "a quick run has no silence timeouts"
 
 
