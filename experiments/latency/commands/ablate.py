@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from multiprocessing import Pool
 from random import Random
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -36,54 +36,56 @@ from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
 
 MEASURED = "measured"
+ALL, TARGET_ONLY = "all", "target-only"  # arms in which no mechanism is off, and without a draft
+ARMS = (ALL, TARGET_ONLY, *MECHANISMS)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Where a mechanism is tried."""
+    """Where the mechanisms are tried."""
 
     place: str
     condition: Condition
     mode: Mode
     round_trip_ms: float
 
-    def __str__(self) -> str:
-        return f"{self.place}; {self.condition}, {self.mode}, {self.round_trip_ms:g} ms"
+    def run_of(self, arm: str) -> tuple[Mode, str | None]:
+        """Return the mode of an arm, and the mechanism that is off."""
+        return Mode.TARGET_ONLY if arm == TARGET_ONLY else self.mode, arm if arm in MECHANISMS else None
+
+
+@dataclass
+class Found:
+    """Seconds per token in one case, by arm."""
+
+    times_s: dict[str, list[float]] = field(default_factory=dict)
+
+    def over(self, arm: str, reference: str = ALL) -> Ratio:
+        """Return the time of an arm over that of another one."""
+        return Ratio.paired(self.times_s[arm], self.times_s[reference])
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Simulation:
     """A simulation in a process of its own."""
 
     case: Case
-    without: str | None
+    arm: str
     seed: int
     trace: Trace
     vocabulary: Vocabulary
 
     def run(self) -> float:
         """Return seconds per token."""
-        case, place = self.case, PLACES[self.case.place]
-        mode = Mode.TARGET_ONLY if self.without == "" else case.mode
-        return place.time_s(
+        mode, without = self.case.run_of(self.arm)
+        return PLACES[self.case.place].time_s(
             self.trace.decodings,
             self.vocabulary,
             mode,
-            case.round_trip_ms / 1e3,
+            self.case.round_trip_ms / 1e3,
             self.seed,
-            without=self.without or None,
+            without=without,
         )
-
-
-@dataclass
-class Found:
-    """Times of one case: by mechanism, ``None`` for none off, empty for the target alone."""
-
-    times_s: dict[str | None, list[float]] = field(default_factory=dict)
-
-    def over(self, without: str, reference: str | None = None) -> Ratio:
-        """Return the time without a mechanism over that with all."""
-        return Ratio.paired(self.times_s[without], self.times_s[reference])
 
 
 def ablate(
@@ -101,134 +103,115 @@ def ablate(
 ) -> None:
     """Switch each mechanism off, alone: what remains takes so many times as long.
 
-    The pair is measured over an emulated link, a core each, and simulated at the costs of several machines with
-    the text and the errors that it has in each condition. Every text is compared with the target's own.
+    The pair is measured over an emulated link, a core each. It is simulated at the costs of several machines,
+    with the text and the errors that it has in each condition.
     """
     console = open_console()
     try:
         if quick:
             rtt_ms, modes, repeats = "25", "full", 2
-        round_trips, kinds = parse_times(rtt_ms, "--rtt-ms"), parse_modes(modes)
+        round_trips, drafting = parse_times(rtt_ms, "--rtt-ms"), parse_modes(modes)
         samples = load_samples(audio)[: 2 if quick else None]
         random = np.random.default_rng(seed)
         heard = {condition: in_condition(samples, condition, random) for condition in Condition}
-        vocabulary = load_checkpoint(target).vocabulary
+        cases = [(condition, mode, ms) for condition in heard for mode in drafting for ms in round_trips]
         traces = {
             condition: record(each, target=target, draft=draft, options=OPTIONS)
             for condition, each in heard.items()
         }
-        for condition, trace in traces.items():
-            accepted, realigned = acceptance_of(trace.decodings), realigned_of(trace.decodings)
-            console.print(f"{condition}: {accepted:.1%} accepted, {realigned:.0%} realigned", highlight=False)
-        cases = [
-            Case(place, condition, mode, ms)
-            for place in PLACES
-            for condition in heard
-            for mode in kinds
-            for ms in round_trips
-        ]
-        found = simulate(cases, traces, vocabulary, range(seed, seed + repeats), console)
+        accepted = {str(condition): acceptance_of(trace.decodings) for condition, trace in traces.items()}
+        realigned = {str(condition): realigned_of(trace.decodings) for condition, trace in traces.items()}
+        for name, share in accepted.items():
+            console.print(f"{name}: {share:.1%} accepted, {realigned[name]:.0%} realigned", highlight=False)
+        simulated = [Case(place, *case) for place in PLACES for case in cases]
+        found = simulate(simulated, traces, target, range(seed, seed + repeats), console)
         if measure:
-            found |= measure_pair(
-                (target, draft, draft_dtype), heard, kinds, round_trips, repeats, seed, console
-            )
+            measured = [Case(MEASURED, *case) for case in cases]
+            found |= measure_pair((target, draft, draft_dtype), measured, heard, repeats, seed, console)
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
-    print_found(found, console)
+    for place in dict.fromkeys(case.place for case in found):
+        print_place(place, {case: each for case, each in found.items() if case.place == place}, console)
     if json is not None:
-        write_json(
-            json, models={"target": target, "draft": f"{draft} in {draft_dtype}"}, figures=facts(found)
-        )
+        facts = {
+            "accepted": accepted,
+            "realigned": realigned,
+            "cases": [_facts(*each) for each in found.items()],
+        }
+        write_json(json, models={"target": target, "draft": f"{draft}, {draft_dtype}"}, figures=facts)
 
 
 def simulate(
     cases: Sequence[Case],
-    traces: dict[Condition, Trace],
-    vocabulary: Vocabulary,
+    traces: Mapping[Condition, Trace],
+    target: str,
     seeds: Sequence[int],
     console: Console,
 ) -> dict[Case, Found]:
-    """Simulate every case with all mechanisms, without each of them, and without a draft."""
-    found = {case: Found() for case in cases}
+    """Simulate every case in every arm."""
+    found, vocabulary = {case: Found() for case in cases}, load_checkpoint(target).vocabulary
     jobs = [
-        Job(case, without, seed, traces[case.condition], vocabulary)
+        Simulation(case, arm, seed, traces[case.condition], vocabulary)
         for seed in seeds
         for case in cases
-        for without in (None, "", *MECHANISMS)
+        for arm in ARMS
     ]
     with Pool() as pool:
-        times_s = track(pool.imap(Job.run, jobs), "simulating", len(jobs), console=console, transient=True)
-        for job, time_s in zip(jobs, times_s, strict=True):
-            found[job.case].times_s.setdefault(job.without, []).append(time_s)
+        times_s = pool.imap(Simulation.run, jobs)
+        shown = track(times_s, "simulating", len(jobs), console=console, transient=True)
+        for job, time_s in zip(jobs, shown, strict=True):
+            found[job.case].times_s.setdefault(job.arm, []).append(time_s)
     return found
 
 
 def measure_pair(
     models: tuple[str, str, str],
-    heard: dict[Condition, list[Sample]],
-    modes: Sequence[Mode],
-    round_trips: Sequence[float],
+    cases: Sequence[Case],
+    heard: Mapping[Condition, Sequence[Sample]],
     repeats: int,
     seed: int,
     console: Console,
 ) -> dict[Case, Found]:
-    """Measure every case; within a round trip, all arms in an order that each repeat shuffles."""
-    found = {
-        Case(MEASURED, condition, mode, ms): Found()
-        for condition in heard
-        for mode in modes
-        for ms in round_trips
-    }
-    random = Random(seed)
+    """Measure every case in every arm; each repeat shuffles the round trips, and the arms at each of them."""
+    found, random = {case: Found() for case in cases}, Random(seed)
+    round_trips = list(dict.fromkeys(case.round_trip_ms for case in cases))
     with ExitStack() as stack:
-        pair = stack.enter_context(switchable_pair(*models, stack.enter_context(open_network("tun"))))
+        network = stack.enter_context(open_network("tun"))
+        pair = stack.enter_context(switchable_pair(*models, network))
         pair.time_s(next(iter(heard.values())), Mode.FULL)  # the first sessions are slower
         for repeat in track(range(repeats), "measuring", console=console, transient=True):
-            for ms in random.sample(list(round_trips), len(round_trips)):
+            for ms in random.sample(round_trips, len(round_trips)):
                 pair.connect(ms / 1e3, seed + repeat)
-                here = [case for case in found if case.round_trip_ms == ms]
-                arms = [(case, without) for case in here for without in (None, "", *MECHANISMS)]
-                for case, without in random.sample(arms, len(arms)):
-                    mode = Mode.TARGET_ONLY if without == "" else case.mode
-                    time_s = pair.time_s(heard[case.condition], mode, without=without or None)
-                    found[case].times_s.setdefault(without, []).append(time_s)
+                runs = [(case, arm) for case in cases if case.round_trip_ms == ms for arm in ARMS]
+                for case, arm in random.sample(runs, len(runs)):
+                    mode, without = case.run_of(arm)
+                    time_s = pair.time_s(heard[case.condition], mode, without=without)
+                    found[case].times_s.setdefault(arm, []).append(time_s)
     return found
 
 
-def print_found(found: dict[Case, Found], console: Console) -> None:
-    """Print a table of each place: a row per mechanism, a column per case."""
-    for place in dict.fromkeys(case.place for case in found):
-        cases = [case for case in found if case.place == place]
-        table = Table(title=f"{place}: time per token without a mechanism", title_justify="left")
-        for name in (
-            "without",
-            "lines",
-            *(f"{case.condition}\n{case.mode}\n{case.round_trip_ms:g} ms" for case in cases),
-        ):
-            table.add_column(name, justify="right")
-        table.add_row(
-            "(over target-only)", "", *(f"{found[case].over(None, '').value:.2f}" for case in cases)
-        )  # type: ignore[arg-type]
-        for name, mechanism in MECHANISMS.items():
-            ratios = (found[case].over(name) for case in cases)
-            table.add_row(name, f"{mechanism.num_lines}", *(f"{ratio.value:.3f}" for ratio in ratios))
-        console.print(table)
+def print_place(place: str, found: Mapping[Case, Found], console: Console) -> None:
+    """Print a table: a row per mechanism, a column per case."""
+    table = Table(title=f"{place}: time per token without a mechanism, over that with all")
+    table.title_justify = "left"
+    titles = (f"{case.condition}\n{case.mode}\n{case.round_trip_ms:g} ms" for case in found)
+    for title in ("without", "lines", *titles):
+        table.add_column(title, justify="right")
+    gains = (each.over(ALL, TARGET_ONLY).value for each in found.values())
+    table.add_row("(all, over target-only)", "", *(f"{gain:.2f}" for gain in gains))
+    for name, mechanism in MECHANISMS.items():
+        ratios = (each.over(name).value for each in found.values())
+        table.add_row(name, f"{mechanism.num_lines}", *(f"{ratio:.3f}" for ratio in ratios))
+    console.print(table)
 
 
-def facts(found: dict[Case, Found]) -> dict[str, object]:
-    """Return all times and the ratios with their intervals."""
+def _facts(case: Case, found: Found) -> dict[str, Any]:
     return {
-        "lines": {name: mechanism.num_lines for name, mechanism in MECHANISMS.items()},
-        "cases": [
-            {
-                "case": str(case),
-                "over_target_only": str(found[case].over(None, "")),  # type: ignore[arg-type]
-                "without": {name: str(found[case].over(name)) for name in MECHANISMS},
-                "times_s": {
-                    name or ("all" if name is None else "target-only"): times
-                    for name, times in found[case].times_s.items()
-                },
-            }
-            for case in found
-        ],
+        "place": case.place,
+        "condition": case.condition,
+        "mode": case.mode,
+        "round_trip_ms": case.round_trip_ms,
+        "over_target_only": str(found.over(ALL, TARGET_ONLY)),
+        "without": {name: str(found.over(name)) for name in MECHANISMS},
+        "times_s": found.times_s,
     }
