@@ -13,23 +13,16 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
-
 from specwhisper.engine.draft_state import DraftState
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.window_draft import WindowDraft
-from specwhisper.speculation import arrivals, batching_delay, controller, ledger, survival, throughput
-from specwhisper.speculation.controller import Choice, Estimates
-from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.speculation import arrivals, draft_length, ledger, throughput
+from specwhisper.speculation.draft_length import BlockSize, DraftLength
 from specwhisper.speculation.hints.given import GivenHint
 from specwhisper.speculation.hints.hint import Hint
 from specwhisper.speculation.ledger import Ledger
-from specwhisper.speculation.survival import Survival
 from specwhisper.speculation.throughput import Throughput
 from specwhisper_draft_server.link import sharing
-
-WHOLE_WINDOW = 256  # tokens ahead: as far as a target holds them
-LOCK_STEP_TOKENS, LOCK_STEP_CONFIDENCE = 16, 0.3
 
 Patch = tuple[Any, str, Any]  # object, attribute, its value while the mechanism is off
 Part = ModuleType | type | Callable[..., Any]
@@ -62,28 +55,6 @@ class Mechanism:
             yield
 
 
-class OneRate(Survival):
-    """Acceptance that is the same at every distance."""
-
-    @property
-    def chances(self) -> tuple[float, ...]:
-        """See :class:`Survival`."""
-        rate = self._kept.sum() / self._judged.sum()
-        return tuple((rate ** np.arange(survival.MAX_DISTANCE + 1)).tolist())
-
-
-def _no_choice(length: DraftLength, estimates: Estimates | None) -> Choice:
-    """Choose without any estimate of acceptance or time, but the size of blocks outside lock-step."""
-    if length.mode.is_lock_step:
-        return Choice(LOCK_STEP_TOKENS, LOCK_STEP_TOKENS, "the same for all", LOCK_STEP_CONFIDENCE)
-    gamma = length.gamma if estimates is None else controller._shortest_block(estimates)
-    return Choice(gamma, WHOLE_WINDOW, "the same for all")
-
-
-def _set_length(length: DraftLength, estimates: Estimates | None) -> Choice:
-    return Choice(length.gamma, length.gamma * length.first_depth, "the same for all")
-
-
 MECHANISMS: dict[str, Mechanism] = {
     "hints of dropped candidates": Mechanism(
         [(Ledger, "_keep_sent", lambda self, tokens, position: None)],
@@ -97,22 +68,14 @@ MECHANISMS: dict[str, Mechanism] = {
     "balance of given hints": Mechanism(
         [(GivenHint, "reach", Hint.reach)], [GivenHint.reach, GivenHint.pay, Ledger._pay]
     ),
-    "minimum confidence": Mechanism(
-        [(controller, "_min_confidence", lambda length, estimates: 0.0)], [controller._min_confidence]
+    "blocks as short as messages allow, against 5 tokens": Mechanism(
+        [(BlockSize, "gamma", property(lambda self: self._length.gamma or draft_length.FIRST_GAMMA))],
+        [BlockSize],
     ),
-    "pause": Mechanism([(controller, "MIN_GAIN", -np.inf)], []),
-    "realignment in the controller": Mechanism(
-        [(controller, "_realigned", lambda length, estimates: 0.0)],
-        [controller._realigned, controller.Controller.observe_realigned, WindowDraft.judge_realignment],
+    "confidence that ends a block": Mechanism(
+        [(DraftLength, "min_confidence", 0.0)],
+        [DraftLength.min_confidence.fget],  # type: ignore[attr-defined]
     ),
-    "survival curves": Mechanism([(controller, "Survival", OneRate)], [survival]),
-    "chosen lengths, against 5 tokens and 4 blocks": Mechanism(
-        [(controller, "choose", _set_length)], [controller]
-    ),
-    "chosen lengths, against the whole window": Mechanism(
-        [(controller, "choose", _no_choice)], [controller, survival]
-    ),
-    "batching delay": Mechanism([(batching_delay, "MAX_DELAY", 0.0)], [batching_delay]),
     "waiting for candidates on their way": Mechanism(
         [(Throughput, "is_worth", lambda self, expected_tokens, num_fed: True)], [throughput, arrivals]
     ),

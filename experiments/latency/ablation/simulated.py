@@ -48,7 +48,7 @@ class Place:
         ----------
         without : name of the mechanism that is off.
         """
-        length = DraftLength.of(mode, None)
+        length = DraftLength(mode, None)
         with nullcontext() if without is None else MECHANISMS[without].switched_off():
             if self.num_sessions == 1:
                 return simulate_session(

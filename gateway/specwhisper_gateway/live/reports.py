@@ -62,8 +62,8 @@ def _final(segment: Segment) -> dict[str, Any]:
 
 
 def _statistics(statistics: SpeculationStatistics) -> dict[str, Any]:
-    estimates, choice = statistics.estimates, statistics.choice
-    round_trip_ns = estimates.round_trip_ns if estimates else statistics.min_round_trip_ns
+    num_answers = statistics.num_answers
+    round_trip_ns = statistics.network_ns / num_answers if num_answers else statistics.min_round_trip_ns
     return {
         "drafted": statistics.num_drafted,
         "verified": statistics.num_verified,
@@ -72,6 +72,5 @@ def _statistics(statistics: SpeculationStatistics) -> dict[str, Any]:
         "passes": statistics.num_forwards,
         "steps": statistics.num_windows,
         "round_trip_ms": round(round_trip_ns / 1e6, 2),
-        "gamma": choice.gamma if choice else 0,
-        "max_ahead": choice.max_ahead if choice else 0,
+        "gamma": statistics.gamma,
     }

@@ -129,7 +129,7 @@ async def test_nothing_is_recognised_for_a_translation():
     drafting = RecogniserDrafting(recogniser)
     taken = threading.Event()
     async with drafting.session(
-        "a", None, DraftLength.of(Mode.FULL, None), DecodingOptions.greedy(task="translate"), receive=print
+        "a", None, DraftLength(Mode.FULL), DecodingOptions.greedy(task="translate"), receive=print
     ) as stream:
         stream.send(AudioChunk(0, bytes(32_000), is_last=True))
         await eventually(lambda: not stream._waiting.num_samples)

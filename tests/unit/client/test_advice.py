@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from specwhisper.speculation.controller import Choice, Estimates
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.speculation.advice import ELSEWHERE_S, advise
 from specwhisper.speculation.comparison import COMPARED, Ratio, TimedTranscription, compare
-from specwhisper.speculation.controller import Choice, Estimates
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA
 from specwhisper.speculation.statistics import SpeculationStatistics
 from tests.survival import geometric

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from specwhisper.speculation.controller import Choice
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.speculation.controller import Choice
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import Mode, Segment, Word

@@ -357,7 +357,7 @@ def test_before_the_first_answer_of_a_window_a_draft_goes_on_to_the_end_of_its_t
         return tokens
 
     for mode in (Mode.FULL, Mode.PIPELINED):
-        length = DraftLength.of(mode, None, min_confidence=0.0)
+        length = DraftLength(mode, None, min_confidence=0.0)
         text = drafted(length)
         assert len(text) > length.gamma * length.first_depth and text[-1] == VOCABULARY.end_of_text
-        assert drafted(DraftLength.of(mode, 4, depth=2)) == text[:8]
+        assert drafted(DraftLength(mode, 4, depth=2)) == text[:8]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from experiments.common.audio.conditions import by_telephone
+from experiments.common.audio.conditions import by_telephone, pink_noise, with_noise
 from experiments.common.audio.samples import Sample
 from experiments.streaming.arms import FULL, TARGET_ONLY, Measured
 from experiments.streaming.measures import (

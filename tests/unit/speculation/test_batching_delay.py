@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from specwhisper.speculation.batching_delay import MAX_DELAY, BatchingDelay
 
 from experiments.common.models.scripted import ScriptedModel
 from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import CANDIDATES_TIMEOUT_NS, Verifier
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.arrivals import Arrival
-from specwhisper.speculation.batching_delay import MAX_DELAY, BatchingDelay
 from specwhisper.types import AudioChunk, Candidates, Commit, Mode, WindowOpened
 
 NOW_NS = 10**12

@@ -8,7 +8,6 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from specwhisper.speculation.controller import (
     CHOOSE_EVERY,
     FIRST_CONFIDENCE,
@@ -18,8 +17,9 @@ from specwhisper.speculation.controller import (
     Estimates,
     choose,
 )
-from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
 from specwhisper.speculation.survival import MAX_DISTANCE, Survival
+
+from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
 from specwhisper.speculation.theory import sync_s
 from specwhisper.types import Mode
 from tests.survival import geometric

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from specwhisper.speculation.controller import Choice, Estimates
 
 from specwhisper.errors import (
     UnsupportedOption,
@@ -20,7 +21,6 @@ from specwhisper.options import (
     Task,
     WordTimes,
 )
-from specwhisper.speculation.controller import Choice, Estimates
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (

@@ -53,7 +53,7 @@ def time_per_step(
         decodings,
         VOCABULARY,
         replace(COSTS, target=target),
-        DraftLength.of(mode, None),
+        DraftLength(mode, None),
         round_trip_s=round_trip * STEP_S,
         options=DecodingOptions.greedy(language="en", **options),
     )
@@ -88,7 +88,7 @@ def measured(acceptance: float, realigns: float, round_trip: float) -> Speculati
         windows(acceptance, realigns),
         VOCABULARY,
         COSTS,
-        DraftLength.of(Mode.FULL, None),
+        DraftLength(Mode.FULL),
         round_trip_s=round_trip * STEP_S,
     )
     return session.statistics

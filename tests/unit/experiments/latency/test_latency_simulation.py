@@ -104,7 +104,7 @@ def test_any_interference_gives_the_targets_text(mode, kind, is_adaptive):
 def test_a_paused_draft_reports_its_pause():
     agrees = [i % 2 != 1 for i in range(400)]
     session = simulate_session(
-        [decoding(*agrees)], VOCABULARY, COSTS, DraftLength.of(Mode.FULL, None), round_trip_s=20 * STEP_S
+        [decoding(*agrees)], VOCABULARY, COSTS, DraftLength(Mode.FULL), round_trip_s=20 * STEP_S
     )
     choice = session.statistics.choice
     assert choice is not None and choice.max_ahead == 0 and choice.reason.startswith("paused")
@@ -120,7 +120,7 @@ def test_a_draft_measures_true_times_and_confidence(mode, round_trip):
         [decoding(*[True] * 200)],
         VOCABULARY,
         costs,
-        DraftLength.of(mode, None),
+        DraftLength(mode, None),
         round_trip_s=round_trip * STEP_S,
     )
     statistics = session.statistics
@@ -219,7 +219,7 @@ def test_drafts_do_not_slow_down_many_sessions(num_sessions, costs, round_trip):
             windows,
             VOCABULARY,
             costs,
-            DraftLength.of(mode, None),
+            DraftLength(mode, None),
             num_sessions=num_sessions,
             per_draft_server=4,
             num_windows=4,
