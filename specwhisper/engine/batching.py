@@ -1,7 +1,7 @@
 """Choose which sessions take part in a target's next forward pass.
 
-The rules are pure: :mod:`specwhisper.speculation.throughput` and ``scheduling``. Here
-they are applied to sessions.
+The rules are pure: :mod:`specwhisper.speculation.throughput` and ``scheduling``. Here they are applied to
+sessions.
 """
 
 from __future__ import annotations
@@ -84,5 +84,5 @@ class Batching:
 
 def _may_wait(session: VerifierState, now_ns: int) -> bool:
     """Return whether candidates for a runnable session are on their way, and not late."""
-    arrival = session.derived.next_candidates
-    return arrival is not None and now_ns <= arrival.bound_ns
+    until_ns = session.derived.awaited_until_ns
+    return until_ns is not None and now_ns <= until_ns

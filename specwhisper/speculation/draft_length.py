@@ -4,14 +4,14 @@ Nothing is estimated. Where a draft waits for each answer, its own confidence en
 not wait, it drafts the whole window, and a block is as short as the time of messages allows. An ablation with
 a real pair found no choice by measured times and acceptance that is faster (docs/performance-log.md).
 
-===============  ==================================================  =====================================
-Mode             A block has                                         The draft is ahead
-===============  ==================================================  =====================================
-lock-step        at most :data:`MAX_CHOSEN_GAMMA` tokens; it ends    by one block
-                 where the draft is no longer sure of all
-                 (:data:`MIN_CONFIDENCE`)
-others           as few tokens as messages allow (:class:`BlockSize`) as far as the target holds candidates
-===============  ==================================================  =====================================
+=========  ====================================================  ====================================
+Mode       A block has                                           The draft is ahead
+=========  ====================================================  ====================================
+lock-step  at most :data:`MAX_CHOSEN_GAMMA` tokens; it ends      by one block
+           where the draft is no longer sure of all
+           (:data:`MIN_CONFIDENCE`)
+others     as few tokens as messages allow (:class:`BlockSize`)  as far as the target holds candidates
+=========  ====================================================  ====================================
 
 A requested gamma sets the tokens of a block in every mode.
 """

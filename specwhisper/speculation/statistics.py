@@ -184,7 +184,8 @@ class SpeculationStatistics(Keyed):
             each.name for each in fields(self) if each.name not in ("acceptance_histogram", *CURRENT)
         ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self._take_current(other)
+        for name in CURRENT:
+            setattr(self, name, getattr(other, name) or getattr(self, name))
         self.min_round_trip_ns = min(trips_ns, default=0)
 
     def followed_by(self, later: SpeculationStatistics) -> SpeculationStatistics:
@@ -192,12 +193,10 @@ class SpeculationStatistics(Keyed):
         total = SpeculationStatistics()
         total.add(self)
         total.add(later)
+        for name in CURRENT:
+            setattr(total, name, getattr(later, name))
         total.min_round_trip_ns = later.min_round_trip_ns or self.min_round_trip_ns
         return total
-
-    def _take_current(self, later: SpeculationStatistics) -> None:
-        for name in CURRENT:
-            setattr(self, name, getattr(later, name) or getattr(self, name))
 
     def _observe_draft(self, report: DraftReport) -> None:
         self.num_draft_steps += report.num_steps

@@ -34,7 +34,7 @@ def transcript_table(transcript: Transcription) -> Table:
     }
     if counts.draft_note:
         rows["draft"] = counts.draft_note
-    elif transcript.model.draft and not counts.num_drafted:
+    elif transcript.model.draft and not (counts.num_drafted or counts.num_hinted):
         rows["draft"] = f"no candidates: it knows no '{transcript.language}', or came too late"
     elif counts.gamma:
         rows["draft"] = f"blocks of {counts.gamma}"

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specwhisper.speculation.forward_time import ForwardTime
 from specwhisper.types import SAMPLE_RATE, Commit, WindowOpened
 
 TRIAL_SAMPLES = 60 * SAMPLE_RATE  # that the target has done when the text is judged: two windows or more
@@ -79,7 +78,6 @@ class Worth:
         self.pause = ""
         self._is_live = is_live
         self._num_prompt = self._num_known = 0  # tokens of the open window
-        self._forward = ForwardTime()
         self._since: int | None = None
         self._trial = Trial()
 
@@ -96,15 +94,12 @@ class Worth:
         if not commit.tokens:
             return
         timing = commit.timing
-        self._forward.observe(
-            (1 if commit.base else self._num_prompt) + commit.num_verified, timing.forward_ns
-        )
-        token_ns = timing.token_ns or self._forward.per_token_ns
         saved_ns = 0.0
         if commit.base >= self._num_known:  # the first candidates are from the target's own earlier text
             num_right = commit.num_accepted - commit.num_drafted_accepted
-            alone_ns = self._forward.without_tokens_ns(token_ns) + token_ns
-            saved_ns = num_right * alone_ns - commit.num_hinted * token_ns
+            num_further = commit.num_verified + (0 if commit.base else self._num_prompt - 1)
+            alone_ns = max(0, timing.forward_ns - num_further * timing.token_ns)
+            saved_ns = num_right * alone_ns - commit.num_hinted * timing.token_ns
         self._trial += Trial(saved_ns, timing.forward_ns)
 
     def observe_target(self, sample: int) -> None:
