@@ -62,7 +62,7 @@ class Arrivals:
         self._end, self._since_ns, self._has_begun = end, now_ns, True
 
     def bound_ns(self, position: int) -> float | None:
-        """Return when the candidate for a position has arrived or is late; ``None`` if unknown."""
+        """Return when a position's candidate has arrived or is late, if that is known."""
         if self._since_ns is None:
             return None
         num_blocks = max(1, -(-(position + 1 - self._end) // self._block))

@@ -41,11 +41,11 @@ def in_condition(samples: Sequence[Sample], condition: Condition, random: Genera
     made = []
     for index, (sample, each) in enumerate(zip(samples, speech, strict=True)):
         if condition is Condition.TELEPHONE:
-            heard = by_telephone(each)
+            changed = by_telephone(each)
         else:
             others = [other for place, other in enumerate(speech) if place != index]
-            heard = with_noise(each, babble(others, len(each), random))
-        made.append(Sample.of(f"{sample.name}, {condition}", pcm_of(heard)))
+            changed = with_noise(each, babble(others, len(each), random))
+        made.append(Sample.of(f"{sample.name}, {condition}", pcm_of(changed)))
     return made
 
 

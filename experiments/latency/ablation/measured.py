@@ -1,4 +1,4 @@
-"""What a mechanism gains a real pair of servers, over an emulated link."""
+"""Measure what a mechanism gains a real pair of servers, over an emulated link."""
 
 from __future__ import annotations
 

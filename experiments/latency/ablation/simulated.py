@@ -1,4 +1,4 @@
-"""What a mechanism gains, in simulated time."""
+"""Simulate what a mechanism gains."""
 
 from __future__ import annotations
 

@@ -113,11 +113,11 @@ def ablate(
         round_trips, drafting = parse_times(rtt_ms, "--rtt-ms"), parse_modes(modes)
         samples = load_samples(audio)[: 2 if quick else None]
         random = np.random.default_rng(seed)
-        heard = {condition: in_condition(samples, condition, random) for condition in Condition}
-        cases = [(condition, mode, ms) for condition in heard for mode in drafting for ms in round_trips]
+        spoken = {condition: in_condition(samples, condition, random) for condition in Condition}
+        cases = [(condition, mode, ms) for condition in spoken for mode in drafting for ms in round_trips]
         traces = {
             condition: record(each, target=target, draft=draft, options=OPTIONS)
-            for condition, each in heard.items()
+            for condition, each in spoken.items()
         }
         accepted = {str(condition): acceptance_of(trace.decodings) for condition, trace in traces.items()}
         realigned = {str(condition): realigned_of(trace.decodings) for condition, trace in traces.items()}
@@ -127,7 +127,7 @@ def ablate(
         found = simulate(simulated, traces, target, range(seed, seed + repeats), console)
         if measure:
             measured = [Case(MEASURED, *case) for case in cases]
-            found |= measure_pair((target, draft, draft_dtype), measured, heard, repeats, seed, console)
+            found |= measure_pair((target, draft, draft_dtype), measured, spoken, repeats, seed, console)
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
     for place in dict.fromkeys(case.place for case in found):
@@ -167,7 +167,7 @@ def simulate(
 def measure_pair(
     models: tuple[str, str, str],
     cases: Sequence[Case],
-    heard: Mapping[Condition, Sequence[Sample]],
+    spoken: Mapping[Condition, Sequence[Sample]],
     repeats: int,
     seed: int,
     console: Console,
@@ -178,14 +178,14 @@ def measure_pair(
     with ExitStack() as stack:
         network = stack.enter_context(open_network("tun"))
         pair = stack.enter_context(switchable_pair(*models, network))
-        pair.time_s(next(iter(heard.values())), Mode.FULL)  # the first sessions are slower
+        pair.time_s(next(iter(spoken.values())), Mode.FULL)  # the first sessions are slower
         for repeat in track(range(repeats), "measuring", console=console, transient=True):
             for ms in random.sample(round_trips, len(round_trips)):
                 pair.connect(ms / 1e3, seed + repeat)
                 runs = [(case, arm) for case in cases if case.round_trip_ms == ms for arm in ARMS]
                 for case, arm in random.sample(runs, len(runs)):
                     mode, without = case.run_of(arm)
-                    time_s = pair.time_s(heard[case.condition], mode, without=without)
+                    time_s = pair.time_s(spoken[case.condition], mode, without=without)
                     found[case].times_s.setdefault(arm, []).append(time_s)
     return found
 

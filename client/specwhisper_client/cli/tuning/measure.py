@@ -92,10 +92,10 @@ def _gamma(advice: Advice) -> str:
     best = advice.best
     if not best.mode.drafts:
         return "none, since this mode has no draft"
-    text = f"chosen by each session, without --gamma; here blocks had {best.gamma} tokens at most"
-    if best.mode.is_lock_step:
-        text += f"; of fixed lengths {advice.here.gamma} would be best (an estimate)"
-    return text
+    text = "chosen by each session, without --gamma; here blocks of"
+    if not best.mode.is_lock_step:
+        return f"{text} {best.gamma}"
+    return f"{text} up to {best.gamma}; of fixed lengths {advice.here.gamma} would be best (an estimate)"
 
 
 def _print(title: str, advice: Advice, extent: str, console: Console) -> None:
