@@ -113,7 +113,7 @@ class LivePair:
         assert live is not None
         self._open_target(name, options, live.position)
         if self._mode.drafts:
-            length, credit = DraftLength.of(Mode.FULL, 4, 4, None), self.verifier.limits.max_ahead_tokens
+            length, credit = DraftLength(Mode.FULL, 4), self.verifier.limits.max_ahead_tokens
             self.drafter.open(name, length, options, max_ahead_tokens=credit)
         vocabulary = self.target.vocabulary
         transcript = LiveTranscript(vocabulary, live.position.next_sample)

@@ -134,27 +134,7 @@ class DraftConfig(ServingOptions):
     gamma: Annotated[
         int | None,
         Setting(
-            DRAFTING, "Draft tokens per block; default: adapted to each session.", "N", min=1, max=MAX_GAMMA
-        ),
-    ] = None
-    depth: Annotated[
-        int | None,
-        Setting(
-            DRAFTING,
-            "Blocks the draft may be ahead (pipelined and full); default: adapted to each session.",
-            metavar="N",
-            min=1,
-        ),
-    ] = None
-    min_confidence: Annotated[
-        float | None,
-        Setting(
-            DRAFTING,
-            "Probability that all drafted tokens are right, below which the draft stops; 0: never; default: "
-            "adapted to each session.",
-            metavar="P",
-            min=0,
-            max=0.99,
+            DRAFTING, "Draft tokens per block; default: chosen by each session.", "N", min=1, max=MAX_GAMMA
         ),
     ] = None
     next_window: Annotated[
@@ -264,4 +244,4 @@ class DraftConfig(ServingOptions):
 
     def length(self, mode: Mode, gamma: int | None) -> DraftLength:
         """Return the draft length of a session that requests a mode and perhaps a gamma."""
-        return DraftLength.of(mode, gamma or self.gamma, self.depth, self.min_confidence)
+        return DraftLength(mode, gamma or self.gamma)

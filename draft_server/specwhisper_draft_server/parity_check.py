@@ -147,7 +147,7 @@ class ParityChecker:
         """Decode a recording again, and report the first difference."""
         request = SessionRequest(
             replace(recording.request.options, hint=""),
-            DraftLength.of(Mode.TARGET_ONLY, None),
+            DraftLength(Mode.TARGET_ONLY),
             recording.request.endpointing,
         )
         session = Session(

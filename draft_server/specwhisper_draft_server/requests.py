@@ -50,7 +50,7 @@ def read_request(
     server.check_mode(mode)
     options = codec.decoding_options_from_proto(config.decoding)
     if options.live is not None:  # its draft sends whole texts and never waits, whatever is asked
-        return SessionRequest(options, DraftLength.of(Mode.FULL if mode.drafts else mode, None))
+        return SessionRequest(options, DraftLength(Mode.FULL if mode.drafts else mode))
     return SessionRequest(options, server.length(mode, config.gamma or None))
 
 

@@ -293,7 +293,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     def _model_of(self, session: Session, request: SessionRequest) -> pb.ModelInfo:
         """Describe how a session runs now: in target-only once its draft has failed."""
-        length = DraftLength.of(Mode.TARGET_ONLY, None) if session.has_lost_draft else request.length
+        length = DraftLength(Mode.TARGET_ONLY) if session.has_lost_draft else request.length
         return self._model_info(session.target, length, is_lossy=request.options.is_lossy)
 
     def _model_info(
@@ -304,7 +304,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             draft=self._drafting.name if self._drafting and length.mode.drafts else "",
             target_weights_digest=target.weights_digest,
             mode=codec.mode_to_proto(length.mode),
-            gamma=0 if length.is_adaptive else length.gamma,
+            gamma=length.gamma or 0,
             is_lossy=is_lossy,
         )
 

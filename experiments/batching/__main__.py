@@ -55,7 +55,7 @@ def batching(
     ] = None,
     gamma: Annotated[int, typer.Option(min=1, max=64, help="Draft tokens per block.")] = 4,
     adaptive: Annotated[
-        bool, typer.Option("--adaptive", help="Begin with gamma, then use the length that is fastest.")
+        bool, typer.Option("--adaptive", help="Blocks end where the draft is unsure, whatever gamma is.")
     ] = False,
     device: Annotated[str, typer.Option(help="As torch names it.")] = "cpu",
     rounds: Annotated[int, typer.Option(min=1, help="How often everything is repeated.")] = 5,

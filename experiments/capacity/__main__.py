@@ -92,10 +92,6 @@ def capacity(
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     gamma: Gamma = None,
-    depth: Annotated[
-        int | None,
-        typer.Option(min=1, help="Blocks that a draft may be ahead. [default: each session chooses]"),
-    ] = None,
     audio: Audio = None,
     batch: Annotated[int, typer.Option(min=1, help="Number of sessions of the bars.")] = 8,
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each throughput.")] = 3,
@@ -135,7 +131,7 @@ def capacity(
             period, live_period, max_processes = 5.0, 13.0, 1
         # Once all have started, each has a window due at least every 30 s.
         stagger_s = samples[0].duration_s / 2 if quick else WINDOW_SAMPLES / SAMPLE_RATE
-        load = partial(Load, arm=arms[0], num_sessions=1, gamma=gamma, depth=depth, seed=seed)
+        load = partial(Load, arm=arms[0], num_sessions=1, gamma=gamma, seed=seed)
         loads = [
             load(Clients.FILES, stagger_s=period / 2, period_s=period),
             load(Clients.STREAMS, stagger_s=stagger_s, period_s=live_period),
@@ -198,7 +194,6 @@ def capacity(
         figures: dict[str, Any] = {
             "cores": on,
             "gamma": gamma,
-            "depth": depth,
             "samples": {sample.name: sample.duration_s for sample in samples},
             "max_lag_s": max_lag,
             "most_held": {ladder.arm: ladder.most_held for ladder in ladders if ladder.outcomes},

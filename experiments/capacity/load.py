@@ -49,7 +49,7 @@ class Load:
 
     Attributes
     ----------
-    gamma, depth : draft length; without a gamma each session chooses, as on a draft server.
+    gamma : tokens of a block; without one each session chooses, as on a draft server.
     seed : seed of the order of recordings and of the clients' start times.
     stagger_s : time within which all clients start.
     period_s : measured period, from then on.
@@ -61,7 +61,6 @@ class Load:
     arm: Arm
     num_sessions: int
     gamma: int | None
-    depth: int | None
     seed: int
     stagger_s: float
     period_s: float
@@ -71,7 +70,7 @@ class Load:
     @property
     def length(self) -> DraftLength:
         """Draft length of its sessions."""
-        return DraftLength.of(self.arm.mode, self.gamma, self.depth)
+        return DraftLength(self.arm.mode, self.gamma)
 
     @property
     def duration_s(self) -> float:

@@ -23,7 +23,7 @@ from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
 CONNECT_TIMEOUT_S = 60.0
-GAMMA, DEPTH = 5, 4
+GAMMA = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ async def sessions(load: Load) -> ClientCounts:
     async def client(number: int) -> None:
         for index in cycle(range(number, number + load.texts.num_recordings)):
             index %= load.texts.num_recordings
-            request = SessionRequest(OPTIONS, DraftLength(load.mode, GAMMA, DEPTH))
+            request = SessionRequest(OPTIONS, DraftLength(load.mode, GAMMA))
             session = Session(request, link, target, drafting)
             started.append(session)
             started_s = time.monotonic()

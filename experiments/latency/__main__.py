@@ -13,6 +13,7 @@ from experiments.common.audio.samples import BUNDLED, load_samples
 from experiments.common.bench.options import Audio, Check, Draft, JsonFile, Quick, Seed, Target
 from experiments.common.bench.report import open_console
 from experiments.latency.cells import Hints, parse_gammas, parse_hints, parse_modes, parse_stall, parse_times
+from experiments.latency.commands.ablate import ablate
 from experiments.latency.commands.branches import branches
 from experiments.latency.commands.calibrate import calibrate
 from experiments.latency.commands.errors import Acceptance, Realigns, RunLength, named_processes
@@ -40,6 +41,7 @@ SHORTEST = tuple(BUNDLED / name for name in ("01_phone_call.flac", "07_a_letter.
 SWEEP = Path("latency.jsonl")
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
+app.command()(ablate)
 app.command()(branches)
 app.command()(calibrate)
 app.command()(expect)

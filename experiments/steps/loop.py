@@ -26,7 +26,7 @@ class Loop:
         backend: Any = self._model._backend  # what is timed is inside
         decoder = backend._decoder
         self._append, decoder.append = decoder.append, self._timed
-        self._verifier = Verifier(self._model, executor=InlineExecutor(), has_batching_delay=True)
+        self._verifier = Verifier(self._model, executor=InlineExecutor())
         self._num_candidates = width - 1
         self._places: dict[str, tuple[int, int]] = {}  # window and committed tokens of each session
         random = np.random.default_rng(seed)

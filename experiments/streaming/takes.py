@@ -6,33 +6,32 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from io import BytesIO
 from itertools import pairwise, zip_longest
 from statistics import median
 
 import numpy as np
-import soundfile
-import soxr
 from numpy.random import Generator
-from numpy.typing import NDArray
 
+from experiments.common.audio.conditions import (
+    Samples,
+    by_telephone,
+    pcm_of,
+    pink_noise,
+    samples_of,
+    sound,
+    with_noise,
+)
 from experiments.common.audio.samples import Sample
 from experiments.streaming.measures import SpokenWord
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.audio.g711 import G711, decode_g711
 from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.audio.vad_filter import find_speech
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
-from specwhisper.selection import VadOptions
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Mode, Word
 
-SOUND = VadOptions(min_silence_duration_ms=200, min_speech_duration_ms=100, speech_pad_ms=0)
-SNR_DB = 10.0
-TELEPHONE_RATE = 8_000
 TURN_S = 1.2  # silence after which an utterance has ended; JFK's pauses within sentences have up to 1.1 s
 GAP_S = 1.0, 1.5  # between recordings, which have some silence themselves
 TURN_GAP_S = 0.0, 0.3  # between two speakers
@@ -42,7 +41,6 @@ FADE_S = 0.15  # at either end of a recording, which would otherwise begin and e
 MIN_SOUND_S = 0.05  # of a word
 QUICK_S = 10.0
 NUM_ENCODINGS = 5
-Samples = NDArray[np.float64]
 
 
 class Condition(StrEnum):
@@ -94,17 +92,17 @@ class Recorder:
         """Return a take for each condition; short ones for a quick run."""
         limit_s = QUICK_S if quick else np.inf
         shuffled = [samples[index] for index in self._random.permutation(len(samples))]
-        one = _joined([_samples(each.pcm) for each in shuffled], GAP_S, self._random, limit_s)
+        one = _joined([samples_of(each.pcm) for each in shuffled], GAP_S, self._random, limit_s)
         two = _joined(list(turns(shuffled)), TURN_GAP_S, self._random, limit_s)
         sent = {
             Condition.CLEAN: (one, one),
-            Condition.NOISE: (one, noisy(one, self._random)),
+            Condition.NOISE: (one, with_noise(one, pink_noise(len(one), self._random))),
             Condition.TELEPHONE: (one, by_telephone(one)),
             Condition.TWO_SPEAKERS: (two, two),
         }
         spoken = {id(clean): self._words(clean) for clean in (one, two)}
         return [
-            Take(condition, _pcm(audio), self._text(audio), spoken[id(clean)], *utterances(sound(clean)))
+            Take(condition, pcm_of(audio), self._text(audio), spoken[id(clean)], *utterances(sound(clean)))
             for condition, (clean, audio) in sent.items()
         ]
 
@@ -121,15 +119,15 @@ class Recorder:
     def _words(self, samples: Samples) -> tuple[SpokenWord, ...]:
         spans_s = sound(samples)
         options = self._options(samples, word_timestamps=True)
-        segments = self._engine.transcribe([_pcm(samples)], options)[0].segments
+        segments = self._engine.transcribe([pcm_of(samples)], options)[0].segments
         words = [word for segment in segments for word in segment.words]
         return tuple(SpokenWord(word.text, sound_end_s(word, spans_s)) for word in words)
 
     def _text(self, samples: Samples) -> str:
-        return self._engine.transcribe([_pcm(samples)], self._options(samples))[0].text
+        return self._engine.transcribe([pcm_of(samples)], self._options(samples))[0].text
 
     def _options(self, samples: Samples, *, word_timestamps: bool = False) -> DecodingOptions:
-        maxima = log_mel_max([_pcm(samples)])
+        maxima = log_mel_max([pcm_of(samples)])
         return DecodingOptions(language="en", word_timestamps=word_timestamps, log_mel_max=maxima)
 
 
@@ -138,34 +136,8 @@ def turns(samples: Sequence[Sample]) -> list[Samples]:
     by_speaker: dict[str, list[Samples]] = {}
     for each in samples:
         speaker = each.name.partition(".")[0].partition("_")[0]
-        by_speaker.setdefault(speaker, []).extend(_cut_at_pauses(_samples(each.pcm)))
+        by_speaker.setdefault(speaker, []).extend(_cut_at_pauses(samples_of(each.pcm)))
     return [turn for of_all in zip_longest(*by_speaker.values()) for turn in of_all if turn is not None]
-
-
-def noisy(samples: Samples, random: Generator) -> Samples:
-    """Add pink noise, 10 dB below the speech."""
-    spectrum = np.fft.rfft(random.standard_normal(len(samples)))
-    noise = np.fft.irfft(spectrum / np.sqrt(np.arange(1, len(spectrum) + 1)), len(samples))
-    spans = [(round(start_s * SAMPLE_RATE), round(end_s * SAMPLE_RATE)) for start_s, end_s in sound(samples)]
-    speech = np.concatenate([samples[start:end] for start, end in spans])
-    return samples + noise * float(speech.std() / noise.std() * 10 ** (-SNR_DB / 20))
-
-
-def by_telephone(samples: Samples) -> Samples:
-    """Send audio through a telephone: 8 kHz, mu-law."""
-    narrow, coded = soxr.resample(samples, SAMPLE_RATE, TELEPHONE_RATE), BytesIO()
-    soundfile.write(
-        coded, np.frombuffer(_pcm(narrow), "<i2"), TELEPHONE_RATE, format="RAW", subtype=G711.MULAW
-    )
-    received = _samples(decode_g711(coded.getvalue(), G711.MULAW))
-    wide: Samples = soxr.resample(received, TELEPHONE_RATE, SAMPLE_RATE)
-    return wide
-
-
-def sound(samples: Samples) -> list[tuple[float, float]]:
-    """Return where there is speech, in seconds, by voice activity."""
-    spans = find_speech([_pcm(samples)], SOUND).spans
-    return [(span.start / SAMPLE_RATE, span.stop / SAMPLE_RATE) for span in spans]
 
 
 def utterances(spans_s: Sequence[tuple[float, float]]) -> tuple[tuple[float, ...], float]:
@@ -203,11 +175,3 @@ def _joined(
             silence = np.zeros(round(random.uniform(*gap_s) * SAMPLE_RATE))
             joined += [piece * fade * fade[::-1], silence]
     return np.concatenate([*joined[:-1], np.zeros(round(TAIL_S * SAMPLE_RATE))])
-
-
-def _samples(pcm: bytes) -> Samples:
-    return np.frombuffer(pcm, "<i2").astype(np.float64)
-
-
-def _pcm(samples: Samples) -> bytes:
-    return np.clip(np.rint(samples), -32768, 32767).astype("<i2").tobytes()

@@ -373,7 +373,7 @@ class SpeculativeWhisper:
             self._models,
             draft=self._models.draft if drafts else "",
             mode=length.mode,
-            gamma=length.gamma if drafts and not length.is_adaptive else 0,
+            gamma=(length.gamma or 0) if drafts else 0,
             is_lossy=call.decoding.is_lossy and (drafts or bool(call.decoding.hint)),
         )
         return replace(

@@ -19,7 +19,7 @@ class SpeculativeConfig:
     Attributes
     ----------
     gamma : draft tokens per block.
-    use_adaptive_gamma : begin with ``gamma``, then use the length that is fastest.
+    use_adaptive_gamma : end a block where the draft is no longer sure of it, whatever ``gamma`` is.
     temperature : 0 is greedy; several are tried in order until a window is good enough, see the thresholds of
         :class:`DecodingOptions`.
     top_k, top_p, seed, acceptance, acceptance_threshold : see :class:`DecodingOptions`. With a threshold the
@@ -51,7 +51,8 @@ class SpeculativeConfig:
             use_adaptive_gamma = self.use_adaptive_gamma if gamma is None else False
         if not isinstance(use_adaptive_gamma, bool):
             raise InvalidRequest(f"use_adaptive_gamma is {use_adaptive_gamma!r}: it must be True or False.")
-        return DraftLength(mode, self.gamma if gamma is None else gamma, is_adaptive=use_adaptive_gamma)
+        wanted = DraftLength(mode, self.gamma if gamma is None else gamma)  # checked in any case
+        return DraftLength(mode) if use_adaptive_gamma else wanted
 
     @property
     def decoding(self) -> dict[str, Any]:

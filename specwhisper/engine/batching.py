@@ -1,7 +1,7 @@
-"""Choose when a target's next forward pass starts, and which sessions take part.
+"""Choose which sessions take part in a target's next forward pass.
 
-The rules are pure: :mod:`specwhisper.speculation.batching_delay`, ``throughput`` and ``scheduling``. Here
-they are applied to sessions.
+The rules are pure: :mod:`specwhisper.speculation.throughput` and ``scheduling``. Here they are applied to
+sessions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from specwhisper.engine.verifier_state import VerifierState
-from specwhisper.speculation.batching_delay import BatchingDelay
 from specwhisper.speculation.forward_time import BatchTime
 from specwhisper.speculation.scheduling import next_batch
 from specwhisper.speculation.throughput import Throughput
@@ -22,7 +21,6 @@ class Batching:
     ----------
     length : returns the tokens that a slot holds.
     clock : returns the time in nanoseconds.
-    has_delay : whether forward passes wait for candidates that are about to arrive.
     max_width : most draft tokens of a session in a forward pass.
     max_num_tokens : most tokens in a forward pass.
 
@@ -36,14 +34,12 @@ class Batching:
         length: Callable[[int], int],
         clock: Callable[[], int],
         *,
-        has_delay: bool,
         max_width: int,
         max_num_tokens: int,
     ) -> None:
         self.time = BatchTime()
         self._length = length
         self._clock = clock
-        self._delay = BatchingDelay() if has_delay else None
         self._throughput = Throughput(self.time)
         self._max_width = max_width
         self._max_num_tokens = max_num_tokens
@@ -53,24 +49,10 @@ class Batching:
         """Add a forward pass, with the tokens of each session."""
         self._forward_ns, self._last_end_ns = forward_ns, started_ns + forward_ns
         self.time.observe(len(widths), sum(widths), forward_ns)
-        if self._delay is not None:
-            self._delay.observe(forward_ns)
 
     def observe_committed(self, num_tokens: int) -> None:
         """Add the tokens that the last forward pass brought."""
         self._throughput.observe(num_tokens, self._forward_ns, self._last_end_ns)
-
-    def remaining_delay_ns(self, sessions: Collection[VerifierState]) -> float:
-        """Return how long the next forward pass still waits for candidates."""
-        if self._delay is None:
-            return 0.0
-        all_derived = [(session.derived, session.ready_ns) for session in sessions]
-        first_ns = min((ready_ns for derived, ready_ns in all_derived if derived.is_runnable), default=None)
-        if first_ns is None:
-            return 0.0
-        ready_ns = max(self._last_end_ns, first_ns)
-        arrivals = (arrival for derived, _ in all_derived if (arrival := derived.next_candidates) is not None)
-        return max(0.0, self._delay.start_ns(ready_ns, arrivals) - self._clock())
 
     def choose(self, sessions: Collection[VerifierState]) -> dict[VerifierState, int]:
         """Return the sessions of the next forward pass, with their numbers of candidates."""
@@ -85,7 +67,7 @@ class Batching:
     def _taking_part(self, runnable: list[VerifierState]) -> list[VerifierState]:
         """Return the sessions that do not better wait for candidates that are on their way.
 
-        None waits if all could: the delay is for that.
+        None waits if all could.
         """
         now_ns = self._clock()
         may_wait = [session for session in runnable if _may_wait(session, now_ns)]
@@ -102,5 +84,5 @@ class Batching:
 
 def _may_wait(session: VerifierState, now_ns: int) -> bool:
     """Return whether candidates for a runnable session are on their way, and not late."""
-    arrival = session.derived.next_candidates
-    return arrival is not None and now_ns <= arrival.bound_ns
+    until_ns = session.derived.awaited_until_ns
+    return until_ns is not None and now_ns <= until_ns

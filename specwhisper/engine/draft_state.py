@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp
 
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.window_draft import WindowDraft
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.belief import Belief
-from specwhisper.speculation.controller import Choice, Controller
-from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
+from specwhisper.speculation.draft_length import MAX_CHOSEN_GAMMA, BlockSize, DraftLength
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import UNKNOWN_AGE_NS, Candidates, Commit, Hypothesis, Mode, TimedHint
@@ -49,12 +47,12 @@ class DraftState:
     ends, max_positions : of the model: tokens that end a window, and most tokens with the prompt.
     current, predicted : the open window, and the one that the target will open next, if it has a slot.
     word_of : returns the word of a token, by which stale tokens are compared with committed ones.
-    report, reported_choice : what was not reported yet, and the last reported choice.
+    report : what was not reported yet.
     num_blocks : blocks sent, by window id, of the open and the predicted window.
     """
 
     length: DraftLength
-    controller: Controller
+    block_size: BlockSize
     options: DecodingOptions
     recording: Recording
     windows: Windows
@@ -64,7 +62,6 @@ class DraftState:
     current: WindowDraft
     predicted: WindowDraft | None = None
     report: DraftReport = NO_REPORT
-    reported_choice: Choice | None = None
     num_blocks: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -74,17 +71,9 @@ class DraftState:
         return [draft for draft in slots if draft is not None and draft.window is not None]
 
     @property
-    def has_paused(self) -> bool:
-        """Whether the draft pauses and has not reported that."""
-        choice = self.controller.choice
-        return choice is not self.reported_choice and not choice.max_ahead
-
-    @property
     def has_work(self) -> bool:
-        """Whether the session has something to draft, to send or to report."""
-        return self.has_paused or any(
-            self.can_draft(draft) or self.block_is_due(draft) for draft in self.drafts
-        )
+        """Whether the session has something to draft or to send."""
+        return any(self.can_draft(draft) or self.block_is_due(draft) for draft in self.drafts)
 
     def take_drafted(self) -> list[Drafted]:
         """Return what else is to be passed on."""
@@ -92,10 +81,8 @@ class DraftState:
 
     def take_report(self) -> DraftReport:
         """Return the work since the last report."""
-        controller = self.controller
         report, self.report = self.report, NO_REPORT
-        self.reported_choice = controller.choice
-        return replace(report, choice=controller.choice, estimates=controller.estimates)
+        return replace(report, gamma=self.block_size.gamma)
 
     def can_draft(self, draft: WindowDraft) -> bool:
         """Return whether a window may have one more drafted token."""
@@ -106,7 +93,7 @@ class DraftState:
             return False
         if len(tokens) >= self._room(draft):
             return False
-        min_confidence = self.controller.choice.min_confidence
+        min_confidence = self.length.min_confidence
         return not min_confidence or draft.confidence >= min_confidence
 
     def _room(self, draft: WindowDraft) -> int:
@@ -118,16 +105,13 @@ class DraftState:
 
     def _limit(self, belief: Belief) -> int:
         """Return the position up to which (exclusive) a belief may be extended now."""
-        choice = self.controller.choice
         if not self.length.mode.drafts:
             return belief.num_committed
         if not self.length.mode.is_lock_step:
-            if choice.max_ahead and not belief.num_committed and self.length.depth is None:
-                return belief.credit  # the target encodes, which takes longer than any answer after it
-            return min(belief.credit, belief.num_committed + choice.max_ahead)
+            return belief.credit
         if belief.blocks_in_flight:
             return len(belief.tokens)
-        return min(belief.credit, belief.num_sent + choice.gamma)
+        return min(belief.credit, belief.num_sent + self.block_size.gamma)
 
     def block_is_due(self, draft: WindowDraft) -> bool:
         """Return whether to send a block: it is full, or nothing can be added to it.
@@ -139,7 +123,7 @@ class DraftState:
         belief, mode = draft.belief, self.length.mode
         if mode.is_lock_step and belief.blocks_in_flight:
             return False
-        if draft.num_unsent >= self.controller.choice.gamma:
+        if draft.num_unsent >= self.block_size.gamma:
             return True
         if self.can_draft(draft):
             return False
@@ -157,16 +141,16 @@ class DraftState:
 
     def block_tokens(self, draft: WindowDraft) -> int:
         """Return the size of the next block: tokens that are there already go together."""
-        gamma = self.controller.choice.gamma
-        if not self.length.is_adaptive or self.length.mode is not Mode.FULL:
+        gamma = self.block_size.gamma
+        if self.length.gamma is not None or self.length.mode is not Mode.FULL:
             return gamma
-        return max(gamma, min(draft.num_unsent, MAX_ADAPTIVE_GAMMA))
+        return max(gamma, min(draft.num_unsent, MAX_CHOSEN_GAMMA))
 
     def observe_step(self, forward_ns: int, *, is_plain: bool) -> None:
         """Count a draft step; a plain one drafts one token."""
-        self.report += DraftReport(forward_ns=forward_ns)
+        self.report += DraftReport(1, forward_ns)
         if is_plain:
-            self.controller.observe_step(forward_ns)
+            self.block_size.observe_step(forward_ns)
 
     def observe_times(self, commit: Commit, now_ns: int) -> None:
         """Measure the round trip of a commit's answer, and its forward pass."""
@@ -175,12 +159,8 @@ class DraftState:
         if sent_ns is not None and timing.block_age_ns != UNKNOWN_AGE_NS:
             round_trip_ns = max(0, now_ns - sent_ns - timing.block_age_ns)
             self.report += DraftReport(network_ns=round_trip_ns, num_answers=1)
-            self.controller.observe_answer(round_trip_ns)
         if commit.tokens:
-            prompt = self.current.window.prompt if self.current.window and not commit.base else (0,)
-            self.controller.observe_forward(
-                len(prompt) + commit.num_verified, timing.forward_ns, timing.batch_size, timing.token_ns
-            )
+            self.block_size.observe_forward(timing.batch_size)
 
     def apply(self, commit: Commit) -> int:
         """Apply a commit to the open window's belief.
@@ -201,20 +181,13 @@ class DraftState:
             lost_all=not self.length.mode.self_decodes and _has_waited_in_vain(commit),
         )
         if (is_realigned := draft.judge_realignment()) is not None:  # before another contradiction
-            self.controller.observe_realigned(is_realigned)
             self.report += DraftReport(num_realigned=int(is_realigned))
         draft.keep_stale(old, agreed, self.word_of)
         draft.has_sent_empty = False
         end = min(agreed + 1, num_drafted, belief.num_committed)
-        judged = [position for position in range(num_known, end) if position in draft.distances]
+        judged = [position for position in range(num_known, end) if position in draft.log_probs]
         num_right = sum(position < agreed for position in judged)
         self.report += DraftReport(num_judged=len(judged), num_corrections=len(judged) - num_right)
-        self.controller.observe_tokens(
-            [draft.distances[position] for position in judged],
-            [exp(draft.log_probs[position]) for position in judged],
-            num_right=num_right,
-            num_committed=belief.num_committed - num_known,
-        )
         return agreed
 
 

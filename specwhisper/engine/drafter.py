@@ -28,8 +28,7 @@ from specwhisper.model.sampling import window_sampling
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.admission import FreeSlots
-from specwhisper.speculation.controller import Controller
-from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.speculation.draft_length import BlockSize, DraftLength
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.live.windows import follow_windows
 from specwhisper.types import AudioChunk, Commit, Failed, Window, WindowOpened
@@ -101,7 +100,7 @@ class Drafter:
         vocabulary = self._model.vocabulary
         common: dict[str, Any] = {
             "length": length,
-            "controller": Controller(length),
+            "block_size": BlockSize(length),
             "options": options,
             "recording": recording,
             "windows": follow_windows(vocabulary, options),
@@ -191,8 +190,6 @@ class Drafter:
                     session.num_blocks[block.window_id] = block.number
                     drafted.append((session_id, Drafted(block, session.take_report())))
             drafted += [(session_id, each) for each in session.take_drafted()]
-            if session.has_paused:
-                drafted.append((session_id, Drafted(None, session.take_report())))
         failures, self._failures = self._failures, []
         return [*drafted, *failures]
 
@@ -224,12 +221,10 @@ class Drafter:
                 session_id = session_ids[row.slot]
                 session, draft = self._sessions[session_id], drafts[session_id]
                 belief = draft.belief
-                is_lock_step = session.length.mode.is_lock_step
-                known_from = belief.num_committed if is_lock_step else belief.run_start
                 verdict = accept(row.candidates, score.tokens, ends=session.ends, budget=len(score.tokens))
                 for index in range(len(verdict.tokens)):
                     if not index or session.can_draft(draft):
-                        draft.extend(score, index, known_from=known_from)
+                        draft.extend(score, index)
                 if row.num_candidates and draft.window is not None:
                     length = len(draft.window.prompt) + len(belief.tokens) - 1
                     self._model.rollback(draft.slot, length)

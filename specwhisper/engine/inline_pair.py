@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import replace
 from typing import Any
 
 from specwhisper.engine.pair_engine import Feed, PairEngine
@@ -14,7 +13,7 @@ from specwhisper.engine.window_opener import WhisperPlan
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.draft_length import FIRST_GAMMA, DraftLength
+from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.several_languages.search import Voice
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.transcription import Transcription
@@ -47,7 +46,7 @@ class InlinePair:
     ----------
     mode : ``one-process`` drafts a block, verifies it, and so on; the other modes behave as over a network
         without delay.
-    gamma, depth, is_adaptive, min_confidence : see :class:`DraftLength`; without a gamma it is adaptive.
+    gamma : see :class:`DraftLength`.
     max_sessions : recordings that are transcribed concurrently; by default one for each slot of the target.
     max_num_batched_tokens, max_new_tokens, plan : see :class:`Verifier`.
     voice : finds speech, see :class:`WhisperPlan`; by default none is looked for, as in transformers.
@@ -61,10 +60,7 @@ class InlinePair:
         draft: Model | None = None,
         *,
         mode: Mode = Mode.ONE_PROCESS,
-        gamma: int | None = FIRST_GAMMA,
-        depth: int = 4,
-        is_adaptive: bool = False,
-        min_confidence: float | None = None,
+        gamma: int | None = 5,
         max_new_tokens: TokenLimit | None = None,
         max_sessions: int | None = None,
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
@@ -76,8 +72,7 @@ class InlinePair:
         self._target = target
         self._draft = draft
         mode = mode if draft is not None else Mode.TARGET_ONLY
-        length = DraftLength.of(mode, gamma, depth, min_confidence)
-        self._length = replace(length, is_adaptive=is_adaptive or length.is_adaptive)
+        self._length = DraftLength(mode, gamma)
         self._max_sessions = target.num_slots if max_sessions is None else min(max_sessions, target.num_slots)
         if self._max_sessions < 1:
             raise InvalidRequest(f"max_sessions is {self._max_sessions}: it must be at least 1.")

@@ -56,11 +56,6 @@ class LiveDraft(DraftState):
     knows_language: bool = True
 
     @property
-    def has_paused(self) -> bool:
-        """It never does: its text is shown."""
-        return False
-
-    @property
     def has_work(self) -> bool:
         """Whether it has something to draft or to pass on."""
         return bool(self.drafted) or self.can_draft(self.current)
@@ -93,7 +88,7 @@ class LiveDraft(DraftState):
 
     def observe_step(self, forward_ns: int, *, is_plain: bool) -> None:
         """Count a draft step."""
-        self.report += DraftReport(forward_ns=forward_ns)
+        self.report += DraftReport(1, forward_ns)
 
     def next_window(self) -> Window | None:
         """Return the window of the next hypothesis, which begins.

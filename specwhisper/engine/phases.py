@@ -20,8 +20,6 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
-from specwhisper.speculation.arrivals import Arrival
-
 
 class Phase(Enum):
     """The next action of a session."""
@@ -48,10 +46,10 @@ class Derived(NamedTuple):
     ----------
     is_runnable : whether the session can take part in a forward pass.
     can_open : whether it waits for a window, and its audio, or the end, has arrived.
-    next_candidates : when fresh candidates on their way arrive; ``None`` if some are here, or it is unknown.
+    awaited_until_ns : until when fresh candidates are awaited; ``None`` if some are here, or it is unknown.
     """
 
     phase: Phase
     is_runnable: bool
     can_open: bool
-    next_candidates: Arrival | None
+    awaited_until_ns: float | None

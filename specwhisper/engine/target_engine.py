@@ -58,7 +58,6 @@ class TargetEngine:
             executor=self._encoder,
             aligner=self._aligner,
             wake=self.thread.wake,
-            has_batching_delay=True,
             limits=limits,
             max_width=max_width,
             max_num_batched_tokens=max_num_batched_tokens,

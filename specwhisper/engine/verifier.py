@@ -60,7 +60,6 @@ class Verifier:
     aligner : aligns words beside the forward passes; by default ``executor`` does it too.
     clock : returns the time in nanoseconds, from any origin.
     wake : called, from any thread, when the executors are done and :meth:`step` has work.
-    has_batching_delay : whether forward passes wait for candidates that are about to arrive.
     max_width : most draft tokens of a session in a forward pass; a hint may add ``MAX_REACH``.
     max_num_batched_tokens : most tokens in a forward pass (:func:`speculation.scheduling.next_batch`).
     latency_budget_ms : sessions are refused while the mean response time would exceed it.
@@ -76,7 +75,6 @@ class Verifier:
         aligner: Executor | None = None,
         clock: Callable[[], int] = perf_counter_ns,
         wake: Callable[[], None] = lambda: None,
-        has_batching_delay: bool = False,
         limits: Limits | None = None,
         max_width: int = DEFAULT_MAX_WIDTH,
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
@@ -93,7 +91,6 @@ class Verifier:
         self._batching = Batching(
             model.length,
             clock,
-            has_delay=has_batching_delay,
             max_width=max_width,
             max_num_tokens=max_num_batched_tokens,
         )
@@ -139,9 +136,7 @@ class Verifier:
         sessions = self._sessions.values()
         if self._outbox or any(self._opener.can_advance(session) for session in sessions):
             return True
-        if any(session.is_runnable for session in sessions) and not self._batching.remaining_delay_ns(
-            sessions
-        ):
+        if any(session.is_runnable for session in sessions):
             return True
         return any(self._has_timed_out(session, self._clock()) for session in sessions)
 
@@ -149,13 +144,11 @@ class Verifier:
     def wake_after_s(self) -> float:
         """Seconds until :meth:`step` has work by itself; 0 if it never has."""
         now_ns = self._clock()
-        waits_ns: list[float] = [
+        waits_ns = [
             session.ready_ns + CANDIDATES_TIMEOUT_NS - now_ns
             for session in self._sessions.values()
             if session.awaits_candidates
         ]
-        if delay_ns := self._batching.remaining_delay_ns(self._sessions.values()):
-            waits_ns.append(delay_ns)
         return max(0.0, min(waits_ns, default=0.0)) / 1e9
 
     @staticmethod
@@ -275,9 +268,8 @@ class Verifier:
             if self._has_timed_out(session, now_ns):
                 session.stop_waiting(now_ns)
         self._last_step_only_answered = bool(self._outbox) and not self._last_step_only_answered
-        sessions = self._sessions.values()
-        if not self._last_step_only_answered and not self._batching.remaining_delay_ns(sessions):
-            if batch := self._batching.choose(sessions):
+        if not self._last_step_only_answered:
+            if batch := self._batching.choose(self._sessions.values()):
                 self._run_forward(batch)
         events, self._outbox = self._outbox, []
         return events

@@ -16,7 +16,7 @@ from specwhisper.live import LivePosition
 from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
-from specwhisper.speculation.arrivals import Arrival, Arrivals
+from specwhisper.speculation.arrivals import Arrivals
 from specwhisper.speculation.hints.given import LiveHint
 from specwhisper.speculation.ledger import Ledger, SharedHints
 from specwhisper.speculation.scheduling import Request
@@ -105,7 +105,7 @@ class VerifierState:
                 phase,
                 self._is_runnable_in(phase),
                 phase is Phase.AWAIT_WINDOW and self.ready_frames is not None,
-                self._find_arrival(),
+                self._awaited_until_ns(),
             )
         return self._derived
 
@@ -154,11 +154,11 @@ class VerifierState:
         work = self.aligning or self.encoding
         return self.derived.can_open if work is None else work.done()
 
-    def _find_arrival(self) -> Arrival | None:
+    def _awaited_until_ns(self) -> float | None:
         opened = self.open_window
         if opened is None or not self.mode.drafts or self.aligning is not None or opened.ledger.has_fresh:
             return None
-        return self.arrivals.arrival(opened.num_committed)
+        return self.arrivals.bound_ns(opened.num_committed)
 
     @property
     def ready_frames(self) -> int | None:

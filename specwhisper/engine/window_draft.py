@@ -32,8 +32,6 @@ class WindowDraft:
     proposals : the distributions that tokens were drawn from, by position.
     stale : what was drafted before the last contradictions; it may be drafted again.
     expected : position after the last contradiction and the token drafted for it, until it is judged.
-    distances : how many positions after the committed end, or after the last contradiction, tokens were
-        drafted, by position.
     log_probs : of drafted tokens, by position.
     has_sent_empty : whether the newest block was empty and is not answered.
     sent_ns : when each unanswered block was sent; ``num_answered`` blocks are answered.
@@ -50,7 +48,6 @@ class WindowDraft:
     stale: Hint | None = None
     expected: tuple[int, int] | None = None
     proposals: dict[int, Proposal] = field(default_factory=dict)
-    distances: dict[int, int] = field(default_factory=dict)
     log_probs: dict[int, float] = field(default_factory=dict)
     has_sent_empty: bool = False
     sent_ns: deque[int] = field(default_factory=deque)
@@ -88,7 +85,7 @@ class WindowDraft:
         self.window, self.is_predicted = window, is_predicted
         self.belief = Belief(credit=self.initial_credit, num_blocks=num_blocks, opening=opening)
         self.stale = self.expected = None
-        self.proposals, self.distances, self.log_probs = {}, {}, {}
+        self.proposals, self.log_probs = {}, {}
         self.has_sent_empty = False
         self.sent_ns.clear()
         self.num_answered = num_blocks
@@ -107,14 +104,10 @@ class WindowDraft:
         stale = self.stale
         return () if stale is None else stale.continuation(max_tokens=min(max_tokens, stale.reach()))
 
-    def extend(self, scores: Scores, index: int, *, known_from: int) -> None:
-        """Append the token after ``index`` candidates.
-
-        Its distance is counted from ``known_from``.
-        """
+    def extend(self, scores: Scores, index: int) -> None:
+        """Append the token after ``index`` candidates."""
         position, token = len(self.belief.tokens), scores.tokens[index]
         self.belief.tokens.append(token)
-        self.distances[position] = position - known_from
         self.log_probs[position] = scores.log_probs[index]
         if scores.proposals:
             self.proposals[position] = scores.proposals[index]
@@ -133,7 +126,7 @@ class WindowDraft:
             self.stale = Hint([*old[agreed:], *later], word_of)
             self.stale.follow(self.belief.tokens[agreed])
             next_token = self.stale.continuation(max_tokens=1)
-            if agreed in self.distances:  # drafted, not from the target's earlier text
+            if agreed in self.log_probs:  # drafted, not from the target's earlier text
                 self.expected = (agreed + 1, next_token[0] if next_token else -1)
             agreed += 1
         if self.stale is not None:

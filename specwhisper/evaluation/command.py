@@ -117,7 +117,8 @@ def evaluate(
         ),
     ] = None,
     adaptive_gamma: Annotated[
-        bool, typer.Option("--adaptive-gamma", help="Draft length as each session measures it best.")
+        bool,
+        typer.Option("--adaptive-gamma", help="Blocks end where the draft is unsure, whatever --gamma is."),
     ] = False,
     batch_size: Annotated[
         int, typer.Option(min=1, metavar="N", help="Recordings that are transcribed at once.")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from statistics import fmean, median
+from dataclasses import dataclass, replace
 
 from specwhisper.errors import SpecWhisperError
 from specwhisper.speculation.comparison import Measured, Round, compare
-from specwhisper.speculation.controller import Estimates
-from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA
+from specwhisper.speculation.draft_length import MAX_CHOSEN_GAMMA
+from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.speculation.theory import Costs, best_gamma, full_s, pipelined_s, sync_s
 from specwhisper.types import Mode
 
 ELSEWHERE_S = (0.001, 0.003, 0.01, 0.03, 0.1)  # round trips to estimate
+MAX_RUN = 64  # tokens of a draft that are right one after another
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The mode to run over this link, with an adaptive draft length.
+    """The mode to run over this link.
 
     Attributes
     ----------
     measured : every mode, the fastest first.
     best, reason : the mode to run, and why.
-    costs : of link and models, medians over the sessions of ``sync``.
+    costs : of link and models, means over the sessions of ``sync``.
     here, elsewhere : estimates for the round trip of this link and for others.
     one_process : the same without a round trip, with both models on the target's machine, if a draft step
         takes the same time there.
@@ -57,10 +57,10 @@ class Advice:
 def advise(rounds: Sequence[Round]) -> Advice:
     """Advise on a link and a pair of models.
 
-    The times of the parts are those of ``sync``: there a round trip contains a single block, and forward
-    passes have from one token to many. The acceptance in blocks is that of ``sync`` too. The acceptance in
-    runs, for ``pipelined`` and ``full``, is that of ``pipelined``, whose draft never pauses and whose target
-    never gets ahead of the draft.
+    The times of the parts are those of ``sync``: there a round trip contains a single block. The acceptance
+    in blocks is that of ``sync`` too. The acceptance in runs, for ``pipelined`` and ``full``, is that of
+    ``pipelined``, whose target never gets ahead of the draft. A draft is taken to be right equally often at
+    every position.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def advise(rounds: Sequence[Round]) -> Advice:
         if too little was drafted to estimate anything.
     """
     measured = compare(rounds)
-    blocks, runs = (_estimates(rounds, mode) for mode in (Mode.SYNC, Mode.PIPELINED))
+    blocks, runs = (_total(rounds, mode) for mode in (Mode.SYNC, Mode.PIPELINED))
     costs, block_size = _costs(blocks), measured[Mode.PIPELINED].gamma or 1
 
     def at(round_trip_s: float) -> Expected:
@@ -79,7 +79,7 @@ def advise(rounds: Sequence[Round]) -> Advice:
             _survival(blocks),
             _survival(runs),
             block_size,
-            realigned=fmean(each.realigned for each in runs),
+            realigned=runs.num_realigned / runs.num_corrections if runs.num_corrections else 0.0,
         )
 
     best, reason = _decide(measured)
@@ -110,7 +110,7 @@ def expect(
     block_size : tokens of a block in ``pipelined``.
     realigned : how often the first token after a correction is the one that was drafted before.
     """
-    gamma = best_gamma(costs, in_blocks, MAX_ADAPTIVE_GAMMA)
+    gamma = best_gamma(costs, in_blocks, MAX_CHOSEN_GAMMA)
     times_s = {
         Mode.TARGET_ONLY: costs.verify_s(0),
         Mode.SYNC: sync_s(costs, in_blocks, gamma),
@@ -142,21 +142,28 @@ def _time_s(measured: Measured) -> float:
     return measured.time_per_token_s
 
 
-def _estimates(rounds: Sequence[Round], mode: Mode) -> list[Estimates]:
-    known = [each[mode].statistics.estimates for each in rounds]
-    estimates = [each for each in known if each is not None]
-    if not estimates:
+def _total(rounds: Sequence[Round], mode: Mode) -> SpeculationStatistics:
+    total = SpeculationStatistics()
+    for each in rounds:
+        total.add(each[mode].statistics)
+    if not total.num_judged or not total.num_answers or not total.num_draft_steps:
         raise SpecWhisperError(
             "Too little was drafted to estimate anything: name recordings with more speech."
         )
-    return estimates
+    return total
 
 
-def _costs(estimates: Sequence[Estimates]) -> Costs:
-    names = [part.name for part in fields(Costs)]
-    return Costs(**{name: median(getattr(each.costs, name) for each in estimates) for name in names})
+def _costs(total: SpeculationStatistics) -> Costs:
+    num_tokens = 1 + (total.num_verified + total.num_hinted) / total.num_forwards  # of a forward pass
+    forward_ns = total.forward_ns / total.num_forwards - num_tokens * total.token_ns
+    times = (
+        total.draft_ns / total.num_draft_steps,
+        max(0.0, forward_ns),
+        total.token_ns,
+        total.network_ns / total.num_answers,
+    )
+    return Costs(*(ns / 1e9 for ns in times))
 
 
-def _survival(estimates: Sequence[Estimates]) -> tuple[float, ...]:
-    """Return the mean, as long as the shortest: tokens after that count as wrong."""
-    return tuple(map(fmean, zip(*(each.survival for each in estimates), strict=False)))
+def _survival(total: SpeculationStatistics) -> tuple[float, ...]:
+    return tuple(total.alpha**num for num in range(MAX_RUN + 1))

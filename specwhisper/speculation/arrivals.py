@@ -8,17 +8,8 @@ before.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 SMOOTHING, SPREAD_SMOOTHING = 1 / 8, 1 / 4  # as in TCP's estimate of round trips (RFC 6298)
 NUM_SPREADS = 2
-
-
-class Arrival(NamedTuple):
-    """When candidates arrive: the mean, and a time that is seldom exceeded."""
-
-    mean_ns: float
-    bound_ns: float
 
 
 class Smoothed:
@@ -70,8 +61,8 @@ class Arrivals:
         self._block = num_tokens
         self._end, self._since_ns, self._has_begun = end, now_ns, True
 
-    def arrival(self, position: int) -> Arrival | None:
-        """Estimate when the candidate for a position arrives; ``None`` if unknown."""
+    def bound_ns(self, position: int) -> float | None:
+        """Return when a position's candidate has arrived or is late, if that is known."""
         if self._since_ns is None:
             return None
         num_blocks = max(1, -(-(position + 1 - self._end) // self._block))
@@ -86,4 +77,4 @@ class Arrivals:
                 return None
             mean_ns += num_blocks * self._block * self.step.mean
             spread_ns += self._block * self.step.spread
-        return Arrival(mean_ns, mean_ns + NUM_SPREADS * spread_ns)
+        return mean_ns + NUM_SPREADS * spread_ns

@@ -24,7 +24,6 @@ class Belief:
     num_committed : number of committed tokens.
     num_sent : position up to which the target has the tokens.
     num_blocks : number of the newest block; blocks of an earlier belief about the window count.
-    run_start : position after the last contradiction: from there on, all drafted tokens were right.
     credit : position up to which (exclusive) candidates may be sent.
     """
 
@@ -33,7 +32,6 @@ class Belief:
         self.num_committed, self.num_sent = 0, len(self.tokens)
         self.credit = credit
         self.num_blocks = self._blocks_answered = num_blocks
-        self.run_start = 0
         self._block_ends: dict[int, int] = {}  # by number, since the last contradiction and answer
 
     @property
@@ -85,7 +83,6 @@ class Belief:
                     raise InvalidCandidates(f"A commit contradicts an earlier one at position {position}.")
                 del self.tokens[position:]
                 agreed = position
-                self.run_start = position + 1
                 self._block_ends.clear()
             if position == len(self.tokens):
                 self.tokens.append(token)

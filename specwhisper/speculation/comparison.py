@@ -77,8 +77,7 @@ class Measured:
     time_per_token_s : seconds, geometric mean over the rounds.
     over_target_only, over_full : paired ratios of that time.
     acceptance_rate : of all verified candidates; 0 without any.
-    gamma, max_ahead : medians of the last choices: tokens of a block, and tokens after the committed end;
-        ``None`` without a draft.
+    gamma : median of the last blocks' tokens; ``None`` without a draft.
     """
 
     mode: Mode
@@ -87,7 +86,6 @@ class Measured:
     over_full: Ratio
     acceptance_rate: float
     gamma: int | None
-    max_ahead: int | None
 
 
 def compare(rounds: Sequence[Round]) -> dict[Mode, Measured]:
@@ -104,7 +102,7 @@ def compare(rounds: Sequence[Round]) -> dict[Mode, Measured]:
     compared = {}
     for mode in COMPARED:
         statistics = [each[mode].statistics for each in rounds]
-        choices = [each.choice for each in statistics if each.choice is not None]
+        gammas = [each.gamma for each in statistics if each.gamma]
         compared[mode] = Measured(
             mode=mode,
             time_per_token_s=exp(fmean(map(log, times[mode]))),
@@ -112,7 +110,6 @@ def compare(rounds: Sequence[Round]) -> dict[Mode, Measured]:
             over_full=Ratio.paired(times[mode], times[Mode.FULL]),
             acceptance_rate=sum(s.num_accepted for s in statistics)
             / max(1, sum(s.num_verified for s in statistics)),
-            gamma=median_low(choice.gamma for choice in choices) if choices else None,
-            max_ahead=median_low(choice.max_ahead for choice in choices) if choices else None,
+            gamma=median_low(gammas) if gammas else None,
         )
     return compared

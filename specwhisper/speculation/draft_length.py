@@ -1,72 +1,105 @@
-"""How far a draft runs ahead of the target, as requested."""
+"""How many tokens a draft sends at once, and how far it gets ahead of the target.
+
+Nothing is estimated. Where a draft waits for each answer, its own confidence ends the block; where it does
+not wait, it drafts the whole window, and a block is as short as the time of messages allows. An ablation with
+a real pair found no choice by measured times and acceptance that is faster (docs/performance-log.md).
+
+=========  ====================================================  ====================================
+Mode       A block has                                           The draft is ahead
+=========  ====================================================  ====================================
+lock-step  at most :data:`MAX_CHOSEN_GAMMA` tokens; it ends      by one block
+           where the draft is no longer sure of all
+           (:data:`MIN_CONFIDENCE`)
+others     as few tokens as messages allow (:class:`BlockSize`)  as far as the target holds candidates
+=========  ====================================================  ====================================
+
+A requested gamma sets the tokens of a block in every mode.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from numbers import Integral
 
 from specwhisper.errors import InvalidRequest
+from specwhisper.speculation.arrivals import Smoothed
 from specwhisper.types import DEFAULT_MAX_WIDTH, Mode
 
-FIRST_GAMMA = 5  # of an adaptive session
 MAX_GAMMA = 64
-MAX_ADAPTIVE_GAMMA = DEFAULT_MAX_WIDTH  # a longer block takes a second forward pass
-DEPTH = 4
+MAX_CHOSEN_GAMMA = DEFAULT_MAX_WIDTH  # a longer block takes a second forward pass
+FIRST_GAMMA = 5  # before a draft step is measured
+MIN_CONFIDENCE = 0.3  # probability, by the draft, that all it drafted in a lock-step block is right
+MESSAGE_NS = 200_000  # of each server for a block, without its tokens: coding, gRPC, waking a thread
+MESSAGE_SHARE = 0.1  # of the draft's time, at most, for messages
+SHARED_MESSAGE_SHARE = 0.2  # of the target's time, at most, for the messages of all its sessions
 
 
 @dataclass(frozen=True, slots=True)
 class DraftLength:
-    """Blocks of ``gamma`` tokens, at most ``depth`` blocks after the committed end.
-
-    In lock-step one block is in flight, whatever the depth.
+    """The requested length.
 
     Attributes
     ----------
-    depth : ``None`` lets :mod:`specwhisper.speculation.controller` choose.
-    is_adaptive : whether the controller chooses gamma, which is only the first value then.
-    min_confidence : the draft stops, until the next commit, where it is less sure that all it drafted after
-        the committed end is right. 0 never stops it; ``None`` lets the controller of an adaptive session
-        choose.
+    gamma : tokens of a block; ``None`` leaves it to the session.
 
     Raises
     ------
     InvalidRequest
-        if a value is out of range.
+        if gamma is no number of tokens, or out of range.
     """
 
     mode: Mode
-    gamma: int = FIRST_GAMMA
-    depth: int | None = None
-    is_adaptive: bool = False
-    min_confidence: float | None = None
+    gamma: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("gamma", "depth"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) and (name, value) != ("depth", None):
-                raise InvalidRequest(f"{name} is {value!r}: it must be a whole number.")
-        if not 0 <= (self.min_confidence or 0) < 1:
-            raise InvalidRequest(
-                f"min_confidence is {self.min_confidence}: it must be a probability below 1."
-            )
+        if self.gamma is None:
+            return
+        if not isinstance(self.gamma, Integral):
+            raise InvalidRequest(f"gamma is {self.gamma!r}: it must be a whole number.")
         if not 1 <= self.gamma <= MAX_GAMMA:
             raise InvalidRequest(f"gamma is {self.gamma}: it must be between 1 and {MAX_GAMMA} tokens.")
-        if self.depth is not None and self.depth < 1:
-            raise InvalidRequest(f"depth is {self.depth}: it must be at least 1 block.")
-
-    @classmethod
-    def of(
-        cls, mode: Mode, gamma: int | None, depth: int | None = None, min_confidence: float | None = None
-    ) -> DraftLength:
-        """Return the requested length; without a gamma it is adaptive."""
-        return cls(mode, FIRST_GAMMA if gamma is None else gamma, depth, gamma is None, min_confidence)
 
     @property
     def longest(self) -> int:
         """Most tokens of any block."""
-        return max(self.gamma, MAX_ADAPTIVE_GAMMA) if self.is_adaptive else self.gamma
+        return self.gamma or MAX_CHOSEN_GAMMA
 
     @property
-    def first_depth(self) -> int:
-        """Blocks in flight before anything is measured."""
-        return 1 if self.mode.is_lock_step else self.depth or DEPTH
+    def min_confidence(self) -> float:
+        """Below it, the draft waits for the answer to its block."""
+        return MIN_CONFIDENCE if self.mode.is_lock_step and self.gamma is None else 0.0
+
+
+class BlockSize:
+    """The size of the blocks of one session.
+
+    A token that waits for others of its block comes late. But a draft that sends each token alone is busy
+    with messages, and so is a target that has many sessions.
+    """
+
+    def __init__(self, length: DraftLength) -> None:
+        self._length = length
+        self._draft = Smoothed()
+        self._sharing = Smoothed()
+
+    def observe_step(self, forward_ns: int) -> None:
+        """Add a draft step."""
+        self._draft.observe(forward_ns)
+
+    def observe_forward(self, num_sessions: int) -> None:
+        """Add a forward pass of the target, with so many sessions."""
+        self._sharing.observe(num_sessions)
+
+    @property
+    def gamma(self) -> int:
+        """Tokens of the next block."""
+        if self._length.gamma is not None:
+            return self._length.gamma
+        if self._length.mode.is_lock_step:
+            return MAX_CHOSEN_GAMMA
+        if self._draft.mean is None:
+            return FIRST_GAMMA
+        share = min(MESSAGE_SHARE, SHARED_MESSAGE_SHARE / max(1.0, self._sharing.mean or 1.0))
+        gamma = ceil(MESSAGE_NS / (share * max(1.0, self._draft.mean)))
+        return min(max(1, gamma), MAX_CHOSEN_GAMMA)

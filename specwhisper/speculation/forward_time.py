@@ -9,46 +9,6 @@ FIRST_SESSION_SHARE = 0.5  # of a forward pass without tokens that is the sessio
 PRIOR_VARIANCE = 0.05  # of the numbers of sessions: with less, that share is taken
 
 
-class ForwardTime:
-    """Least squares over forward passes, time by tokens; recent ones count more."""
-
-    def __init__(self) -> None:
-        self._weight = 0.0
-        self._mean_tokens = 0.0
-        self._mean_ns = 0.0
-        self._variance = 0.0
-        self._covariance = 0.0
-
-    def observe(self, num_tokens: int, forward_ns: float) -> None:
-        """Add a forward pass."""
-        self._weight = FORWARD_DECAY * self._weight + 1
-        gain = 1 / self._weight
-        tokens_off, ns_off = num_tokens - self._mean_tokens, forward_ns - self._mean_ns
-        self._mean_tokens += gain * tokens_off
-        self._mean_ns += gain * ns_off
-        self._variance = (1 - gain) * (self._variance + gain * tokens_off**2)
-        self._covariance = (1 - gain) * (self._covariance + gain * tokens_off * ns_off)
-
-    @property
-    def mean_ns(self) -> float:
-        """Mean time of a forward pass; 0 before the first."""
-        return self._mean_ns
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the forward passes differed enough in their tokens."""
-        return self._variance >= MIN_VARIANCE
-
-    @property
-    def per_token_ns(self) -> float:
-        """Time that one more token takes; 0 if it is unknown."""
-        return max(0.0, self._covariance / self._variance) if self.is_known else 0.0
-
-    def without_tokens_ns(self, token_ns: float) -> float:
-        """Return the time of a forward pass without tokens, if each takes so long."""
-        return max(0.0, self._mean_ns - token_ns * self._mean_tokens)
-
-
 class BatchTime:
     """Least squares over a target's forward passes: time by sessions and tokens.
 

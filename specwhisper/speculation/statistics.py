@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from itertools import zip_longest
 
-from specwhisper.speculation.controller import Choice, Estimates
 from specwhisper.types import Candidates, Commit, Keyed, WindowOpened
 
-NOT_TOTALS = ("choice", "estimates")  # current values
+CURRENT = ("token_ns", "gamma", "draft_note")  # values, not totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,34 +16,37 @@ class DraftReport:
 
     Attributes
     ----------
-    forward_ns : time of its steps.
+    num_steps, forward_ns : its steps, and their time.
     network_ns, num_answers : time on the way of so many answers: from sending a block to receiving its
         answer, without its time at the target. An answer to several blocks counts from the last of them.
     num_judged, num_corrections : drafted tokens after a right text that the target's tokens confirmed or
         corrected, and those that were corrected.
     num_realigned : corrections after which the next token was the one that was drafted before them.
-    choice, estimates : how far the draft runs ahead now, and the basis of that choice.
+    gamma : tokens of a block now; 0 if it sends none.
+    note : why it drafts nothing; empty where it drafts.
     """
 
+    num_steps: int = 0
     forward_ns: int = 0
     network_ns: int = 0
     num_answers: int = 0
     num_judged: int = 0
     num_corrections: int = 0
     num_realigned: int = 0
-    choice: Choice | None = None
-    estimates: Estimates | None = None
+    gamma: int = 0
+    note: str | None = None
 
     def __add__(self, later: DraftReport) -> DraftReport:
         return DraftReport(
+            self.num_steps + later.num_steps,
             self.forward_ns + later.forward_ns,
             self.network_ns + later.network_ns,
             self.num_answers + later.num_answers,
             self.num_judged + later.num_judged,
             self.num_corrections + later.num_corrections,
             self.num_realigned + later.num_realigned,
-            later.choice or self.choice,
-            later.estimates or self.estimates,
+            later.gamma or self.gamma,
+            self.note if later.note is None else later.note,
         )
 
 
@@ -68,8 +70,10 @@ class SpeculationStatistics(Keyed):
     num_align_forwards : further forward passes for word times.
     acceptance_histogram : entry n counts the forward passes with candidates that kept n of them.
     num_blocks : candidate blocks sent; in lock-step these are the round trips.
+    num_draft_steps, draft_ns : the draft's steps, and their time.
     network_ns, num_answers, num_judged, num_corrections, num_realigned : as in :class:`DraftReport`.
-    choice, estimates : how far the draft runs ahead now, and the basis of that choice.
+    token_ns : time of one more token in a forward pass, by the target's estimate.
+    gamma, draft_note : see :class:`DraftReport`.
     """
 
     num_drafted: int = 0
@@ -89,6 +93,7 @@ class SpeculationStatistics(Keyed):
     forward_ns: int = 0
     encode_ns: int = 0
     align_ns: int = 0
+    num_draft_steps: int = 0
     draft_ns: int = 0
     min_round_trip_ns: int = 0
     network_ns: int = 0
@@ -96,8 +101,9 @@ class SpeculationStatistics(Keyed):
     num_judged: int = 0
     num_corrections: int = 0
     num_realigned: int = 0
-    choice: Choice | None = None
-    estimates: Estimates | None = None
+    token_ns: int = 0
+    gamma: int = 0
+    draft_note: str = ""
 
     @property
     def num_wasted(self) -> int:
@@ -175,10 +181,11 @@ class SpeculationStatistics(Keyed):
         pairs = zip_longest(self.acceptance_histogram, other.acceptance_histogram, fillvalue=0)
         self.acceptance_histogram = [ours + theirs for ours, theirs in pairs]
         for name in (
-            each.name for each in fields(self) if each.name not in ("acceptance_histogram", *NOT_TOTALS)
+            each.name for each in fields(self) if each.name not in ("acceptance_histogram", *CURRENT)
         ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.choice, self.estimates = other.choice or self.choice, other.estimates or self.estimates
+        for name in CURRENT:
+            setattr(self, name, getattr(other, name) or getattr(self, name))
         self.min_round_trip_ns = min(trips_ns, default=0)
 
     def followed_by(self, later: SpeculationStatistics) -> SpeculationStatistics:
@@ -186,22 +193,26 @@ class SpeculationStatistics(Keyed):
         total = SpeculationStatistics()
         total.add(self)
         total.add(later)
-        total.choice, total.estimates = later.choice, later.estimates
+        for name in CURRENT:
+            setattr(total, name, getattr(later, name))
         total.min_round_trip_ns = later.min_round_trip_ns or self.min_round_trip_ns
         return total
 
     def _observe_draft(self, report: DraftReport) -> None:
+        self.num_draft_steps += report.num_steps
         self.draft_ns += report.forward_ns
         self.network_ns += report.network_ns
         self.num_answers += report.num_answers
         self.num_judged += report.num_judged
         self.num_corrections += report.num_corrections
         self.num_realigned += report.num_realigned
-        self.choice, self.estimates = report.choice or self.choice, report.estimates or self.estimates
+        self.gamma = report.gamma or self.gamma
+        self.draft_note = self.draft_note if report.note is None else report.note
 
     def _observe_forward(self, commit: Commit) -> None:
         self.num_forwards += 1 + bool(commit.language_probs)  # a separate forward pass detected the language
         self.num_committed += len(commit.tokens)
+        self.token_ns = commit.timing.token_ns or self.token_ns
         self.num_self_decoded += commit.num_self_decoded
         self.queue_ns += commit.timing.queue_ns
         self.forward_ns += commit.timing.forward_ns + commit.timing.detect_ns

@@ -93,7 +93,6 @@ def test_every_mode_equals_transformers(sample: Path, padding: Padding, mode: Mo
         target,
         draft(draft_name) if draft_name else None,
         mode=mode,
-        depth=2,
         max_new_tokens=checkpoint("demo-target").max_new_tokens,
     )
     assert_equal(split.transcribe([pcm], options), [expected])

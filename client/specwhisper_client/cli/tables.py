@@ -32,20 +32,19 @@ def transcript_table(transcript: Transcription) -> Table:
         **counts.described(),
         "round trips": round_trips,
     }
-    choice = counts.choice
-    if choice is not None and not choice.gamma:  # of a recogniser, or of a draft that has failed
-        rows["draft"] = choice.reason
-    elif transcript.model.draft and not counts.num_drafted:
+    if counts.draft_note:
+        rows["draft"] = counts.draft_note
+    elif transcript.model.draft and not (counts.num_drafted or counts.num_hinted):
         rows["draft"] = f"no candidates: it knows no '{transcript.language}', or came too late"
-    elif choice is not None:
-        rows["draft"] = f"blocks of {choice.gamma}, up to {choice.max_ahead} tokens ahead: {choice.reason}"
-    if (estimates := counts.estimates) is not None:
+    elif counts.gamma:
+        rows["draft"] = f"blocks of {counts.gamma}"
+    if counts.num_draft_steps and counts.num_forwards:
         rows["times"] = (
-            f"draft step {estimates.draft_ns / 1e6:.1f} ms, "
-            f"forward pass {estimates.forward_ns / 1e6:.1f} ms "
-            f"and {estimates.forward_token_ns / 1e6:.2f} ms a token, "
-            f"on the way {estimates.round_trip_ns / 1e6:.1f} ms (+- {estimates.jitter_ns / 1e6:.1f})"
+            f"draft step {counts.draft_ns / counts.num_draft_steps / 1e6:.1f} ms, "
+            f"forward pass {counts.forward_ns / counts.num_forwards / 1e6:.1f} ms"
         )
+        if counts.num_answers:
+            rows["times"] += f", on the way {counts.network_ns / counts.num_answers / 1e6:.1f} ms"
     return _table(rows)
 
 

@@ -11,7 +11,6 @@ from specwhisper.engine.draft_state import Drafted
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.errors import ServerDraining
-from specwhisper.speculation.controller import Choice
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Mode, WindowOpened
 
@@ -69,7 +68,7 @@ class DraftStream:
             self.has_failed = True
             self._on_failure()
             self.close()
-            self._on_drafted(Drafted(None, DraftReport(choice=Choice(0, 0, "the draft has failed"))))
+            self._on_drafted(Drafted(None, DraftReport(note="the draft has failed")))
             self._send_empty_block()
 
     def close(self) -> None:

@@ -10,7 +10,6 @@ from contextlib import suppress
 from time import perf_counter_ns
 
 from specwhisper.engine.draft_state import Drafted
-from specwhisper.speculation.controller import Choice
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.hints.feed import hint_at
 from specwhisper.types import (
@@ -101,10 +100,10 @@ class RecognisedStream:
     def _follow_target(self, sample: int) -> None:
         """Note that the target needs no text before a sample; pause or try again if that is due."""
         self._skip_to(sample)
-        before = self._worth.choice
+        before = self._worth.pause
         self._worth.observe_target(sample)
-        if self._worth.choice is not before:
-            self._on_drafted(Drafted(None, DraftReport(choice=self._worth.choice)))
+        if self._worth.pause != before:
+            self._on_drafted(Drafted(None, DraftReport(note=self._worth.pause)))
 
     def _skip_to(self, sample: int) -> None:
         self._done_to = max(self._done_to, sample)
@@ -118,7 +117,7 @@ class RecognisedStream:
         self.has_failed = True
         self._waiting.skip_to(self._waiting.end_sample)
         self._on_failure()
-        self._on_drafted(Drafted(None, DraftReport(choice=Choice(0, 0, "the recogniser has failed"))))
+        self._on_drafted(Drafted(None, DraftReport(note="the recogniser has failed")))
 
     def _take_report(self) -> DraftReport:
         report, self._report = self._report, DraftReport()
@@ -140,7 +139,7 @@ class RecognisedStream:
         loop = asyncio.get_running_loop()
         while not (self.has_failed or self._is_idle):
             await self._has_news.wait()
-            piece = None if self._worth.is_paused else self._waiting.take()
+            piece = None if self._worth.pause else self._waiting.take()
             if piece is None:
                 self._has_news.clear()
                 continue
@@ -150,7 +149,7 @@ class RecognisedStream:
             except Exception as error:
                 self.fail(error)
                 return
-            self._report += DraftReport(forward_ns=took_ns, choice=self._worth.choice if hints else None)
+            self._report += DraftReport(forward_ns=took_ns)
             self._worth.observe_audio(piece.num_samples, is_late=piece.end_sample <= self._done_to)
             for hint in () if self.has_failed else hints:
                 self._on_drafted(Drafted(None, self._take_report(), hint=hint))

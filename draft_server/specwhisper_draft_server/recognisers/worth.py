@@ -1,6 +1,6 @@
 """Decide whether a recogniser's text is worth its time in a session.
 
-Pure: what the target and the recogniser did goes in, a choice comes out.
+Pure: what the target and the recogniser did goes in, a pause or none comes out.
 
 ====================  =============================================  =========================================
 Audio                 The text brings                                It pauses where
@@ -20,24 +20,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specwhisper.speculation.controller import MIN_GAIN, Choice
-from specwhisper.speculation.forward_time import ForwardTime
 from specwhisper.types import SAMPLE_RATE, Commit, WindowOpened
 
 TRIAL_SAMPLES = 60 * SAMPLE_RATE  # that the target has done when the text is judged: two windows or more
 PAUSE_SAMPLES = 5 * TRIAL_SAMPLES  # then it tries again
 MAX_LATE = 0.5  # of the audio
-# It sends text, not blocks: ``max_ahead`` says no more than whether it pauses.
-NOT_MEASURED = Choice(0, 1, "nothing is measured yet")
-TRIES_AGAIN = Choice(0, 1, "paused, but tries again")
-HELPS = Choice(0, 1, "the recogniser's text is worth its time")
-IS_LATE = Choice(0, 0, "paused: the recogniser is slower than the target")
-SAVES_NOTHING = Choice(0, 0, "paused: the target alone is as fast")
+MIN_GAIN = 0.02  # of the target's time, that it must save
+# Why it pauses.
+IS_LATE = "paused: the recogniser is slower than the target"
+SAVES_NOTHING = "paused: the target alone is as fast"
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The work of a recogniser since the last choice, and what it brought.
+    """The work of a recogniser since the last trial, and what it brought.
 
     Attributes
     ----------
@@ -60,13 +56,13 @@ class Trial:
         )
 
 
-def judge(trial: Trial, *, is_live: bool) -> Choice:
-    """Choose whether a recogniser pauses after a trial."""
+def judge(trial: Trial, *, is_live: bool) -> str:
+    """Return why a recogniser pauses after a trial; empty where it does not."""
     is_late = trial.num_late > MAX_LATE * trial.num_samples
     if is_live:
-        return IS_LATE if is_late else HELPS
+        return IS_LATE if is_late else ""
     if trial.saved_ns >= MIN_GAIN * (trial.target_ns + trial.saved_ns):
-        return HELPS
+        return ""
     return IS_LATE if is_late else SAVES_NOTHING
 
 
@@ -75,22 +71,15 @@ class Worth:
 
     Attributes
     ----------
-    choice : the last one.
+    pause : why no audio is to be recognised now; empty while it is.
     """
 
     def __init__(self, *, is_live: bool) -> None:
-        self.choice = NOT_MEASURED
+        self.pause = ""
         self._is_live = is_live
         self._num_prompt = self._num_known = 0  # tokens of the open window
-        self._forward = ForwardTime()
-        self._token_ns = 0
         self._since: int | None = None
         self._trial = Trial()
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether no audio is to be recognised now."""
-        return not self.choice.max_ahead
 
     def observe_audio(self, num_samples: int, *, is_late: bool) -> None:
         """Add audio that was recognised or skipped, late if the target had done it."""
@@ -105,15 +94,12 @@ class Worth:
         if not commit.tokens:
             return
         timing = commit.timing
-        self._forward.observe(
-            (1 if commit.base else self._num_prompt) + commit.num_verified, timing.forward_ns
-        )
-        token_ns = timing.token_ns or self._forward.per_token_ns
         saved_ns = 0.0
         if commit.base >= self._num_known:  # the first candidates are from the target's own earlier text
             num_right = commit.num_accepted - commit.num_drafted_accepted
-            alone_ns = self._forward.without_tokens_ns(token_ns) + token_ns
-            saved_ns = num_right * alone_ns - commit.num_hinted * token_ns
+            num_further = commit.num_verified + (0 if commit.base else self._num_prompt - 1)
+            alone_ns = max(0, timing.forward_ns - num_further * timing.token_ns)
+            saved_ns = num_right * alone_ns - commit.num_hinted * timing.token_ns
         self._trial += Trial(saved_ns, timing.forward_ns)
 
     def observe_target(self, sample: int) -> None:
@@ -124,10 +110,10 @@ class Worth:
         if self._since is None:
             self._since = sample
         num_samples = sample - self._since
-        if self.is_paused and num_samples >= PAUSE_SAMPLES:
-            self._choose(TRIES_AGAIN, sample)
-        elif not self.is_paused and num_samples >= TRIAL_SAMPLES:
-            self._choose(judge(self._trial, is_live=self._is_live), sample)
+        if self.pause and num_samples >= PAUSE_SAMPLES:
+            self._begin("", sample)
+        elif not self.pause and num_samples >= TRIAL_SAMPLES:
+            self._begin(judge(self._trial, is_live=self._is_live), sample)
 
-    def _choose(self, choice: Choice, sample: int) -> None:
-        self.choice, self._since, self._trial = choice, sample, Trial()
+    def _begin(self, pause: str, sample: int) -> None:
+        self.pause, self._since, self._trial = pause, sample, Trial()

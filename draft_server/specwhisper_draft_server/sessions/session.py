@@ -252,11 +252,12 @@ class Session:
     def _open_draft(self) -> AbstractAsyncContextManager[SessionDraft | None]:
         if self._drafting is None:
             return nullcontext()
-        request, limits = self._request, self.target.limits
+        request, most = self._request, self.target.limits.max_block_tokens
+        length = request.length
         return self._drafting.session(
             self.id,
             self.target,
-            replace(request.length, gamma=min(request.length.gamma, limits.max_block_tokens)),
+            length if length.gamma is None else replace(length, gamma=min(length.gamma, most)),
             request.options,
             receive=self._on_drafted,
         )

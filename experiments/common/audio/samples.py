@@ -23,6 +23,12 @@ class Sample:
     pcm: bytes
     log_mel_max: dict[int, float]
 
+    @classmethod
+    def of(cls, name: str, pcm: bytes) -> Sample:
+        """Return a recording, measured."""
+        sample = cls(name, pcm, {})
+        return sample if sample.fits_one_window else cls(name, pcm, log_mel_max([pcm]))
+
     @property
     def duration_s(self) -> float:
         """Duration in seconds."""
@@ -44,9 +50,7 @@ def load_samples(paths: Iterable[Path] | None) -> list[Sample]:
     paths = list(paths or bundled())
     if not paths:
         raise InvalidRequest(f"{BUNDLED} has no bundled samples: pass recordings with --audio.")
-    return sorted((_load(path) for path in paths), key=lambda sample: sample.duration_s)
-
-
-def _load(path: Path) -> Sample:
-    sample = Sample(path.name, b"".join(decode_file(path)), {})
-    return sample if sample.fits_one_window else Sample(sample.name, sample.pcm, log_mel_max([sample.pcm]))
+    return sorted(
+        (Sample.of(path.name, b"".join(decode_file(path))) for path in paths),
+        key=lambda sample: sample.duration_s,
+    )

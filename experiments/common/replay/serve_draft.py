@@ -35,7 +35,6 @@ def serve_draft(
     gamma: Annotated[
         int | None, typer.Option(help="Draft tokens per block. [default: each session chooses]")
     ] = None,
-    depth: Annotated[int | None, typer.Option(help="Blocks ahead. [default: each session chooses]")] = None,
     next_window: Annotated[
         bool, typer.Option(help="Draft the next window before the target opens it.")
     ] = True,
@@ -59,7 +58,6 @@ def serve_draft(
             cores=parse_cores(cores),
             mode=mode,
             gamma=gamma,
-            depth=depth,
             next_window=next_window,
             max_sessions=max_sessions,
             port=port,

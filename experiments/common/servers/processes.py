@@ -75,16 +75,19 @@ def running_process(
     cores: Sequence[int],
     prefix: Sequence[str] = (),
     route_to: Callable[[str], str] = lambda address: address,
+    before: Sequence[str] = (),
 ) -> Iterator[Server]:
     """Run a server with one thread per core; yield it once it is healthy, then stop it by SIGTERM.
 
     Parameters
     ----------
     prefix : first words of its command.
+    before : arguments before those that every server has.
     route_to : returns the address at which it is reached from here.
     """
     threads = str(len(cores))
-    command = [sys.executable, "-m", module, "--port", "0", "--threads", threads, "--log-format", "json"]
+    common = ["--port", "0", "--threads", threads, "--log-format", "json"]
+    command = [sys.executable, "-m", module, *before, *common]
     with on_cores(cores):
         process = start_server([*prefix, *command, *arguments])
     with following(process, module, start_timeout_s=START_TIMEOUT_S) as listening:

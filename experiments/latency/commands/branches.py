@@ -95,7 +95,7 @@ def branches(
             trace.decodings,
             vocabulary,
             Costs(target=Cost(1 - per_token, per_token), draft=Cost(draft_step)),  # a forward pass takes 1 s
-            DraftLength.of(mode, None),
+            DraftLength(mode, None),
             round_trip_s=round_trip,
             edit_block=leaves if has_leaves else lambda block: (block,),
         )

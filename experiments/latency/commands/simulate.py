@@ -72,7 +72,7 @@ def run_scenario(scenario: Scenario, trace: Trace) -> Simulated:
         duration_s=scenario.duration_s,
         seed=scenario.seed,
     )
-    gamma = None if scenario.length.is_adaptive else scenario.length.gamma
+    gamma = scenario.length.gamma
     arm = Arm(scenario.length.mode, hints=scenario.hints)
     return Simulated(str(arm), gamma, scenario.population.num_clients, outcome)
 
@@ -196,7 +196,7 @@ def simulate(
                 round_trips_s=round_trips_s,
                 jitter_s=jitter_ms / 1e3,
             )
-            drafted = DraftLength.of(mode, length or None)
+            drafted = DraftLength(mode, length or None)
             with console.status(f"{num_clients:,} clients, {Arm(mode, hints=kind)} ..."):
                 return run_scenario(Scenario(population, costs, drafted, kind, duration_s, seed), trace)
 

@@ -85,7 +85,7 @@ def together(
                 trace.decodings,
                 vocabulary,
                 costs,
-                DraftLength.of(mode, None),
+                DraftLength(mode, None),
                 num_sessions=num_sessions,
                 per_draft_server=per_draft_server,
                 num_windows=NUM_WINDOWS,

@@ -110,10 +110,7 @@ def runs_beside(sweep: Sweep, repeat: int, round_trip: int) -> Sequence[Run]:
 
 
 def _draft_step_s(run: Run) -> float:
-    """Return a draft step's time; without an estimate, the time of a drafted token."""
-    if estimates := run.statistics["estimates"]:
-        return float(estimates["draft_ns"]) / 1e9
-    return float(run.statistics["draft_ns"] / 1e9 / run.statistics["num_drafted"])
+    return float(run.statistics["draft_ns"] / 1e9 / run.statistics["num_draft_steps"])
 
 
 def _passes(run: Run) -> int:

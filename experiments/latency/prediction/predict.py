@@ -24,7 +24,7 @@ from experiments.latency.terms import HINT_SEED, OPTIONS
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation import theory
-from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
+from specwhisper.speculation.draft_length import MAX_CHOSEN_GAMMA, DraftLength
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
 
@@ -73,7 +73,7 @@ class CostModel:
         if mode is Mode.PIPELINED:
             gamma = 1 if gamma == CHOSEN else gamma
             return theory.pipelined_s(costs, self._survival(first=gamma + 1), gamma)
-        gammas = range(1, MAX_ADAPTIVE_GAMMA + 1) if gamma == CHOSEN else (gamma,)
+        gammas = range(1, MAX_CHOSEN_GAMMA + 1) if gamma == CHOSEN else (gamma,)
         return min(theory.sync_s(costs, self._survival(each, first=each + 1), each) for each in gammas)
 
     def _survival(self, gamma: int | None = None, *, first: int) -> list[float]:
@@ -83,7 +83,7 @@ class CostModel:
         self, mode: Mode, gamma: int, round_trip_s: float, hints: Hints = Hints.REALIGNED
     ) -> float:
         """Return the time per token by simulation."""
-        length, costs = DraftLength.of(mode, gamma or None), self.costs
+        length, costs = DraftLength(mode, gamma or None), self.costs
         if mode in OVERLAPPING:
             costs = replace(costs, target=slowed(costs.target, costs.overlap))
         simulated = simulate_session(

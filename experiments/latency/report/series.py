@@ -25,7 +25,7 @@ from experiments.latency.report.summary import Summary
 from experiments.latency.sweep.store import Run
 from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.comparison import Ratio
-from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA
+from specwhisper.speculation.draft_length import MAX_CHOSEN_GAMMA
 from specwhisper.types import Mode
 
 DRAFTING = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
@@ -127,7 +127,7 @@ def _best_predicted(summary: Summary, modes: Sequence[Mode], places: Sequence[in
     model, found = CostModel.of(summary.sweep), []
     for mode in (mode for mode in DRAFTING if mode in modes):
         predict = model.closed_form_s if mode is Mode.SYNC else model.simulated_s
-        gammas = range(1, MAX_ADAPTIVE_GAMMA + 1) if mode is Mode.SYNC else PREDICTED_GAMMAS
+        gammas = range(1, MAX_CHOSEN_GAMMA + 1) if mode is Mode.SYNC else PREDICTED_GAMMAS
         ties: list[Tie | None] = []
         for place in places:
             round_trip_s = summary.sweep.round_trips_s[place]

@@ -78,7 +78,6 @@ class Target:
             executor=self.encoder,
             clock=self.clock,
             wake=self.host.wake,
-            has_batching_delay=True,
             limits=Limits(max_sessions=num_slots),
             plan=lambda options: ScriptedWindows(world.decodings, script_of(options)),
         )

@@ -56,8 +56,8 @@ def _final(segment: Segment) -> dict[str, Any]:
 
 
 def _statistics(statistics: SpeculationStatistics) -> dict[str, Any]:
-    estimates = statistics.estimates
-    round_trip_ns = estimates.round_trip_ns if estimates else statistics.min_round_trip_ns
+    num_answers = statistics.num_answers
+    round_trip_ns = statistics.network_ns / num_answers if num_answers else statistics.min_round_trip_ns
     return {
         "drafted": statistics.num_drafted,
         "verified": statistics.num_verified,

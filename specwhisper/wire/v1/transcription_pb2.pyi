@@ -263,7 +263,7 @@ class ModelInfo(_message.Message):
     def __init__(self, target: _Optional[str] = ..., draft: _Optional[str] = ..., target_weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., is_lossy: bool = ...) -> None: ...
 
 class SpeculationStatistics(_message.Message):
-    __slots__ = ("num_drafted", "num_verified", "num_accepted", "num_hinted", "num_hinted_accepted", "num_hinted_forwards", "num_self_decoded", "num_committed", "num_forwards", "num_align_forwards", "acceptance_histogram", "num_blocks", "num_windows", "queue_ns", "forward_ns", "encode_ns", "align_ns", "draft_ns", "min_round_trip_ns", "network_ns", "num_answers", "choice", "estimates", "num_judged", "num_corrections", "num_realigned")
+    __slots__ = ("num_drafted", "num_verified", "num_accepted", "num_hinted", "num_hinted_accepted", "num_hinted_forwards", "num_self_decoded", "num_committed", "num_forwards", "num_align_forwards", "acceptance_histogram", "num_blocks", "num_windows", "queue_ns", "forward_ns", "encode_ns", "align_ns", "draft_ns", "min_round_trip_ns", "network_ns", "num_answers", "num_judged", "num_corrections", "num_realigned", "num_draft_steps", "token_ns", "gamma", "draft_note")
     NUM_DRAFTED_FIELD_NUMBER: _ClassVar[int]
     NUM_VERIFIED_FIELD_NUMBER: _ClassVar[int]
     NUM_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
@@ -285,11 +285,13 @@ class SpeculationStatistics(_message.Message):
     MIN_ROUND_TRIP_NS_FIELD_NUMBER: _ClassVar[int]
     NETWORK_NS_FIELD_NUMBER: _ClassVar[int]
     NUM_ANSWERS_FIELD_NUMBER: _ClassVar[int]
-    CHOICE_FIELD_NUMBER: _ClassVar[int]
-    ESTIMATES_FIELD_NUMBER: _ClassVar[int]
     NUM_JUDGED_FIELD_NUMBER: _ClassVar[int]
     NUM_CORRECTIONS_FIELD_NUMBER: _ClassVar[int]
     NUM_REALIGNED_FIELD_NUMBER: _ClassVar[int]
+    NUM_DRAFT_STEPS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_NS_FIELD_NUMBER: _ClassVar[int]
+    GAMMA_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_NOTE_FIELD_NUMBER: _ClassVar[int]
     num_drafted: int
     num_verified: int
     num_accepted: int
@@ -311,46 +313,14 @@ class SpeculationStatistics(_message.Message):
     min_round_trip_ns: int
     network_ns: int
     num_answers: int
-    choice: Choice
-    estimates: Estimates
     num_judged: int
     num_corrections: int
     num_realigned: int
-    def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_hinted: _Optional[int] = ..., num_hinted_accepted: _Optional[int] = ..., num_hinted_forwards: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_forwards: _Optional[int] = ..., num_align_forwards: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., align_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ..., network_ns: _Optional[int] = ..., num_answers: _Optional[int] = ..., choice: _Optional[_Union[Choice, _Mapping]] = ..., estimates: _Optional[_Union[Estimates, _Mapping]] = ..., num_judged: _Optional[int] = ..., num_corrections: _Optional[int] = ..., num_realigned: _Optional[int] = ...) -> None: ...
-
-class Choice(_message.Message):
-    __slots__ = ("gamma", "max_ahead", "reason", "min_confidence")
-    GAMMA_FIELD_NUMBER: _ClassVar[int]
-    MAX_AHEAD_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    num_draft_steps: int
+    token_ns: int
     gamma: int
-    max_ahead: int
-    reason: str
-    min_confidence: float
-    def __init__(self, gamma: _Optional[int] = ..., max_ahead: _Optional[int] = ..., reason: _Optional[str] = ..., min_confidence: _Optional[float] = ...) -> None: ...
-
-class Estimates(_message.Message):
-    __slots__ = ("draft_ns", "forward_ns", "forward_token_ns", "round_trip_ns", "jitter_ns", "survival", "calibration", "num_sharing", "realigned")
-    DRAFT_NS_FIELD_NUMBER: _ClassVar[int]
-    FORWARD_NS_FIELD_NUMBER: _ClassVar[int]
-    FORWARD_TOKEN_NS_FIELD_NUMBER: _ClassVar[int]
-    ROUND_TRIP_NS_FIELD_NUMBER: _ClassVar[int]
-    JITTER_NS_FIELD_NUMBER: _ClassVar[int]
-    SURVIVAL_FIELD_NUMBER: _ClassVar[int]
-    CALIBRATION_FIELD_NUMBER: _ClassVar[int]
-    NUM_SHARING_FIELD_NUMBER: _ClassVar[int]
-    REALIGNED_FIELD_NUMBER: _ClassVar[int]
-    draft_ns: float
-    forward_ns: float
-    forward_token_ns: float
-    round_trip_ns: float
-    jitter_ns: float
-    survival: _containers.RepeatedScalarFieldContainer[float]
-    calibration: float
-    num_sharing: float
-    realigned: float
-    def __init__(self, draft_ns: _Optional[float] = ..., forward_ns: _Optional[float] = ..., forward_token_ns: _Optional[float] = ..., round_trip_ns: _Optional[float] = ..., jitter_ns: _Optional[float] = ..., survival: _Optional[_Iterable[float]] = ..., calibration: _Optional[float] = ..., num_sharing: _Optional[float] = ..., realigned: _Optional[float] = ...) -> None: ...
+    draft_note: str
+    def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_hinted: _Optional[int] = ..., num_hinted_accepted: _Optional[int] = ..., num_hinted_forwards: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_forwards: _Optional[int] = ..., num_align_forwards: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., align_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ..., network_ns: _Optional[int] = ..., num_answers: _Optional[int] = ..., num_judged: _Optional[int] = ..., num_corrections: _Optional[int] = ..., num_realigned: _Optional[int] = ..., num_draft_steps: _Optional[int] = ..., token_ns: _Optional[int] = ..., gamma: _Optional[int] = ..., draft_note: _Optional[str] = ...) -> None: ...
 
 class GetModelRequest(_message.Message):
     __slots__ = ()

@@ -36,15 +36,10 @@ class Calls(ScriptedTranscription):
 
 
 def response(
-    received_s: float,
-    position_s: float = 0.0,
-    *,
-    num_ends: int = 0,
-    choice: pb.Choice | None = None,
-    **counts,
+    received_s: float, position_s: float = 0.0, *, num_ends: int = 0, **counts
 ) -> pb.StreamingRecognizeResponse:
     return pb.StreamingRecognizeResponse(
-        statistics=pb.SpeculationStatistics(choice=choice, **counts),
+        statistics=pb.SpeculationStatistics(**counts),
         audio_received=duration(received_s),
         position=decoding_pb2.LivePosition(next_sample=int(position_s * 16_000), num_ends=num_ends),
     )
@@ -62,7 +57,7 @@ FIRST = (
         num_verified=9,
         acceptance_histogram=[1, 2],
         min_round_trip_ns=7,
-        choice=pb.Choice(gamma=4),
+        gamma=4,
     ),
 )
 SECOND = (
@@ -80,8 +75,8 @@ def check_totals(updates, stream: StreamingClient) -> None:
     assert [update.received_s for update in updates] == [1.0, 3.0, 3.0, 3.0, 4.0]
     assert (stream.statistics, stream.received_s) == (counted[-1], 4.0)
     assert stream.statistics.acceptance_histogram == [1, 2, 3]
-    # A call over another route begins without the choices and measurements of the last.
-    assert [each.choice is not None for each in counted] == [False, True, False, False]
+    # A call over another route begins without the measurements of the last.
+    assert [each.gamma for each in counted] == [0, 4, 0, 0]
     assert [each.min_round_trip_ns for each in counted] == [0, 7, 7, 9]
 
 

@@ -271,7 +271,7 @@ async def test_a_target_in_the_draft_servers_process_continues_a_recording():
         scripted_checkpoint(vocabulary=MULTILINGUAL), engine, EngineMetrics(registry).on_message
     )
     target = await transcriber.describe()
-    request = SessionRequest(DecodingOptions.greedy(), DraftLength.of(Mode.TARGET_ONLY, None, None, None))
+    request = SessionRequest(DecodingOptions.greedy(), DraftLength(Mode.TARGET_ONLY))
     final, resume_point, num_sessions, metrics = [], None, 0, DraftMetrics(DraftConfig())
 
     async def audio(start_sample):

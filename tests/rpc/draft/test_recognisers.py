@@ -129,7 +129,7 @@ async def test_nothing_is_recognised_for_a_translation():
     drafting = RecogniserDrafting(recogniser)
     taken = threading.Event()
     async with drafting.session(
-        "a", None, DraftLength.of(Mode.FULL, None), DecodingOptions.greedy(task="translate"), receive=print
+        "a", None, DraftLength(Mode.FULL), DecodingOptions.greedy(task="translate"), receive=print
     ) as stream:
         stream.send(AudioChunk(0, bytes(32_000), is_last=True))
         await eventually(lambda: not stream._waiting.num_samples)
@@ -204,7 +204,7 @@ async def test_a_recogniser_that_saves_a_recording_nothing_is_paused():
         expected = await stream(draft, pcm, mode="MODE_TARGET_ONLY")
         responses = await stream(draft, pcm)
         assert texts_of(final_results(responses)) == texts_of(final_results(expected))
-        assert responses[-1].statistics.choice.reason.startswith("paused: ")
+        assert responses[-1].statistics.draft_note.startswith("paused: ")
 
 
 def test_a_recogniser_may_ask_for_pieces_of_a_possible_length_only():

@@ -258,7 +258,6 @@ def test_invalid_settings(config_class):
         ({"mode": Mode.ONE_PROCESS}, "--mode is one-process"),
         ({"gamma": 0}, "gamma is 0"),
         ({"gamma": 65}, "gamma is 65"),
-        ({"depth": 0}, "depth is 0"),
         ({"target": "nowhere"}, "is not HOST:PORT"),
         ({"max_sessions": 0}, "--max-sessions is 0"),
         ({"connect_timeout_s": -1.0}, "--connect-timeout is -1"),

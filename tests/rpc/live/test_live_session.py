@@ -114,7 +114,7 @@ async def session_on(
 ) -> Session:
     options = DecodingOptions.greedy(language="en", live=live)
     mode = Mode.TARGET_ONLY if draft is None else Mode.FULL
-    request = SessionRequest(options, DraftLength.of(mode, None), endpointing)
+    request = SessionRequest(options, DraftLength(mode, None), endpointing)
     metrics = DraftMetrics(DraftConfig())
     described = await target.describe()
     return Session(request, target, described, draft, metrics, resume_timeout_s=timeout_s, **kwargs)

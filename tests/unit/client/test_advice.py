@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields
 from itertools import pairwise
 from math import exp
 
@@ -15,31 +15,41 @@ from scipy import stats
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.speculation.advice import ELSEWHERE_S, advise
 from specwhisper.speculation.comparison import COMPARED, Ratio, TimedTranscription, compare
-from specwhisper.speculation.controller import Choice, Estimates
-from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA
+from specwhisper.speculation.draft_length import MAX_CHOSEN_GAMMA
 from specwhisper.speculation.statistics import SpeculationStatistics
-from tests.survival import geometric
 
 MS = 1_000_000
 TARGET_ONLY, SYNC, PIPELINED, FULL = COMPARED
 
 
-def estimates(acceptance=0.85, round_trip_ms=5.0, draft_ms=4.0, pass_ms=20.0) -> Estimates:
-    survival = tuple(geometric(acceptance, 17))
-    return Estimates(draft_ms * MS, pass_ms * MS, 0.1 * MS, round_trip_ms * MS, 0, survival)
+def measured(acceptance=0.85, round_trip_ms=5.0, draft_ms=4.0, pass_ms=20.0, num_realigned=0):
+    """Return a session's statistics with these mean times; a token takes 0.1 ms of a forward pass."""
+    return {
+        "gamma": 2,
+        "num_draft_steps": 300,
+        "draft_ns": round(300 * draft_ms * MS),
+        "num_forwards": 100,
+        "forward_ns": round(100 * (pass_ms + 4 * 0.1) * MS),  # 300 candidates, and one token in each
+        "num_verified": 290,
+        "num_hinted": 10,
+        "token_ns": round(0.1 * MS),
+        "num_answers": 100,
+        "network_ns": round(100 * round_trip_ms * MS),
+        "num_judged": 1000,
+        "num_corrections": round(1000 * (1 - acceptance)),
+        "num_realigned": num_realigned,
+    }
 
 
-KNOWN = dict.fromkeys(COMPARED[1:], estimates())
+KNOWN = dict.fromkeys(COMPARED[1:], measured())
 
 
-def rounds(*times_ms, known=KNOWN, choices=()):
+def rounds(*times_ms, known=KNOWN):
     """Return rounds from the times per token of the four modes in each."""
-    choices = {mode: Choice(2, 15, "") for mode in COMPARED[1:]} | dict(choices)
     return [
         {
             mode: TimedTranscription(
-                0.1 * ms,
-                SpeculationStatistics(num_committed=100, choice=choices.get(mode), estimates=known.get(mode)),
+                0.1 * ms, SpeculationStatistics(num_committed=100, **known.get(mode, {}))
             )
             for mode, ms in zip(COMPARED, each, strict=True)
         }
@@ -123,11 +133,11 @@ class TestComparison:
     def test_gamma_is_the_median_and_acceptance_that_of_all_tokens(self):
         session = rounds((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1))
         for each, gamma, counts in zip(session, (2, 9, 3), ((10, 9), (90, 1), (0, 0)), strict=True):
-            each[SYNC].statistics.choice = Choice(gamma, gamma, "")
+            each[SYNC].statistics.gamma = gamma
             each[SYNC].statistics.num_verified, each[SYNC].statistics.num_accepted = counts
         compared = compare(session)
         assert (compared[SYNC].gamma, compared[SYNC].acceptance_rate) == (3, 0.1)
-        assert (compared[FULL].gamma, compared[FULL].max_ahead, compared[FULL].acceptance_rate) == (2, 15, 0)
+        assert (compared[FULL].gamma, compared[FULL].acceptance_rate) == (2, 0)
         assert compared[TARGET_ONLY].gamma is None
 
     @pytest.mark.parametrize("num_rounds", [0, 1])
@@ -140,36 +150,42 @@ class TestEstimates:
     @pytest.mark.parametrize("acceptance", [0.1, 0.5, 0.85, 0.97])
     @pytest.mark.parametrize("round_trip_ms", [0.5, 20, 200])
     def test_the_fixed_gamma_takes_the_least_time_per_token(self, acceptance, round_trip_ms):
-        session = estimates(acceptance, round_trip_ms)
+        session = measured(acceptance, round_trip_ms)
         expected = advise(rounds(*[(20, 15, 15, 10)] * 2, known=KNOWN | {SYNC: session})).here
 
         def time_ms(gamma):
             tokens = sum(acceptance**i for i in range(gamma + 1))
             return (4 * gamma + round_trip_ms + 20 + 0.1 * (1 + gamma)) / tokens
 
-        times_ms = {gamma: time_ms(gamma) for gamma in range(1, MAX_ADAPTIVE_GAMMA + 1)}
+        times_ms = {gamma: time_ms(gamma) for gamma in range(1, MAX_CHOSEN_GAMMA + 1)}
         assert expected.times_s[SYNC] == pytest.approx(min(times_ms.values()) / 1e3)
         assert times_ms[expected.gamma] == pytest.approx(min(times_ms.values()))
 
-    def test_costs_are_estimated_from_sync_and_acceptance_from_pipelined(self):
-        noise = estimates(0.1, 500, 50, 500)
-        known = {
-            SYNC: estimates(0.5),
-            PIPELINED: replace(noise, survival=estimates(0.9).survival),
-            FULL: noise,
-        }
-        session = rounds(*[(20, 15, 15, 10)] * 3, known=known)
-        session[1][SYNC].statistics.estimates = estimates(0.8, 7, 5, 30)
-        session[2][SYNC].statistics.estimates = estimates(0.8, 400, 0.1, 21)
+    def test_costs_are_means_of_sync_and_the_acceptance_of_runs_is_that_of_pipelined(self):
+        noise = measured(0.1, 500, 50, 500)
+        known = {SYNC: measured(0.5, 4, 3, 19), PIPELINED: measured(0.9), FULL: noise}
+        session = rounds(*[(20, 15, 15, 10)] * 2, known=known)
+        session[1][SYNC].statistics.add(SpeculationStatistics(**measured(0.8, 8, 6, 25)))
         advice = advise(session)
-        parts_ms = (advice.costs.draft_s * 1e3, advice.costs.forward_s * 1e3, advice.costs.round_trip_s * 1e3)
-        assert parts_ms == pytest.approx((4, 21, 7))
+        costs_ms = [1e3 * getattr(advice.costs, part.name) for part in fields(advice.costs)]
+        assert costs_ms == pytest.approx([4, 21, 0.1, 16 / 3])
         reference = advise(
-            rounds(*[(20, 15, 15, 10)] * 2, known=dict.fromkeys(COMPARED[1:], estimates(0.9, 7, 4, 21)))
+            rounds(
+                *[(20, 15, 15, 10)] * 2,
+                known=dict.fromkeys(COMPARED[1:], measured(0.9, 16 / 3, 4, 21)),
+            )
         )
         for mode in (PIPELINED, FULL):
             assert advice.here.times_s[mode] == pytest.approx(reference.here.times_s[mode])
         assert advice.here.times_s[SYNC] > reference.here.times_s[SYNC]
+
+    def test_realigned_corrections_make_full_faster(self):
+        realigned = KNOWN | {PIPELINED: measured(num_realigned=120)}
+        with_it, without = (
+            advise(rounds(*[(20, 15, 15, 10)] * 2, known=known)) for known in (realigned, KNOWN)
+        )
+        assert with_it.here.times_s[FULL] < without.here.times_s[FULL]
+        assert with_it.here.times_s[PIPELINED] == without.here.times_s[PIPELINED]
 
     def test_advice_for_other_links_differs_in_the_round_trip_only(self):
         advice = advise(rounds(*[(20, 15, 15, 10)] * 2))
@@ -181,6 +197,6 @@ class TestEstimates:
         assert advice.one_process.times_s[SYNC] < advice.here.times_s[SYNC]
 
     @pytest.mark.parametrize("missing", [SYNC, PIPELINED])
-    def test_without_estimates_there_is_no_advice(self, missing):
+    def test_without_drafted_tokens_there_is_no_advice(self, missing):
         with pytest.raises(SpecWhisperError, match="more speech"):
-            advise(rounds(*[(20, 15, 15, 10)] * 2, known=KNOWN | {missing: None}))
+            advise(rounds(*[(20, 15, 15, 10)] * 2, known=KNOWN | {missing: {}}))

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.speculation.controller import Choice
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import Mode, Segment, Word
@@ -157,15 +156,33 @@ def test_a_file_is_replaced_as_a_whole(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("choice", "num_drafted", "expected"),
+    ("counts", "expected"),
     [
-        (None, 0, "no candidates: it knows no 'de', or came too late"),
-        (Choice(5, 9, "as requested"), 8, "blocks of 5, up to 9 tokens ahead: as requested"),
-        (Choice(0, 0, "paused: the target alone is as fast"), 0, "paused: the target alone is as fast"),
+        ({}, "no candidates: it knows no 'de', or came too late"),
+        ({"gamma": 5, "num_drafted": 8}, "blocks of 5"),
+        ({"num_hinted": 3}, None),
+        (
+            {"num_hinted": 3, "draft_note": "paused: the target alone is as fast"},
+            "paused: the target alone is as fast",
+        ),
+        ({"gamma": 5, "num_drafted": 8, "draft_note": "the draft has failed"}, "the draft has failed"),
     ],
-    ids=["nothing", "blocks", "a recogniser"],
+    ids=["nothing", "blocks", "a recogniser", "a paused recogniser", "a failure"],
 )
-def test_the_table_shows_how_the_draft_does(choice, num_drafted, expected):
-    statistics = replace(STATISTICS, choice=choice, num_drafted=num_drafted)
-    table = transcript_table(replace(transcript(" Ja."), stats=statistics))
-    assert expected in [str(cell) for cell in table.columns[1].cells]
+def test_the_table_shows_how_the_draft_does(counts, expected):
+    assert shown(**counts).get("draft") == expected
+
+
+def test_the_table_shows_the_mean_times_of_a_drafts_session():
+    drafted = {"num_drafted": 8, "num_draft_steps": 8, "draft_ns": 40_000_000, "forward_ns": 80_000_000}
+    assert shown(**drafted)["times"] == "draft step 5.0 ms, forward pass 20.0 ms"
+    answered = shown(**drafted, num_answers=2, network_ns=6_000_000)
+    assert answered["times"].endswith("forward pass 20.0 ms, on the way 3.0 ms")
+    assert "times" not in shown()
+
+
+def shown(**counts) -> dict[str, str]:
+    """Return the rows of a transcript's table."""
+    table = transcript_table(replace(transcript(" Ja."), stats=replace(STATISTICS, **counts)))
+    names, values = ([str(cell) for cell in column.cells] for column in table.columns)
+    return dict(zip(names, values, strict=True))

@@ -6,18 +6,16 @@ import pytest
 
 from specwhisper.types import SAMPLE_RATE, Commit, Timing, Window, WindowOpened
 from specwhisper_draft_server.recognisers.worth import (
-    HELPS,
     IS_LATE,
-    NOT_MEASURED,
     PAUSE_SAMPLES,
     SAVES_NOTHING,
     TRIAL_SAMPLES,
-    TRIES_AGAIN,
     Trial,
     Worth,
     judge,
 )
 
+HELPS = ""
 NUM_SAMPLES = 60 * SAMPLE_RATE
 FORWARD_NS, TOKEN_NS = 1_000_000, 10_000
 
@@ -35,15 +33,15 @@ FORWARD_NS, TOKEN_NS = 1_000_000, 10_000
         (-0.1, 1.0, IS_LATE, IS_LATE),
     ],
 )
-def test_choice_after_a_trial(saved_share, late_share, of_recording, of_live):
+def test_a_trial_leads_to_a_pause_or_none(saved_share, late_share, of_recording, of_live):
     trial = Trial(saved_share * 1e9, (1 - saved_share) * 1e9, NUM_SAMPLES, round(late_share * NUM_SAMPLES))
-    assert judge(trial, is_live=False) is of_recording
-    assert judge(trial, is_live=True) is of_live
+    assert judge(trial, is_live=False) == of_recording
+    assert judge(trial, is_live=True) == of_live
 
 
 @pytest.mark.parametrize("is_live", [False, True])
 def test_nothing_measured_pauses_nothing(is_live):
-    assert judge(Trial(), is_live=is_live) is HELPS
+    assert judge(Trial(), is_live=is_live) == HELPS
 
 
 def commit(num_hinted: int, num_right: int, *, base: int = 20) -> Commit:
@@ -60,7 +58,7 @@ def commit(num_hinted: int, num_right: int, *, base: int = 20) -> Commit:
 
 
 @pytest.mark.parametrize(
-    ("commits", "choice"),
+    ("commits", "pause"),
     [
         ([commit(4, 4)], HELPS),
         ([commit(4, 1)] * 3 + [commit(0, 0)] * 20, HELPS),
@@ -71,18 +69,16 @@ def commit(num_hinted: int, num_right: int, *, base: int = 20) -> Commit:
     ],
     ids=["right", "seldom right", "no text", "wrong", "the target's own earlier text", "no forward pass"],
 )
-def test_each_right_token_of_a_recogniser_saves_a_forward_pass(commits, choice):
+def test_each_right_token_of_a_recogniser_saves_a_forward_pass(commits, pause):
     worth = Worth(is_live=False)
     worth.observe_target(0)
     worth.observe_window(WindowOpened(Window(1, 0, 3_000, (1, 2, 3), 200), opening=(7,) * 5))
     for each in commits:
         worth.observe_commit(each)
-    assert worth.choice is NOT_MEASURED
     worth.observe_target(TRIAL_SAMPLES - 1)
-    assert worth.choice is NOT_MEASURED
+    assert not worth.pause
     worth.observe_target(TRIAL_SAMPLES)
-    assert worth.choice is choice
-    assert worth.is_paused == (choice is not HELPS)
+    assert worth.pause == pause
 
 
 def test_a_paused_recogniser_tries_again_and_is_judged_by_that_alone():
@@ -92,13 +88,13 @@ def test_a_paused_recogniser_tries_again_and_is_judged_by_that_alone():
     worth.observe_audio(NUM_SAMPLES, is_late=True)
     now += TRIAL_SAMPLES
     worth.observe_target(now)
-    assert worth.choice is IS_LATE
+    assert worth.pause == IS_LATE
     worth.observe_audio(NUM_SAMPLES, is_late=True)
     worth.observe_target(now + PAUSE_SAMPLES - 1)
-    assert worth.is_paused
+    assert worth.pause
     now += PAUSE_SAMPLES
     worth.observe_target(now)
-    assert worth.choice is TRIES_AGAIN and not worth.is_paused
+    assert not worth.pause
     worth.observe_audio(NUM_SAMPLES, is_late=False)
     worth.observe_target(now + TRIAL_SAMPLES)
-    assert worth.choice is HELPS
+    assert not worth.pause

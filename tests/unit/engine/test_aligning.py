@@ -168,7 +168,7 @@ def test_words_and_text_do_not_depend_on_the_time_of_an_alignment(
     )
     sessions = [PairTranscription(str(i), i, Feed(pcm), target.vocabulary) for i, pcm in enumerate(PCMS)]
     for session in sessions:
-        engine.open(session.id, session.feed, DraftLength.of(mode, gamma, 4, None), options)
+        engine.open(session.id, session.feed, DraftLength(mode, gamma), options)
     while engine.num_sessions:
         for session_id, event in engine.step():
             sessions[int(session_id)].observe(event)
@@ -289,7 +289,7 @@ def test_a_shared_pair_aligns_beside_its_thread():
     model = WaitingAligner(2)
     pair = SharedPair(model)
     recordings = [Prepared(PCMS[1], TIMED), Prepared(PCMS[2], PLAIN)]
-    ended = pair.transcribe(recordings, DraftLength.of(Mode.TARGET_ONLY, 1, 1, None), max_sessions=2)
+    ended = pair.transcribe(recordings, DraftLength(Mode.TARGET_ONLY), max_sessions=2)
     assert next(ended)[0] == 1
     model.has_finished.set()
     number, transcript = next(ended)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -16,8 +17,9 @@ from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.engine.window_draft import WindowDraft
 from specwhisper.errors import InvalidRequest, ServerFull
+from specwhisper.model.choosing import Row, Scores
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.speculation.draft_length import MAX_CHOSEN_GAMMA, DraftLength
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Mode
 from tests.interference import KINDS, Interference
 from tests.nightly import examples
@@ -38,28 +40,16 @@ def target_text(pcms: Sequence[bytes], seed: int) -> list[list[tuple[int, ...]]]
 @given(
     mode=st.sampled_from(MODES),
     kind=st.sampled_from(KINDS),
-    gamma=st.integers(1, 16),
-    depth=st.integers(1, 5),
+    gamma=st.none() | st.integers(1, 16),
     error_rate=st.sampled_from([0.0, 0.2, 0.5, 1.0]),
     seed=st.integers(0, 10_000),
     keys=st.lists(st.sampled_from(sorted(RECORDINGS)[:6]), min_size=1, max_size=3),
     max_positions=st.sampled_from([64, 20]),
     max_num_batched_tokens=st.sampled_from([1, 7, 256]),
     num_spare=st.sampled_from([0, 1, 3]),
-    min_confidence=st.sampled_from([0.0, 0.2, 0.9]),
 )
 def test_any_draft_leads_to_the_targets_text(
-    mode,
-    kind,
-    gamma,
-    depth,
-    error_rate,
-    seed,
-    keys,
-    max_positions,
-    max_num_batched_tokens,
-    num_spare,
-    min_confidence,
+    mode, kind, gamma, error_rate, seed, keys, max_positions, max_num_batched_tokens, num_spare
 ):
     pcms = [RECORDINGS[key] for key in keys]
     split = InlinePair(
@@ -68,8 +58,6 @@ def test_any_draft_leads_to_the_targets_text(
         drafts_next_window=num_spare > 0,
         mode=mode,
         gamma=gamma,
-        depth=depth,
-        min_confidence=min_confidence,
         max_num_batched_tokens=max_num_batched_tokens,
         edit_block=Interference(kind, seed, vocabulary_size=len(VOCABULARY)),
     ).transcribe(pcms)
@@ -122,15 +110,14 @@ options = st.builds(
     options=options,
     mode=st.sampled_from(MODES),
     kind=st.sampled_from(KINDS),
-    gamma=st.integers(1, 8),
+    gamma=st.none() | st.integers(1, 8),
     error_rate=st.sampled_from([0.0, 0.3]),
     seed=st.integers(0, 1000),
     keys=st.lists(st.sampled_from(sorted(RECORDINGS)), min_size=1, max_size=3),
-    is_adaptive=st.booleans(),
     num_spare=st.sampled_from([0, 1, 3]),
 )
 def test_with_any_options_the_text_is_the_targets(
-    options, mode, kind, gamma, error_rate, seed, keys, is_adaptive, num_spare
+    options, mode, kind, gamma, error_rate, seed, keys, num_spare
 ):
     pcms = [RECORDINGS[key] for key in keys]
 
@@ -143,7 +130,6 @@ def test_with_any_options_the_text_is_the_targets(
         model(error_rate, num_spare),
         mode=mode,
         gamma=gamma,
-        is_adaptive=is_adaptive,
         drafts_next_window=num_spare > 0,
         edit_block=Interference(kind, seed, vocabulary_size=len(VOCABULARY)),
     ).transcribe(pcms, options)
@@ -240,20 +226,25 @@ def test_a_new_session_takes_the_slot_of_a_predicted_window():
     assert drafter.num_free_slots == 2
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_draft_with_low_confidence_stops_early(mode):
-    pcm = RECORDINGS[0, 33.0]
+class Sure(ScriptedModel):
+    """One that gives each of its tokens the probability 1."""
 
-    def transcribe(min_confidence: float):
-        engine = InlinePair(
-            ScriptedModel(seed=3), ScriptedModel(seed=3), mode=mode, gamma=8, min_confidence=min_confidence
-        )
-        return engine.transcribe([pcm])[0]
+    def score(self, rows: Sequence[Row]) -> list[Scores]:
+        return [replace(each, log_probs=[0.0] * len(each.log_probs)) for each in super().score(rows)]
 
-    plain, confident = transcribe(0.0), transcribe(0.5)
-    assert confident.window_tokens == plain.window_tokens
-    assert 0 < confident.stats.num_drafted < plain.stats.num_drafted
-    assert confident.stats.num_forwards > plain.stats.num_forwards
+
+@pytest.mark.parametrize("mode", [Mode.SYNC, Mode.ONE_PROCESS])
+def test_in_lock_step_without_a_gamma_a_block_ends_where_the_draft_is_unsure(mode):
+    def num_blocks(draft: ScriptedModel, gamma: int | None) -> int:
+        pair = InlinePair(ScriptedModel(seed=3), draft, mode=mode, gamma=gamma)
+        (transcript,) = pair.transcribe([RECORDINGS[0, 33.0]])
+        assert transcript.window_tokens == text
+        return transcript.stats.num_blocks
+
+    (text,) = target_text([RECORDINGS[0, 33.0]], 3)
+    few = num_blocks(ScriptedModel(seed=3), MAX_CHOSEN_GAMMA)
+    assert num_blocks(Sure(seed=3), None) == few
+    assert num_blocks(ScriptedModel(seed=3), None) > 1.5 * few
 
 
 def test_more_recordings_than_slots_follow_each_other():
@@ -338,15 +329,16 @@ def test_a_long_block_is_verified_in_one_forward_pass(gamma):
     assert len(text.stats.acceptance_histogram) > 17
 
 
-def test_before_the_first_answer_of_a_window_a_draft_goes_on_to_the_end_of_its_text():
-    """The target encodes first, which takes longer than any answer."""
-
-    def drafted(length: DraftLength) -> list[int]:
+@pytest.mark.parametrize("mode", [Mode.FULL, Mode.PIPELINED])
+@pytest.mark.parametrize("gamma", [None, 4])
+def test_a_draft_that_does_not_wait_drafts_the_whole_window_or_to_its_credit(mode, gamma):
+    def drafted(max_ahead_tokens: int) -> list[int]:
         verifier = Verifier(ScriptedModel(seed=12), executor=InlineExecutor())
         drafter = Drafter(ScriptedModel(seed=12), executor=InlineExecutor())
         chunk = AudioChunk(0, RECORDINGS[0, 33.0], is_last=True)
-        verifier.open("one", length.mode, DecodingOptions.greedy(language="en"))
-        drafter.open("one", length, DecodingOptions.greedy(language="en"), max_ahead_tokens=200)
+        options = DecodingOptions.greedy(language="en")
+        verifier.open("one", mode, options)
+        drafter.open("one", DraftLength(mode, gamma), options, max_ahead_tokens=max_ahead_tokens)
         verifier.submit("one", chunk)
         drafter.submit("one", chunk)
         drafter.submit("one", verifier.step()[0][1])
@@ -356,8 +348,6 @@ def test_before_the_first_answer_of_a_window_a_draft_goes_on_to_the_end_of_its_t
                 tokens += made.candidates.tokens if made.candidates else ()
         return tokens
 
-    for mode in (Mode.FULL, Mode.PIPELINED):
-        length = DraftLength.of(mode, None, min_confidence=0.0)
-        text = drafted(length)
-        assert len(text) > length.gamma * length.first_depth and text[-1] == VOCABULARY.end_of_text
-        assert drafted(DraftLength.of(mode, 4, depth=2)) == text[:8]
+    text = drafted(200)
+    assert len(text) > 20 and text[-1] == VOCABULARY.end_of_text
+    assert drafted(9) == text[:9]

@@ -153,9 +153,7 @@ def test_a_device_fault_ends_a_drafts_engine(broken, monkeypatch):
     monkeypatch.setattr(model, broken, fail)
     drafter = Drafter(model, executor=InlineExecutor())
     for name in ("0", "1"):
-        drafter.open(
-            name, DraftLength.of(Mode.FULL, None), DecodingOptions.greedy(language="en"), max_ahead_tokens=64
-        )
+        drafter.open(name, DraftLength(Mode.FULL), DecodingOptions.greedy(language="en"), max_ahead_tokens=64)
         drafter.submit(name, AudioChunk(0, recording(1.0), is_last=True))
         window = Window(1, 0, 3000, (1, 2), max_new_tokens=20)
         drafter.submit(name, WindowOpened(window))

@@ -55,7 +55,7 @@ class Draft:
         self.model = model or SpeechModel()
         self.drafter = Drafter(self.model, executor=InlineExecutor())
         decoding = DecodingOptions.greedy(live=live or LiveOptions(), **options)
-        self.drafter.open("one", DraftLength.of(Mode.FULL, 4, 4, None), decoding, max_ahead_tokens=256)
+        self.drafter.open("one", DraftLength(Mode.FULL, 4), decoding, max_ahead_tokens=256)
         self.at = 0
 
     def append(self, to_s: float, *marks: VoiceMark, is_last: bool = False) -> None:

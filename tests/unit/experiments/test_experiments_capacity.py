@@ -24,7 +24,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import Commit, Timing, Window, WindowOpened
 from tests.e2e.processes import Server
 
-LOAD = Load(Clients.STREAMS, Arm.FULL, 2, gamma=3, depth=4, seed=0, stagger_s=5, period_s=10)
+LOAD = Load(Clients.STREAMS, Arm.FULL, 2, gamma=3, seed=0, stagger_s=5, period_s=10)
 TWO_WINDOWS = (Expected(0, (5, 6, 9)), Expected(2_800, (7, 9)))
 
 

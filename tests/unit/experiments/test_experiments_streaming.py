@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from experiments.common.audio.conditions import by_telephone, pink_noise, with_noise
 from experiments.common.audio.samples import Sample
 from experiments.streaming.arms import FULL, TARGET_ONLY, Measured
 from experiments.streaming.measures import (
@@ -25,7 +26,7 @@ from experiments.streaming.measures import (
 from experiments.streaming.session import PIECE_BYTES, paced
 from experiments.streaming.simulated import COSTS_S, EDGE_S, shown, simulate
 from experiments.streaming.table import find_bars, other_texts, quantile, row_of, rows_of
-from experiments.streaming.takes import Condition, Take, by_telephone, noisy, sound_end_s, turns, utterances
+from experiments.streaming.takes import Condition, Take, sound_end_s, turns, utterances
 from specwhisper.audio.decode import decode_file
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.types import SAMPLE_RATE, Word
@@ -140,7 +141,7 @@ def test_speakers_take_turns():
 
 def test_noise_is_10_db_below_the_speech_and_a_telephone_has_no_high_tones():
     samples = np.frombuffer(human("austen_0880.flac").pcm, "<i2").astype(np.float64)
-    noise = noisy(samples, np.random.default_rng(0)) - samples
+    noise = with_noise(samples, pink_noise(len(samples), np.random.default_rng(0))) - samples
     assert 10 <= 20 * np.log10(samples.std() / noise.std()) + 1 < 12, "speech is louder than the whole"
     received = by_telephone(samples)
     high = np.abs(np.fft.rfft(received))[round(4_200 * len(received) / SAMPLE_RATE) :]

@@ -99,14 +99,6 @@ def test_blocks_of_an_earlier_belief_are_not_counted_again():
     assert (belief.num_blocks, belief.blocks_in_flight, belief.num_sent) == (4, 1, 2)
 
 
-def test_a_run_begins_after_a_contradiction():
-    belief = new_belief([1, 2, 3], sent=3)
-    belief.apply(0, [1], held=3, blocks_answered=1, credit=100)
-    assert belief.run_start == 0
-    belief.apply(1, [9, 7], held=3, blocks_answered=1, credit=100)
-    assert belief.run_start == 2
-
-
 def test_a_repeated_commit_changes_nothing():
     belief = new_belief([1, 2, 3], sent=3)
     belief.apply(0, [1, 9], held=2, blocks_answered=1, credit=50)

@@ -6,47 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.speculation.forward_time import BatchTime, ForwardTime
-
-
-def fitted(*observed: tuple[int, float]) -> ForwardTime:
-    forward_time = ForwardTime()
-    for num_tokens, forward_ns in observed:
-        forward_time.observe(num_tokens, forward_ns)
-    return forward_time
-
-
-def without_tokens_ns(time: ForwardTime) -> float:
-    return time.without_tokens_ns(time.per_token_ns)
-
-
-@given(st.floats(0, 1e9), st.floats(0, 1e7), st.lists(st.integers(1, 300), min_size=2, max_size=400))
-def test_a_linear_time_is_found(constant, per_token, sizes):
-    found = fitted(*((size, constant + per_token * size) for size in sizes))
-    if max(sizes) - min(sizes) > 5 and len(sizes) < 20:
-        assert found.per_token_ns == pytest.approx(per_token, rel=1e-6, abs=1e-3)
-        assert without_tokens_ns(found) == pytest.approx(constant, rel=1e-6, abs=1)
-    assert found.per_token_ns >= 0
-    assert without_tokens_ns(found) >= 0
-
-
-def test_a_token_takes_no_time_until_sizes_differ():
-    assert without_tokens_ns(ForwardTime()) == 0
-    assert not fitted(*[(5, 1e6)] * 10).is_known
-    assert fitted(*[(5, 1e6)] * 10).per_token_ns == 0
-    assert without_tokens_ns(fitted(*[(5, 1e6)] * 10)) == pytest.approx(1e6)
-
-
-def test_recent_forward_passes_count_more():
-    fast, slow = ([(size % 50 + 1, each * (100 + size % 50)) for size in range(1000)] for each in (1e4, 5e4))
-    found = without_tokens_ns(fitted(*fast, *slow))
-    assert found == pytest.approx(without_tokens_ns(fitted(*slow)), rel=0.05)
-
-
-def test_the_time_of_a_token_is_never_negative():
-    found = fitted((1, 10e6), (20, 5e6), (40, 1e6))
-    assert found.per_token_ns == 0
-    assert without_tokens_ns(found) == pytest.approx(16e6 / 3, rel=0.01)
+from specwhisper.speculation.forward_time import BatchTime
 
 
 def test_a_tokens_share_is_of_its_sessions_part():

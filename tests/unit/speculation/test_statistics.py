@@ -88,6 +88,19 @@ def test_sessions_are_summed():
     assert fresh == SpeculationStatistics()
 
 
+def test_current_values_are_the_newest_and_a_later_call_begins_without():
+    statistics = observed(DraftReport(2, gamma=5), DraftReport(3), DraftReport(note="paused"))
+    assert (statistics.num_draft_steps, statistics.gamma, statistics.draft_note) == (5, 5, "paused")
+    statistics.observe(DraftReport(gamma=2) + DraftReport(note=""))
+    statistics.observe(replace(commit(1), timing=Timing(token_ns=7)))
+    statistics.observe(replace(commit(1), timing=Timing(token_ns=0)))
+    assert (statistics.token_ns, statistics.gamma, statistics.draft_note) == (7, 2, "")
+    later = statistics.followed_by(SpeculationStatistics(num_draft_steps=4))
+    assert (later.num_draft_steps, later.token_ns, later.gamma) == (9, 0, 0)
+    statistics.add(SpeculationStatistics(token_ns=9))
+    assert (statistics.token_ns, statistics.gamma) == (9, 2)
+
+
 def test_a_forward_pass_may_verify_reused_and_drafted_candidates():
     statistics = observed(
         replace(commit(6, verified=7, accepted=5), num_hinted=4, num_hinted_first=4),

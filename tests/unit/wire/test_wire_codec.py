@@ -1,6 +1,7 @@
 """Every value survives the wire."""
 
 import math
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -20,7 +21,6 @@ from specwhisper.options import (
     Task,
     WordTimes,
 )
-from specwhisper.speculation.controller import Choice, Estimates
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
@@ -46,7 +46,6 @@ from specwhisper.types import (
 )
 from specwhisper.wire import codec
 from specwhisper.wire.codec.messages import MAX_LOG_PROB, MAX_START_FRAME, MAX_WINDOW_ID
-from specwhisper.wire.codec.statistics import TOTALS
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1.decoding_pb2 import DecodingOptions as OptionsProto
 
@@ -215,19 +214,11 @@ def vocabularies(draw: st.DrawFn) -> Vocabulary:
 log_probs = st.lists(st.floats(max_value=MAX_LOG_PROB, width=32), max_size=4).map(tuple)
 resumes = st.builds(Resume, windows, ids, maybe(finite), log_probs, ids)
 openings = st.builds(WindowOpened, windows, maybe(finite), ids, ids)
-choices = st.builds(Choice, uint32, uint32, text, finite)
-survivals = st.lists(probability, min_size=1, max_size=4).map(tuple)
-estimates = st.builds(Estimates, *[finite] * 5, survivals, finite, finite)
-
-
-@st.composite
-def statistics(draw):
-    counts = {name: draw(uint64) for name in TOTALS if name != "acceptance_histogram"}
-    histogram, choice = draw(st.lists(uint64, max_size=4)), draw(maybe(choices))
-    known = draw(maybe(estimates)) if choice is not None else None  # nothing is estimated without a choice
-    return SpeculationStatistics(**counts, acceptance_histogram=histogram, choice=choice, estimates=known)
-
-
+of_type = {"int": uint64, "list[int]": st.lists(uint64, max_size=4), "str": text}
+statistics = st.builds(
+    SpeculationStatistics,
+    **{each.name: of_type[each.type] for each in fields(SpeculationStatistics)} | {"gamma": uint32},
+)
 hints = st.builds(TimedHint, st.integers(0, 2**40), st.text(max_size=100))
 ROUND_TRIPS = {
     "decoding_options": options,
@@ -245,7 +236,7 @@ ROUND_TRIPS = {
     "window_opened": openings,
     "commit": commits(),
     "vocabulary": vocabularies(),
-    "statistics": statistics(),
+    "statistics": statistics,
 }
 
 

@@ -16,7 +16,7 @@ import specwhisper
 from specwhisper.extras import needs_extra
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.advice import Advice, advise
-from specwhisper.speculation.comparison import COMPARED, MIN_ROUNDS, Measured, Round, TimedTranscription
+from specwhisper.speculation.comparison import COMPARED, MIN_ROUNDS, Round, TimedTranscription
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import Mode
@@ -92,20 +92,10 @@ def _gamma(advice: Advice) -> str:
     best = advice.best
     if not best.mode.drafts:
         return "none, since this mode has no draft"
-    settled = _settled(best)
-    came_to = f"blocks of {settled}" if settled else "a pause"
-    text = f"chosen by each session, without --gamma; here it was {came_to}"
-    if best.mode.is_lock_step:
-        text += f"; of fixed lengths {advice.here.gamma} would be best (an estimate)"
-    return text
-
-
-def _settled(measured: Measured) -> str:
-    """Return the last block and draft length; empty without a draft."""
-    if not measured.gamma or not measured.max_ahead:
-        return ""
-    ahead = "" if measured.mode.is_lock_step else f", to {measured.max_ahead} ahead"
-    return f"{measured.gamma}{ahead}"
+    text = "chosen by each session, without --gamma; here blocks of"
+    if not best.mode.is_lock_step:
+        return f"{text} {best.gamma}"
+    return f"{text} up to {best.gamma}; of fixed lengths {advice.here.gamma} would be best (an estimate)"
 
 
 def _print(title: str, advice: Advice, extent: str, console: Console) -> None:
@@ -131,7 +121,7 @@ def _print(title: str, advice: Advice, extent: str, console: Console) -> None:
             f"{1e3 * one.time_per_token_s:.1f}",
             "1" if one.mode is Mode.TARGET_ONLY else escape(str(one.over_target_only)),
             f"{one.acceptance_rate:.0%}" if one.mode.drafts else "",
-            _settled(one),
+            f"{one.gamma or ''}",
         )
     console.print(facts, measured, highlight=False)
     speed = f"{1e3 * best.time_per_token_s:.1f} ms per token"

@@ -47,9 +47,9 @@ def decoding(*agrees: bool) -> Decoding:
     )
 
 
-def time_per_step(decodings, mode, *, round_trip=0.0, gamma=1, depth=40, costs=COSTS):
+def time_per_step(decodings, mode, *, round_trip=0.0, gamma=1, costs=COSTS):
     session = simulate_session(
-        decodings, VOCABULARY, costs, DraftLength(mode, gamma, depth), round_trip_s=round_trip * STEP_S
+        decodings, VOCABULARY, costs, DraftLength(mode, gamma), round_trip_s=round_trip * STEP_S
     )
     return session.time_per_token_s / STEP_S
 
@@ -61,18 +61,15 @@ windows = st.lists(st.booleans(), min_size=1, max_size=40).map(lambda agrees: de
 @given(
     st.lists(windows, min_size=1, max_size=3),
     st.sampled_from([Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL]),
-    st.integers(1, 8),
-    st.integers(1, 6),
+    st.none() | st.integers(1, 8),
     st.floats(0, 1),
     st.floats(0, 0.2),
     st.floats(0, 0.1),
     st.integers(0, 3),
 )
-def test_any_times_give_the_targets_text(
-    decodings, mode, gamma, depth, round_trip_s, jitter_s, encode_s, seed
-):
+def test_any_times_give_the_targets_text(decodings, mode, gamma, round_trip_s, jitter_s, encode_s, seed):
     costs = Costs(Cost(0.05, 0.002, 0.001), Cost(0.01), encode_s, encode_s / 3, message_s=0.001)
-    length = DraftLength(mode, gamma, depth)
+    length = DraftLength(mode, gamma)
     session = simulate_session(  # it raises on another text
         decodings, VOCABULARY, costs, length, round_trip_s=round_trip_s, jitter_s=jitter_s, seed=seed
     )
@@ -82,15 +79,15 @@ def test_any_times_give_the_targets_text(
 
 @pytest.mark.parametrize("mode", [Mode.SYNC, Mode.PIPELINED, Mode.FULL])
 @pytest.mark.parametrize("kind", [*KINDS, LOSSY])
-@pytest.mark.parametrize("is_adaptive", mostly_nightly([True, False]))
-def test_any_interference_gives_the_targets_text(mode, kind, is_adaptive):
+@pytest.mark.parametrize("gamma", mostly_nightly([None, 4]))
+def test_any_interference_gives_the_targets_text(mode, kind, gamma):
     decodings = [decoding(*(i % 7 != 3 for i in range(60)))] * 2
     interference = Interference(kind, 5, vocabulary_size=len(VOCABULARY))
     session = simulate_session(  # it raises on another text or a deadlock
         decodings,
         VOCABULARY,
         COSTS,
-        DraftLength(mode, 4, is_adaptive=is_adaptive),
+        DraftLength(mode, gamma),
         round_trip_s=STEP_S,
         jitter_s=0.0 if kind == LOSSY else STEP_S,
         edit_block=interference,
@@ -101,37 +98,27 @@ def test_any_interference_gives_the_targets_text(mode, kind, is_adaptive):
         assert statistics.num_accepted > 0.1 * statistics.num_committed  # the draft continues after a loss
 
 
-def test_a_paused_draft_reports_its_pause():
-    agrees = [i % 2 != 1 for i in range(400)]
-    session = simulate_session(
-        [decoding(*agrees)], VOCABULARY, COSTS, DraftLength.of(Mode.FULL, None), round_trip_s=20 * STEP_S
-    )
-    choice = session.statistics.choice
-    assert choice is not None and choice.max_ahead == 0 and choice.reason.startswith("paused")
-    assert session.statistics.num_drafted < 300
-
-
 @pytest.mark.parametrize("mode", [Mode.SYNC, Mode.PIPELINED, Mode.FULL])
 @pytest.mark.parametrize("round_trip", [0.5, 5])
-def test_a_draft_measures_true_times_and_confidence(mode, round_trip):
-    """An always correct draft is calibrated at every distance ahead."""
+def test_a_draft_measures_true_times(mode, round_trip):
     costs = replace(COSTS, message_s=0.002)
     session = simulate_session(
         [decoding(*[True] * 200)],
         VOCABULARY,
         costs,
-        DraftLength.of(mode, None),
+        DraftLength(mode, None),
         round_trip_s=round_trip * STEP_S,
     )
     statistics = session.statistics
     on_the_way_s = statistics.network_ns / 1e9 / statistics.num_answers
-    assert on_the_way_s == pytest.approx(round_trip * STEP_S + 0.004, rel=0.02)
+    waits_s = 0.0 if mode is Mode.SYNC else COSTS.draft.pass_s  # at most, for the end of a draft step
+    expected_s = round_trip * STEP_S + 0.004
+    assert 0.98 * expected_s <= on_the_way_s <= 1.02 * expected_s + waits_s
     if mode is Mode.SYNC:
         assert statistics.num_answers == statistics.num_blocks
-    assert statistics.draft_ns / 1e9 >= statistics.num_drafted * COSTS.draft.pass_s * 0.999
-    assert statistics.estimates is not None
-    assert statistics.estimates.calibration == pytest.approx(1)
-    assert statistics.estimates.survival[:20] == pytest.approx([1.0] * 20)
+    assert statistics.num_draft_steps >= statistics.num_drafted
+    step_s = statistics.draft_ns / 1e9 / statistics.num_draft_steps
+    assert step_s == pytest.approx(COSTS.draft.pass_s, rel=1e-3)
 
 
 @pytest.mark.parametrize("round_trip", [0, 1, 10])
@@ -158,9 +145,7 @@ def test_sync_matches_its_closed_form(gamma, round_trip):
 def test_pipelined_matches_its_closed_form(gamma, round_trip, accepted):
     random = Random(5)
     decodings = [decoding(*(random.random() < accepted for _ in range(2000)))]
-    simulated = time_per_step(
-        decodings, Mode.PIPELINED, round_trip=round_trip, gamma=gamma, depth=200 // gamma
-    )
+    simulated = time_per_step(decodings, Mode.PIPELINED, round_trip=round_trip, gamma=gamma)
     theory = Theory(STEP_S / 5, STEP_S, round_trip_s=round_trip * STEP_S)
     assert simulated == pytest.approx(pipelined_s(theory, survival_of(decodings), gamma) / STEP_S, rel=0.06)
 
@@ -219,7 +204,7 @@ def test_drafts_do_not_slow_down_many_sessions(num_sessions, costs, round_trip):
             windows,
             VOCABULARY,
             costs,
-            DraftLength.of(mode, None),
+            DraftLength(mode, None),
             num_sessions=num_sessions,
             per_draft_server=4,
             num_windows=4,
@@ -227,7 +212,8 @@ def test_drafts_do_not_slow_down_many_sessions(num_sessions, costs, round_trip):
         )
         for mode in (Mode.TARGET_ONLY, Mode.FULL)
     )
-    assert full > 0.96 * target_only  # paused drafts probe, and overconfident ones send rejected candidates
+    # Messages keep the target's interpreter busy; here nothing realigns, so that they bring little from afar.
+    assert full > (0.85 if costs.handling_s and round_trip > 5 else 0.96) * target_only
     if round_trip < 1:
         assert full > 1.1 * target_only
 

@@ -79,7 +79,7 @@ def store(path, header, vocabulary):
     store = Store(path)
     store.begin(header)
     for cell in cells_of(MODES, [2, CHOSEN], len(STEPS), max_cores=1):
-        length = DraftLength(cell.mode, cell.gamma or 5, is_adaptive=cell.gamma == CHOSEN)
+        length = DraftLength(cell.mode, cell.gamma or None)
         session = simulate_session(
             DECODINGS, vocabulary, COSTS, length, round_trip_s=0.05 * STEPS[cell.round_trip]
         )

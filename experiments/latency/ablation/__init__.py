@@ -1,0 +1,1 @@
+"""Each mechanism switched off, alone: what it gains, and where."""

@@ -1,0 +1,34 @@
+"""A server whose mechanisms can be switched off.
+
+``python -m experiments.latency.ablation.serve MODULE FILE ...``: at SIGUSR1 it does without the mechanism
+that FILE names, or with all if that is empty; then it removes FILE. The other arguments are the server's.
+"""
+
+from __future__ import annotations
+
+import runpy
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+from experiments.latency.ablation.mechanisms import MECHANISMS
+
+
+def main() -> None:
+    """Run the server."""
+    module, file, *sys.argv[1:] = sys.argv[1:]
+    path, off = Path(file), ExitStack()
+
+    def switch(*_: object) -> None:
+        off.close()
+        if name := path.read_text():
+            off.enter_context(MECHANISMS[name].switched_off())
+        path.unlink()
+
+    signal.signal(signal.SIGUSR1, switch)
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
