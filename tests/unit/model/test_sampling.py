@@ -8,11 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
+from specwhisper.model.classical import is_kept, propose, redraw, with_default
 from transformers import TopKLogitsWarper, TopPLogitsWarper
 
 from specwhisper.model.arrays import softmax
 from specwhisper.model.choosing import Row, choose
-from specwhisper.model.classical import is_kept, propose, redraw, with_default
 from specwhisper.model.sampling import Sampling, filter_top_k_top_p, gumbel, random_bits
 from specwhisper.options import MAX_TEMPERATURE, MIN_TEMPERATURE, Acceptance
 from specwhisper.speculation.noise import GOLDEN, MASK, Stream, mix, position_key, uniform, window_key
