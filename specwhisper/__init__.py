@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from specwhisper.api.speculative import SpeculativeWhisper
     from specwhisper.api.speculative_config import SpeculativeConfig
     from specwhisper.errors import RecordingsFailed, SpecWhisperError
-    from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task
+    from specwhisper.options import CompressionRatio, DecodingOptions, Task
     from specwhisper.selection import VadOptions
     from specwhisper.speakers.diarizer import Diarizer
     from specwhisper.speakers.live_diarizer import LiveDiarizer
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Acceptance",
     "Completion",
     "CompressionRatio",
     "DecodingOptions",
@@ -55,7 +54,7 @@ __all__ = [
 # Loaded when first used: a client has no torch.
 _HOMES = {
     "specwhisper.errors": ("RecordingsFailed", "SpecWhisperError"),
-    "specwhisper.options": ("Acceptance", "CompressionRatio", "DecodingOptions", "Task"),
+    "specwhisper.options": ("CompressionRatio", "DecodingOptions", "Task"),
     "specwhisper.selection": ("VadOptions",),
     "specwhisper.text.speculative": ("Completion", "SpeculativeLM"),
     "specwhisper.speakers.diarizer": ("Diarizer",),

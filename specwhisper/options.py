@@ -84,15 +84,6 @@ OTHER_NAMES = {
 }
 
 
-class Acceptance(StrEnum):
-    """Which candidates are kept."""
-
-    EXACT = "exact"  # those the target would have written: the text is its own, token for token
-    # By the rule of speculative sampling (arXiv 2211.17192): the text is distributed as the target's own, but
-    # depends on the candidates. At temperature 0 it is the same as exact.
-    CLASSICAL = "classical"
-
-
 def _to_language(value: Any) -> str | None:
     return language_code(to_text(value)) or None  # a blank one is none, as on the wire
 
@@ -128,7 +119,6 @@ class DecodingOptions(Selection):
         likeliest that together have probability ``top_p``; 0 and 1 are all. They have no effect at
         temperature 0.
     seed : of the noise that sampling adds.
-    acceptance : which candidates are kept when sampling.
     acceptance_threshold : keep a candidate also where the target would have written another token but gives
         it at least this probability. Faster, and *lossy*: the text is no longer the target's own.
     compression_ratio_threshold : a window that compresses better than this failed.
@@ -193,7 +183,6 @@ class DecodingOptions(Selection):
     top_k: int = whole(0, 0, 2**31 - 1, "it must be 0 for all tokens, or their number")
     top_p: float = number(1.0, ABOVE_0, 1, "it must be above 0 and at most 1")
     seed: int = whole(0, 0, MAX_SEED, f"it must lie between 0 and {MAX_SEED}")
-    acceptance: Acceptance = choice(Acceptance.EXACT)
     acceptance_threshold: float | None = number(
         None, ABOVE_0, 1, "it must be a probability above 0; leave it out for the target's own text"
     )
@@ -226,11 +215,6 @@ class DecodingOptions(Selection):
 
     def __post_init__(self) -> None:
         validate(self)
-        if self.acceptance_threshold is not None and self.acceptance is Acceptance.CLASSICAL:
-            raise InvalidRequest(
-                f"acceptance_threshold is {self.acceptance_threshold}: "
-                "it contradicts classical acceptance: choose one of them."
-            )
         if self.carry_initial_prompt and not self.initial_prompt.strip():
             raise InvalidRequest("carry_initial_prompt is True: there is no initial_prompt to carry.")
         if self.hallucination_silence_threshold is not None and not self.word_timestamps:

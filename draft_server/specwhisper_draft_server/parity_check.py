@@ -16,7 +16,7 @@ from itertools import zip_longest
 
 from specwhisper.errors import ServerFull
 from specwhisper.observe.request_id import request_id
-from specwhisper.options import Acceptance, DecodingOptions
+from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.transcription.transcript import TranscriptBuilder
@@ -107,7 +107,7 @@ class ParityChecker:
             await asyncio.gather(self._checking, return_exceptions=True)
 
     def _is_chosen(self, options: DecodingOptions) -> bool:
-        if self._every is None or options.is_lossy or options.acceptance is Acceptance.CLASSICAL:
+        if self._every is None or options.is_lossy:
             return False
         self._num_recordings += 1
         return self._num_recordings % self._every == 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.options import Acceptance, options_from
+from specwhisper.options import options_from
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
 
@@ -22,7 +22,7 @@ class SpeculativeConfig:
     use_adaptive_gamma : end a block where the draft is no longer sure of it, whatever ``gamma`` is.
     temperature : 0 is greedy; several are tried in order until a window is good enough, see the thresholds of
         :class:`DecodingOptions`.
-    top_k, top_p, seed, acceptance, acceptance_threshold : see :class:`DecodingOptions`. With a threshold the
+    top_k, top_p, seed, acceptance_threshold : see :class:`DecodingOptions`. With a threshold the
         text may differ from the target's own, and results show it.
     """
 
@@ -32,7 +32,6 @@ class SpeculativeConfig:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 0
-    acceptance: Acceptance = Acceptance.EXACT
     acceptance_threshold: float | None = None
 
     def __post_init__(self) -> None:
@@ -62,6 +61,5 @@ class SpeculativeConfig:
             "top_k": self.top_k,
             "top_p": self.top_p,
             "seed": self.seed,
-            "acceptance": self.acceptance,
             "acceptance_threshold": self.acceptance_threshold,
         }

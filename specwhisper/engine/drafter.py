@@ -207,7 +207,6 @@ class Drafter:
             timestamps=session.options.timestamps,
             max_initial_timestamp=max_initial_timestamp(session.options),
             sampling=window_sampling(draft.window, session.options),
-            acceptance=session.options.acceptance,
         )
 
     def _run_forward(self, rows: Mapping[str, Row], drafts: Mapping[str, WindowDraft]) -> None:

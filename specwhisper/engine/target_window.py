@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.model.rules import max_initial_timestamp
 from specwhisper.model.sampling import window_sampling
-from specwhisper.options import Acceptance, DecodingOptions
+from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.arrivals import Arrivals
 from specwhisper.speculation.ledger import CandidateSource, Ledger, Offer, Pending
 from specwhisper.speculation.scheduling import Request
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import Candidates, Commit, Proposal, Timing, Window
+from specwhisper.types import Candidates, Commit, Timing, Window
 
 
 @dataclass(slots=True, eq=False)
@@ -25,7 +25,6 @@ class TargetWindow:
     max_ahead_tokens : credit: candidates that the draft may send after the committed tokens.
     log_probs, commit_times_ns : of each committed token: its log-probability, and when it was sent.
     probe_result : silence and languages at the window's start, once they are known.
-    proposals : the distributions that candidates were drawn from, by position, if acceptance is classical.
     newest_block, newest_block_ns : number of the draft's newest block, and when it arrived; 0 without one.
     candidates : of the next forward pass; ``None`` while they are not chosen.
     may_self_decode : whether the target may append one token without candidates, in a mode that waits for
@@ -38,7 +37,6 @@ class TargetWindow:
     log_probs: list[float] = field(default_factory=list)
     commit_times_ns: list[int] = field(default_factory=list)
     probe_result: ProbeResult | None = None
-    proposals: dict[int, Proposal] = field(default_factory=dict)
     newest_block: int = 0
     newest_block_ns: int = 0
     candidates: list[Pending] | None = None
@@ -58,7 +56,7 @@ class TargetWindow:
             block.start_frame == self.window.start_frame and is_first_attempt
         )
 
-    def offer(self, block: Candidates, received_ns: int, arrivals: Arrivals, acceptance: Acceptance) -> bool:
+    def offer(self, block: Candidates, received_ns: int, arrivals: Arrivals) -> bool:
         """Take a block; return whether the commit of a forward pass will answer it."""
         self.newest_block = max(self.newest_block, block.number)
         self.newest_block_ns = received_ns
@@ -72,8 +70,6 @@ class TargetWindow:
             arrivals.restart(ledger.correction + 1, self.commit_times_ns[ledger.correction])
         if block.tokens and offer is not Offer.VOID:
             arrivals.observe(block.base + len(block.tokens), len(block.tokens), received_ns)
-        if offer is Offer.FRESH and acceptance is Acceptance.CLASSICAL:
-            self.proposals.update(enumerate(block.proposals, start=block.base))
         return offer is Offer.FRESH
 
     def request(self, slot_length: int, max_width: int, num_missed: int) -> Request:
@@ -103,11 +99,6 @@ class TargetWindow:
         """Return the next forward pass's row, with the first ``num_candidates``."""
         window, ledger = self.window, self.ledger
         self.candidates = candidates = (self.candidates or [])[:num_candidates]
-        proposals = {}
-        if self.proposals:
-            drafted = (index for index, each in enumerate(candidates) if each.source is CandidateSource.DRAFT)
-            positions = {self.num_committed + index for index in drafted}
-            proposals = {i: drawn for i, drawn in self.proposals.items() if i in positions}
         start = vocabulary.start_of_transcript
         has_probe = slot_length == 0 and start in window.prompt
         return Row(
@@ -118,9 +109,7 @@ class TargetWindow:
             timestamps=options.timestamps,
             max_initial_timestamp=max_initial_timestamp(options),
             sampling=window_sampling(window, options),
-            acceptance=options.acceptance,
             acceptance_threshold=options.acceptance_threshold,
-            proposals=proposals,
             probe=window.prompt.index(start) if has_probe else None,
         )
 

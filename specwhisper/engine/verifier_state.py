@@ -203,7 +203,7 @@ class VerifierState:
         if not opened.matches(block):
             return None  # unanswered: the draft no longer counts blocks of a wrong prediction
         was_runnable, self._derived = self.is_runnable, None
-        if not opened.offer(block, received_ns, self.arrivals, self.options.acceptance):
+        if not opened.offer(block, received_ns, self.arrivals):
             return opened.acknowledgement(now_ns)
         if self.is_runnable and not was_runnable:
             self.ready_ns = received_ns

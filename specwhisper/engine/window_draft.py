@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from specwhisper.engine.encodings import AudioSpan
 from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.hints.hint import Hint
-from specwhisper.types import Candidates, Commit, Proposal, Window
+from specwhisper.types import Candidates, Commit, Window
 
 if TYPE_CHECKING:
     from specwhisper.model.choosing import Scores
@@ -29,7 +29,6 @@ class WindowDraft:
     is_known : whether the draft knows its language and task; without, it has no candidates.
     encoding : of this window, or of the last one in the slot.
     encoded : the audio in the slot.
-    proposals : the distributions that tokens were drawn from, by position.
     stale : what was drafted before the last contradictions; it may be drafted again.
     expected : position after the last contradiction and the token drafted for it, until it is judged.
     log_probs : of drafted tokens, by position.
@@ -47,7 +46,6 @@ class WindowDraft:
     encoded: AudioSpan | None = None
     stale: Hint | None = None
     expected: tuple[int, int] | None = None
-    proposals: dict[int, Proposal] = field(default_factory=dict)
     log_probs: dict[int, float] = field(default_factory=dict)
     has_sent_empty: bool = False
     sent_ns: deque[int] = field(default_factory=deque)
@@ -85,7 +83,7 @@ class WindowDraft:
         self.window, self.is_predicted = window, is_predicted
         self.belief = Belief(credit=self.initial_credit, num_blocks=num_blocks, opening=opening)
         self.stale = self.expected = None
-        self.proposals, self.log_probs = {}, {}
+        self.log_probs = {}
         self.has_sent_empty = False
         self.sent_ns.clear()
         self.num_answered = num_blocks
@@ -109,8 +107,6 @@ class WindowDraft:
         position, token = len(self.belief.tokens), scores.tokens[index]
         self.belief.tokens.append(token)
         self.log_probs[position] = scores.log_probs[index]
-        if scores.proposals:
-            self.proposals[position] = scores.proposals[index]
         if self.stale is not None:
             self.stale.follow(token)
 
@@ -151,14 +147,12 @@ class WindowDraft:
         base, tokens = self.belief.take_block(max_tokens)
         self.sent_ns.append(now_ns)
         self.has_sent_empty = not tokens
-        positions = range(base, base + len(tokens))
         return Candidates(
             self.window.id,
             base,
             self.belief.num_committed,
             tokens,
             number=self.belief.num_blocks,
-            proposals=tuple(self.proposals[i] for i in positions if i in self.proposals),
             start_frame=self.window.start_frame if self.is_predicted else None,
         )
 

@@ -24,7 +24,6 @@ __all__ = [
     "device",
     "fill",
     "is_on_host",
-    "log_of_positive",
     "logsumexp",
     "on_host",
     "softmax",
@@ -131,13 +130,6 @@ def logsumexp(x: Array) -> Array:
             np.exp(np.subtract(row, most, out=terms), out=terms)
             totals[i] = most + math.log(terms.sum())
     return totals
-
-
-def log_of_positive(x: Array) -> Array:
-    """Return the logarithms; -inf for 0 and less."""
-    if is_numpy_array(x):
-        return np.log(x, out=np.full_like(x, -np.inf), where=x > 0)
-    return x.clamp(min=0).log()
 
 
 def top_two(x: Array) -> tuple[Array, Array, Array]:

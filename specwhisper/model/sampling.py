@@ -26,7 +26,7 @@ from specwhisper.model.arrays import (
     unsort,
 )
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.noise import FIRST, GOLDEN, SECOND, Stream, position_key, window_key
+from specwhisper.speculation.noise import FIRST, GOLDEN, SECOND, position_key, window_key
 from specwhisper.types import Window
 
 
@@ -41,9 +41,9 @@ class Sampling:
     top_k: int = 0
     top_p: float = 1.0
 
-    def key(self, position: int, stream: Stream = Stream.CHOICE) -> int:
+    def key(self, position: int) -> int:
         """Return the key of the noise at a position."""
-        return position_key(window_key(self.seed, self.start_sample, self.attempt, stream), position)
+        return position_key(window_key(self.seed, self.start_sample, self.attempt), position)
 
 
 def window_sampling(window: Window, options: DecodingOptions) -> Sampling | None:

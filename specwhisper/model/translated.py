@@ -23,7 +23,7 @@ from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.acceptance import accept
 from specwhisper.transcription.spelling import END, Spelling, words
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import Proposal, Window, WordAlignment
+from specwhisper.types import Window, WordAlignment
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +62,6 @@ class _Answer:
             tokens=[token for token, _ in chosen],
             log_probs=[log_prob for _, log_prob in chosen],
             margins=[0.0] * len(chosen),
-            # A draft that takes its likeliest token draws from a distribution of that token alone.
-            proposals=[Proposal((token,), (1.0,)) for token, _ in chosen] if self.row.has_proposals else [],
         )
 
 

@@ -1,7 +1,7 @@
 """Greedy acceptance: keep candidates up to the first that the target rejects.
 
-The lossy and the classical rule act before: ``specwhisper.model.choosing`` puts a candidate that they keep in
-the place of the target's choice, so that equality accepts it.
+The lossy rule acts before: ``specwhisper.model.choosing`` puts a candidate that it keeps in the place of the
+target's choice, so that equality accepts it.
 """
 
 from __future__ import annotations

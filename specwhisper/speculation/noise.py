@@ -7,8 +7,6 @@ is split between them.
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 MASK = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
 FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -21,26 +19,12 @@ def mix(value: int) -> int:
     return value ^ (value >> 31)
 
 
-class Stream(IntEnum):
-    """The use of noise; streams are independent of each other."""
-
-    CHOICE = 0  # the target's choice, and the draft's prediction of it
-    DRAFT = 1  # the draft's own choice, if acceptance is classical
-    ACCEPT = 2  # whether a candidate is kept
-    RESIDUAL = 3  # the choice in place of a rejected candidate
-
-
-def window_key(seed: int, start_sample: int, attempt: int, stream: Stream = Stream.CHOICE) -> int:
+def window_key(seed: int, start_sample: int, attempt: int) -> int:
     """Return the key of a window's noise; it depends on no session or window id."""
     key = 0
-    for part in (seed, start_sample, attempt, stream):
+    for part in (seed, start_sample, attempt, 0):
         key = mix((key + part + 1) * GOLDEN & MASK)
     return key
-
-
-def uniform(key: int) -> float:
-    """Return a number between 0 and 1, both exclusive."""
-    return ((mix((key + GOLDEN) & MASK) >> 11) + 0.5) * 2.0**-53
 
 
 def position_key(window: int, position: int) -> int:

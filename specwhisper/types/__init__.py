@@ -20,7 +20,6 @@ from specwhisper.types.audio import (
 from specwhisper.types.keyed import Keyed
 from specwhisper.types.messages import (
     NS_PER_S,
-    NUM_PROPOSED,
     UNKNOWN_AGE_NS,
     Candidates,
     Commit,
@@ -30,7 +29,6 @@ from specwhisper.types.messages import (
     FromTarget,
     Hypothesis,
     Outcome,
-    Proposal,
     Resume,
     Step,
     TimedHint,
@@ -66,7 +64,6 @@ __all__ = [
     "LIVE_MODES",
     "MAX_HINT_TEXT_BYTES",
     "NS_PER_S",
-    "NUM_PROPOSED",
     "SAMPLE_RATE",
     "SERVER_MODES",
     "UNKNOWN_AGE_NS",
@@ -86,7 +83,6 @@ __all__ = [
     "Limits",
     "Mode",
     "Outcome",
-    "Proposal",
     "Resume",
     "Segment",
     "Step",

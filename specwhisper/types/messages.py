@@ -9,7 +9,6 @@ from enum import StrEnum
 from specwhisper.types.audio import HOP_SAMPLES, AudioChunk
 
 NS_PER_S = 1_000_000_000
-NUM_PROPOSED = 16  # tokens a draft draws from, all of which it sends
 UNKNOWN_AGE_NS = -1
 
 
@@ -49,14 +48,6 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
-    """The likeliest tokens that a candidate was drawn from; ``probs`` sum to 1."""
-
-    tokens: tuple[int, ...]
-    probs: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Candidates:
     """A block of the draft: the tokens that it proposes from position ``base`` on.
 
@@ -67,7 +58,6 @@ class Candidates:
     ----------
     known_committed : number of committed tokens that the draft had applied when it drafted them.
     number : counts the draft's blocks of a window, from 1.
-    proposals : one per token, where acceptance is classical.
     start_frame : frame at which the draft expects a window to begin that the target had not opened yet.
     """
 
@@ -76,7 +66,6 @@ class Candidates:
     known_committed: int
     tokens: tuple[int, ...]
     number: int = 0
-    proposals: tuple[Proposal, ...] = ()
     start_frame: int | None = None
 
 

@@ -54,18 +54,12 @@ def blocks(draw: st.DrawFn) -> pb.VerifyRequest:
 @st.composite
 def hostile_messages(draw: st.DrawFn) -> pb.VerifyRequest:
     """Draw messages of a hostile client."""
-    match draw(st.integers(0, 3)):
+    match draw(st.integers(0, 2)):
         case 0:
             return draw(messages(pb.VerifyRequest.DESCRIPTOR))
         case 1:
             block = draw(blocks())
             block.candidates.tokens[:] = [*block.candidates.tokens[:63], draw(BAD_TOKENS)]
-            return block
-        case 2:
-            block = draw(blocks())
-            block.candidates.proposals.extend(
-                [pb.Proposal(tokens=[draw(TOKENS | BAD_TOKENS)], probs=[draw(st.floats(width=32))])]
-            )
             return block
         case _:
             return pb.VerifyRequest(resume=draw(resumes()))

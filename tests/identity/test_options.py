@@ -14,7 +14,6 @@ from experiments.exactness.cases import DISTIL, EN40, OPTIONS, Case
 from experiments.exactness.comparison import assert_equal
 from experiments.exactness.prepared import Prepared, prepared
 from specwhisper.engine.inline_pair import InlinePair
-from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.types import Mode
 from tests.interference import Interference
 
@@ -149,15 +148,3 @@ def test_a_lossy_threshold_keeps_more_and_changes_the_text():
         texts[threshold] = engine.transcribe(made.pcms, options)[0]
     assert texts[0.02].stats.acceptance_rate > texts[None].stats.acceptance_rate
     assert texts[0.02].window_tokens != texts[None].window_tokens
-
-
-def test_the_classical_rule_accepts_a_draft_of_the_same_weights_nearly_always():
-    """It draws from its most_likely tokens only, so that a few of the target's are out of its reach."""
-    made = prepared(CASES["previous-text"])
-    options = DecodingOptions.greedy(
-        language="en", max_new_tokens=40, temperatures=(0.5,), acceptance=Acceptance.CLASSICAL
-    )
-    engine = InlinePair(made.target(2), made.draft("itself", 2))
-    text = engine.transcribe(made.pcms[:1], options)[0]
-    assert text.stats.acceptance_rate > 0.5
-    assert text.window_tokens == engine.transcribe(made.pcms[:1], options)[0].window_tokens

@@ -10,7 +10,7 @@ import typer
 
 from specwhisper.errors import InvalidRequest, MissingExtra, SpecWhisperError
 from specwhisper.live import EndpointingOptions
-from specwhisper.options import Acceptance, DecodingOptions, Padding, Task, WordTimes
+from specwhisper.options import DecodingOptions, Padding, Task, WordTimes
 from specwhisper.selection import VadOptions
 from specwhisper.settings.choices import one_of
 from specwhisper.transcription.hints.file import read_hint
@@ -70,16 +70,6 @@ WordTimesOption = Annotated[
         parser=one_of(WordTimes),
         metavar="sound|model",
         help="Times of words, trimmed to the sound, or as cross-attention has them, as in transformers.",
-    ),
-]
-AcceptanceOption = Annotated[
-    Acceptance,
-    typer.Option(
-        "--acceptance",
-        parser=one_of(Acceptance),
-        metavar="exact|classical",
-        help="Rule by which candidates are accepted. classical: speculative sampling; the sampled text "
-        "then depends on the draft.",
     ),
 ]
 Strict = Annotated[

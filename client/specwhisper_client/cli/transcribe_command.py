@@ -13,13 +13,12 @@ from rich.console import Console
 
 from specwhisper.audio.vad_filter import check_extra
 from specwhisper.errors import InvalidRequest, SpecWhisperError
-from specwhisper.options import Acceptance, DecodingOptions, Task, WordTimes, options_from
+from specwhisper.options import DecodingOptions, Task, WordTimes, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.selection import MIX, VadOptions
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW
 from specwhisper_client.cli.arguments import (
-    AcceptanceOption,
     AudioTrack,
     Channel,
     ContainerTimes,
@@ -130,7 +129,6 @@ class Decoding:
             help="Most tokens of a window. Default: the model's.",
         ),
     ] = None
-    acceptance: AcceptanceOption = Acceptance.EXACT
     acceptance_threshold: Annotated[
         float | None,
         typer.Option(

@@ -149,7 +149,7 @@ class GrpcTargetStream:
         """Queue a block, cut to the target's limit; it overtakes audio."""
         most = self.limits.max_block_tokens
         if len(block.tokens) > most:
-            block = replace(block, tokens=block.tokens[:most], proposals=block.proposals[:most])
+            block = replace(block, tokens=block.tokens[:most])
         if self._shared is not None and self._shared.has_received:
             # Once no earlier block waits, which would arrive after this one. Hints need no order.
             self._has_switched |= not self._outbox.has_urgent

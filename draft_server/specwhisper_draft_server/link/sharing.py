@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 MIN_SESSIONS = 2  # at a target, for a stream that they share; the first one does not join
 JOIN_S = 0.5  # that a session waits for the stream to open
-MAX_BLOCKS, MAX_BYTES = 256, 64 * 1024  # of a request
+MAX_BLOCKS = 256  # of a request
 MAX_UNREAD = 8_192  # responses of a session
 
 Response = pb.VerifyResponse | pb.SharedEvent
@@ -228,12 +228,10 @@ class SharedStream:
                         await self._has_news.wait()
                 except TimeoutError:
                     yield pb.ShareRequest(heartbeat=pb.Heartbeat(sent_ns=monotonic_ns()))
-            request, num_bytes = pb.ShareRequest(), 0
-            while self._unsent and len(request.candidates) < MAX_BLOCKS and num_bytes < MAX_BYTES:
+            request = pb.ShareRequest()
+            while self._unsent and len(request.candidates) < MAX_BLOCKS:
                 number, block = self._unsent.popleft()
-                message = request.candidates.add(number=number)
-                codec.candidates_to_proto(block, message.candidates)
-                num_bytes += message.ByteSize()
+                codec.candidates_to_proto(block, request.candidates.add(number=number).candidates)
             yield request
 
 

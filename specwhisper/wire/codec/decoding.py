@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
-from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Padding, Task, WordTimes
+from specwhisper.options import CompressionRatio, DecodingOptions, Padding, Task, WordTimes
 from specwhisper.types import Mode
 from specwhisper.wire.codec.checks import check_finite
 from specwhisper.wire.codec.live import live_options_from_proto, live_options_to_proto
@@ -24,12 +24,6 @@ COMPRESSION_RATIOS = {
 }
 COMPRESSION_RATIO_OF_NUMBER = {int(number): ratio for ratio, number in COMPRESSION_RATIOS.items()}
 COMPRESSION_RATIO_OF_NUMBER[pb.COMPRESSION_RATIO_UNSPECIFIED] = CompressionRatio.TEXT
-ACCEPTANCES = {
-    Acceptance.EXACT: pb.ACCEPTANCE_EXACT,
-    Acceptance.CLASSICAL: pb.ACCEPTANCE_CLASSICAL,
-}
-ACCEPTANCE_OF_NUMBER = {int(number): acceptance for acceptance, number in ACCEPTANCES.items()}
-ACCEPTANCE_OF_NUMBER[pb.ACCEPTANCE_UNSPECIFIED] = Acceptance.EXACT
 OPTIONAL = (
     "timestamps",
     "acceptance_threshold",
@@ -95,7 +89,6 @@ def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
         top_k=options.top_k,
         top_p=options.top_p,
         seed=options.seed,
-        acceptance=ACCEPTANCES[options.acceptance],
         acceptance_threshold=options.acceptance_threshold,
         compression_ratio_threshold=options.compression_ratio_threshold,
         compression_ratio_of=COMPRESSION_RATIOS[options.compression_ratio_of],
@@ -123,8 +116,6 @@ def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
     check_finite("log_mel_max", message.log_mel_max.values())
     if message.compression_ratio_of not in COMPRESSION_RATIO_OF_NUMBER:
         raise InvalidRequest(f"Compression ratio {message.compression_ratio_of} is unknown.")
-    if message.acceptance not in ACCEPTANCE_OF_NUMBER:
-        raise InvalidRequest(f"Acceptance {message.acceptance} is unknown.")
     optional: dict[str, Any] = {name: getattr(message, name) for name in OPTIONAL if message.HasField(name)}
     if message.temperatures:
         optional["temperatures"] = tuple(message.temperatures)
@@ -138,7 +129,6 @@ def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
         word_times=WordTimes.MODEL if message.model_word_times else WordTimes.SOUND,
         top_k=message.top_k,
         seed=message.seed,
-        acceptance=ACCEPTANCE_OF_NUMBER[message.acceptance],
         compression_ratio_of=COMPRESSION_RATIO_OF_NUMBER[message.compression_ratio_of],
         condition_on_previous_text=message.condition_on_previous_text,
         initial_prompt=message.initial_prompt,

@@ -10,7 +10,6 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidAudio, InvalidCandidates, InvalidRequest, check_between
 from specwhisper.types import (
     HOP_SAMPLES,
-    NUM_PROPOSED,
     WINDOW_FRAMES,
     WINDOW_SAMPLES,
     AudioChunk,
@@ -18,7 +17,6 @@ from specwhisper.types import (
     Commit,
     ConfirmEvery,
     Outcome,
-    Proposal,
     Resume,
     Step,
     Timing,
@@ -36,7 +34,6 @@ MAX_WINDOW_ID = 2**31  # a session that resumes there can count on
 MAX_START_FRAME = 2**63 // HOP_SAMPLES  # samples after it can still be counted
 MAX_MARKS = 256  # of a message; speech does not begin and end more often in the longest one
 MAX_LOG_PROB = 1.0  # 0, but for rounding where logits have half precision
-MAX_TOTAL_PROB = 1.001  # single precision does not sum to 1 exactly
 OUTCOMES = {
     Outcome.KEPT: pb.OUTCOME_KEPT,
     Outcome.RETRIED: pb.OUTCOME_RETRIED,
@@ -95,8 +92,6 @@ def candidates_to_proto(candidates: Candidates, message: pb.Candidates | None = 
     message.known_committed = candidates.known_committed
     message.tokens.extend(candidates.tokens)
     message.number = candidates.number
-    for proposal in candidates.proposals:
-        message.proposals.add(tokens=proposal.tokens, probs=proposal.probs)
     if candidates.start_frame is not None:
         message.start_frame = candidates.start_frame
     return message
@@ -118,37 +113,14 @@ def candidates_from_proto(
         raise InvalidCandidates(
             f"Candidate token {max(tokens)} is out of range: the target has {vocabulary_size} tokens."
         )
-    proposals = tuple([_proposal(proposal, vocabulary_size) for proposal in message.proposals])
-    if proposals and len(proposals) != len(tokens):
-        raise InvalidCandidates(
-            f"A candidate block has {len(tokens)} tokens and {len(proposals)} proposals; send as many."
-        )
     return Candidates(
         window_id=message.window_id,
         base=message.base,
         known_committed=message.known_committed,
         tokens=tokens,
         number=message.number,
-        proposals=proposals,
         start_frame=message.start_frame if message.HasField("start_frame") else None,
     )
-
-
-def _proposal(message: pb.Proposal, vocabulary_size: int | None) -> Proposal:
-    if len(message.tokens) > NUM_PROPOSED:
-        raise InvalidCandidates(
-            f"A proposal names {len(message.tokens)} tokens: send the {NUM_PROPOSED} likeliest."
-        )
-    tokens, probs = tuple(message.tokens), tuple(message.probs)
-    if not tokens or len(tokens) != len(probs) or len(set(tokens)) != len(tokens):
-        raise InvalidCandidates("A proposal names each of its tokens once, with a probability for each.")
-    if vocabulary_size is not None and max(tokens) >= vocabulary_size:
-        raise InvalidCandidates(
-            f"Proposed token {max(tokens)} is out of range: the target has {vocabulary_size} tokens."
-        )
-    if not all(0 <= prob <= 1 for prob in probs) or sum(probs) > MAX_TOTAL_PROB:
-        raise InvalidCandidates("A proposal has probabilities outside 0..1, or more than 1 in all.")
-    return Proposal(tokens, probs)
 
 
 def window_to_proto(window: Window) -> pb.Window:

@@ -21,12 +21,6 @@ class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_TRANSCRIBE: _ClassVar[Task]
     TASK_TRANSLATE: _ClassVar[Task]
 
-class Acceptance(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    ACCEPTANCE_UNSPECIFIED: _ClassVar[Acceptance]
-    ACCEPTANCE_EXACT: _ClassVar[Acceptance]
-    ACCEPTANCE_CLASSICAL: _ClassVar[Acceptance]
-
 class CompressionRatio(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     COMPRESSION_RATIO_UNSPECIFIED: _ClassVar[CompressionRatio]
@@ -40,15 +34,12 @@ MODE_FULL: Mode
 TASK_UNSPECIFIED: Task
 TASK_TRANSCRIBE: Task
 TASK_TRANSLATE: Task
-ACCEPTANCE_UNSPECIFIED: Acceptance
-ACCEPTANCE_EXACT: Acceptance
-ACCEPTANCE_CLASSICAL: Acceptance
 COMPRESSION_RATIO_UNSPECIFIED: CompressionRatio
 COMPRESSION_RATIO_TOKENS: CompressionRatio
 COMPRESSION_RATIO_TEXT: CompressionRatio
 
 class DecodingOptions(_message.Message):
-    __slots__ = ("language", "multilingual", "task", "timestamps", "word_timestamps", "max_new_tokens", "max_initial_timestamp_s", "temperatures", "top_k", "top_p", "seed", "acceptance", "acceptance_threshold", "compression_ratio_threshold", "compression_ratio_of", "logprob_threshold", "no_speech_threshold", "hallucination_silence_threshold", "condition_on_previous_text", "initial_prompt", "carry_initial_prompt", "hotwords", "hint", "realigns", "zero_padding", "log_mel_max", "live", "strict", "greedy", "channel", "audio_track", "container_times", "languages", "model_word_times")
+    __slots__ = ("language", "multilingual", "task", "timestamps", "word_timestamps", "max_new_tokens", "max_initial_timestamp_s", "temperatures", "top_k", "top_p", "seed", "acceptance_threshold", "compression_ratio_threshold", "compression_ratio_of", "logprob_threshold", "no_speech_threshold", "hallucination_silence_threshold", "condition_on_previous_text", "initial_prompt", "carry_initial_prompt", "hotwords", "hint", "realigns", "zero_padding", "log_mel_max", "live", "strict", "greedy", "channel", "audio_track", "container_times", "languages", "model_word_times")
     class LogMelMaxEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -67,7 +58,6 @@ class DecodingOptions(_message.Message):
     TOP_K_FIELD_NUMBER: _ClassVar[int]
     TOP_P_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
-    ACCEPTANCE_FIELD_NUMBER: _ClassVar[int]
     ACCEPTANCE_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_RATIO_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_RATIO_OF_FIELD_NUMBER: _ClassVar[int]
@@ -101,7 +91,6 @@ class DecodingOptions(_message.Message):
     top_k: int
     top_p: float
     seed: int
-    acceptance: Acceptance
     acceptance_threshold: float
     compression_ratio_threshold: float
     compression_ratio_of: CompressionRatio
@@ -124,7 +113,7 @@ class DecodingOptions(_message.Message):
     container_times: bool
     languages: _containers.RepeatedScalarFieldContainer[str]
     model_word_times: bool
-    def __init__(self, language: _Optional[str] = ..., multilingual: bool = ..., task: _Optional[_Union[Task, str]] = ..., timestamps: bool = ..., word_timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., max_initial_timestamp_s: _Optional[float] = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance: _Optional[_Union[Acceptance, str]] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., hallucination_silence_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ..., hint: _Optional[str] = ..., realigns: bool = ..., zero_padding: bool = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., live: _Optional[_Union[LiveOptions, _Mapping]] = ..., strict: bool = ..., greedy: bool = ..., channel: _Optional[str] = ..., audio_track: _Optional[int] = ..., container_times: bool = ..., languages: _Optional[_Iterable[str]] = ..., model_word_times: bool = ...) -> None: ...
+    def __init__(self, language: _Optional[str] = ..., multilingual: bool = ..., task: _Optional[_Union[Task, str]] = ..., timestamps: bool = ..., word_timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., max_initial_timestamp_s: _Optional[float] = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., hallucination_silence_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ..., hint: _Optional[str] = ..., realigns: bool = ..., zero_padding: bool = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., live: _Optional[_Union[LiveOptions, _Mapping]] = ..., strict: bool = ..., greedy: bool = ..., channel: _Optional[str] = ..., audio_track: _Optional[int] = ..., container_times: bool = ..., languages: _Optional[_Iterable[str]] = ..., model_word_times: bool = ...) -> None: ...
 
 class LiveOptions(_message.Message):
     __slots__ = ("step_ms", "confirm_every_ms", "position")

@@ -236,30 +236,20 @@ class VoiceMark(_message.Message):
     def __init__(self, event: _Optional[_Union[VoiceEvent, str]] = ..., sample: _Optional[int] = ...) -> None: ...
 
 class Candidates(_message.Message):
-    __slots__ = ("window_id", "base", "known_committed", "tokens", "number", "proposals", "start_frame")
+    __slots__ = ("window_id", "base", "known_committed", "tokens", "number", "start_frame")
     WINDOW_ID_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
     KNOWN_COMMITTED_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
-    PROPOSALS_FIELD_NUMBER: _ClassVar[int]
     START_FRAME_FIELD_NUMBER: _ClassVar[int]
     window_id: int
     base: int
     known_committed: int
     tokens: _containers.RepeatedScalarFieldContainer[int]
     number: int
-    proposals: _containers.RepeatedCompositeFieldContainer[Proposal]
     start_frame: int
-    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., known_committed: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., number: _Optional[int] = ..., proposals: _Optional[_Iterable[_Union[Proposal, _Mapping]]] = ..., start_frame: _Optional[int] = ...) -> None: ...
-
-class Proposal(_message.Message):
-    __slots__ = ("tokens", "probs")
-    TOKENS_FIELD_NUMBER: _ClassVar[int]
-    PROBS_FIELD_NUMBER: _ClassVar[int]
-    tokens: _containers.RepeatedScalarFieldContainer[int]
-    probs: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, tokens: _Optional[_Iterable[int]] = ..., probs: _Optional[_Iterable[float]] = ...) -> None: ...
+    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., known_committed: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., number: _Optional[int] = ..., start_frame: _Optional[int] = ...) -> None: ...
 
 class Hint(_message.Message):
     __slots__ = ("start_sample", "text")

@@ -9,7 +9,7 @@ import soundfile
 
 from specwhisper import __version__
 from specwhisper.errors import ServerFull
-from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Padding, WordTimes
+from specwhisper.options import CompressionRatio, DecodingOptions, Padding, WordTimes
 from specwhisper.types import Mode
 from specwhisper.wire.codec.decoding import decoding_options_from_proto
 from specwhisper_client.cli.jobs import show_server
@@ -193,7 +193,7 @@ async def test_options_are_named_as_whispers_and_reach_the_server(files):
         *"--top-k 40 --top-p 0.9".split(),
         *("--initial_prompt", "Ray Serve", "--carry-initial-prompt", "--hotwords", "gamma"),
         *"--hallucination_silence_threshold 1.5 --padding zero".split(),
-        *"--max-initial-timestamp 0.5 --max_new_tokens 99 --acceptance classical".split(),
+        *"--max-initial-timestamp 0.5 --max_new_tokens 99".split(),
     ]
     async with serving(server) as address:
         status, _, err = await run_cli("transcribe", files[0], "--server", address, "--quiet", *options)
@@ -217,7 +217,6 @@ async def test_options_are_named_as_whispers_and_reach_the_server(files):
         padding=Padding.ZERO,
         max_initial_timestamp_s=0.5,
         max_new_tokens=99,
-        acceptance=Acceptance.CLASSICAL,
     )
 
 

@@ -10,7 +10,7 @@ from experiments.chaos.requests import OPTIONS, PLAIN
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from specwhisper.audio.vad_filter import find_voice
 from specwhisper.engine.inline_pair import InlinePair
-from specwhisper.options import Acceptance, DecodingOptions
+from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.codec import config_to_proto, segments_from_proto
@@ -88,6 +88,6 @@ async def test_languages_of_segments_cross_the_network():
 
 
 async def test_a_lossy_text_is_marked():
-    options = DecodingOptions.greedy(language="en", acceptance=Acceptance.EXACT, acceptance_threshold=0.5)
+    options = DecodingOptions.greedy(language="en", acceptance_threshold=0.5)
     responses = await transcribed(options, Mode.SYNC)
     assert responses[0].model.is_lossy

@@ -12,7 +12,7 @@ import pytest
 from experiments.common.network.bad_network import bad_network
 from specwhisper.errors import SlowReader, TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.types import Candidates, Proposal
+from specwhisper.types import Candidates
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_draft_server.link import sharing
 from specwhisper_target_server import sharing as serving_side
@@ -168,13 +168,12 @@ async def test_sessions_that_open_at_once_share_a_stream_but_for_the_first(share
 
 
 async def test_many_blocks_that_wait_are_sent_in_messages_that_fit():
-    proposals = (Proposal(tuple(range(16)), (1 / 16,) * 16),) * 64
-    block = Candidates(0, 0, 0, tuple(range(64)), 1, proposals)
+    block = Candidates(0, 0, 0, tuple(range(64)), 1)
     async with target_server() as target:
         stream = sharing.SharedStream(target.address, target.stub)
         await stream.wait_begun()
         with stream.joined() as joined:
-            for _ in range(100):  # three times as much as the target takes at once
+            for _ in range(3 * sharing.MAX_BLOCKS):
                 joined.propose(block)
             joining = hello(shared_key=joined.key, shared_number=joined.number)
             async with session(target, joining, *whole(recording(8.0))) as own:

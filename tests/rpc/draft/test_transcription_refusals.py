@@ -96,7 +96,6 @@ STREAMS = {
     "another language": (with_options(language="de-DE"), UnsupportedOption, "English-only"),
     "translation": (with_options(task="TASK_TRANSLATE"), UnsupportedOption, "English-only"),
     "an unknown task": (with_options(task=9), InvalidRequest, "Task 9"),
-    "an unknown acceptance rule": (with_options(acceptance=9), InvalidRequest, "Acceptance 9"),
     "an unknown compression ratio": (with_options(compression_ratio_of=9), InvalidRequest, "ratio 9"),
     "falling temperatures": (
         with_options(temperatures=[0.4, 0.2]),
@@ -104,11 +103,6 @@ STREAMS = {
         "higher than the one before",
     ),
     "an invalid probability": (with_options(top_p=float("nan")), InvalidRequest, "top_p is nan"),
-    "contradictory acceptance": (
-        with_options(acceptance="ACCEPTANCE_CLASSICAL", acceptance_threshold=0.5),
-        InvalidRequest,
-        "contradicts classical acceptance",
-    ),
     "one process": (config(mode=5), InvalidRequest, "Mode 5 is unset or unknown"),
     "gamma 65": (config(gamma=65), InvalidRequest, "between 1 and 64"),
     "an infinite log-mel maximum": (

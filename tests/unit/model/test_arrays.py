@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from specwhisper.model.arrays import (
     cumulative_sum,
     device,
-    log_of_positive,
     logsumexp,
     softmax,
     sort,
@@ -26,14 +25,12 @@ from specwhisper.model.arrays import (
 from specwhisper.model.choosing import Row, Scores, choose
 from specwhisper.model.rules import DecodingRules
 from specwhisper.model.sampling import Sampling
-from specwhisper.options import Acceptance
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import Proposal
 from tests.nightly import examples
 from tests.unit.model.libraries import LIBRARIES, OfLibrary, numpy_of, torch_of
 
 ROOT = Path(__file__).parents[3]
-MODULES = ("arrays", "rules", "choosing", "sampling", "classical", "word_times")
+MODULES = ("arrays", "rules", "choosing", "sampling", "word_times")
 SIZE, BEGIN = 300, 270
 VOCABULARY = Vocabulary(
     tokens=tuple(f"t{i}" for i in range(SIZE)),
@@ -79,7 +76,6 @@ def drawn_rows(draw: st.DrawFn) -> Row:
         top_k=st.sampled_from([0, 5, 20]),
         top_p=st.sampled_from([1.0, 0.93, 0.57]),
     )
-    proposals = {len(generated) + i: Proposal((token,), (0.7,)) for i, token in enumerate(candidates)}
     return Row(
         slot=0,
         tokens=[0, *candidates],
@@ -87,9 +83,7 @@ def drawn_rows(draw: st.DrawFn) -> Row:
         generated=generated,
         timestamps=draw(st.booleans()),
         sampling=draw(st.none() | sampling),
-        acceptance=draw(st.sampled_from([Acceptance.EXACT, Acceptance.CLASSICAL])),
         acceptance_threshold=draw(st.sampled_from([None, None, 0.02])),
-        proposals=draw(st.sampled_from([None, proposals])),
     )
 
 
@@ -109,9 +103,6 @@ def test_both_libraries_choose_the_same_tokens(rows, seed, scale, has_ties):
         assert ours.tokens == other.tokens
         assert ours.log_probs == pytest.approx(other.log_probs, abs=1e-5)
         assert ours.margins == pytest.approx(other.margins, abs=1e-5)
-        for one, another in zip(ours.proposals, other.proposals, strict=True):
-            assert one.tokens == another.tokens
-            assert one.probs == pytest.approx(another.probs, abs=1e-6)
 
 
 def test_sums_of_exponentials_are_equal_but_for_rounding():
@@ -138,8 +129,3 @@ def test_equal_values_are_ordered_by_their_index(of, values):
     found = [float(x[0, 0]) for x in top_two(vector[None])]
     assert found == [by_value[0], values[by_value[0]], values[by_value[1]]]
     assert vector.tolist() == values
-
-
-@LIBRARIES
-def test_logarithms_of_what_is_not_positive_are_infinite(of):
-    assert log_of_positive(of(torch.tensor([-1.0, 0.0, 1.0]))).tolist() == [-np.inf, -np.inf, 0.0]

@@ -14,7 +14,6 @@ from specwhisper.model.arrays import to_device
 from specwhisper.model.choosing import Row, choose
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.sampling import Sampling
-from specwhisper.options import Acceptance
 from tests.unit.model.libraries import LIBRARIES
 
 _, CHECKPOINT = build_checkpoint(Shape(d_model=32, max_target_positions=32))
@@ -73,10 +72,6 @@ def test_rows_that_are_accepted_by_equality():
     row = ROWS[0]
     assert row.accepts_by_equality
     assert replace(row, sampling=sampling).accepts_by_equality
-    assert replace(row, acceptance=Acceptance.CLASSICAL).accepts_by_equality
-    classical = replace(row, acceptance=Acceptance.CLASSICAL, sampling=sampling)
-    assert not replace(classical, proposals={}).accepts_by_equality
-    assert classical.accepts_by_equality  # of a draft, which keeps what it would draft again
     assert not replace(row, acceptance_threshold=0.2).accepts_by_equality
 
 

@@ -10,14 +10,11 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 from transformers import TopKLogitsWarper, TopPLogitsWarper
 
-from specwhisper.model.arrays import softmax
 from specwhisper.model.choosing import Row, choose
-from specwhisper.model.classical import is_kept, propose, redraw, with_default
 from specwhisper.model.sampling import Sampling, filter_top_k_top_p, gumbel, random_bits
-from specwhisper.options import MAX_TEMPERATURE, MIN_TEMPERATURE, Acceptance
+from specwhisper.options import MAX_TEMPERATURE, MIN_TEMPERATURE
 from specwhisper.speculation.noise import GOLDEN, MASK, Stream, mix, position_key, uniform, window_key
-from specwhisper.types import NUM_PROPOSED, Proposal
-from tests.nightly import examples, mostly_nightly
+from tests.nightly import examples
 from tests.unit.model.libraries import LIBRARIES, TORCH
 
 SIZE = 12
@@ -126,67 +123,6 @@ def test_top_p_keeps_the_lowest_of_equal_ids(of):
     ours = of(torch.zeros(100))
     filter_top_k_top_p(ours, Sampling(1.0, 0, 0, top_p=0.055))
     assert np.flatnonzero(np.isfinite(np.asarray(ours))).tolist() == [0, 1, 2, 3, 4, 5]
-
-
-def keep_or_redraw(target, sampling, position, candidate, proposal) -> int:
-    proposal = with_default(proposal, candidate)
-    prob = float(softmax(target / sampling.temperature)[candidate])
-    if is_kept(sampling, position, candidate, proposal, prob):
-        return candidate
-    return int(redraw(target, sampling, position, candidate, proposal))
-
-
-@LIBRARIES
-@pytest.mark.parametrize("drafted", ["proposal", "point"])
-@pytest.mark.parametrize("seed", mostly_nightly([1, 2, 3]))
-def test_the_classical_rule_keeps_the_targets_distribution(of, drafted: str, seed: int):
-    """A draft draws from its own distribution; the text follows the target's."""
-    target, draft = logits(seed), logits(seed + 100)
-    sampling = Sampling(0.8, seed, 0)
-    written, num_kept = [], 0
-    for position in range(NUM_DRAWN):
-        own = row(position, 0.8, acceptance=Acceptance.CLASSICAL)
-        said = choose([own], of(draft[None]))[0]
-        candidate, proposal = said.tokens[0], said.proposals[0]
-        if drafted == "point":
-            proposal = None
-        written.append(keep_or_redraw(of(target), sampling, position, candidate, proposal))
-        num_kept += written[-1] == candidate
-    assert_distributed(written, (target / 0.8).softmax(dim=-1))
-    assert 0.01 < num_kept / len(written) < 0.95
-
-
-@LIBRARIES
-def test_the_classical_rule_obeys_the_rules(of):
-    target = logits(1)
-    target[3] = -torch.inf
-    for position in range(200):
-        written = keep_or_redraw(of(target), Sampling(1.0, 0, 0), position, 3, Proposal((3, 4), (0.5, 0.5)))
-        assert written != 3
-
-
-@LIBRARIES
-def test_only_the_likeliest_tokens_are_drawn(of):
-    made = logits(4, 40)
-    drawn_from = of(made)
-    proposal = propose(drawn_from, Sampling(0.7, 0, 0))
-    assert len(proposal.tokens) == NUM_PROPOSED
-    assert sum(proposal.probs) == pytest.approx(1)
-    assert set(proposal.tokens) == set(made.topk(NUM_PROPOSED).indices.tolist())
-    assert np.isfinite(np.asarray(drawn_from)).sum() == NUM_PROPOSED
-    assert propose(of(torch.ones(40)), Sampling(0.7, 0, 0)).tokens == tuple(range(NUM_PROPOSED))
-
-
-@LIBRARIES
-def test_equal_distributions_keep_every_candidate(of):
-    made = logits(2)
-    sampling = Sampling(1.0, 0, 0)
-    for position in range(300):
-        own = row(position, acceptance=Acceptance.CLASSICAL)
-        said = choose([own], of(made[None]))[0]
-        assert (
-            keep_or_redraw(of(made), sampling, position, said.tokens[0], said.proposals[0]) == said.tokens[0]
-        )
 
 
 @LIBRARIES

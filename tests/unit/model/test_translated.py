@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 
 from specwhisper.audio.recording import Recording
 from specwhisper.model.choosing import Row, Scores
-from specwhisper.model.sampling import Sampling
 from specwhisper.model.translated import TranslatedModel
-from specwhisper.options import Acceptance
 from specwhisper.transcription.spelling import END, FIRST_TIME, Spelling
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import Proposal
 from tests.unit.transcription.test_spelling import merges, vocabulary_of
 
 TEXT = " He was not an ill-disposed man, naïve 你好, it's 1984."
@@ -130,17 +127,6 @@ def test_candidates_of_the_target_are_verified_in_few_steps():
     scores = model.score([row([target.start_of_transcript], [], *expected[:20])])[0]
     assert scores.tokens == expected[:21]
     assert typist.num_rows <= 10  # the last word alone has no candidates
-
-
-def test_of_a_draw_by_the_classical_rule_the_distribution_is_certain():
-    draft, target = vocabulary_of([]), vocabulary_of([b"He"])
-    model = TranslatedModel(Typist(draft, LETTERS), target)
-    model.encode(0, Recording(), 0)
-    sampling = Sampling(temperature=1.0, seed=0, start_sample=0)
-    scores = model.score(
-        [row([target.start_of_transcript], [], acceptance=Acceptance.CLASSICAL, sampling=sampling)]
-    )[0]
-    assert scores.proposals == [Proposal((scores.tokens[0],), (1.0,))]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import pytest
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.live import LiveOptions
 from specwhisper.options import (
-    Acceptance,
     CompressionRatio,
     DecodingOptions,
     Task,
@@ -46,10 +45,6 @@ from specwhisper.selection import VadOptions
         ({"top_p": math.nan}, "must be above 0 and at most 1"),
         ({"seed": -1}, "seed is -1"),
         ({"acceptance_threshold": 0.0}, "must be a probability above 0"),
-        (
-            {"acceptance_threshold": 0.5, "acceptance": Acceptance.CLASSICAL},
-            "contradicts classical acceptance",
-        ),
         ({"compression_ratio_threshold": 0.0}, "must be above 0"),
         ({"logprob_threshold": 0.5}, "a log-probability is 0 or less"),
         ({"no_speech_threshold": 1.5}, "must be a probability"),
@@ -96,7 +91,7 @@ def test_temperatures_and_steps_beyond_every_float_are_refused(number):
 
 def test_only_a_threshold_makes_decoding_lossy():
     assert DecodingOptions(acceptance_threshold=0.3).is_lossy
-    assert not DecodingOptions(acceptance=Acceptance.CLASSICAL, temperatures=(1.0,)).is_lossy
+    assert not DecodingOptions(temperatures=(1.0,)).is_lossy
 
 
 @pytest.mark.parametrize(
@@ -223,12 +218,11 @@ class TestKeywords:
 
 
 def test_choices_may_be_plain_strings():
-    options = DecodingOptions(task="translate", acceptance="classical", compression_ratio_of="text")
+    options = DecodingOptions(task="translate", compression_ratio_of="text")
     assert options.task is Task.TRANSLATE
-    assert options.acceptance is Acceptance.CLASSICAL
     assert options.compression_ratio_of is CompressionRatio.TEXT
-    with pytest.raises(InvalidRequest, match="acceptance is 'rubbish': choose from exact, classical"):
-        DecodingOptions(acceptance="rubbish")
+    with pytest.raises(InvalidRequest, match="task is 'rubbish': choose from transcribe, translate"):
+        DecodingOptions(task="rubbish")
 
 
 def test_an_error_shows_the_beginning_of_a_long_value():

@@ -14,7 +14,6 @@ from specwhisper.errors import (
 from specwhisper.live import EndpointingOptions, FinalPiece, LiveOptions, LivePosition
 from specwhisper.options import (
     MIN_TEMPERATURE,
-    Acceptance,
     CompressionRatio,
     DecodingOptions,
     Padding,
@@ -33,7 +32,6 @@ from specwhisper.types import (
     Limits,
     Mode,
     Outcome,
-    Proposal,
     Resume,
     Step,
     TimedHint,
@@ -104,7 +102,6 @@ options = st.builds(
     top_k=st.integers(0, 2**31 - 1),
     top_p=st.floats(0, 1, exclude_min=True),
     seed=st.integers(0, 2**63 - 1),
-    acceptance=st.just(Acceptance.EXACT),
     acceptance_threshold=maybe(st.floats(0, 1, exclude_min=True)),
     compression_ratio_threshold=maybe(above_0),
     compression_ratio_of=st.sampled_from(CompressionRatio),
@@ -150,16 +147,7 @@ chunks = st.builds(
     marks=st.lists(st.builds(VoiceMark, st.sampled_from(VoiceEvent), uint64), max_size=3).map(tuple),
 )
 steps = st.builds(Step, uint32, uint64, st.booleans())
-proposal = st.lists(uint32, min_size=1, max_size=4, unique=True).map(
-    lambda tokens: Proposal(tuple(tokens), (2.0 ** -len(tokens),) * len(tokens))
-)
-
-
-@st.composite
-def candidate_blocks(draw: st.DrawFn) -> Candidates:
-    tokens = draw(ids)
-    proposals = st.just(()) | st.tuples(*[proposal] * len(tokens))
-    return Candidates(draw(uint32), draw(uint32), draw(uint32), tokens, draw(uint32), draw(proposals))
+candidate_blocks = st.builds(Candidates, uint32, uint32, uint32, ids, uint32)
 
 
 @st.composite
@@ -228,7 +216,7 @@ ROUND_TRIPS = {
     "limits": limits,
     "window": windows,
     "audio_chunk": chunks,
-    "candidates": candidate_blocks(),
+    "candidates": candidate_blocks,
     "hint": hints,
     "recognition_hint": hints,
     "confirm_every": st.builds(ConfirmEvery, st.none() | st.integers(100, 10_000)),

@@ -70,12 +70,6 @@ REFUSED = [
         InvalidAudio,
         "more than 480000",
     ),
-    (
-        "candidates",
-        pb.Candidates(tokens=[1], proposals=[pb.Proposal(tokens=range(17), probs=[0.0] * 17)]),
-        InvalidCandidates,
-        "names 17 tokens: send the 16",
-    ),
     ("window", pb.Window(num_frames=3001), InvalidRequest, "3001 mel frames"),
     ("window", some_window(temperature=math.nan), InvalidRequest, "temperature nan"),
     ("window", some_window(temperature=-0.5), InvalidRequest, r"temperature -0\.5"),
@@ -128,9 +122,6 @@ TOKENS = [3, 4]
 BAD_TOKENS = [[5], [2**31], [2**32 - 1], [0, 5]]
 WITH_TOKENS = {
     "candidates": lambda tokens: pb.Candidates(tokens=tokens),
-    "proposed candidates": lambda tokens: pb.Candidates(
-        tokens=[0], proposals=[pb.Proposal(tokens=tokens, probs=[0.1] * len(tokens))]
-    ),
     "resume: prompt": lambda tokens: pb.Resume(window=some_window(prompt=tokens)),
     "resume: committed": lambda tokens: pb.Resume(window=some_window(), committed=tokens),
     "resume: previous": lambda tokens: pb.Resume(window=some_window(), previous=tokens),
