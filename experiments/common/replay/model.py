@@ -13,7 +13,6 @@ from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.tokenizer import Tokenizer
 from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.model.model import Model, WhisperModel
-from specwhisper.options import Acceptance
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Window, WordAlignment
 
@@ -150,7 +149,7 @@ class Replay(ABC):
         """Return the choice after each candidate, its log-probability and its margin."""
 
     def _replayed(self, row: Row) -> Scores:
-        if row.acceptance is not Acceptance.EXACT or row.acceptance_threshold is not None:
+        if row.acceptance_threshold is not None:
             raise UnsupportedOption("A replay only accepts equal candidates.")
         fed = self._fed[row.slot]
         fed += row.tokens
