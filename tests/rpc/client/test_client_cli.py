@@ -173,7 +173,6 @@ async def test_the_version():
     [
         (("transcribe", "talk.mp3"), "--mode", Mode.ONE_PROCESS),  # no server has it
         (("transcribe", "talk.mp3"), "--padding", "bogus"),
-        (("transcribe", "talk.mp3"), "--acceptance", "bogus"),
         (("listen",), "--task", "bogus"),
         (("evaluate", "talk.mp3"), "--padding", "bogus"),
     ],

@@ -75,7 +75,7 @@ async def test_a_session_with_a_draft_reports_how_it_runs_whatever_is_asked():
         responses = await listen(draft, talk(), mode="MODE_SYNC", gamma=3)
     [model] = [response.model for response in responses if response.HasField("model")]
     assert (model.mode, model.gamma) == (decoding_pb2.MODE_FULL, 0)
-    assert not responses[-1].statistics.HasField("choice"), "no length of blocks is chosen"
+    assert responses[-1].statistics.gamma == 0, "it sends whole texts"
 
 
 async def test_speech_events_report_where_utterances_begin_and_end():

@@ -13,7 +13,7 @@ from transformers import TopKLogitsWarper, TopPLogitsWarper
 from specwhisper.model.choosing import Row, choose
 from specwhisper.model.sampling import Sampling, filter_top_k_top_p, gumbel, random_bits
 from specwhisper.options import MAX_TEMPERATURE, MIN_TEMPERATURE
-from specwhisper.speculation.noise import GOLDEN, MASK, Stream, mix, position_key, uniform, window_key
+from specwhisper.speculation.noise import GOLDEN, MASK, mix, position_key, window_key
 from tests.nightly import examples
 from tests.unit.model.libraries import LIBRARIES, TORCH
 
@@ -74,10 +74,8 @@ def test_every_part_of_a_key_matters(seed: int, start: int, attempt: int, positi
         position_key(window_key(seed, start + 160, attempt), position),
         position_key(window_key(seed, start, attempt + 1), position),
         position_key(window_key(seed, start, attempt), position + 1),
-        *(position_key(window_key(seed, start, attempt, s), position) for s in list(Stream)[1:]),
     }
-    assert len(others | {key}) == 8
-    assert 0 < uniform(key) < 1
+    assert len(others | {key}) == 5
 
 
 @LIBRARIES
