@@ -31,7 +31,7 @@ from specwhisper_target_server.event_queue import EventQueue
 
 MAX_UNREAD_EVENTS = 32_768  # of all sessions of a stream
 MAX_EVENTS = 256  # of a response
-MAX_BLOCKS = 256  # of a request
+MAX_BLOCKS = 256  # in one request
 
 SessionCandidates = tuple[str, Candidates]  # with the session's id
 Submit = Callable[[Sequence[SessionCandidates], int], Awaitable[object]]

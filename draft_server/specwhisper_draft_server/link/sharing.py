@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 MIN_SESSIONS = 2  # at a target, for a stream that they share; the first one does not join
 JOIN_S = 0.5  # that a session waits for the stream to open
-MAX_BLOCKS = 256  # of a request
+MAX_BLOCKS = 256  # in one request
 MAX_UNREAD = 8_192  # responses of a session
 
 Response = pb.VerifyResponse | pb.SharedEvent

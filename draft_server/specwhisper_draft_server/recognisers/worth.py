@@ -25,7 +25,7 @@ from specwhisper.types import SAMPLE_RATE, Commit, WindowOpened
 TRIAL_SAMPLES = 60 * SAMPLE_RATE  # that the target has done when the text is judged: two windows or more
 PAUSE_SAMPLES = 5 * TRIAL_SAMPLES  # then it tries again
 MAX_LATE = 0.5  # of the audio
-MIN_GAIN = 0.02  # of the target's time, that it must save
+MIN_GAIN = 0.02  # share of the target's time that it has to save
 # Why it pauses.
 IS_LATE = "paused: the recogniser is slower than the target"
 SAVES_NOTHING = "paused: the target alone is as fast"

@@ -15,7 +15,7 @@ from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
 
 MS = 1e-3
-NUM_WINDOWS = 4  # of each session of a crowd
+NUM_WINDOWS = 4  # per session, where there are many
 
 
 @dataclass(frozen=True, slots=True)

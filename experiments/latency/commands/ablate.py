@@ -101,7 +101,7 @@ def ablate(
     seed: Seed = 0,
     json: JsonFile = None,
 ) -> None:
-    """Switch each mechanism off, alone: what remains takes so many times as long.
+    """Switch off one mechanism at a time, and measure how much longer decoding takes.
 
     The pair is measured over an emulated link, a core each. It is simulated at the costs of several machines,
     with the text and the errors that it has in each condition.

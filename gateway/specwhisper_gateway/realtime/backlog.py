@@ -10,7 +10,7 @@ from specwhisper.types import TimedHint
 # Up to there the gateway reads on, so that it answers pings: otherwise a client gives up after 40 s
 # (websockets' keepalive), however much it has sent.
 MAX_WAITING_BYTES = 32 * 1024 * 1024
-TURN_BYTES = 16 * 1024  # of a turn without its audio
+TURN_BYTES = 16 * 1024  # that a turn takes besides its audio
 
 Piece = bytes | TimedHint
 
