@@ -1,14 +1,14 @@
-"""A cell of a sweep: mode, draft length, hints and round trip; the order of cells; parsing of the options."""
+"""A cell of the grid: how speech sounds, mode, draft length, hint and round trip."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from itertools import product
 from math import inf
 from random import Random
-from typing import NamedTuple
 
+from experiments.common.audio.conditions import Condition
 from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import Mode
@@ -16,127 +16,70 @@ from specwhisper.types import Mode
 CHOSEN = 0  # draft length: each session chooses its own
 
 
-class Hints(StrEnum):
-    """The hints that the target has, in mode ``full``; texts from outside also in ``target-only``."""
-
-    REALIGNED = "realigned"  # what the draft had sent before a correction, as the service does
-    OFF = "off"
-    GIVEN = "given"  # and a text from outside, with a tenth of its words wrong
-    ADVERSARIAL = "adversarial"  # and one that is right for a few words and then wrong, again and again
-
-
-FROM_OUTSIDE = (Hints.GIVEN, Hints.ADVERSARIAL)  # hints that need no draft
-
-
-class Arm(NamedTuple):
-    """The settings that a curve stands for: mode, cores of the target's process, and hints."""
-
-    mode: Mode
-    cores: int = 1
-    hints: Hints = Hints.REALIGNED
-
-    def __str__(self) -> str:
-        cores = f", {self.cores} cores" if self.cores > 1 else ""
-        return f"{self.mode}{_HINTS_NAMES[self.hints]}{cores}"
-
-
-_HINTS_NAMES = {
-    Hints.REALIGNED: "",
-    Hints.OFF: " without hints",
-    Hints.GIVEN: " with a given hint",
-    Hints.ADVERSARIAL: " with an adversarial hint",
-}
-
-
 @dataclass(frozen=True, slots=True, order=True)
-class Cell:
-    """One combination to measure.
+class Arm:
+    """How a text is written.
 
     Attributes
     ----------
     gamma : tokens of a block, or :data:`CHOSEN`, which ``target-only`` has too.
-    round_trip : index into the sweep's list of round trips. ``one-process`` has no network; it is measured at
-        each of them all the same, since a shared machine changes its speed.
-    cores : cores of the target's process.
+    has_hint : whether the target has a text from outside, of which a tenth of the words is wrong.
     """
 
     mode: Mode
     gamma: int = CHOSEN
-    round_trip: int = 0
-    cores: int = 1
-    hints: Hints = Hints.REALIGNED
-
-    @property
-    def arm(self) -> Arm:
-        """The cell without draft length and round trip."""
-        return Arm(self.mode, self.cores, self.hints)
-
-    @property
-    def has_closed_form(self) -> bool:
-        """Whether a closed form exists.
-
-        None covers waiting drafts that stop at low confidence, and none covers hints from outside: draft and
-        hint help each other.
-        """
-        if self.hints in FROM_OUTSIDE:
-            return False
-        return self.mode in (Mode.TARGET_ONLY, Mode.FULL) or self.gamma != CHOSEN
+    has_hint: bool = False
 
     def __str__(self) -> str:
-        return f"{self.arm}, gamma {self.gamma or 'chosen'}" if self.mode.drafts else str(self.arm)
+        hint = " with a given hint" if self.has_hint else ""
+        return f"{self.mode}{hint}" + (f", gamma {self.gamma}" if self.gamma != CHOSEN else "")
+
+
+TARGET_ONLY = Arm(Mode.TARGET_ONLY)
+HINTED = tuple(Arm(mode, has_hint=True) for mode in (Mode.TARGET_ONLY, Mode.FULL))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cell:
+    """One combination to measure."""
+
+    condition: Condition
+    rtt_ms: float
+    arm: Arm
+
+    @property
+    def target_only(self) -> Cell:
+        """The cell that it is compared with."""
+        return Cell(self.condition, self.rtt_ms, TARGET_ONLY)
+
+    def __str__(self) -> str:
+        return f"{self.condition}, {self.rtt_ms:g} ms, {self.arm}"
 
 
 def cells_of(
+    conditions: Sequence[Condition],
+    round_trips_ms: Sequence[float],
     modes: Sequence[Mode],
     gammas: Sequence[int],
-    num_round_trips: int,
-    max_cores: int,
-    hints: Sequence[Hints] = (Hints.REALIGNED,),
+    *,
+    hints: bool,
 ) -> list[Cell]:
-    """Return every combination.
-
-    Only drafts have a length, only ``one-process`` has several cores, only ``full`` has all kinds of hints.
-    Draft lengths are set for one kind of hints, the first.
-    """
-    found = []
-    for mode in modes:
-        num_cores = max_cores if mode is Mode.ONE_PROCESS else 1
-        kinds = list(hints) if mode is Mode.FULL else [Hints.REALIGNED]
-        if mode is Mode.TARGET_ONLY:
-            kinds += [kind for kind in hints if kind in FROM_OUTSIDE]
-        found += [
-            Cell(mode, gamma, place, cores, kind)
-            for kind in kinds
-            for gamma in (gammas if mode.drafts else [CHOSEN])
-            if gamma == CHOSEN or kind is kinds[0]
-            for place in range(num_round_trips)
-            for cores in range(1, num_cores + 1)
-        ]
-    return found
+    """Return every combination; only drafts have a length, and target-only is in every one."""
+    arms = dict.fromkeys(
+        [TARGET_ONLY, *(Arm(mode, gamma) for mode in modes if mode.drafts for gamma in gammas)]
+    )
+    arms |= dict.fromkeys(HINTED if hints else ())
+    return [Cell(*each) for each in product(conditions, round_trips_ms, arms)]
 
 
-def schedule(
-    cells: Sequence[Cell], num_repeats: int, seed: int, num_set_repeats: int | None = None
-) -> Iterator[tuple[int, Cell]]:
-    """Yield repeat and cell: each repeat shuffles the round trips, and the cells at each of them.
-
-    Parameters
-    ----------
-    num_set_repeats : of these, how many have the cells with a set draft length: the last ones; by default
-        all.
-    """
+def in_order(cells: Sequence[Cell], repeats: int, seed: int) -> Iterator[tuple[int, Cell]]:
+    """Yield repeat and cell: each repeat shuffles the round trips, and the cells at each of them."""
     random = Random(seed)
-    first_set = num_repeats - (num_repeats if num_set_repeats is None else num_set_repeats)
-    for repeat in range(num_repeats):
-        round_trips = sorted({cell.round_trip for cell in cells})
-        for place in random.sample(round_trips, len(round_trips)):
-            here = [
-                cell
-                for cell in cells
-                if cell.round_trip == place and (cell.gamma == CHOSEN or repeat >= first_set)
-            ]
-            for cell in random.sample(here, len(here)):
-                yield repeat, cell
+    for repeat in range(repeats):
+        round_trips_ms = sorted({cell.rtt_ms for cell in cells})
+        for rtt_ms in random.sample(round_trips_ms, len(round_trips_ms)):
+            here = [cell for cell in cells if cell.rtt_ms == rtt_ms]
+            yield from ((repeat, cell) for cell in random.sample(here, len(here)))
 
 
 def parse_modes(words: str) -> list[Mode]:
@@ -144,17 +87,15 @@ def parse_modes(words: str) -> list[Mode]:
     try:
         return list(dict.fromkeys(Mode(word.strip()) for word in words.split(",")))
     except ValueError:
-        names = ", ".join(Mode)
-        raise InvalidRequest(f"--modes is '{words}': pass a comma-separated list of {names}.") from None
+        raise InvalidRequest(f"--modes is '{words}': pass some of {', '.join(Mode)}.") from None
 
 
-def parse_hints(words: str) -> list[Hints]:
-    """Parse comma-separated kinds of hints, without duplicates."""
+def parse_conditions(words: str) -> list[Condition]:
+    """Parse comma-separated conditions, without duplicates."""
     try:
-        return list(dict.fromkeys(Hints(word.strip()) for word in words.split(",")))
+        return list(dict.fromkeys(Condition(word.strip()) for word in words.split(",")))
     except ValueError:
-        names = ", ".join(Hints)
-        raise InvalidRequest(f"--hints is '{words}': pass a comma-separated list of {names}.") from None
+        raise InvalidRequest(f"--conditions is '{words}': pass some of {', '.join(Condition)}.") from None
 
 
 def parse_gammas(words: str) -> list[int]:
@@ -184,13 +125,3 @@ def parse_times(words: str, flag: str) -> list[float]:
     if not found or not all(0 <= time < inf for time in found):
         raise InvalidRequest(f"{flag} is '{words}': pass numbers from 0 on, separated by commas.")
     return found
-
-
-def parse_stall(words: str) -> tuple[float, float]:
-    """Parse the length of a stall and the time from one to the next, in seconds."""
-    found = parse_times(words, "--stall")
-    if len(found) != 2:
-        raise InvalidRequest(
-            f"--stall is '{words}': pass the seconds of a stall and from one to the next, as in '0.5,5'."
-        )
-    return found[0], found[1]

@@ -22,7 +22,7 @@ from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode
 
 OPTIONS = (DecodingOptions.greedy(language="en"), DecodingOptions.greedy(language="en", timestamps=False))
 NUM_SLOTS = 8
-MAX_CONTINUATION = 32  # tokens followed after a divergence: the most that a draft is ever ahead
+MAX_CONTINUATION = 128  # tokens followed after a divergence: a window seldom has more
 
 
 @dataclass
@@ -41,6 +41,8 @@ def record(
     *,
     target: str = "demo-target",
     draft: str = "demo-draft-tiny",
+    draft_dtype: str = "float32",
+    cut_windows: bool = False,
     options: Sequence[DecodingOptions] = OPTIONS,
     max_continuation: int = MAX_CONTINUATION,
 ) -> Trace:
@@ -48,10 +50,11 @@ def record(
 
     Parameters
     ----------
+    draft_dtype, cut_windows : of the draft, which may err elsewhere with other ones.
     options : decoding options; each recording is decoded with each of them and its own log-mel maximum.
         Replays must use the same options.
     """
-    large, small = load_checkpoint(target), load_checkpoint(draft)
+    large, small = load_checkpoint(target), load_checkpoint(draft, dtype=draft_dtype, is_draft=True)
     trace = Trace(
         target=large.name,
         draft=small.name,
@@ -63,7 +66,7 @@ def record(
     )
     decodings = record_models(
         WhisperModel(large, NUM_SLOTS),
-        open_draft(small, NUM_SLOTS, large.vocabulary),
+        open_draft(small, NUM_SLOTS, large.vocabulary, cut_windows=cut_windows),
         samples,
         options,
         max_new_tokens=large.max_new_tokens,

@@ -10,25 +10,24 @@ from multiprocessing import Pool
 from random import Random
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from experiments.common.audio.conditions import Condition, in_condition
+from experiments.common.audio.conditions import Condition
 from experiments.common.audio.samples import Sample, load_samples
 from experiments.common.bench.options import Audio, Draft, JsonFile, Quick, Seed, Target
 from experiments.common.bench.report import open_console, write_json
-from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
-from experiments.latency.ablation.measured import switchable_pair
 from experiments.latency.ablation.mechanisms import MECHANISMS
 from experiments.latency.ablation.simulated import PLACES
-from experiments.latency.cells import parse_modes, parse_times
+from experiments.latency.cells import Arm, parse_modes, parse_times
+from experiments.latency.commands.sweep import DraftDtype
+from experiments.latency.grid import spoken_in
 from experiments.latency.networks.backends import open_network
-from experiments.latency.prediction.fit import acceptance_of, realigned_of
-from experiments.latency.terms import OPTIONS
+from experiments.latency.pair import Lab, Pair, open_lab, record_pair
+from experiments.latency.prediction import acceptance_of, realigned_of
 from specwhisper.errors import SpecWhisperError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.speculation.comparison import Ratio
@@ -56,7 +55,7 @@ class Case:
 
 @dataclass
 class Found:
-    """Seconds per token in one case, by arm."""
+    """Seconds in one case, by arm: of a token if simulated, of all recordings if measured."""
 
     times_s: dict[str, list[float]] = field(default_factory=dict)
 
@@ -91,7 +90,7 @@ class Simulation:
 def ablate(
     target: Target = "base",
     draft: Draft = "tiny.en",
-    draft_dtype: Annotated[str, typer.Option(help="Numeric type of the draft's weights.")] = "int8",
+    draft_dtype: DraftDtype = "int8",
     audio: Audio = None,
     rtt_ms: Annotated[str, typer.Option(help="Round trips in milliseconds.")] = "0,25,100,400",
     modes: Annotated[str, typer.Option(help="Modes with a draft.")] = "full,sync",
@@ -111,12 +110,10 @@ def ablate(
         if quick:
             rtt_ms, modes, repeats = "25", "full", 2
         round_trips, drafting = parse_times(rtt_ms, "--rtt-ms"), parse_modes(modes)
-        samples = load_samples(audio)[: 2 if quick else None]
-        random = np.random.default_rng(seed)
-        spoken = {condition: in_condition(samples, condition, random) for condition in Condition}
+        spoken = spoken_in(load_samples(audio)[: 2 if quick else None], list(Condition), seed)
         cases = [(condition, mode, ms) for condition in spoken for mode in drafting for ms in round_trips]
         traces = {
-            condition: record(each, target=target, draft=draft, options=OPTIONS)
+            condition: record_pair(Pair(target, draft, draft_dtype), each)
             for condition, each in spoken.items()
         }
         accepted = {str(condition): acceptance_of(trace.decodings) for condition, trace in traces.items()}
@@ -127,7 +124,7 @@ def ablate(
         found = simulate(simulated, traces, target, range(seed, seed + repeats), console)
         if measure:
             measured = [Case(MEASURED, *case) for case in cases]
-            found |= measure_pair((target, draft, draft_dtype), measured, spoken, repeats, seed, console)
+            found |= measure_pair(Pair(target, draft, draft_dtype), measured, spoken, repeats, seed, console)
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
     for place in dict.fromkeys(case.place for case in found):
@@ -138,7 +135,7 @@ def ablate(
             "realigned": realigned,
             "cases": [_facts(*each) for each in found.items()],
         }
-        write_json(json, models={"target": target, "draft": f"{draft}, {draft_dtype}"}, figures=facts)
+        write_json(json, models=Pair(target, draft, draft_dtype).facts(), figures=facts)
 
 
 def simulate(
@@ -165,7 +162,7 @@ def simulate(
 
 
 def measure_pair(
-    models: tuple[str, str, str],
+    pair: Pair,
     cases: Sequence[Case],
     spoken: Mapping[Condition, Sequence[Sample]],
     repeats: int,
@@ -177,17 +174,22 @@ def measure_pair(
     round_trips = list(dict.fromkeys(case.round_trip_ms for case in cases))
     with ExitStack() as stack:
         network = stack.enter_context(open_network("tun"))
-        pair = stack.enter_context(switchable_pair(*models, network))
-        pair.time_s(next(iter(spoken.values())), Mode.FULL)  # the first sessions are slower
+        lab = stack.enter_context(open_lab(pair, network))
+        _time_s(lab, next(iter(spoken.values())), Mode.FULL)  # the first sessions are slower
         for repeat in track(range(repeats), "measuring", console=console, transient=True):
             for ms in random.sample(round_trips, len(round_trips)):
-                pair.connect(ms / 1e3, seed + repeat)
+                lab.connect(ms, seed=seed + repeat)
                 runs = [(case, arm) for case in cases if case.round_trip_ms == ms for arm in ARMS]
                 for case, arm in random.sample(runs, len(runs)):
                     mode, without = case.run_of(arm)
-                    time_s = pair.time_s(spoken[case.condition], mode, without=without)
+                    lab.switch_off(without)
+                    time_s = _time_s(lab, spoken[case.condition], mode)
                     found[case].times_s.setdefault(arm, []).append(time_s)
     return found
+
+
+def _time_s(lab: Lab, samples: Sequence[Sample], mode: Mode) -> float:
+    return sum(lab.transcribe(Arm(mode), sample).decoding_s for sample in samples)
 
 
 def print_place(place: str, found: Mapping[Case, Found], console: Console) -> None:

@@ -24,7 +24,7 @@ from experiments.common.servers.processes import on_cores
 from experiments.latency.cells import parse_times
 from experiments.latency.networks.backends import NETWORKS, Network, open_network
 from experiments.latency.networks.conditions import Conditions
-from experiments.latency.sweep.lab import cores_used
+from experiments.latency.pair import cores_used
 from specwhisper.errors import SpecWhisperError, UnsupportedOption
 
 MESSAGE = b"x" * 40  # the size of a block of candidates
@@ -107,7 +107,7 @@ def _measure(
 ) -> list[Calibrated]:
     found = []
     cores = cores_used()
-    with on_cores(cores["network"]), open_network(name) as network, _echo(network) as connection:
+    with on_cores(cores["draft"]), open_network(name) as network, _echo(network) as connection:
         for round_trip_ms in round_trips_ms:
             conditions = Conditions(round_trip_ms / 1e3, jitter_ms / 1e3, loss)
             network.apply(conditions, seed=seed)
@@ -121,7 +121,7 @@ def _measure(
 def _echo(network: Network) -> Iterator[socket.socket]:
     """Start an echo server at the far side and connect to it."""
     command = [*network.far_prefix, sys.executable, "-c", ECHO, network.far_host]
-    with on_cores(cores_used()["target server"]):
+    with on_cores(cores_used()["target"]):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         port = process.stdout.readline().strip() if process.stdout is not None else ""

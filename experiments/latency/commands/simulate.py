@@ -17,19 +17,18 @@ from experiments.common.bench.options import Audio, Draft, JsonFile, Quick, Seed
 from experiments.common.bench.report import open_console, write_json
 from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
-from experiments.latency.cells import CHOSEN, Arm, Hints, parse_gammas, parse_hints, parse_modes, parse_times
-from experiments.latency.commands.errors import Acceptance, Realigns, RunLength, with_errors
-from experiments.latency.commands.together import HANDLING_US
-from experiments.latency.prediction.fit import acceptance_of
+from experiments.latency.cells import CHOSEN, parse_gammas, parse_modes, parse_times
+from experiments.latency.pair import OPTIONS
+from experiments.latency.prediction import acceptance_of
 from experiments.latency.simulation.population import Outcome, Population, simulate_population
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs
-from experiments.latency.terms import OPTIONS, simulated_models
 from specwhisper.errors import SpecWhisperError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
 
+HANDLING_US = 100.0  # CPU time of a message on an Intel Xeon: serialisation, gRPC, thread wake-up
 MESSAGE_S = 0.0003  # time of a message, one way: serialisation, gRPC, thread wake-up
 SEARCHES = 7  # bisection steps
 
@@ -41,7 +40,6 @@ class Scenario:
     population: Population
     costs: Costs
     length: DraftLength
-    hints: Hints
     duration_s: float
     seed: int
 
@@ -68,24 +66,20 @@ def run_scenario(scenario: Scenario, trace: Trace) -> Simulated:
         load_checkpoint(trace.target).vocabulary,
         scenario.costs,
         scenario.length,
-        hints=scenario.hints,
         duration_s=scenario.duration_s,
         seed=scenario.seed,
     )
     gamma = scenario.length.gamma
-    arm = Arm(scenario.length.mode, hints=scenario.hints)
-    return Simulated(str(arm), gamma, scenario.population.num_clients, outcome)
+    return Simulated(scenario.length.mode, gamma, scenario.population.num_clients, outcome)
 
 
-def print_simulated(
-    found: Sequence[Simulated], console: Console, *, errors: str, trace: Trace, max_lag_s: float
-) -> None:
+def print_simulated(found: Sequence[Simulated], console: Console, *, trace: Trace, max_lag_s: float) -> None:
     """Print a table with a row per scenario."""
     acceptance = acceptance_of(trace.decodings)
     has_links = any(len(one.outcome.p95_by_round_trip_s) > 1 for one in found)
     by_link = ["p95 s by round trip"] if has_links else []
     table = Table(
-        title=f"Simulated; {errors}: {acceptance:.0%} accepted; lag of a window's last token",
+        title=f"Simulated; {acceptance:.0%} accepted; lag of a window's last token",
         title_justify="left",
     )
     for name in ("clients", "mode", "gamma", "p50 s", "p95 s", "p99 s", f"p95 <= {max_lag_s:g} s", *by_link):
@@ -97,7 +91,7 @@ def print_simulated(
         table.add_row(
             f"{one.num_clients:,}",
             one.mode,
-            "" if one.mode == str(Mode.TARGET_ONLY) else str(one.gamma or "chosen"),
+            "" if one.mode == Mode.TARGET_ONLY else str(one.gamma or "chosen"),
             *(f"{lag_s:.2f}" for lag_s in outcome.lag_s),
             "yes" if outcome.lag_s[1] <= max_lag_s else "no",
             *([" / ".join(f"{lag_s:.2f}" for lag_s in outcome.p95_by_round_trip_s)] if by_link else []),
@@ -123,9 +117,6 @@ def simulate(
     gamma: Annotated[
         str, typer.Option(help="Draft lengths; 'chosen': each session chooses its own.")
     ] = "chosen",
-    hints: Annotated[str, typer.Option(help=f"Hints in mode full: {', '.join(Hints)}.")] = str(
-        Hints.REALIGNED
-    ),
     rtt_ms: Annotated[str, typer.Option(help="Round trips in ms; clients get them in turn.")] = "40",
     jitter_ms: Annotated[float, typer.Option(min=0.0, help="Mean queueing delay each way, in ms.")] = 2.0,
     pass_ms: Annotated[float, typer.Option(min=0.001, help="Constant part of a forward pass, in ms.")] = 1.0,
@@ -157,9 +148,6 @@ def simulate(
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     audio: Audio = None,
-    acceptance: Acceptance = None,
-    realigns: Realigns = "0.8",
-    run_length: RunLength = 0.0,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -167,7 +155,7 @@ def simulate(
     """Simulate many clients, draft servers and targets, with the service's own engines.
 
     Costs are given; the defaults are lower bounds of large-v3 in float16 on a large GPU and of a draft on a
-    few cores. Text and acceptance are those of the demo pair.
+    few cores. Text and errors are those of the pair.
     """
     console = open_console()
     try:
@@ -175,8 +163,7 @@ def simulate(
             clients, duration_s, search = "40", 60.0, False
         levels = parse_levels(clients)
         round_trips_s = tuple(ms / 1e3 for ms in parse_times(rtt_ms, "--rtt-ms"))
-        recorded = record(load_samples(audio), target=target, draft=draft, options=OPTIONS)
-        kinds = parse_hints(hints)
+        trace = record(load_samples(audio), target=target, draft=draft, options=[OPTIONS])
         costs = Costs(
             target=Cost(pass_ms / 1e3, token_us / 1e6, session_us / 1e6),
             draft=Cost(draft_ms / 1e3, 0.0, draft_session_us / 1e6),
@@ -186,7 +173,7 @@ def simulate(
             handling_s=message_us / 1e6,
         )
 
-        def outcome(trace: Trace, mode: Mode, length: int, kind: Hints, num_clients: int) -> Simulated:
+        def outcome(mode: Mode, length: int, num_clients: int) -> Simulated:
             population = Population(
                 num_clients=num_clients,
                 num_draft_servers=draft_servers or max(1, num_clients // 8),
@@ -197,30 +184,25 @@ def simulate(
                 jitter_s=jitter_ms / 1e3,
             )
             drafted = DraftLength(mode, length or None)
-            with console.status(f"{num_clients:,} clients, {Arm(mode, hints=kind)} ..."):
-                return run_scenario(Scenario(population, costs, drafted, kind, duration_s, seed), trace)
+            with console.status(f"{num_clients:,} clients, {mode} ..."):
+                return run_scenario(Scenario(population, costs, drafted, duration_s, seed), trace)
 
-        tables = []
-        for name, trace in with_errors(recorded, acceptance, realigns, run_length, seed):
-            found: list[Simulated] = []
-            for mode in parse_modes(modes):
-                for length in parse_gammas(gamma) if mode.drafts else [CHOSEN]:
-                    for kind in kinds if mode is Mode.FULL else [Hints.REALIGNED]:
-                        run = partial(outcome, trace, mode, length, kind)
-                        found += most_clients(run, levels[-1], max_lag_s) if search else map(run, levels)
-            print_simulated(found, console, errors=name, trace=trace, max_lag_s=max_lag_s)
-            tables.append(
-                {
-                    "errors": name,
-                    "acceptance": acceptance_of(trace.decodings),
-                    "simulated": [one.facts() for one in found],
-                }
-            )
+        found: list[Simulated] = []
+        for mode in parse_modes(modes):
+            for length in parse_gammas(gamma) if mode.drafts else [CHOSEN]:
+                run = partial(outcome, mode, length)
+                found += most_clients(run, levels[-1], max_lag_s) if search else map(run, levels)
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
+    print_simulated(found, console, trace=trace, max_lag_s=max_lag_s)
     if json is not None:
-        figures = {"costs": asdict(costs), "tables": tables}
-        write_json(json, models=simulated_models(target, draft), figures=figures)
+        models = {"target": f"given cost, text of {target}", "draft": f"given cost, text of {draft}"}
+        figures = {
+            "costs": asdict(costs),
+            "acceptance": acceptance_of(trace.decodings),
+            "simulated": [one.facts() for one in found],
+        }
+        write_json(json, models=models, figures=figures)
 
 
 def most_clients(run: Callable[[int], Simulated], limit: int, max_lag_s: float) -> list[Simulated]:

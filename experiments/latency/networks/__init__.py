@@ -1,1 +1,1 @@
-"""Slow networks between two processes: kernel netem, an emulator of IP packets, a TCP proxy."""
+"""Slow networks between two processes: an emulator of IP packets, a TCP proxy."""

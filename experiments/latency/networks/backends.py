@@ -1,4 +1,4 @@
-"""Three networks with one interface: proxy, TUN emulator and netem."""
+"""Two networks with one interface: TUN emulator and proxy."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
-from experiments.latency.networks.conditions import MAX_QUEUE_S, Conditions
+from experiments.latency.networks.conditions import Conditions
 from experiments.latency.networks.shaping_process import ShapingProcess
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 
 PROXY, EMULATOR = "experiments.latency.networks.proxy", "experiments.latency.networks.emulator"
 NEAR_HOST, FAR_HOST = (f"10.77.{os.getpid() % 256}.{host}" for host in (1, 2))
 PREFIX_BITS = 30
-PACKET_BYTES, UNLIMITED_PACKETS = 1500, 100_000
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 
 
@@ -110,68 +109,6 @@ class TunNetwork:
         return self._emulator.cpu_s()
 
 
-class NetemNetwork:
-    """Two network namespaces with a veth pair that the kernel's netem shapes.
-
-    Runs are not reproducible: ``tc`` takes no seed for netem (iproute2 6.1), so each loses other packets.
-    """
-
-    name = "netem"
-    far_host = FAR_HOST
-
-    def __init__(self, stack: ExitStack) -> None:
-        namespace = stack.enter_context(_namespace())
-        self.far_prefix: Sequence[str] = ("ip", "netns", "exec", namespace)
-        ends = [f"{namespace}-{end}" for end in "ab"]
-        _run("ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
-        stack.callback(_try, "ip", "link", "delete", ends[0])
-        _connect(namespace)
-        self._ends = [((), ends[0]), (self.far_prefix, ends[1])]
-        try:
-            self.apply(Conditions())
-        except UnsupportedOption as error:
-            raise UnsupportedOption(
-                f"This kernel has no netem (sch_netem): use --network tun. ({error})"
-            ) from None
-
-    def route_to(self, address: str) -> str:
-        """Return the address itself: packets are routed through the veth pair."""
-        return address
-
-    def apply(self, conditions: Conditions, *, seed: int = 0) -> None:
-        """Replace the queueing discipline of both ends; the seed has no effect."""
-        for prefix, device in self._ends:
-            _run(*prefix, "tc", "qdisc", "replace", "dev", device, "root", *netem_arguments(conditions))
-
-    def cpu_s(self) -> float:
-        """Return 0: the kernel assigns this work to no process."""
-        return 0.0
-
-
-def netem_arguments(conditions: Conditions) -> list[str]:
-    """Return the arguments of ``tc qdisc`` for one of the two directions.
-
-    Jitter is netem's normal distribution, whose packets overtake each other; reordering needs a delay.
-    A narrow line's limit counts packets, those in transit too.
-    """
-    if conditions.stall_s:
-        raise UnsupportedOption("netem does not stall: use --network tun.")
-    limit = UNLIMITED_PACKETS
-    if conditions.bytes_per_s:
-        held_s = MAX_QUEUE_S + conditions.round_trip_s / 2 + conditions.jitter_s
-        limit = 1 + round(held_s * conditions.bytes_per_s / PACKET_BYTES)
-    words = ["netem", "limit", f"{limit}", "delay", f"{5e5 * conditions.round_trip_s:.0f}us"]
-    if conditions.jitter_s:
-        words += [f"{1e6 * conditions.jitter_s:.0f}us", "distribution", "normal"]
-    if conditions.loss:
-        words += ["loss", f"{100 * conditions.loss:g}%"]
-    if conditions.reordering:
-        words += ["reorder", f"{100 * conditions.reordering:g}%"]
-    if conditions.bytes_per_s:
-        words += ["rate", f"{8 * conditions.bytes_per_s:.0f}bit"]
-    return words
-
-
 def _connect(namespace: str) -> None:
     """Move the second device into the namespace, assign addresses and bring both up."""
     near, far = f"{namespace}-a", f"{namespace}-b"
@@ -186,10 +123,8 @@ def _connect(namespace: str) -> None:
 @contextmanager
 def _namespace() -> Iterator[str]:
     """Create a network namespace; delete it at the end."""
-    if shutil.which("ip") is None or shutil.which("tc") is None:
-        raise UnsupportedOption(
-            "Network namespaces need ip and tc (package iproute2): or use --network proxy."
-        )
+    if shutil.which("ip") is None:
+        raise UnsupportedOption("Network namespaces need ip (package iproute2): or use --network proxy.")
     name = f"sw{os.getpid()}"
     _run("ip", "netns", "add", name)
     try:
@@ -228,7 +163,6 @@ def _try(*command: str) -> None:
 NETWORKS: dict[str, Callable[[ExitStack], Network]] = {
     "proxy": ProxyNetwork,
     "tun": TunNetwork,
-    "netem": NetemNetwork,
 }
 
 

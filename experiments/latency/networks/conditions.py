@@ -82,14 +82,20 @@ class Direction:
     Parameters
     ----------
     max_queue_s : length of a narrow line's queue, in seconds of its bandwidth; more is dropped.
+
+    Attributes
+    ----------
+    last_s : when the last packet that keeps its order leaves, under earlier conditions too.
     """
 
-    def __init__(self, conditions: Conditions, seed: int, *, max_queue_s: float = MAX_QUEUE_S) -> None:
+    def __init__(
+        self, conditions: Conditions, seed: int, *, max_queue_s: float = MAX_QUEUE_S, last_s: float = 0.0
+    ) -> None:
         self._conditions = conditions
         self._random = Random(seed)
         self._max_queue_s = max_queue_s
         self._free_s = 0.0  # when the line has sent all that is queued
-        self._last_s = 0.0  # when the last packet that keeps its order leaves
+        self.last_s = last_s
 
     def departure_s(self, now_s: float, num_bytes: int) -> float | None:
         """Return when a packet leaves, or ``None`` if it is lost."""
@@ -106,8 +112,8 @@ class Direction:
         departure_s += conditions.round_trip_s / 2
         if conditions.jitter_s:
             departure_s += random.expovariate(1 / conditions.jitter_s)
-        self._last_s = max(self._last_s, self._after_stall_s(departure_s))
-        return self._last_s
+        self.last_s = max(self.last_s, self._after_stall_s(departure_s))
+        return self.last_s
 
     def _after_stall_s(self, moment_s: float) -> float:
         """Return the moment, or the end of the stall that it falls into."""

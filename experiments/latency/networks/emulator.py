@@ -31,7 +31,9 @@ class Emulator:
     def change(self, conditions: Conditions, seed: int) -> None:
         """Apply conditions to packets that arrive from now on."""
         for number, device in enumerate(self._other):
-            self._directions[device] = Direction(conditions, 2 * seed + number)
+            self._directions[device] = Direction(
+                conditions, 2 * seed + number, last_s=self._directions[device].last_s
+            )
 
     def run(self) -> None:
         """Carry packets until standard input closes."""

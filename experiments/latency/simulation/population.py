@@ -16,10 +16,7 @@ import numpy as np
 import simpy
 
 from experiments.common.replay.trace import Decoding
-from experiments.latency.cells import Hints
 from experiments.latency.simulation.world import Costs, DraftServer, SessionResult, Target, World, jittered
-from experiments.latency.sweep.hint_text import simulated_words, with_hints
-from experiments.latency.terms import OPTIONS
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.vocabulary import Vocabulary
 
@@ -98,7 +95,6 @@ class _Crowd:
         vocabulary: Vocabulary,
         costs: Costs,
         length: DraftLength,
-        hints: Hints,
         seed: int,
     ) -> None:
         self.environment = simpy.Environment()
@@ -110,10 +106,6 @@ class _Crowd:
         self._population = population
         self._length = length
         self._random = Random(seed)
-        self._options = [  # of a session on each window
-            with_hints(OPTIONS[0], hints, simulated_words(one.tokens, vocabulary), seed=seed + place)
-            for place, one in enumerate(decodings)
-        ]
         self.targets = [
             Target(self._world, num_slots=population.num_slots) for _ in range(population.num_targets)
         ]
@@ -140,11 +132,9 @@ class _Crowd:
         while target is None or len(draft_server.receivers) == self._draft_slots:
             yield self.environment.timeout(RETRY_S)
             target = self._roomiest()
-        place = self._random.randrange(len(self._options))
+        place = self._random.randrange(len(self._world.decodings))
         way = self._ways[window.link]
-        window.result = self._world.run_session(
-            name, target, draft_server, self._length, [place], way, self._options[place]
-        )
+        window.result = self._world.run_session(name, target, draft_server, self._length, [place], way)
 
     def _roomiest(self) -> Target | None:
         """Return the target with the fewest sessions, opening ones included; ``None`` if all are full."""
@@ -159,12 +149,11 @@ def simulate_population(
     costs: Costs,
     length: DraftLength,
     *,
-    hints: Hints = Hints.REALIGNED,
     duration_s: float,
     seed: int = 0,
 ) -> Outcome:
     """Simulate clients for a while; windows due at the beginning or end are not counted."""
-    crowd = _Crowd(population, decodings, vocabulary, costs, length, hints, seed)
+    crowd = _Crowd(population, decodings, vocabulary, costs, length, seed)
     for number in range(population.num_clients):
         crowd.environment.process(crowd.client(number))
     crowd.environment.run(until=duration_s)

@@ -184,7 +184,7 @@ class World:
                 result.arrivals_s += [self.environment.now] * len(event.tokens)
             draft_server.host.post(partial(drafter.submit, name, event), handling_s)
 
-        def open_both() -> None:
+        def begin() -> None:
             verifier.open(name, length.mode, options)
             verifier.submit(name, NOTHING)
 
@@ -194,7 +194,7 @@ class World:
             credit = verifier.limits.max_ahead_tokens
             draft_server.host.post(lambda: drafter.open(name, length, options, max_ahead_tokens=credit))
             draft_server.host.post(partial(drafter.submit, name, NOTHING))
-        target.host.post(open_both)
+        up.send(lambda: target.host.post(begin))  # the draft begins before the target has the audio
         return result
 
     def expected(self, script: Sequence[int]) -> list[int]:

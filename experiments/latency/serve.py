@@ -1,7 +1,8 @@
-"""A server whose mechanisms can be switched off.
+"""A server of the laboratory: it reports every commit at once, and its mechanisms can be switched off.
 
-``python -m experiments.latency.ablation.serve MODULE FILE ...``: at SIGUSR1 it does without the mechanism
-that FILE names, or with all if that is empty; then it removes FILE. The other arguments are the server's.
+``python -m experiments.latency.serve MODULE FILE ...``: at SIGUSR1 it does without the mechanism that FILE
+names, or with all if that is empty; then it removes FILE. The other arguments are the server's. A draft
+server usually reports text every 50 ms, which is too coarse for a clock.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from experiments.latency.ablation.mechanisms import MECHANISMS
+from specwhisper_draft_server import debounce
 
 
 def main() -> None:
@@ -27,6 +29,7 @@ def main() -> None:
         path.unlink()
 
     signal.signal(signal.SIGUSR1, switch)
+    debounce.INTERVAL_S = 0.0
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 
-from experiments.latency.cells import Hints
-from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
 
 WRONG_SHARE = 0.1  # of the words of a given hint
 NUM_RIGHT, NUM_WRONG = 3, 9  # words of an adversarial hint in turn
-
-
-def with_hints(options: DecodingOptions, kind: Hints, words: Sequence[str], *, seed: int) -> DecodingOptions:
-    """Return the options with a kind of hints, made of the words of the target's own text."""
-    random = Random(seed)
-    match kind:
-        case Hints.OFF:
-            return replace(options, realigns=False)
-        case Hints.GIVEN:
-            return replace(options, hint=" ".join(mostly_right(words, random)))
-        case Hints.ADVERSARIAL:
-            return replace(options, hint=" ".join(misleading(words, random)))
-    return options
 
 
 def simulated_words(tokens: Sequence[int], vocabulary: Vocabulary) -> list[str]:

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from experiments.common.audio.samples import Sample
 from experiments.latency.cells import CHOSEN
 from specwhisper.audio.source import PIECE_BYTES
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import open_channel
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import Mode
 from specwhisper.wire.codec import statistics_from_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -32,21 +34,26 @@ class TimedTokens:
     ----------
     tokens : tokens of all segments.
     wall_s : from the first audio to the last text.
-    first_s : time of the first commit, which had ``num_first`` tokens.
-    last_s : time of the last commit.
+    first_s, last_s : times of the first commit and the last.
     """
 
     tokens: tuple[int, ...]
     wall_s: float
     first_s: float
     last_s: float
-    num_first: int
     statistics: SpeculationStatistics
 
     @property
-    def time_per_token_s(self) -> float:
-        """Time from the first to the last commit per token: excludes opening and upload."""
-        return (self.last_s - self.first_s) / max(1, self.statistics.num_committed - self.num_first)
+    def decoding_s(self) -> float:
+        """Time in which the target wrote the text, without opening, upload and encoder.
+
+        From the start of the first forward pass, which is a mean pass before the first commit, to the last
+        commit, without the encodings of later windows. A first commit may have a whole window: only so does
+        its pass count.
+        """
+        told = self.statistics
+        later_s = told.encode_ns / 1e9 * (1 - 1 / max(1, told.num_windows))
+        return self.last_s - self.first_s + told.forward_ns / 1e9 / max(1, told.num_forwards) - later_s
 
 
 class TokenTimer:
@@ -54,7 +61,7 @@ class TokenTimer:
 
     def __init__(self) -> None:
         self.first_s = self.last_s = 0.0
-        self.num_first = self._num_committed = 0
+        self._num_committed = 0
         self._started_s = time.perf_counter()
 
     @property
@@ -68,7 +75,7 @@ class TokenTimer:
             return
         self.last_s = self.elapsed_s
         if not self._num_committed:
-            self.first_s, self.num_first = self.last_s, num_committed
+            self.first_s = self.last_s
         self._num_committed = num_committed
 
 
@@ -88,9 +95,11 @@ class TimedClient:
         """Make a few calls over the network."""
         self._runner.run(self._warm_up())
 
-    def transcribe(self, sample: Sample, mode: Mode, gamma: int, options: DecodingOptions) -> TimedTokens:
+    def transcribe(
+        self, sample: Sample, mode: Mode, gamma: int, options: DecodingOptions, hint: str = ""
+    ) -> TimedTokens:
         """Transcribe a recording."""
-        return self._runner.run(self._transcribe(sample, mode, gamma, options))
+        return self._runner.run(self._transcribe(sample, mode, gamma, replace(options, hint=hint)))
 
     async def _warm_up(self) -> None:
         for _ in range(WARM_UP_CALLS):
@@ -118,7 +127,22 @@ class TimedClient:
                 tokens += [token for result in finals for token in result.alternatives[0].tokens]
         wall_s = timer.elapsed_s
         statistics = statistics_from_proto(response.statistics)
-        return TimedTokens(tuple(tokens), wall_s, timer.first_s, timer.last_s, timer.num_first, statistics)
+        return TimedTokens(tuple(tokens), wall_s, timer.first_s, timer.last_s, statistics)
+
+
+def timed_in_process(engine: InlinePair, sample: Sample, options: DecodingOptions) -> TimedTokens:
+    """Transcribe a recording in this thread."""
+    timer, options = TokenTimer(), replace(options, log_mel_max=sample.log_mel_max)
+
+    def watch(index: int, builder: TranscriptBuilder) -> None:
+        timer.observe(builder.statistics.num_committed)
+
+    (transcript,) = engine.transcribe([sample.pcm], options, watch=watch)
+    wall_s = timer.elapsed_s
+    tokens = tuple(token for segment in transcript.segments for token in segment.tokens)
+    return TimedTokens(
+        tokens, wall_s, timer.first_s, timer.last_s, transcript.stats or SpeculationStatistics()
+    )
 
 
 async def _open(address: str):  # type: ignore[no-untyped-def]

@@ -1,0 +1,236 @@
+"""``page``: the figures and the tables of docs/latency.md, from the laboratory's JSON files."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from experiments.common.bench.report import ROOT
+from experiments.latency.cells import CHOSEN
+from specwhisper.types import Mode
+
+PAGE, FOLDER = ROOT / "docs" / "latency.md", ROOT / "docs" / "figures"
+PREFIX = "latency-"  # of the files: latency-grid.json and so on
+Facts = Mapping[str, Any]
+ARMS = {
+    "`sync`": (Mode.SYNC, False),
+    "`pipelined`": (Mode.PIPELINED, False),
+    "`full`": (Mode.FULL, False),
+    "one process, one core": (Mode.ONE_PROCESS, False),
+    "`full`, given hint": (Mode.FULL, True),
+    "target-only, given hint": (Mode.TARGET_ONLY, True),
+}
+
+
+def page(
+    file: Annotated[Path, typer.Option(dir_okay=False, exists=True, help="Page to fill.")] = PAGE,
+    folder: Annotated[Path, typer.Option(file_okay=False, exists=True, help="JSON files, figures.")] = FOLDER,
+) -> None:
+    """Draw the figures and fill the tables of a page, between its marks."""
+    from experiments.latency.figures import draw  # matplotlib takes a second to load
+
+    facts = read(folder)
+    for path in draw(facts, folder):
+        typer.echo(path)
+    text = file.read_text()
+    try:
+        file.write_text(filled(text, facts))
+    except KeyError as error:
+        sys.exit(
+            f"experiments.latency: {file} has a table '{error.args[0]}' whose data is missing in {folder}."
+        )
+
+
+def read(folder: Path) -> Facts:
+    """Return the contents of the JSON files, by name."""
+    return {
+        path.stem.removeprefix(PREFIX): json.loads(path.read_text())
+        for path in folder.glob(f"{PREFIX}*.json")
+    }
+
+
+def filled(text: str, facts: Facts) -> str:
+    """Return a page with its tables."""
+
+    def table(found: re.Match[str]) -> str:
+        return f"<!-- {found[1]} -->\n{TABLES[found[1]](facts)}\n<!-- end -->"
+
+    return re.sub(r"<!-- (table [\w\-, ]+) -->\n.*?<!-- end -->", table, text, flags=re.DOTALL)
+
+
+def rows_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _interval(value: Sequence[float] | None) -> str:
+    return "" if value is None else f"{value[0]:.2f} [{value[1]:.2f}, {value[2]:.2f}]"
+
+
+def _find(grid: Facts, **wanted: Any) -> Facts | None:
+    return next((c for c in grid["cells"] if all(c[name] == value for name, value in wanted.items())), None)
+
+
+def _round_trips(grid: Facts) -> list[float]:
+    return sorted({cell["rtt_ms"] for cell in grid["cells"]})
+
+
+def speech(facts: Facts) -> str:
+    """Return how often the draft is right in each condition."""
+    head = ["speech", "tokens", "accepted, given the target's text", "mean run", "right after an error"]
+    return rows_of(
+        head,
+        [
+            [
+                condition,
+                f"{told['num_tokens']}",
+                f"{told['acceptance']:.1%}",
+                f"{told['mean_run']:.0f}",
+                f"{told['realigned']:.0%}",
+            ]
+            for condition, told in facts["grid"]["speech"].items()
+        ],
+    )
+
+
+def ratios(condition: str, what: str) -> Callable[[Facts], str]:
+    """Return what writes a table of ratios: a row per arm, a column per round trip."""
+
+    def table(facts: Facts) -> str:
+        grid = facts["grid"]
+        round_trips = _round_trips(grid)
+        rows = []
+        for name, (mode, has_hint) in ARMS.items():
+            wanted = {"condition": condition, "mode": mode, "gamma": CHOSEN, "has_hint": has_hint}
+            found = [_find(grid, rtt_ms=ms, **wanted) for ms in round_trips]
+            if any(found):
+                rows.append([name, *(_interval(c and c[f"{what}_over_target_only"]) for c in found)])
+        return rows_of(["round trip, ms", *(f"{ms:g}" for ms in round_trips)], rows)
+
+    return table
+
+
+def waits(facts: Facts) -> str:
+    """Return the round trips that an utterance waited for."""
+    grid = facts["grid"]
+    round_trips = [ms for ms in _round_trips(grid) if ms >= 25]
+    rows = []
+    for mode in (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL):
+        wanted = {"condition": "clean", "mode": mode, "gamma": CHOSEN, "has_hint": False}
+        found = [_find(grid, rtt_ms=ms, **wanted) for ms in round_trips]
+        rows.append([f"`{mode}`", *(_number(c and c["waits"], 1) for c in found)])
+    return rows_of(["round trip, ms", *(f"{ms:g}" for ms in round_trips)], rows)
+
+
+def best(facts: Facts) -> str:
+    """Return the best set draft length of each mode, beside the chosen one."""
+    grid = facts["grid"]
+    rows = []
+    for mode in (Mode.SYNC, Mode.PIPELINED, Mode.FULL):
+        row, chosen = [f"`{mode}`, best set"], [f"`{mode}`, chosen"]
+        for ms in _round_trips(grid):
+            wanted = {"condition": "clean", "mode": mode, "rtt_ms": ms, "has_hint": False}
+            here = [c for c in grid["cells"] if all(c[n] == v for n, v in wanted.items())]
+            times = {c["gamma"]: c["decoding_over_target_only"][0] for c in here}
+            own, lengths = times.pop(CHOSEN, None), times
+            least = min(lengths, key=lambda gamma: lengths[gamma], default=None)
+            row.append("" if least is None else f"{lengths[least]:.2f} ({least})")
+            chosen.append(_number(own))
+        rows += [row, chosen]
+    return rows_of(["round trip, ms", *(f"{ms:g}" for ms in _round_trips(grid))], rows)
+
+
+def errors(facts: Facts) -> str:
+    """Return how far predictions are off, by mode and condition."""
+    grid = facts["grid"]
+    rows = []
+    for condition in grid["speech"]:
+        for mode in (Mode.SYNC, Mode.PIPELINED, Mode.FULL):
+            row = [condition, f"`{mode}`"]
+            for name in ("simulated", "closed_form"):
+                off = [
+                    abs(c[name] / c["decoding_over_target_only"][0] - 1)
+                    for c in grid["cells"]
+                    if (c["condition"], c["mode"], c["gamma"]) == (condition, mode, CHOSEN) and name in c
+                ]
+                row += [f"{sorted(off)[len(off) // 2]:.0%}", f"{max(off):.0%}"] if off else ["", ""]
+            rows.append(row)
+    head = ["speech", "mode", "simulation, middle", "at worst", "closed form, middle", "at worst"]
+    return rows_of(head, rows)
+
+
+def drift(facts: Facts) -> str:
+    """Return draft lengths over a drifting link."""
+    arms = facts["drift"]["arms"]
+    lengths = sorted({arm["gamma"] for arm in arms}, key=lambda gamma: gamma or 1000)
+    rows = []
+    for mode in dict.fromkeys(arm["mode"] for arm in arms):
+        over = {arm["gamma"]: arm["over"] for arm in arms if arm["mode"] == mode}
+        rows.append([f"`{mode}`", *(_number(over[gamma][0]) for gamma in lengths)])
+    return rows_of(["gamma", *(f"{gamma}" if gamma else "chosen" for gamma in lengths)], rows)
+
+
+def large(facts: Facts) -> str:
+    """Return what is simulated at the costs of large-v3."""
+    tables = facts["large-v3"]["expected"]
+    names = list(tables[0]["rows"][0])
+    head = ["speech", "round trip, ms", *(name for name in names if name != "rtt_ms")]
+    rows = [
+        [
+            table["condition"],
+            f"{row['rtt_ms']:g}",
+            *(_number(row[name]) for name in names if name != "rtt_ms"),
+        ]
+        for table in tables
+        for row in table["rows"]
+    ]
+    return rows_of(head, rows)
+
+
+def capacity(facts: Facts) -> str:
+    """Return the gains of many clients beside the law."""
+    rows = [
+        [name, f"{row['clients']}", _number(row["predicted"]), _number(row["gain"]), f"{row['share']:.0%}"]
+        for name, found in facts["capacity"]["laws"].items()
+        for row in found
+    ]
+    return rows_of(["models", "clients", "law", "measured", "share"], rows)
+
+
+def ablation(facts: Facts) -> str:
+    """Return what is lost without each mechanism."""
+    found = facts["ablation"]
+    rows = [[name, *(_interval(row) for row in each)] for name, each in found["rows"].items()]
+    return rows_of(["without", *found["columns"]], rows)
+
+
+def parts(facts: Facts) -> str:
+    """Return what the parts of an utterance cost."""
+    return rows_of(facts["parts"]["head"], facts["parts"]["rows"])
+
+
+TABLES: dict[str, Callable[[Facts], str]] = {
+    "table speech": speech,
+    "table decoding, clean": ratios("clean", "decoding"),
+    "table whole, clean": ratios("clean", "wall"),
+    "table decoding, babble": ratios("10 dB babble", "decoding"),
+    "table decoding, telephone": ratios("telephone", "decoding"),
+    "table waits": waits,
+    "table best": best,
+    "table errors": errors,
+    "table drift": drift,
+    "table large-v3": large,
+    "table capacity": capacity,
+    "table ablation": ablation,
+    "table parts": parts,
+}

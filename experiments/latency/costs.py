@@ -1,0 +1,103 @@
+"""Measure what forward passes and encodings of a pair cost, each model on its own core."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+
+from experiments.common.audio.samples import Sample
+from experiments.common.replay.trace import Decoding
+from experiments.common.servers.processes import Worker
+from experiments.latency.pair import Pair, cores_used
+from specwhisper.audio.recording import Recording
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.choosing import Row
+from specwhisper.model.model import WhisperModel
+from specwhisper.model.translated import open_draft
+from specwhisper.types import AudioChunk
+
+WIDTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 17, 24, 33, 65)  # tokens of a forward pass
+NUM_HELD = 30  # tokens in the slot: the middle of an utterance
+NUM_ROUNDS, NUM_ENCODINGS = 15, 3
+
+
+@dataclass(frozen=True, slots=True)
+class PairCosts:
+    """Seconds of a pair's parts.
+
+    Attributes
+    ----------
+    forward_s : the target's forward passes, as (tokens, seconds).
+    step_s : a draft step.
+    encode_s, draft_encode_s : encoding of a recording's first window, by recording.
+    """
+
+    forward_s: list[tuple[int, float]]
+    step_s: float
+    encode_s: dict[str, float]
+    draft_encode_s: dict[str, float]
+
+
+class Timer:
+    """Times a model; made in a process of its own."""
+
+    def __init__(self, pair: Pair, *, is_draft: bool) -> None:
+        target = load_checkpoint(pair.target)
+        if is_draft:
+            draft = load_checkpoint(pair.draft, dtype=pair.draft_dtype, is_draft=True)
+            self._model: Any = open_draft(draft, 1, target.vocabulary, cut_windows=True)
+        else:
+            self._model = WhisperModel(target, 1)
+
+    def encode_s(self, samples: Sequence[Sample]) -> dict[str, float]:
+        """Return the seconds of encoding the first window of each recording."""
+        return {
+            sample.name: median(self._encode_s(sample) for _ in range(NUM_ENCODINGS)) for sample in samples
+        }
+
+    def forward_s(self, sample: Sample, decoding: Decoding, widths: Sequence[int]) -> list[float]:
+        """Return the seconds of forward passes over so many tokens of a recording's text, taken in turns."""
+        self._encode_s(sample)
+        text = (decoding.tokens[:-1] * (NUM_HELD + widths[-1]))[: NUM_HELD + widths[-1]]
+        self._append(text, 0, NUM_HELD, decoding.prompt)
+        held = len(decoding.prompt) + NUM_HELD
+        times_s: dict[int, list[float]] = {width: [] for width in widths}
+        for _ in range(NUM_ROUNDS):
+            for width, found in times_s.items():
+                started_s = time.perf_counter()
+                self._append(text, NUM_HELD, width)
+                found.append(time.perf_counter() - started_s)
+                self._model.rollback(0, held)
+        return [median(times_s[width]) for width in widths]
+
+    def _encode_s(self, sample: Sample) -> float:
+        recording = Recording(sample.log_mel_max)
+        recording.append(AudioChunk(0, sample.pcm, is_last=True))
+        started_s = time.perf_counter()
+        self._model.encode(0, recording, 0)
+        return time.perf_counter() - started_s
+
+    def _append(self, text: Sequence[int], start: int, width: int, prompt: Sequence[int] = ()) -> None:
+        """Feed some tokens of a text; all but the first are candidates."""
+        fed, generated = text[start : start + width], text[: start + 1]
+        self._model.score([Row(0, [*prompt, *fed], width - 1, generated, timestamps=True)])
+
+
+def measure_costs(pair: Pair, samples: Sequence[Sample], decoding: Decoding) -> PairCosts:
+    """Measure both models, one after the other; the decoding is of the first recording."""
+    cores, encode_s, forward_s = cores_used(), [], []
+    for role, widths in (("target", WIDTHS), ("draft", (1,))):
+        worker = Worker(partial(Timer, pair, is_draft=role == "draft"), cores=cores[role])
+        try:
+            encode_s.append(worker.call("encode_s", samples))
+            forward_s.append(
+                list(zip(widths, worker.call("forward_s", samples[0], decoding, widths), strict=True))
+            )
+        finally:
+            worker.stop()
+    ((_, step_s),) = forward_s[1]
+    return PairCosts(forward_s[0], step_s, *encode_s)

@@ -1,1 +1,0 @@
-"""Fit costs to a sweep's runs and predict its cells."""

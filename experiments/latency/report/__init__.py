@@ -1,1 +1,0 @@
-"""Tables, bars, figures and a page from a sweep's runs."""

@@ -1,0 +1,219 @@
+"""What a grid shows: times over target-only's, the round trips that texts waited for, its bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean, median
+from typing import Any
+
+from experiments.common.audio.conditions import Condition
+from experiments.common.bench.report import Bar
+from experiments.common.replay.trace import Trace
+from experiments.latency.cells import CHOSEN, TARGET_ONLY, Arm, Cell
+from experiments.latency.prediction import (
+    Predictor,
+    acceptance_of,
+    is_predicted,
+    mean_run_of,
+    realigned_of,
+)
+from experiments.latency.store import Grid
+from specwhisper.speculation.comparison import Ratio
+from specwhisper.types import Mode
+
+FULL = Arm(Mode.FULL)
+NEAR_MS, NEAR_BOUND, FAR_MS, FAR_BOUND = 100.0, 0.35, 400.0, 0.45  # of full on clean speech, base and tiny.en
+MOST = 1.02  # of full over target-only, in any condition
+MOST_WAITS = 3.0  # round trips that a text waits for
+WAITS_FROM_MS = 50.0  # below, a round trip is within the spread of an utterance
+SIMULATION_BOUND, CLOSED_FORM_BOUND = 0.10, 0.15  # of the prediction's error
+BUNDLED = "demo-"  # names of models that the bars of the real pair are not for
+DECODING, WHOLE = "decoding_s", "wall_s"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A grid's runs that count, added up over the recordings of a cell."""
+
+    grid: Grid
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """All measured cells, in order."""
+        return sorted({run.cell for run in self.grid.runs if run.counts})
+
+    def times_s(self, cell: Cell, what: str) -> dict[int, float]:
+        """Return the seconds of all recordings together, by repeat; only of complete repeats."""
+        found = self._times_s.get((cell, what), {})
+        samples = set(self.grid.header["samples"][cell.condition])
+        return {repeat: sum(each.values()) for repeat, each in found.items() if set(each) == samples}
+
+    @cached_property
+    def _times_s(self) -> dict[tuple[Cell, str], dict[int, dict[str, float]]]:
+        times_s: dict[tuple[Cell, str], dict[int, dict[str, float]]] = {}
+        for run in self.grid.runs:
+            if run.counts:
+                for what in (DECODING, WHOLE):
+                    of_cell = times_s.setdefault((run.cell, what), {})
+                    of_cell.setdefault(run.repeat, {})[run.sample] = run.facts[what]
+        return times_s
+
+    def over(self, cell: Cell, reference: Cell, what: str = DECODING) -> Ratio | None:
+        """Return the time of a cell over that of another one, by the repeats that both have."""
+        ours, theirs = self.times_s(cell, what), self.times_s(reference, what)
+        common = sorted(set(ours) & set(theirs))
+        if not common:
+            return None
+        return Ratio.paired([ours[repeat] for repeat in common], [theirs[repeat] for repeat in common])
+
+    def waits(self, cell: Cell) -> float | None:
+        """Return how many round trips an utterance waited for.
+
+        Its time from first audio to last text, minus that at the shortest round trip, in round trips.
+        """
+        nearest_ms = min(each.rtt_ms for each in self.cells)
+        near = self.times_s(Cell(cell.condition, nearest_ms, cell.arm), WHOLE)
+        here = self.times_s(cell, WHOLE)
+        if not near or not here or cell.rtt_ms <= nearest_ms:
+            return None
+        num = len(self.grid.header["samples"][cell.condition])
+        between_s = (cell.rtt_ms - nearest_ms) / 1e3
+        return (median(here.values()) - median(near.values())) / num / between_s
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """Costs and texts of the recordings."""
+        return Predictor.of(self.grid)
+
+    @cached_property
+    def predicted(self) -> dict[Cell, tuple[float, float]]:
+        """Simulation and closed form of decoding over target-only, by cell."""
+        found = {}
+        for cell in self.cells:
+            reference_s = self._predicted_s(cell.target_only)
+            if is_predicted(cell):
+                simulated, closed = self._predicted_s(cell)
+                found[cell] = simulated / reference_s[0], closed / reference_s[1]
+        return found
+
+    def _predicted_s(self, cell: Cell) -> tuple[float, float]:
+        samples = self.grid.header["samples"][cell.condition]
+        predictor = self.predictor
+        return (
+            sum(predictor.simulated_s(cell.arm, cell.rtt_ms, sample) for sample in samples),
+            sum(predictor.closed_form_s(cell.arm, cell.rtt_ms, sample) for sample in samples),
+        )
+
+    def speech(self) -> dict[str, dict[str, float]]:
+        """Return the draft's acceptance, realignment and mean run in each condition."""
+        decodings = Trace.parse(self.grid.header["trace"], "The grid").decodings
+        found = {}
+        for condition, names in self.grid.header["samples"].items():
+            here = [one for one in decodings if one.recording in names]
+            found[condition] = {
+                "acceptance": acceptance_of(here),
+                "realigned": realigned_of(here),
+                "mean_run": mean_run_of(here),
+                "num_tokens": sum(len(one.tokens) for one in here),
+            }
+        return found
+
+    def facts(self, *, predictions: bool) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        return {
+            **{
+                name: self.grid.header[name] for name in ("pair", "samples", "network", "machine", "versions")
+            },
+            "speech": self.speech(),
+            "costs": self.predictor.facts(),
+            "num_runs": len(self.grid.runs),
+            "num_different": len(self.grid.different),
+            "cells": [self._cell_facts(cell, predictions=predictions) for cell in self.cells],
+        }
+
+    def _cell_facts(self, cell: Cell, *, predictions: bool) -> dict[str, Any]:
+        arm = cell.arm
+        found: dict[str, Any] = {"condition": cell.condition, "rtt_ms": cell.rtt_ms, "mode": arm.mode}
+        found |= {"gamma": arm.gamma, "has_hint": arm.has_hint, "waits": self.waits(cell)}
+        for what in (DECODING, WHOLE):
+            found[what] = list(self.times_s(cell, what).values())
+            ratio = self.over(cell, cell.target_only, what)
+            found[f"{what[:-2]}_over_target_only"] = ratio and [ratio.value, ratio.low, ratio.high]
+        if predictions and cell in self.predicted:
+            found["simulated"], found["closed_form"] = self.predicted[cell]
+        return found
+
+    def bars(self) -> list[Bar]:
+        """Return a bar for each claim whose cells were measured."""
+        bars = list(self._bars())
+        return bars or [Bar("full beside target-only", float("nan"), 0.0, "not measured")]
+
+    def _bars(self) -> Iterator[Bar]:
+        is_bundled = self.grid.header["pair"]["target"].startswith(BUNDLED)
+        yield Bar(
+            "texts that differ from the target's",
+            len(self.grid.different),
+            0.5,
+            f"{len(self.grid.different)}",
+        )
+        for cell in self.cells:
+            ratio = self.over(cell, cell.target_only)
+            if cell.arm != FULL or ratio is None:
+                continue
+            bound = MOST
+            if cell.condition is Condition.CLEAN and not is_bundled:
+                bound = NEAR_BOUND if cell.rtt_ms <= NEAR_MS else FAR_BOUND if cell.rtt_ms <= FAR_MS else MOST
+            # Noise may break a bar that holds: the lower end of the interval counts.
+            yield Bar(
+                f"full over target-only, decoding, {cell.condition}, {cell.rtt_ms:g} ms",
+                ratio.low,
+                bound,
+                f"{ratio}",
+            )
+            waits = self.waits(cell)
+            if waits is not None and cell.rtt_ms >= WAITS_FROM_MS and cell.condition is Condition.CLEAN:
+                name = f"round trips that an utterance waited for in full, {cell.rtt_ms:g} ms"
+                yield Bar(name, waits, MOST_WAITS, f"{waits:.2f}")
+        if not is_bundled:
+            yield from self._prediction_bars()
+
+    def _prediction_bars(self) -> Iterator[Bar]:
+        for mode in (Mode.FULL, Mode.SYNC, Mode.PIPELINED):
+            of_mode = [cell for cell in self.predicted if cell.arm.mode is mode]
+            for place, (what, bound) in enumerate(
+                (("simulation", SIMULATION_BOUND), ("closed form", CLOSED_FORM_BOUND))
+            ):
+                errors = {
+                    cell: abs(self.predicted[cell][place] / ratio.value - 1)
+                    for cell in of_mode
+                    if (ratio := self.over(cell, cell.target_only))
+                }
+                if errors:
+                    worst = max(errors, key=lambda cell: errors[cell])
+                    shown = (
+                        f"{errors[worst]:.1%} at worst ({worst}), {median(errors.values()):.1%} in the middle"
+                    )
+                    yield Bar(f"error of the {what} of {mode}", errors[worst], bound, shown)
+
+
+def best_gamma(summary: Summary, condition: Condition, mode: Mode, rtt_ms: float) -> tuple[int, float] | None:
+    """Return the set draft length with the shortest decoding, and its time over target-only's."""
+    found = {}
+    for cell in summary.cells:
+        here = (cell.condition, cell.arm.mode, cell.rtt_ms) == (condition, mode, rtt_ms)
+        if here and cell.arm.gamma != CHOSEN and (ratio := summary.over(cell, cell.target_only)):
+            found[cell.arm.gamma] = ratio.value
+    if not found:
+        return None
+    best = min(found, key=lambda gamma: found[gamma])
+    return best, found[best]
+
+
+def per_token_ms(summary: Summary, condition: Condition, rtt_ms: float) -> float | None:
+    """Return target-only's decoding time per token."""
+    times_s = summary.times_s(Cell(condition, rtt_ms, TARGET_ONLY), DECODING)
+    names: Sequence[str] = summary.grid.header["samples"][condition]
+    num_tokens = sum(len(summary.grid.header["texts"][name]) for name in names)
+    return 1e3 * fmean(times_s.values()) / num_tokens if times_s else None

@@ -1,1 +1,0 @@
-"""Measure cells of mode, draft length and round trip with real processes, and store the runs."""
