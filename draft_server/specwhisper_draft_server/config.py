@@ -137,13 +137,6 @@ class DraftConfig(ServingOptions):
             DRAFTING, "Draft tokens per block; default: chosen by each session.", "N", min=1, max=MAX_GAMMA
         ),
     ] = None
-    next_window: Annotated[
-        bool,
-        Setting(
-            DRAFTING,
-            "Drafting of the next window before the target opens it, in a second slot for each session.",
-        ),
-    ] = True
     connect_timeout_s: Annotated[
         float,
         Setting(
@@ -231,11 +224,6 @@ class DraftConfig(ServingOptions):
     def targets(self) -> tuple[str, ...]:
         """The addresses in ``target``."""
         return tuple(address.strip() for address in self.target.split(","))
-
-    @property
-    def num_slots(self) -> int:
-        """Slots that the draft model needs."""
-        return self.max_sessions * (2 if self.next_window else 1)
 
     @property
     def max_concurrent_streams(self) -> int:

@@ -80,7 +80,6 @@ def drafting_of(
     return Drafting(
         checkpoint,
         place if failpoints is None else lambda to: failpoints.wrap_model(place(to), "draft"),
-        drafts_next_window=config.next_window,
         timeout_s=config.draft_timeout_s,
         on_failure=on_failure,
     )
@@ -91,7 +90,7 @@ def place_and_warm_up(
 ) -> WhisperModel | TranslatedModel:
     """Place the draft and warm it up; afterwards only the model has the weights."""
     model = open_draft(
-        *(checkpoint, config.num_slots, target.vocabulary),
+        *(checkpoint, config.max_sessions, target.vocabulary),
         device=config.device,
         encoder=encoder,
         cut_windows=config.cut_windows,

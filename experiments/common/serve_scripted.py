@@ -143,7 +143,7 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
     )
     prepare_process(config.device, 1, None)
     checkpoint = scripted_checkpoint("scripted-draft", vocabulary=SPOKEN_MULTILINGUAL)
-    placed = model or PacedModel(config.num_slots, pass_ms=settings.pass_ms, error_rate=ERROR_RATE)
+    placed = model or PacedModel(config.max_sessions, pass_ms=settings.pass_ms, error_rate=ERROR_RATE)
 
     def place(_: TargetDescription) -> Model:
         time.sleep(settings.place_s)
@@ -154,7 +154,7 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
         probes["hanging"] = lambda: failpoints.num_hanging if failpoints is not None else 0
         metrics = service.metrics.collected
         probes["engine_hangs"] = lambda: int(metrics.get_sample_value("specwhisper_draft_engine_hangs") or 0)
-        probes["taken_slots"] = lambda: _num_taken(service.num_free_draft_slots, config.num_slots)
+        probes["taken_slots"] = lambda: _num_taken(service.num_free_draft_slots, config.max_sessions)
         await serve(services_of(service, config), config, check_health=service.check_health)
 
 

@@ -44,7 +44,7 @@ def cells(grid: Facts, **wanted: Any) -> list[Facts]:
 
 
 def modes(facts: Facts) -> Figure:
-    """Clean speech, by mode: decoding, and the whole utterance."""
+    """Draw clean speech by mode: decoding, and the whole utterance."""
     figure, panels = plt.subplots(1, 2, figsize=(WIDTH, 3.0), sharey=True, layout="constrained")
     for axes, (what, title) in zip(
         panels, (("decoding", "decoding"), ("wall", "whole utterance")), strict=True
@@ -57,7 +57,7 @@ def modes(facts: Facts) -> Figure:
 
 
 def conditions(facts: Facts) -> Figure:
-    """Decoding by mode, in each condition."""
+    """Draw decoding by mode, in each condition."""
     grid = facts["grid"]
     figure, panels = plt.subplots(
         1, len(grid["speech"]), figsize=(WIDTH, 2.8), sharey=True, layout="constrained"
@@ -71,7 +71,7 @@ def conditions(facts: Facts) -> Figure:
 
 
 def gammas(facts: Facts) -> Figure:
-    """Decoding of clean speech, by draft length and round trip."""
+    """Draw decoding of clean speech, by draft length and round trip."""
     figure, panels = plt.subplots(1, 3, figsize=(WIDTH, 2.6), sharey=True, layout="constrained")
     colours, scale = LinearSegmentedColormap.from_list("ratios", COLD_TO_HOT), LogNorm(1 / 8, 8)
     for axes, mode in zip(panels, DRAFTING, strict=True):
@@ -100,7 +100,7 @@ def gammas(facts: Facts) -> Figure:
 
 
 def waits(facts: Facts) -> Figure:
-    """Round trips that an utterance waited for, by mode."""
+    """Draw the round trips that an utterance waited for, by mode."""
     figure, axes = plt.subplots(figsize=(WIDTH / 2, 2.8), layout="constrained")
     for mode in (Mode.TARGET_ONLY, *DRAFTING):
         found = cells(facts["grid"], condition="clean", mode=mode, gamma=CHOSEN, has_hint=False)
@@ -115,7 +115,7 @@ def waits(facts: Facts) -> Figure:
 
 
 def predictions(facts: Facts) -> Figure:
-    """Predicted against measured decoding, by simulation and by closed form."""
+    """Draw predicted against measured decoding, by simulation and by closed form."""
     figure, panels = plt.subplots(1, 2, figsize=(WIDTH, 3.2), sharey=True, layout="constrained")
     shown = (("simulated", "simulation", 0.10), ("closed_form", "closed form", 0.15))
     for axes, (name, title, bound) in zip(panels, shown, strict=True):
@@ -145,7 +145,7 @@ def predictions(facts: Facts) -> Figure:
 
 
 def large(facts: Facts) -> Figure:
-    """Simulated at the costs of large-v3; measured gains of many clients against the law."""
+    """Draw what is simulated at the costs of large-v3, and gains of many clients against the law."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.0), layout="constrained")
     rows = facts["large-v3"]["expected"][0]["rows"]
     many = next(name for name in rows[0] if name.endswith("sessions, full"))

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from experiments.common.replay.trace import Decoding, Trace
+from experiments.latency import closed_form
 from experiments.latency.cells import CHOSEN, TARGET_ONLY, Arm, Cell
 from experiments.latency.costs import PairCosts
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session
 from experiments.latency.store import Grid, Run
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
-from specwhisper.speculation import theory
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.hints.hint import PLAIN, Hint
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -97,15 +97,15 @@ class Predictor:
         pass_s, wide_s = costs.target.of(1, 1), costs.target.of(17, 1)
         token_s = (wide_s - pass_s) / 16
         round_trip_s = 0.0 if arm.mode is Mode.ONE_PROCESS else rtt_ms / 1e3 + 2 * costs.message_s
-        of = theory.Costs(costs.draft.pass_s, pass_s - token_s, token_s, round_trip_s)
+        of = closed_form.Costs(costs.draft.pass_s, pass_s - token_s, token_s, round_trip_s)
         if arm.mode is Mode.TARGET_ONLY:
-            return num_tokens * theory.target_only_s(of)
+            return num_tokens * closed_form.target_only_s(of)
         if arm.mode is Mode.FULL:
-            return num_tokens * theory.full_s(of, survival_of(decodings), realigned_of(decodings))
+            return num_tokens * closed_form.full_s(of, survival_of(decodings), realigned_of(decodings))
         gamma = LOCK_STEP_GAMMA if arm.gamma == CHOSEN else arm.gamma
         if arm.mode is Mode.PIPELINED:
-            return num_tokens * theory.pipelined_s(of, survival_of(decodings), gamma)
-        return num_tokens * theory.sync_s(of, survival_of(decodings, gamma), gamma)
+            return num_tokens * closed_form.pipelined_s(of, survival_of(decodings), gamma)
+        return num_tokens * closed_form.sync_s(of, survival_of(decodings, gamma), gamma)
 
     def facts(self) -> dict[str, Any]:
         """Return the costs as JSON values, in ms."""

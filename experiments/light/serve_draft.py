@@ -84,7 +84,7 @@ async def _run(config: DraftConfig, repeating: str, dtype: str) -> None:
     other = load_checkpoint(repeating, dtype=dtype)
 
     def place(target: TargetDescription) -> Beside:
-        slots = config.num_slots
+        slots = config.max_sessions
         return Beside(open_draft(draft, slots, target.vocabulary), WhisperModel(other, slots))
 
     async with running_service(config, draft, place) as service:

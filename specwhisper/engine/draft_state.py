@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.window_draft import WindowDraft
@@ -45,10 +45,10 @@ class DraftState:
     Attributes
     ----------
     ends, max_positions : of the model: tokens that end a window, and most tokens with the prompt.
-    current, predicted : the open window, and the one that the target will open next, if it has a slot.
+    current : the open window; before the target opens the first one, how that is predicted.
     word_of : returns the word of a token, by which stale tokens are compared with committed ones.
     report : what was not reported yet.
-    num_blocks : blocks sent, by window id, of the open and the predicted window.
+    newest_block : of the last block that was sent: the id of its window, and its number.
     """
 
     length: DraftLength
@@ -60,20 +60,13 @@ class DraftState:
     max_positions: int
     word_of: Callable[[int], str]
     current: WindowDraft
-    predicted: WindowDraft | None = None
     report: DraftReport = NO_REPORT
-    num_blocks: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def drafts(self) -> list[WindowDraft]:
-        """The slots that have a window, the open one first."""
-        slots = (self.current, self.predicted)
-        return [draft for draft in slots if draft is not None and draft.window is not None]
+    newest_block: tuple[int, int] = (0, 0)
 
     @property
     def has_work(self) -> bool:
         """Whether the session has something to draft or to send."""
-        return any(self.can_draft(draft) or self.block_is_due(draft) for draft in self.drafts)
+        return self.can_draft() or self.block_is_due()
 
     def take_drafted(self) -> list[Drafted]:
         """Return what else is to be passed on."""
@@ -84,20 +77,22 @@ class DraftState:
         report, self.report = self.report, NO_REPORT
         return replace(report, gamma=self.block_size.gamma)
 
-    def can_draft(self, draft: WindowDraft) -> bool:
-        """Return whether a window may have one more drafted token."""
+    def can_draft(self) -> bool:
+        """Return whether the window may have one more drafted token."""
+        draft = self.current
         if draft.window is None or not draft.is_known or not draft.is_ready:
             return False
         tokens = draft.belief.tokens
         if tokens and tokens[-1] in self.ends:
             return False
-        if len(tokens) >= self._room(draft):
+        if len(tokens) >= self._room():
             return False
         min_confidence = self.length.min_confidence
         return not min_confidence or draft.confidence >= min_confidence
 
-    def _room(self, draft: WindowDraft) -> int:
-        """Return the position up to which (exclusive) a window may be drafted now."""
+    def _room(self) -> int:
+        """Return the position up to which (exclusive) the window may be drafted now."""
+        draft = self.current
         if draft.window is None:
             return 0
         room = min(draft.window.max_new_tokens, self.max_positions - len(draft.window.prompt))
@@ -113,11 +108,12 @@ class DraftState:
             return len(belief.tokens)
         return min(belief.credit, belief.num_sent + self.block_size.gamma)
 
-    def block_is_due(self, draft: WindowDraft) -> bool:
+    def block_is_due(self) -> bool:
         """Return whether to send a block: it is full, or nothing can be added to it.
 
         An empty block lets a target that waits for candidates decode one token by itself.
         """
+        draft = self.current
         if not draft.is_ready:
             return False
         belief, mode = draft.belief, self.length.mode
@@ -125,26 +121,27 @@ class DraftState:
             return False
         if draft.num_unsent >= self.block_size.gamma:
             return True
-        if self.can_draft(draft):
+        if self.can_draft():
             return False
         if draft.num_unsent or draft.is_predicted:
             return draft.num_unsent > 0
         has_nothing = belief.num_committed == len(belief.tokens) and not belief.blocks_in_flight
         return has_nothing and not draft.has_sent_empty and mode.drafts and not mode.self_decodes
 
-    def stale_tokens(self, draft: WindowDraft) -> Sequence[int]:
+    def stale_tokens(self) -> Sequence[int]:
         """Return the stale tokens that the next draft step may draft again."""
         if not self.options.realigns or self.length.mode is not Mode.FULL:
             return ()
-        room = self._room(draft) - len(draft.belief.tokens) - 1
+        draft = self.current
+        room = self._room() - len(draft.belief.tokens) - 1
         return draft.stale_tokens(min(room, MAX_REDRAFTED)) if room > 0 else ()
 
-    def block_tokens(self, draft: WindowDraft) -> int:
+    def block_tokens(self) -> int:
         """Return the size of the next block: tokens that are there already go together."""
         gamma = self.block_size.gamma
         if self.length.gamma is not None or self.length.mode is not Mode.FULL:
             return gamma
-        return max(gamma, min(draft.num_unsent, MAX_CHOSEN_GAMMA))
+        return max(gamma, min(self.current.num_unsent, MAX_CHOSEN_GAMMA))
 
     def observe_step(self, forward_ns: int, *, is_plain: bool) -> None:
         """Count a draft step; a plain one drafts one token."""

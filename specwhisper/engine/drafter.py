@@ -44,8 +44,6 @@ class Drafter:
     executor : runs encodings, and begins them in order.
     clock : returns the time in nanoseconds, from any origin.
     wake : called, from any thread, when an encoding is done and :meth:`step` has work.
-    drafts_next_window : whether to draft a window before the target opens it, in a second slot, while one is
-        free.
     """
 
     wake_after_s = 0.0  # no draft step waits for a time
@@ -57,11 +55,9 @@ class Drafter:
         executor: Executor,
         clock: Callable[[], int] = perf_counter_ns,
         wake: Callable[[], None] = lambda: None,
-        drafts_next_window: bool = False,
     ) -> None:
         self._model = model
         self._clock = clock
-        self._drafts_next_window = drafts_next_window
         self._slots = FreeSlots(model.num_slots, "The draft server")
         self._encodings = Encodings(executor, wake)
         self._sessions: dict[str, DraftState] = {}
@@ -81,9 +77,8 @@ class Drafter:
 
     @property
     def num_free_slots(self) -> int:
-        """Sessions that can still be opened, also in predicted slots; thread-safe."""
-        sessions = list(self._sessions.values())  # at once, while the engine's thread may change them
-        return self._slots.num_free + sum(session.predicted is not None for session in sessions)
+        """Sessions that can still be opened; thread-safe."""
+        return self._slots.num_free
 
     @property
     def has_work(self) -> bool:
@@ -95,8 +90,6 @@ class Drafter:
     ) -> None:
         """Open a session; raise :class:`ServerFull` if no slot is free."""
         recording = Recording(options.log_mel_max, options.padding)
-        if not self._slots.num_free:
-            self._free_predicted()
         vocabulary = self._model.vocabulary
         common: dict[str, Any] = {
             "length": length,
@@ -115,28 +108,16 @@ class Drafter:
             common["options"] = replace(options, timestamps=False)
             self._sessions[session_id] = LiveDraft(**common, vocabulary=vocabulary)
 
-    def _free_predicted(self) -> None:
-        """Free the slot of one predicted window, if there is one."""
-        for session in self._sessions.values():
-            if session.predicted is not None:
-                self._give_back(session.predicted.slot)
-                session.predicted = None
-                return
-
     def close(self, session_id: str) -> None:
-        """End a session and free its slots; without effect if it has ended already."""
+        """End a session and free its slot; without effect if it has ended already."""
         session = self._sessions.pop(session_id, None)
         if session is None:
             return
-        for draft in (session.current, session.predicted):
-            if draft is not None:
-                if draft.encoding is not None:
-                    draft.encoding.cancel()
-                self._give_back(draft.slot)
-
-    def _give_back(self, slot: int) -> None:
-        self._model.rollback(slot, 0)  # frees the memory of models without reserved slots
-        self._slots.give_back(slot)
+        draft = session.current
+        if draft.encoding is not None:
+            draft.encoding.cancel()
+        self._model.rollback(draft.slot, 0)  # frees the memory of models without reserved slots
+        self._slots.give_back(draft.slot)
 
     def report(self, session_id: str) -> DraftReport:
         """Return a session's work since its last report; nothing if it has ended."""
@@ -172,33 +153,31 @@ class Drafter:
     def step(self) -> list[tuple[str, Drafted | Failed]]:
         """Draft a step for every session that may, and return the blocks that are due."""
         rows: dict[str, Row] = {}
-        drafts: dict[str, WindowDraft] = {}
         for session_id, session in list(self._sessions.items()):
             try:
-                draft = next((draft for draft in session.drafts if session.can_draft(draft)), None)
-                if draft is not None:
-                    rows[session_id], drafts[session_id] = self._row(session, draft), draft
+                if session.can_draft():
+                    rows[session_id] = self._row(session)
             except Exception as error:
                 self._fail(session_id, error)
         if rows:
-            self._run_forward(rows, drafts)
+            self._run_forward(rows)
         drafted = []
         for session_id, session in self._sessions.items():
-            for draft in session.drafts:
-                if session.block_is_due(draft):
-                    block = draft.take_block(session.block_tokens(draft), self._clock())
-                    session.num_blocks[block.window_id] = block.number
-                    drafted.append((session_id, Drafted(block, session.take_report())))
+            if session.block_is_due():
+                block = session.current.take_block(session.block_tokens(), self._clock())
+                session.newest_block = block.window_id, block.number
+                drafted.append((session_id, Drafted(block, session.take_report())))
             drafted += [(session_id, each) for each in session.take_drafted()]
         failures, self._failures = self._failures, []
         return [*drafted, *failures]
 
-    def _row(self, session: DraftState, draft: WindowDraft) -> Row:
+    def _row(self, session: DraftState) -> Row:
+        draft = session.current
         if draft.window is None or draft.encoding is None:
             raise RuntimeError("A session without a window cannot draft.")
         draft.encoding.result()  # raises the encoding's error
         sequence = [*draft.window.prompt, *draft.belief.tokens]
-        candidates = session.stale_tokens(draft)
+        candidates = session.stale_tokens()
         return Row(
             slot=draft.slot,
             tokens=[*sequence[self._model.length(draft.slot) :], *candidates],
@@ -209,7 +188,7 @@ class Drafter:
             sampling=window_sampling(draft.window, session.options),
         )
 
-    def _run_forward(self, rows: Mapping[str, Row], drafts: Mapping[str, WindowDraft]) -> None:
+    def _run_forward(self, rows: Mapping[str, Row]) -> None:
         """Extend beliefs by the tokens of a draft step."""
         session_ids = {row.slot: session_id for session_id, row in rows.items()}
 
@@ -218,11 +197,12 @@ class Drafter:
         ) -> None:
             for row, score in zip(rows, scores, strict=True):
                 session_id = session_ids[row.slot]
-                session, draft = self._sessions[session_id], drafts[session_id]
+                session = self._sessions[session_id]
+                draft = session.current
                 belief = draft.belief
                 verdict = accept(row.candidates, score.tokens, ends=session.ends, budget=len(score.tokens))
                 for index in range(len(verdict.tokens)):
-                    if not index or session.can_draft(draft):
+                    if not index or session.can_draft():
                         draft.extend(score, index)
                 if row.num_candidates and draft.window is not None:
                     length = len(draft.window.prompt) + len(belief.tokens) - 1
@@ -252,72 +232,45 @@ class Drafter:
         """Begin with an opened window; keep its draft if it was predicted."""
         window = opened.window
         self._note_language(window)
-        session.num_blocks = {id_: number for id_, number in session.num_blocks.items() if id_ >= window.id}
-        predicted = session.predicted
-        if predicted is not None and predicted.predicts(window):
-            session.current, session.predicted = predicted, session.current
-            predicted.window, predicted.is_predicted = window, False
-            if tuple(predicted.belief.tokens[: len(opened.opening)]) != opened.opening:
-                self._begin(session, predicted, window, opened.opening)
+        draft = session.current
+        if draft.is_predicted and draft.predicts(window) and not opened.opening:
+            draft.window, draft.is_predicted = window, False
         else:
-            self._begin(session, session.current, window, opened.opening)
-        if session.predicted is not None:
-            session.predicted.window = None
+            self._begin(session, window, opened.opening)
 
     def _note_language(self, window: Window) -> None:
         self._likely_language = self._model.vocabulary.prompt_language(window.prompt) or self._likely_language
 
     def _begin_next(self, session: DraftState) -> None:
-        """Begin with what the session drafts next: a hypothesis, or a predicted window."""
+        """Begin with what the session drafts next: a hypothesis, or a predicted first window."""
         if not isinstance(session, LiveDraft):
-            self._predict_next(session)
+            self._predict_first(session)
             return
         session.end_hypothesis()
         window = session.next_window()
         if window is not None and session.note_language(is_known=self._model.can_continue(window.prompt)):
-            self._begin(session, session.current, window, ())
+            self._begin(session, window, ())
             session.begin_hypothesis()
 
-    def _predict_next(self, session: DraftState) -> None:
-        """Begin with the window that the target will likely open next.
-
-        It needs a slot of its own. The first window is predicted while the target detects its language.
-        """
-        if not self._drafts_next_window:
-            return
-        prediction = session.windows.predict_next(session.current.belief.tokens, session.recording)
+    def _predict_first(self, session: DraftState) -> None:
+        """Begin with the first window while the target still detects its language."""
         is_begun = session.recording.first_sample > 0  # by another session, or its beginning is not needed
-        if prediction is None and self._likely_language is not None and not is_begun:
-            prediction = session.windows.predict_first(self._likely_language, session.recording)
-        if prediction is None:
+        if session.current.window is not None or self._likely_language is None or is_begun:
             return
-        window, predicted = prediction.window, session.predicted
-        if predicted is not None and predicted.window is not None:
-            if _span(predicted.window) == _span(window):
-                return
-        if predicted is None and window.num_frames and self._slots.num_free:
-            predicted = session.predicted = WindowDraft(self._slots.take(), session.current.initial_credit)
-        if predicted is None:
-            return
-        predicted.window = None
-        if window.num_frames:
-            self._begin(session, predicted, window, prediction.opening, is_predicted=True)
+        window = session.windows.predict_first(self._likely_language, session.recording)
+        if window is not None:
+            self._begin(session, window, (), is_predicted=True)
 
     def _begin(
-        self,
-        session: DraftState,
-        draft: WindowDraft,
-        window: Window,
-        opening: Sequence[int],
-        *,
-        is_predicted: bool = False,
+        self, session: DraftState, window: Window, opening: Sequence[int], *, is_predicted: bool = False
     ) -> None:
         """Begin with a window, and encode it unless its audio is in the slot."""
+        draft, (window_id, num_blocks) = session.current, session.newest_block
         draft.begin(
             window,
             is_predicted=is_predicted,
             opening=opening,
-            num_blocks=session.num_blocks.get(window.id, 0),
+            num_blocks=num_blocks if window_id == window.id else 0,
         )
         draft.is_known = self._model.can_continue(window.prompt)
         span = _span(window)

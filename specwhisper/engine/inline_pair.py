@@ -50,7 +50,6 @@ class InlinePair:
     max_sessions : recordings that are transcribed concurrently; by default one for each slot of the target.
     max_num_batched_tokens, max_new_tokens, plan : see :class:`Verifier`.
     voice : finds speech, see :class:`WhisperPlan`; by default none is looked for, as in transformers.
-    drafts_next_window : see :class:`Drafter`.
     edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
     """
 
@@ -64,7 +63,6 @@ class InlinePair:
         max_new_tokens: TokenLimit | None = None,
         max_sessions: int | None = None,
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
-        drafts_next_window: bool = False,
         plan: Callable[[DecodingOptions], Windows] | None = None,
         voice: Voice | None = None,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
@@ -77,7 +75,6 @@ class InlinePair:
         if self._max_sessions < 1:
             raise InvalidRequest(f"max_sessions is {self._max_sessions}: it must be at least 1.")
         self._max_num_batched_tokens = max_num_batched_tokens
-        self._drafts_next_window = drafts_next_window
         self._plan = plan or WhisperPlan(target, max_new_tokens, voice)
         self._edit_block = edit_block
 
@@ -109,7 +106,6 @@ class InlinePair:
             max_width=max(DEFAULT_MAX_WIDTH, self._length.longest),
             max_num_batched_tokens=self._max_num_batched_tokens,
             plan=self._plan,
-            drafts_next_window=self._drafts_next_window,
             edit_block=self._edit_block,
         )
         sessions = [

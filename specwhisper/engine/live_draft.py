@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from specwhisper.engine.draft_state import MAX_REDRAFTED, NO_REPORT, Drafted, DraftState
-from specwhisper.engine.window_draft import WindowDraft
 from specwhisper.live import LiveOptions
 from specwhisper.speculation.hints.hint import Hint
 from specwhisper.speculation.statistics import DraftReport
@@ -58,32 +57,35 @@ class LiveDraft(DraftState):
     @property
     def has_work(self) -> bool:
         """Whether it has something to draft or to pass on."""
-        return bool(self.drafted) or self.can_draft(self.current)
+        return bool(self.drafted) or self.can_draft()
 
     def take_drafted(self) -> list[Drafted]:
         """Return what was drafted since the last call."""
         drafted, self.drafted = self.drafted, []
         return drafted
 
-    def can_draft(self, draft: WindowDraft) -> bool:
+    def can_draft(self) -> bool:
         """Return whether the hypothesis may have one more token."""
+        draft = self.current
         if draft.window is None or not draft.is_known or not draft.is_ready:
             return False
         tokens = draft.belief.tokens
-        return not (tokens and tokens[-1] in self.ends) and len(tokens) < self._room(draft)
+        return not (tokens and tokens[-1] in self.ends) and len(tokens) < self._room()
 
-    def _room(self, draft: WindowDraft) -> int:
+    def _room(self) -> int:
+        draft = self.current
         if draft.window is None:
             return 0
         return min(draft.window.max_new_tokens, self.max_positions - len(draft.window.prompt))
 
-    def block_is_due(self, draft: WindowDraft) -> bool:
+    def block_is_due(self) -> bool:
         """Return ``False``: candidates are sent once a hypothesis is whole."""
         return False
 
-    def stale_tokens(self, draft: WindowDraft) -> Sequence[int]:
+    def stale_tokens(self) -> Sequence[int]:
         """Return the next tokens of the last hypothesis of the piece."""
-        room = self._room(draft) - len(draft.belief.tokens) - 1
+        draft = self.current
+        room = self._room() - len(draft.belief.tokens) - 1
         return draft.stale_tokens(min(room, MAX_REDRAFTED)) if room > 0 else ()
 
     def observe_step(self, forward_ns: int, *, is_plain: bool) -> None:
@@ -143,7 +145,7 @@ class LiveDraft(DraftState):
             return
         tokens = tuple(draft.belief.tokens)
         end = num_before_repeats(tokens, self.vocabulary)
-        if self.can_draft(draft) and end == len(tokens):
+        if self.can_draft() and end == len(tokens):
             return
         draft.window = self.piece = None
         self.hypotheses[piece.start_sample] = piece, tokens[:end]

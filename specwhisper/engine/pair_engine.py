@@ -97,7 +97,6 @@ class PairEngine:
     reader : reads recordings.
     wake : called, from any thread, when an encoding, an alignment or a piece of audio is done.
     max_width, max_num_batched_tokens, max_new_tokens, plan : see :class:`Verifier`.
-    drafts_next_window : see :class:`Drafter`.
     edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
     """
 
@@ -115,7 +114,6 @@ class PairEngine:
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
         max_new_tokens: TokenLimit | None = None,
         plan: Callable[[DecodingOptions], Windows] | None = None,
-        drafts_next_window: bool = False,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
     ) -> None:
         self._verifier = Verifier(
@@ -128,9 +126,7 @@ class PairEngine:
             max_new_tokens=max_new_tokens,
             plan=plan,
         )
-        self._drafter = Drafter(
-            draft or target, executor=draft_encoder, wake=wake, drafts_next_window=drafts_next_window
-        )
+        self._drafter = Drafter(draft or target, executor=draft_encoder, wake=wake)
         self._reader = reader
         self._wake = wake
         self._edit_block = edit_block

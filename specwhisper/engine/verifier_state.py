@@ -20,7 +20,7 @@ from specwhisper.speculation.arrivals import Arrivals
 from specwhisper.speculation.hints.given import LiveHint
 from specwhisper.speculation.ledger import Ledger, SharedHints
 from specwhisper.speculation.scheduling import Request
-from specwhisper.speculation.theory import MAX_REACH
+from specwhisper.speculation.worthwhile import MAX_REACH
 from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.transcription.resume_point import check_resume
 from specwhisper.transcription.vocabulary import Vocabulary

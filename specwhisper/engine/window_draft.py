@@ -1,4 +1,4 @@
-"""The draft's side of one window, open or predicted, in a slot of its own."""
+"""The draft's side of a window, in the slot of its session."""
 
 from __future__ import annotations
 

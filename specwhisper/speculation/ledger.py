@@ -22,9 +22,8 @@ from typing import NamedTuple
 
 from specwhisper.speculation.hints.given import GivenHint, LiveHint, ScriptHint
 from specwhisper.speculation.hints.hint import PLAIN, Hint, HintTokens
-from specwhisper.speculation.theory import MAX_REACH
+from specwhisper.speculation.worthwhile import MAX_REACH
 
-NUM_SENT = 3  # hints of what the draft had sent, before each of the last corrections
 OWN_RATE = 0.95  # how often the target's earlier text is right
 DRAFT_MEMORY, SENT_MEMORY = 0.98, 0.9  # of a judgement's weight in the rates, with every later one
 
@@ -118,7 +117,7 @@ class SharedHints:
 
 @dataclass(slots=True)
 class SentHint:
-    """The draft's text from a correction on, which it had sent before.
+    """The draft's text from the last correction on, which it had sent before.
 
     Attributes
     ----------
@@ -172,7 +171,7 @@ class Ledger:
         self._fresh = [Pending(token, CandidateSource.OWN) for token in opening][:max_pending]
         self._num_own = len(self._fresh)  # the first of them are from the opening
         self._own = Hint([*opening, *ending], texts.word_of, rate=OWN_RATE) if opening or ending else None
-        self._sent: list[SentHint] = []  # the newest first; only that one may be open or not judged
+        self._sent: SentHint | None = None
         self._max_pending = max_pending
         for token in committed:  # of a window that is resumed
             for _, hint in self._hints():
@@ -252,7 +251,7 @@ class Ledger:
         return self._fresh[: min(self._num_own + max_drafted, max(max_drafted, MAX_REACH))]
 
     def _hints(self) -> list[tuple[CandidateSource, Hint]]:
-        hints = [(CandidateSource.SENT, sent.hint) for sent in self._sent]
+        hints = [(CandidateSource.SENT, self._sent.hint)] if self._sent is not None else []
         if self._own is not None:
             hints.append((CandidateSource.OWN, self._own))
         hints += [(CandidateSource.GIVEN, hint) for hint in self._shared.given]
@@ -270,8 +269,8 @@ class Ledger:
         if known_committed <= self.correction < base:  # the correction that it lacks was sent already
             self._extend_sent(base, tokens)
             return Offer.VOID
-        if self._sent and known_committed > self.correction:
-            self._sent[0].is_open = False
+        if self._sent is not None and known_committed > self.correction:
+            self._sent.is_open = False
         if base > self.held:
             return Offer.VOID
         for position in range(base, min(end, base + len(tokens))):
@@ -311,7 +310,8 @@ class Ledger:
             self._keep_sent(stale, self.correction)
             tokens = tokens[num_right + 1 :]
         self._append(tokens)
-        self._drop_ended()
+        if self._sent is not None and not self._sent.is_worth_keeping:
+            self._sent = None
 
     def _pay(self, tokens: Sequence[int], verified: Sequence[Pending]) -> None:
         """Let given hints pay for their tokens in a forward pass."""
@@ -324,19 +324,15 @@ class Ledger:
             hint.pay(num_verified, num_accepted)
 
     def _append(self, tokens: Sequence[int]) -> None:
-        if tokens and self._sent and not self._sent[0].is_judged:
-            newest = self._sent[0]
-            if text := newest.hint.continuation(max_tokens=1):  # else nothing had been sent after it
+        sent = self._sent
+        if tokens and sent is not None and not sent.is_judged:
+            if text := sent.hint.continuation(max_tokens=1):  # else nothing had been sent after it
                 self._shared.rates.judge_sent(text[0] == tokens[0])
-            newest.is_judged = True
+            sent.is_judged = True
         for _, hint in self._hints():
             for token in tokens:
                 hint.follow(token)
         self.committed += tokens
-
-    def _drop_ended(self) -> None:
-        """Drop what the draft had sent if it neither continues the text nor will be extended."""
-        self._sent = self._sent and [sent for sent in self._sent if sent.is_worth_keeping]
 
     def _keep_sent(self, tokens: Sequence[int], position: int) -> None:
         """Keep what the draft had sent for the positions from a correction on as a hint."""
@@ -346,18 +342,16 @@ class Ledger:
         hint = Hint(tokens, self._texts.word_of, rate=rates.sent, survival=rates.fresh)
         for token in self.committed[position:]:
             hint.follow(token)
-        best = sorted(self._sent, key=lambda each: -each.hint.rate)[: NUM_SENT - 1]
-        older = [SentHint(sent.hint, sent.end, is_open=False, is_judged=True) for sent in best]
-        self._sent = [SentHint(hint, position + len(tokens)), *older]
+        self._sent = SentHint(hint, position + len(tokens))
 
     def _extend_sent(self, base: int, tokens: Sequence[int]) -> None:
-        """Extend the newest hint by a block that was on its way at the correction."""
-        newest = self._sent[0] if self._sent else None
-        if newest is not None and newest.is_open and base <= newest.end < base + len(tokens):
-            new = tokens[newest.end - base :]
-            if len(newest.hint) + len(new) <= self._max_pending:
-                newest.hint.extend(new)
-                newest.end += len(new)
+        """Extend the hint by a block that was on its way at the correction."""
+        sent = self._sent
+        if sent is not None and sent.is_open and base <= sent.end < base + len(tokens):
+            new = tokens[sent.end - base :]
+            if len(sent.hint) + len(new) <= self._max_pending:
+                sent.hint.extend(new)
+                sent.end += len(new)
 
 
 def _num_shared(fresh: Sequence[Pending], text: Sequence[int]) -> int:

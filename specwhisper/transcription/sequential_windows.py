@@ -12,7 +12,6 @@ from specwhisper.transcription.windows import (
     ClosedWindow,
     Extent,
     MaxLength,
-    PredictedWindow,
     WhisperWindows,
 )
 from specwhisper.types import Outcome, Window, WordAlignment
@@ -101,21 +100,7 @@ class SequentialWindows(WhisperWindows):
             closed.outcome, kept, (), num_kept=num_transcribed, num_transcribed=num_transcribed
         )
 
-    def predict_next(self, tokens: Sequence[int], audio: Extent) -> PredictedWindow | None:
-        """Return the next window, once the draft believes the open one complete.
-
-        With the text before as its prompt, or if words or languages decide where it begins, only the target
-        can open it.
-        """
-        window = self._followed
-        if window is None or self._options.condition_on_previous_text or self.reviews or self.is_clip:
-            return None
-        if not tokens or tokens[-1] not in self._vocabulary.ends:
-            return None
-        start_frame = window.start_frame + split_window(window, tokens, self._vocabulary).advance_frames
-        return PredictedWindow(self._after(window, start_frame, self._frames_from(start_frame, audio) or 0))
-
-    def predict_first(self, language: str, audio: Extent) -> PredictedWindow | None:
+    def predict_first(self, language: str, audio: Extent) -> Window | None:
         """Return the first window, if the target detects this language in it.
 
         Only the target can open one whose prompt has words of the caller.
@@ -132,7 +117,7 @@ class SequentialWindows(WhisperWindows):
         ):
             return None
         prompt = self._vocabulary.prompt(options, language)
-        window = Window(
+        return Window(
             id=0,
             start_frame=0,
             num_frames=num_frames,
@@ -140,4 +125,3 @@ class SequentialWindows(WhisperWindows):
             max_new_tokens=self._room(prompt),
             temperature=options.temperatures[0],
         )
-        return PredictedWindow(window)

@@ -60,19 +60,6 @@ class ClosedWindow:
     num_transcribed: int | None = None
 
 
-class PredictedWindow(NamedTuple):
-    """The window that the target will likely open next.
-
-    Attributes
-    ----------
-    window : it has no frames while its audio is not complete.
-    opening : the text of the last window with which it will begin.
-    """
-
-    window: Window
-    opening: tuple[int, ...] = ()
-
-
 class Extent(Protocol):
     """The part of the audio that has arrived.
 
@@ -95,7 +82,7 @@ class Windows(ABC):
 
     The target calls :meth:`append_audio`, :meth:`ready_frames`, :meth:`open` and :meth:`close`. The draft has
     windows of its own that follow the target's: it calls :meth:`append_audio`, :meth:`on_window_opened` and
-    :meth:`on_commit`, and :meth:`predict_next` at any time.
+    :meth:`on_commit`.
 
     Parameters
     ----------
@@ -247,18 +234,7 @@ class Windows(ABC):
         if commit.is_final:
             self._followed = None
 
-    def predict_next(self, tokens: Sequence[int], audio: Extent) -> PredictedWindow | None:
-        """Return the window that the target will open next.
-
-        ``None`` if that cannot be predicted yet.
-
-        Parameters
-        ----------
-        tokens : the draft's belief of the last window.
-        """
-        return None
-
-    def predict_first(self, language: str, audio: Extent) -> PredictedWindow | None:
+    def predict_first(self, language: str, audio: Extent) -> Window | None:
         """Return the first window, if the target detects this language in it.
 
         ``None`` if the target needs not detect it, or if the window cannot be predicted.
@@ -294,17 +270,6 @@ class Windows(ABC):
 
     def _frames_from(self, start_frame: int, audio: Extent) -> int | None:
         return audio.window_frames(start_frame) if audio.window_is_ready(start_frame) else None
-
-    def _after(self, window: Window, start_frame: int, num_frames: int) -> Window:
-        """Return the window after another one, with the same prompt."""
-        return replace(
-            window,
-            id=window.id + 1,
-            start_frame=start_frame,
-            num_frames=num_frames,
-            temperature=self._options.temperatures[0],
-            attempt=0,
-        )
 
 
 class WhisperWindows(Windows):

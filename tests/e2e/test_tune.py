@@ -44,8 +44,6 @@ def test_the_advice_follows_the_measurements(start_server, tmp_path):
     assert f"Speed, as measured: {1e3 * means_s[implied]:.1f} ms per token" in out
     assert f"Draft length: {figures_read['gamma']}." in out
     assert ("blocks of " in figures_read["gamma"]) is (implied != "target-only")
-    assert "Estimates by closed form" in out
-    assert "if the draft is as fast there as here" in out
 
 
 @pytest.mark.nightly

@@ -33,7 +33,6 @@ class Drafting:
 
     Parameters
     ----------
-    drafts_next_window : as :class:`Drafter` takes it.
     timeout_s : how long the engine may take to place the model, to open a session, or for one step or
         encoding. After that it hangs: sessions run without drafts until it answers.
     on_failure : called when a session's draft fails.
@@ -49,14 +48,12 @@ class Drafting:
         checkpoint: Checkpoint,
         place: PlaceDraft,
         *,
-        drafts_next_window: bool = True,
         timeout_s: float = 15.0,
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_failure = on_failure
         self.name = checkpoint.name
         self.num_mel_bins = checkpoint.num_mel_bins
-        self._drafts_next_window = drafts_next_window
         self._timeout_s = timeout_s
         self._thread = EngineThread[Drafted | Failed]("drafter", leave_process)
         self._encoder = TimedExecutor("draft-encoder")
@@ -157,9 +154,7 @@ class Drafting:
 
     def _start_engine(self, model: Model, target: TargetDescription) -> None:
         logger.info("paired", extra={"draft": self.name, "target": target.model})
-        self._drafter = Drafter(
-            model, executor=self._encoder, wake=self._thread.wake, drafts_next_window=self._drafts_next_window
-        )
+        self._drafter = Drafter(model, executor=self._encoder, wake=self._thread.wake)
         self._thread.start(self._drafter)
 
     def _why_no_drafts(self) -> Exception | None:

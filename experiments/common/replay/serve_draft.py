@@ -35,9 +35,6 @@ def serve_draft(
     gamma: Annotated[
         int | None, typer.Option(help="Draft tokens per block. [default: each session chooses]")
     ] = None,
-    next_window: Annotated[
-        bool, typer.Option(help="Draft the next window before the target opens it.")
-    ] = True,
     max_sessions: MaxSessions = 8,
     device: str = "cpu",
     dtype: Dtype = "float32",
@@ -58,7 +55,6 @@ def serve_draft(
             cores=parse_cores(cores),
             mode=mode,
             gamma=gamma,
-            next_window=next_window,
             max_sessions=max_sessions,
             port=port,
         )
@@ -69,7 +65,7 @@ def serve_draft(
 
 async def _run(config: DraftConfig, shape: str, dtype: str, trace: Trace, *, encode_once: bool) -> None:
     prepare_process(config.device, config.threads, config.cores)
-    slots = config.num_slots
+    slots = config.max_sessions
     checkpoint = load_checkpoint(trace.draft)
     checkpoint = replace(checkpoint, name=replay_name(shape, trace.draft))
     forward = None

@@ -58,9 +58,8 @@ class Mechanism:
 MECHANISMS: dict[str, Mechanism] = {
     "hints of dropped candidates": Mechanism(
         [(Ledger, "_keep_sent", lambda self, tokens, position: None)],
-        [ledger.SentHint, Ledger._keep_sent, Ledger._extend_sent, Ledger._drop_ended, Hint],
+        [ledger.SentHint, Ledger._keep_sent, Ledger._extend_sent, Hint],
     ),
-    "several such hints": Mechanism([(ledger, "NUM_SENT", 1)], []),
     "drafting dropped candidates at once": Mechanism(
         [(DraftState, "stale_tokens", lambda self, draft: ())],
         [DraftState.stale_tokens, WindowDraft.stale_tokens, WindowDraft.keep_stale],
@@ -80,7 +79,7 @@ MECHANISMS: dict[str, Mechanism] = {
         [(Throughput, "is_worth", lambda self, expected_tokens, num_fed: True)], [throughput, arrivals]
     ),
     "streams that sessions share": Mechanism([(sharing, "MIN_SESSIONS", 10**9)], [sharing]),
-    "drafting the next window": Mechanism(
-        [(Drafter, "_predict_next", lambda self, session: None)], [Drafter._predict_next]
+    "drafting while the language is detected": Mechanism(
+        [(Drafter, "_predict_first", lambda self, session: None)], [Drafter._predict_first]
     ),
 }

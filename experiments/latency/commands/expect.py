@@ -134,7 +134,8 @@ def expect(
         for condition in conditions
     ]
     for each in tables:
-        title = f"Simulated, {each['condition']}, {each['acceptance']:.0%} accepted: time per token over target-only"
+        speech = f"{each['condition']}, {each['acceptance']:.0%} accepted"
+        title = f"Simulated, {speech}: time per token over target-only"
         table = Table(title=title, title_justify="left")
         for name in each["rows"][0]:
             table.add_column(name, justify="right")

@@ -113,7 +113,7 @@ def report(grid: Grid, console: Console, *, json: Path | None, check: bool) -> b
     for condition, told in summary.speech().items():
         console.print(
             f"{condition}: the draft is right in {told['acceptance']:.0%} of {told['num_tokens']} tokens, "
-            f"in runs of {told['mean_run']:.0f}; after {told['realigned']:.0%} of its errors it continues right.",
+            f"in runs of {told['mean_run']:.0f}; after an error it is right in {told['realigned']:.0%}.",
             highlight=False,
             soft_wrap=True,
         )

@@ -27,7 +27,7 @@ from typing import NamedTuple, Protocol
 
 from specwhisper.speculation.hints.alignment import Alignment
 from specwhisper.speculation.hints.run_index import MAX_COMPARED, NUM_SEARCHED, RunIndex
-from specwhisper.speculation.theory import num_worthwhile
+from specwhisper.speculation.worthwhile import num_worthwhile
 
 MIN_RATE = 0.1  # below it none is worth it, until words match again
 FIRST_RATE = 0.75

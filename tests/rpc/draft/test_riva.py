@@ -65,7 +65,7 @@ async def demo_pair():
     tiny = load_checkpoint("demo-draft-tiny")
     async with (
         target_server(checkpoint=load_checkpoint("demo-target")) as target,
-        draft_server(target.address, checkpoint=tiny, next_window=False) as draft,  # one slot per session
+        draft_server(target.address, checkpoint=tiny) as draft,
     ):
         yield target, draft
 

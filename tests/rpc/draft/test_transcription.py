@@ -124,8 +124,7 @@ async def test_draft_and_target_of_one_process_share_their_encoder(tmp_path, mon
     folder = save_checkpoint(shape, tmp_path / "target")
     _, same = build_checkpoint(shape, "draft")
     encoded = note_encoded(monkeypatch)
-    one_process = {"target_model": str(folder), "next_window": False}  # a wrong guess is one more window
-    async with draft_server("127.0.0.1:1", checkpoint=same, **one_process) as draft:
+    async with draft_server("127.0.0.1:1", checkpoint=same, target_model=str(folder)) as draft:
         for mode in ("MODE_FULL", "MODE_SYNC"):
             encoded.clear()
             statistics = (await stream(draft, recording(3.0), mode=mode))[-1].statistics

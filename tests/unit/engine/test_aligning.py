@@ -144,11 +144,10 @@ def test_other_sessions_continue_during_an_alignment():
     num_checks=st.integers(1, MAX_CHECKS),
     gamma=st.integers(1, 8),
     temperatures=st.sampled_from([(0.0,), (0.0, 0.5, 1.0)]),
-    drafts_next_window=st.booleans(),
     seed=st.integers(0, 100),
 )
 def test_words_and_text_do_not_depend_on_the_time_of_an_alignment(
-    mode, num_checks, gamma, temperatures, drafts_next_window, seed
+    mode, num_checks, gamma, temperatures, seed
 ):
     options = DecodingOptions.greedy(
         language="en", word_timestamps=True, temperatures=temperatures, logprob_threshold=-0.48
@@ -164,7 +163,6 @@ def test_words_and_text_do_not_depend_on_the_time_of_an_alignment(
         aligner=DelayedExecutor(num_checks),
         draft_encoder=inline,
         reader=inline,
-        drafts_next_window=drafts_next_window,
     )
     sessions = [PairTranscription(str(i), i, Feed(pcm), target.vocabulary) for i, pcm in enumerate(PCMS)]
     for session in sessions:

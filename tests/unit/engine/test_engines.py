@@ -15,8 +15,7 @@ from experiments.common.models.scripted import MULTILINGUAL, VOCABULARY, Scripte
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.verifier import Verifier
-from specwhisper.engine.window_draft import WindowDraft
-from specwhisper.errors import InvalidRequest, ServerFull
+from specwhisper.errors import InvalidRequest
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import MAX_CHOSEN_GAMMA, DraftLength
@@ -46,16 +45,14 @@ def target_text(pcms: Sequence[bytes], seed: int) -> list[list[tuple[int, ...]]]
     keys=st.lists(st.sampled_from(sorted(RECORDINGS)[:6]), min_size=1, max_size=3),
     max_positions=st.sampled_from([64, 20]),
     max_num_batched_tokens=st.sampled_from([1, 7, 256]),
-    num_spare=st.sampled_from([0, 1, 3]),
 )
 def test_any_draft_leads_to_the_targets_text(
-    mode, kind, gamma, error_rate, seed, keys, max_positions, max_num_batched_tokens, num_spare
+    mode, kind, gamma, error_rate, seed, keys, max_positions, max_num_batched_tokens
 ):
     pcms = [RECORDINGS[key] for key in keys]
     split = InlinePair(
         ScriptedModel(len(pcms), seed=seed),
-        ScriptedModel(len(pcms) + num_spare, seed=seed, error_rate=error_rate, max_positions=max_positions),
-        drafts_next_window=num_spare > 0,
+        ScriptedModel(len(pcms), seed=seed, error_rate=error_rate, max_positions=max_positions),
         mode=mode,
         gamma=gamma,
         max_num_batched_tokens=max_num_batched_tokens,
@@ -114,23 +111,18 @@ options = st.builds(
     error_rate=st.sampled_from([0.0, 0.3]),
     seed=st.integers(0, 1000),
     keys=st.lists(st.sampled_from(sorted(RECORDINGS)), min_size=1, max_size=3),
-    num_spare=st.sampled_from([0, 1, 3]),
 )
-def test_with_any_options_the_text_is_the_targets(
-    options, mode, kind, gamma, error_rate, seed, keys, num_spare
-):
+def test_with_any_options_the_text_is_the_targets(options, mode, kind, gamma, error_rate, seed, keys):
     pcms = [RECORDINGS[key] for key in keys]
 
-    def model(error_rate: float = 0.0, num_spare: int = 0) -> ScriptedModel:
-        num_slots = len(pcms) + num_spare
-        return ScriptedModel(num_slots, seed=seed, error_rate=error_rate, vocabulary=MULTILINGUAL)
+    def model(error_rate: float = 0.0) -> ScriptedModel:
+        return ScriptedModel(len(pcms), seed=seed, error_rate=error_rate, vocabulary=MULTILINGUAL)
 
     split = InlinePair(
         model(),
-        model(error_rate, num_spare),
+        model(error_rate),
         mode=mode,
         gamma=gamma,
-        drafts_next_window=num_spare > 0,
         edit_block=Interference(kind, seed, vocabulary_size=len(VOCABULARY)),
     ).transcribe(pcms, options)
     target_only = InlinePair(model()).transcribe(pcms, options)
@@ -139,40 +131,6 @@ def test_with_any_options_the_text_is_the_targets(
         assert ours.segments == expected.segments
         assert ours.language == expected.language
         assert ours.language_probs == expected.language_probs
-
-
-@pytest.mark.parametrize("mode", [Mode.PIPELINED, Mode.FULL])
-def test_the_next_window_is_drafted_before_it_is_opened(mode):
-    pcm = RECORDINGS[0, 33.0]
-    early: list[Candidates] = []
-
-    def record_early_blocks(block: Candidates) -> list[Candidates]:
-        early.extend([block] if block.start_frame is not None else [])
-        return [block]
-
-    def transcribe(num_slots: int, *, drafts_next_window: bool):
-        target, draft = ScriptedModel(seed=3), ScriptedModel(num_slots, seed=3)
-        engine = InlinePair(
-            target,
-            draft,
-            mode=mode,
-            gamma=4,
-            drafts_next_window=drafts_next_window,
-            edit_block=record_early_blocks,
-        )
-        return engine.transcribe([pcm])[0]
-
-    plain = transcribe(2, drafts_next_window=False)
-    assert not early
-    assert plain.stats.num_windows > 1
-    ahead = transcribe(2, drafts_next_window=True)
-    assert ahead.window_tokens == plain.window_tokens
-    starts = {block.window_id: block.start_frame for block in early}
-    assert len(starts) == plain.stats.num_windows - 1
-    assert ahead.stats.num_drafted == plain.stats.num_drafted  # nothing was drafted twice
-    num_early = len(early)
-    assert transcribe(1, drafts_next_window=True).window_tokens == plain.window_tokens
-    assert len(early) == num_early  # without a second slot no window is predicted
 
 
 class EnglishOnly(ScriptedModel):
@@ -198,32 +156,14 @@ def test_a_draft_of_one_language_drafts_while_the_target_detects_it(mode, initia
                 ScriptedModel(vocabulary=MULTILINGUAL),
                 draft,
                 mode=mode,
-                drafts_next_window=True,
                 edit_block=record_early_blocks,
             ).transcribe([pcm], options)[0]
-            for draft in (EnglishOnly(2, vocabulary=MULTILINGUAL), None)
+            for draft in (EnglishOnly(vocabulary=MULTILINGUAL), None)
         )
         assert (ours.window_tokens, ours.language) == (alone.window_tokens, alone.language)
         assert bool(early) == (not initial_prompt)  # only the target knows a prompt's words
         detected.add(ours.language)
     assert len(detected) > 1
-
-
-def test_a_new_session_takes_the_slot_of_a_predicted_window():
-    model = ScriptedModel(2, seed=3)
-    drafter = Drafter(model, executor=InlineExecutor(), drafts_next_window=True)
-    options = DecodingOptions.greedy(language="en")
-    drafter.open("first", DraftLength(Mode.FULL, 4), options, max_ahead_tokens=64)
-    session = drafter._sessions["first"]
-    session.predicted = WindowDraft(drafter._slots.take(), 64)
-    assert drafter.num_free_slots == 1
-    drafter.open("next", DraftLength(Mode.FULL, 4), options, max_ahead_tokens=64)
-    assert session.predicted is None and drafter.num_free_slots == 0
-    with pytest.raises(ServerFull):
-        drafter.open("last", DraftLength(Mode.FULL, 4), options, max_ahead_tokens=64)
-    for name in ("first", "next"):
-        drafter.close(name)
-    assert drafter.num_free_slots == 2
 
 
 class Sure(ScriptedModel):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.common.models.scripted import VOCABULARY, ScriptedModel, recording
-from experiments.latency.sweep.hint_text import misleading
+from experiments.latency.hints import misleading
 from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import UnsupportedOption

@@ -19,7 +19,7 @@ from specwhisper.speculation.hints.hint import (
     PLAIN,
     Hint,
 )
-from specwhisper.speculation.theory import MAX_REACH, MIN_CHANCE, num_worthwhile
+from specwhisper.speculation.worthwhile import MAX_REACH, MIN_CHANCE, num_worthwhile
 from tests.nightly import examples
 
 TIME = "<"

@@ -92,23 +92,21 @@ def _gamma(advice: Advice) -> str:
     best = advice.best
     if not best.mode.drafts:
         return "none, since this mode has no draft"
-    text = "chosen by each session, without --gamma; here blocks of"
-    if not best.mode.is_lock_step:
-        return f"{text} {best.gamma}"
-    return f"{text} up to {best.gamma}; of fixed lengths {advice.here.gamma} would be best (an estimate)"
+    up_to = "up to " if best.mode.is_lock_step else ""
+    return f"chosen by each session, without --gamma; here blocks of {up_to}{best.gamma}"
 
 
 def _print(title: str, advice: Advice, extent: str, console: Console) -> None:
-    best, costs = advice.best, advice.costs
+    best, parts = advice.best, advice.parts
     facts = Table.grid(padding=(0, 2))
     for label, value in (
         ("model", title),
-        ("link", f"{1e3 * costs.round_trip_s:.1f} ms round trip, messages included"),
-        ("draft", f"{1e3 * costs.draft_s:.1f} ms a step"),
+        ("link", f"{1e3 * parts.round_trip_s:.1f} ms round trip, messages included"),
+        ("draft", f"{1e3 * parts.draft_s:.1f} ms a step"),
         (
             "target",
-            f"{1e3 * costs.forward_s:.1f} ms per forward pass, "
-            f"{1e3 * costs.forward_token_s:.2f} ms per token",
+            f"{1e3 * parts.forward_s:.1f} ms per forward pass, "
+            f"{1e3 * parts.token_s:.2f} ms per token",
         ),
         ("measured", f"{extent} in every mode, all of a client's waiting time"),
     ):
@@ -133,22 +131,4 @@ def _print(title: str, advice: Advice, extent: str, console: Console) -> None:
         f"Draft length: {_gamma(advice)}.",
     ):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-    _print_estimates(advice, console)
 
-
-def _print_estimates(advice: Advice, console: Console) -> None:
-    console.print("\nEstimates by closed form: ms per token of decoding alone, by round trip in ms")
-    table = Table("round trip", "target-only", "sync (its gamma)", "pipelined", "full")
-    for expected in advice.elsewhere:
-        times = {mode: f"{1e3 * time_s:.1f}" for mode, time_s in expected.times_s.items()}
-        times[Mode.SYNC] += f" ({expected.gamma})"
-        table.add_row(f"{1e3 * expected.round_trip_s:.0f}", *(times[mode] for mode in COMPARED))
-    console.print(table, highlight=False)
-    together = advice.one_process
-    for line in (
-        f"Both models in one process on the target's machine: {1e3 * together.times_s[Mode.SYNC]:.1f} with "
-        f"gamma {together.gamma}, if the draft is as fast there as here (an assumption, not measured).",
-        "Estimates use the times of sessions in sync, and the acceptance of sync (for sync and one process) "
-        "or pipelined (for pipelined and full).",
-    ):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -7,17 +7,17 @@ from random import Random
 
 import pytest
 
-from experiments.common.replay.error_process import ErrorProcess
 from experiments.common.replay.trace import Decoding
+from experiments.latency.closed_form import Costs as Theory
+from experiments.latency.closed_form import full_s
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.speculation.theory import Costs as Theory
-from specwhisper.speculation.theory import full_s
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
+from tests.error_process import ErrorProcess
 from tests.nightly import mostly_nightly
 from tests.survival import geometric
 

@@ -1,4 +1,4 @@
-"""Network conditions, the arguments of netem, the delaying proxy, and the order of cells."""
+"""Network conditions, and the delaying proxy."""
 
 from __future__ import annotations
 
@@ -12,20 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.latency.cells import (
-    CHOSEN,
-    Cell,
-    cells_of,
-    parse_gammas,
-    parse_modes,
-    parse_stall,
-    parse_times,
-    schedule,
-)
-from experiments.latency.networks.backends import ProxyNetwork, netem_arguments, open_network
+from experiments.latency.networks.backends import ProxyNetwork, open_network
 from experiments.latency.networks.conditions import MAX_QUEUE_S, Conditions, Direction
 from specwhisper.errors import InvalidRequest, UnsupportedOption
-from specwhisper.types import Mode
 
 times = st.lists(st.floats(0, 10), min_size=1, max_size=50).map(lambda gaps: list(itertools.accumulate(gaps)))
 
@@ -102,17 +91,6 @@ def test_conditions_describe_themselves():
     assert not Conditions(0.02, 0.001, stall_every_s=5).not_modelled
 
 
-def test_netem_gets_the_same_conditions():
-    arguments = netem_arguments(Conditions(0.02, 0.001, 0.01, 0.25, 125_000))
-    assert arguments[:3] == ["netem", "limit", "23"]  # packets of a quarter of a second, and those in transit
-    assert (
-        arguments[3:]
-        == "delay 10000us 1000us distribution normal loss 1% reorder 25% rate 1000000bit".split()
-    )
-    with pytest.raises(UnsupportedOption, match="does not stall"):
-        netem_arguments(Conditions(stall_s=1, stall_every_s=2))
-
-
 async def test_a_proxy_delays_both_directions_and_changes_open_connections():
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(1000):
@@ -139,54 +117,13 @@ async def test_a_proxy_delays_both_directions_and_changes_open_connections():
 
 
 def test_an_unknown_network_is_refused():
-    with pytest.raises(InvalidRequest, match="choose one of proxy, tun, netem"), open_network("moon"):
+    with pytest.raises(InvalidRequest, match="choose one of proxy, tun"), open_network("moon"):
         pass
 
 
-def test_every_repeat_has_each_cell_once_grouped_by_round_trip():
-    cells = cells_of([Mode.TARGET_ONLY, Mode.SYNC, Mode.ONE_PROCESS], [1, CHOSEN], 3, max_cores=2)
-    assert len(cells) == 3 + 2 * 3 + 2 * 2 * 3
-    taken = list(schedule(cells, 4, seed=0))
-    for repeat in range(4):
-        here = [cell for number, cell in taken if number == repeat]
-        assert sorted(here) == sorted(cells)
-        assert len(list(itertools.groupby(here, lambda cell: cell.round_trip))) == 3
-    assert list(schedule(cells, 4, seed=0)) == taken != list(schedule(cells, 4, seed=1))
-    assert str(Cell(Mode.SYNC, CHOSEN, 0)) == "sync, gamma chosen"
-
-
-def test_comma_separated_options_are_parsed():
-    assert parse_modes("full, sync,full") == [Mode.FULL, Mode.SYNC]
-    assert parse_gammas("1, 16,chosen,1") == [1, 16, CHOSEN]
-    assert parse_times("0,0.5", "--rtt") == [0, 0.5]
-    assert parse_stall("0.5,5") == (0.5, 5)
-
-
-@pytest.mark.parametrize("words", ["65", "0", "0,4", "x", "", "4,"])
-def test_invalid_draft_lengths_are_refused(words):
-    with pytest.raises(InvalidRequest, match=f"--gamma is '{words}'"):
-        parse_gammas(words)
-
-
-@pytest.mark.parametrize("words", ["-1", "x", "nan", "1,inf", "1e999", ""])
-def test_invalid_times_are_refused(words):
-    with pytest.raises(InvalidRequest, match=f"--rtt is '{words}'"):
-        parse_times(words, "--rtt")
-
-
-@pytest.mark.parametrize("words", ["0.5", "1,2,3", "nan,5", "x"])
-def test_invalid_stalls_are_refused(words):
-    with pytest.raises(InvalidRequest, match=f"--stall is '{words}'"):
-        parse_stall(words)
-
-
-def test_an_unknown_mode_is_refused():
-    with pytest.raises(InvalidRequest, match="--modes is 'fast'"):
-        parse_modes("fast")
-
-
-def test_set_draft_lengths_may_have_fewer_repeats():
-    cells = cells_of([Mode.TARGET_ONLY, Mode.SYNC], [2, CHOSEN], 2, 1)
-    planned = list(schedule(cells, 3, seed=0, num_set_repeats=1))
-    assert [repeat for repeat, cell in planned if cell.gamma == 2] == [2, 2], "the last one has them"
-    assert sum(cell.gamma == CHOSEN for _, cell in planned) == 3 * 2 * 2
+def test_a_link_that_becomes_faster_lets_no_packet_overtake():
+    far = Direction(Conditions(0.3), 0)
+    left = far.departure_s(0.0, 100)
+    near = Direction(Conditions(0.02), 0, last_s=far.last_s)
+    assert near.departure_s(0.01, 100) == left == pytest.approx(0.15)
+    assert near.departure_s(1.0, 100) == pytest.approx(1.01)

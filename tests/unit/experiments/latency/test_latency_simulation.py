@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from experiments.common.models.scripted import END
 from experiments.common.models.scripted import VOCABULARY as SHORT
 from experiments.common.replay.trace import Decoding
-from experiments.latency.prediction.fit import survival_of
+from experiments.latency.closed_form import Costs as Theory
+from experiments.latency.closed_form import full_s, pipelined_s, sync_s
+from experiments.latency.prediction import survival_of
 from experiments.latency.simulation.hosts import Clock, Link
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session, simulate_together
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.speculation.theory import Costs as Theory
-from specwhisper.speculation.theory import full_s, pipelined_s, sync_s
 from specwhisper.types import Mode
 from tests.interference import KINDS, LOSSY, Interference
 from tests.nightly import examples, mostly_nightly

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import floor
 
 from specwhisper.types import DEFAULT_MAX_WIDTH
 
 MAX_CHAIN = 448  # tokens: a window has no more
-MAX_REACH = 64  # tokens of a hint in a forward pass
-MIN_CHANCE = 0.1  # that the last of them is right
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +57,6 @@ def sync_s(costs: Costs, survival: Sequence[float], gamma: int) -> float:
 def best_gamma(costs: Costs, survival: Sequence[float], max_gamma: int) -> int:
     """Return the gamma with the shortest :func:`sync_s`."""
     return min(range(1, max_gamma + 1), key=lambda gamma: sync_s(costs, survival, gamma))
-
-
-@lru_cache(maxsize=4096)
-def num_worthwhile(first: float, later: float, token_share: float) -> int:
-    """Return how many candidates make the time of a token shortest.
-
-    Parameters
-    ----------
-    first, later : how often the first one is right, and how often each later one is if those before it are.
-    token_share : time of a token, over the time of a forward pass without tokens.
-    """
-    chance, num_expected = first, 1.0
-    for num in range(MAX_REACH):
-        time_so_far = 1 + token_share * (1 + num)  # one token is the session's own
-        if chance < MIN_CHANCE or chance * time_so_far < token_share * num_expected:
-            return num
-        num_expected += chance
-        chance *= later
-    return MAX_REACH
 
 
 def pipelined_s(costs: Costs, survival: Sequence[float], gamma: int) -> float:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.speculation.theory import (
+from experiments.latency.closed_form import (
     Costs,
     best_gamma,
     full_s,

@@ -1,0 +1,214 @@
+"""Cells, a grid's file, what it shows, and the tables of the page."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from difflib import SequenceMatcher
+from random import Random
+from typing import Any
+
+import pytest
+
+from experiments.common.audio.conditions import Condition
+from experiments.common.bench.report import ROOT
+from experiments.latency.cells import (
+    CHOSEN,
+    TARGET_ONLY,
+    Arm,
+    Cell,
+    cells_of,
+    in_order,
+    parse_gammas,
+    parse_modes,
+    parse_times,
+)
+from experiments.latency.commands.page import FOLDER, PAGE, filled, read, rows_of
+from experiments.latency.hints import misleading, mostly_right
+from experiments.latency.store import Run, Store
+from experiments.latency.summary import DECODING, WHOLE, Summary, best_gamma
+from experiments.latency.timed_client import TimedTokens, TokenTimer
+from specwhisper.errors import InvalidRequest
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.types import Mode
+
+WORDS = [f"w{n}" for n in range(2_000)]
+CLEAN, FULL = Condition.CLEAN, Arm(Mode.FULL)
+HEADER = {
+    "pair": {"target": "demo-target", "draft": "b, int8"},
+    "samples": {CLEAN: ["one", "two"]},
+    "network": {"name": "tun", "jitter_ms": 0.0, "loss": 0.0},
+    "texts": {"one": [1, 2, 3], "two": [4]},
+}
+
+
+def a_run(
+    arm: Arm, decoding_s: float, *, rtt_ms: float = 0.0, sample: str = "one", repeat: int = 0, **facts: Any
+) -> Run:
+    facts = {
+        "network_share": 0.01,
+        "is_same": True,
+        "decoding_s": decoding_s,
+        "wall_s": 1 + decoding_s,
+    } | facts
+    return Run(repeat, Cell(CLEAN, rtt_ms, arm), sample, facts)
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "grid.jsonl")
+    store.begin(HEADER)
+    return store
+
+
+class TestCells:
+    def test_only_drafts_have_a_length_and_target_only_is_always_there(self):
+        cells = cells_of([CLEAN], [0.0, 5.0], [Mode.FULL], [4, CHOSEN], hints=True)
+        assert [str(cell.arm) for cell in cells if not cell.rtt_ms] == [
+            "target-only",
+            "full, gamma 4",
+            "full",
+            "target-only with a given hint",
+            "full with a given hint",
+        ]
+
+    def test_every_repeat_has_each_cell_once_grouped_by_round_trip(self):
+        cells = cells_of(
+            list(Condition), [0.0, 5.0, 50.0], [Mode.SYNC, Mode.ONE_PROCESS], [1, CHOSEN], hints=False
+        )
+        taken = list(in_order(cells, 4, seed=0))
+        for repeat in range(4):
+            here = [cell for number, cell in taken if number == repeat]
+            assert sorted(here) == sorted(cells)
+            assert len(list(itertools.groupby(here, lambda cell: cell.rtt_ms))) == 3
+        assert list(in_order(cells, 4, seed=0)) == taken != list(in_order(cells, 4, seed=1))
+
+    def test_comma_separated_options_are_parsed(self):
+        assert parse_modes("full, sync,full") == [Mode.FULL, Mode.SYNC]
+        assert parse_gammas("1, 16,chosen,1") == [1, 16, CHOSEN]
+        assert parse_times("0,0.5", "--rtt-ms") == [0, 0.5]
+
+    @pytest.mark.parametrize("words", ["65", "0", "0,4", "x", "", "4,"])
+    def test_invalid_draft_lengths_are_refused(self, words):
+        with pytest.raises(InvalidRequest, match=f"--gamma is '{words}'"):
+            parse_gammas(words)
+
+    @pytest.mark.parametrize("words", ["-1", "x", "nan", "1,inf", "1e999", ""])
+    def test_invalid_times_are_refused(self, words):
+        with pytest.raises(InvalidRequest, match=f"--rtt-ms is '{words}'"):
+            parse_times(words, "--rtt-ms")
+
+
+class TestStore:
+    def test_a_later_call_adds_to_the_file(self, store):
+        store.append([a_run(FULL, 0.1)])
+        assert store.begin(HEADER).runs == store.load().runs == (a_run(FULL, 0.1),)
+        assert store.load().done == {(0, Cell(CLEAN, 0.0, FULL), "one")}
+
+    def test_runs_with_a_busy_network_are_measured_again(self, store):
+        store.append([a_run(FULL, 0.1, network_share=0.06)])
+        assert not store.load().done
+
+    def test_another_pair_is_refused(self, store):
+        with pytest.raises(InvalidRequest, match="a grid with other pair"):
+            store.begin(HEADER | {"pair": {"target": "a", "draft": "c"}})
+
+    def test_an_incomplete_last_line_is_dropped(self, store, tmp_path):
+        store.append([a_run(FULL, 0.1), a_run(FULL, 0.2, repeat=1)])
+        path = tmp_path / "grid.jsonl"
+        path.write_bytes(path.read_bytes()[:-20])
+        assert store.begin(HEADER).runs == (a_run(FULL, 0.1),)
+        store.append([a_run(FULL, 0.2, repeat=1)])
+        assert [run.repeat for run in store.load().runs] == [0, 1]
+
+    @pytest.mark.parametrize("content", ['{"format": 1}\n', '{"format": 5}\n7\n', "[]\n", "x\n", ""])
+    def test_other_files_are_refused(self, content, tmp_path):
+        path = tmp_path / "other.jsonl"
+        path.write_text(content)
+        with pytest.raises(InvalidRequest, match="holds no readable grid"):
+            Store(path).load()
+
+
+class TestSummary:
+    def test_ratios_are_of_complete_repeats_of_all_recordings(self, store):
+        for repeat, slow in enumerate((1.0, 2.0)):
+            for sample in ("one", "two"):
+                store.append([a_run(TARGET_ONLY, slow, sample=sample, repeat=repeat)])
+                store.append([a_run(FULL, slow / 4, sample=sample, repeat=repeat)])
+        store.append([a_run(FULL, 9.0, repeat=2)])  # without the other recording
+        summary = Summary(store.load())
+        ratio = summary.over(Cell(CLEAN, 0.0, FULL), Cell(CLEAN, 0.0, TARGET_ONLY))
+        assert ratio is not None and (ratio.value, ratio.num_rounds) == (pytest.approx(0.25), 2)
+        assert summary.times_s(Cell(CLEAN, 0.0, FULL), WHOLE) == {0: 2.5, 1: 3.0}
+
+    def test_waits_are_the_round_trips_by_which_an_utterance_is_longer(self, store):
+        for sample in ("one", "two"):
+            store.append([a_run(FULL, 0.1, sample=sample)])
+            store.append([a_run(FULL, 0.1, rtt_ms=100.0, sample=sample, wall_s=1.35)])
+        summary = Summary(store.load())
+        assert summary.waits(Cell(CLEAN, 100.0, FULL)) == pytest.approx(2.5)
+        assert summary.waits(Cell(CLEAN, 0.0, FULL)) is None
+
+    def test_the_best_set_length_is_not_the_chosen_one(self, store):
+        for sample in ("one", "two"):
+            store.append([a_run(TARGET_ONLY, 1.0, sample=sample)])
+            for gamma, time_s in ((CHOSEN, 0.1), (2, 0.5), (8, 0.4)):
+                store.append([a_run(Arm(Mode.SYNC, gamma), time_s, sample=sample)])
+        assert best_gamma(Summary(store.load()), CLEAN, Mode.SYNC, 0.0) == (8, pytest.approx(0.4))
+
+    def test_a_differing_text_and_a_slow_draft_miss_their_bars(self, store):
+        for repeat in range(2):
+            for sample in ("one", "two"):
+                store.append([a_run(TARGET_ONLY, 1.0, sample=sample, repeat=repeat)])
+                store.append([a_run(FULL, 1.1, sample=sample, repeat=repeat, is_same=sample == "one")])
+        bars = {bar.name: bar.holds for bar in Summary(store.load()).bars()}
+        assert bars == {
+            "texts that differ from the target's": False,
+            "full over target-only, decoding, clean, 0 ms": False,
+        }
+
+    def test_decoding_begins_with_the_first_forward_pass_and_leaves_out_later_encodings(self):
+        told = SpeculationStatistics(
+            num_forwards=4, forward_ns=400_000_000, encode_ns=600_000_000, num_windows=2
+        )
+        assert TimedTokens((), 3.0, 1.0, 2.5, told).decoding_s == pytest.approx(1.5 + 0.1 - 0.3)
+
+    def test_a_timer_notes_the_first_commit_and_the_last(self):
+        timer = TokenTimer()
+        for num_committed in (0, 3, 3, 7):
+            timer.observe(num_committed)
+        assert 0 < timer.first_s < timer.last_s
+        assert DECODING != WHOLE
+
+
+class TestHints:
+    def test_a_given_hint_has_a_tenth_of_its_words_wrong(self):
+        text = mostly_right(WORDS, Random(1))
+        matched = sum(block.size for block in SequenceMatcher(None, WORDS, text).get_matching_blocks())
+        assert matched / len(WORDS) == pytest.approx(0.93, abs=0.02)  # a third of the errors adds a word
+
+    def test_an_adversarial_hint_is_right_for_a_few_words_at_a_time(self):
+        text = misleading(WORDS, Random(1))
+        assert text[:3] == WORDS[:3] and text[12:15] == WORDS[3:6]
+        assert len(text) > 3 * len(WORDS)
+
+
+class TestPage:
+    def test_its_tables_are_those_of_the_json_files(self):
+        text = PAGE.read_text()
+        assert filled(text, read(FOLDER)) == text
+
+    def test_its_figures_exist_and_it_is_short(self):
+        text = PAGE.read_text()
+        for name in ("modes", "conditions", "gammas", "waits", "predictions", "large-v3"):
+            assert f"figures/latency-{name}.png" in text
+            assert (FOLDER / f"latency-{name}.svg").exists()
+        assert len(text.splitlines()) <= 250
+
+    def test_json_files_are_of_clean_commits(self):
+        for path in FOLDER.glob("latency-*.json"):
+            assert "dirty" not in json.loads(path.read_text())["versions"]["specwhisper"], path
+
+    def test_a_table_has_a_row_per_line(self):
+        assert rows_of(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+        assert PAGE.is_relative_to(ROOT)
