@@ -162,7 +162,7 @@ def capacity(
             )
             stack.callback(started.close)
             rounds_taken, ladders = measure(started, plan, console)
-            gains, times, slot_mb = compare(started, rounds_taken, batch, seed)
+            gains, times, slot_mb = compare(started, rounds_taken, seed)
             started.close()  # nothing else may run beside the neighbours
             neighbours = None
             if shape == DEMO and rounds_taken:
@@ -186,7 +186,8 @@ def capacity(
     every = [outcome for outcomes in rounds_taken.values() for outcome in outcomes]
     every += [outcome for ladder in ladders for outcome in ladder.outcomes]
     differences = sorted({line for outcome in every for line in outcome.differences})
-    checked_bars = bars(gains)
+    at = min((gain.num_sessions for gain in gains), key=lambda number: abs(number - batch), default=0)
+    checked_bars = bars([gain for gain in gains if gain.num_sessions == at])
     if neighbours is not None:
         differences += neighbours.differences
         checked_bars.append(neighbours.bar)
@@ -250,16 +251,20 @@ def measure(arms: Arms, plan: Plan, console: Console) -> tuple[Rounds, list[Ladd
 
 
 def compare(
-    arms: Arms, rounds: Rounds, batch: int, seed: int
+    arms: Arms, rounds: Rounds, seed: int
 ) -> tuple[list[Gain], dict[tuple[int, int], float], float | None]:
-    """Return the gains of the split at the measured number of sessions nearest to ``batch``."""
+    """Return the gains of the split at each measured number of sessions."""
     numbers = [number for arm, number in rounds if arm is Arm.TARGET_ONLY]
     if not numbers:
         return [], {}, None
-    num_sessions = min(numbers, key=lambda number: abs(number - batch))
-    held = rounds[Arm.TARGET_ONLY, num_sessions][0].mean_held
-    times, bytes_per_slot = arms.pass_times(sizes_needed(rounds, num_sessions), max(1, round(held)))
-    gains = [gain_of(rounds, arm, num_sessions, times, seed=seed) for arm in split_arms(rounds, num_sessions)]
+    held = rounds[Arm.TARGET_ONLY, numbers[-1]][0].mean_held
+    sizes = sorted({size for number in numbers for size in sizes_needed(rounds, number)})
+    times, bytes_per_slot = arms.pass_times(sizes, max(1, round(held)))
+    gains = [
+        gain_of(rounds, arm, number, times, seed=seed)
+        for number in numbers
+        for arm in split_arms(rounds, number)
+    ]
     return gains, times, bytes_per_slot / 1e6
 
 

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 from experiments.common.bench.figure_style import COLOURS, DPI, STYLE, UNDATED
 from experiments.latency.cells import CHOSEN
+from experiments.latency.laws import laws
 from specwhisper.types import Mode
 
 Facts = Mapping[str, Any]
@@ -162,14 +163,14 @@ def large(facts: Facts) -> Figure:
     left.set_ylabel(OVER)
     left.set_title("large-v3 on an H200, simulated")
     left.legend(fontsize=6)
-    for place, (name, found) in enumerate(facts["capacity"]["laws"].items()):
-        clients = [row["clients"] for row in found]
+    for place, (name, found) in enumerate(laws(facts).items()):
+        clients = [each.clients for each in found]
         colour = ("#0072B2", "#D55E00")[place]
         right.plot(
-            clients, [row["predicted"] for row in found], color=colour, linestyle=":", label=f"{name}: law"
+            clients, [each.predicted for each in found], color=colour, linestyle=":", label=f"{name}: law"
         )
         right.plot(
-            clients, [row["gain"] for row in found], color=colour, marker="s", label=f"{name}: measured"
+            clients, [each.gain for each in found], color=colour, marker="s", label=f"{name}: measured"
         )
     right.axhline(1, color="black", linewidth=0.8)
     right.set_xscale("log", base=2)
@@ -192,7 +193,7 @@ FIGURES: dict[str, Callable[[Facts], Figure]] = {
 
 def draw(facts: Facts, folder: Path) -> list[Path]:
     """Write the figures whose data there is; return their paths."""
-    needed = {"large-v3": {"large-v3", "capacity"}}
+    needed = {"large-v3": {"large-v3", "capacity", "crowd"}}
     written = []
     with plt.rc_context(STYLE):
         for name, make in FIGURES.items():

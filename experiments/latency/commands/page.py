@@ -13,6 +13,7 @@ import typer
 
 from experiments.common.bench.report import ROOT
 from experiments.latency.cells import CHOSEN
+from experiments.latency.laws import laws
 from specwhisper.types import Mode
 
 PAGE, FOLDER = ROOT / "docs" / "latency.md", ROOT / "docs" / "figures"
@@ -198,11 +199,11 @@ def large(facts: Facts) -> str:
 
 
 def capacity(facts: Facts) -> str:
-    """Return the gains of many clients beside the law."""
+    """Return the gains of many clients beside what the law predicts."""
     rows = [
-        [name, f"{row['clients']}", _number(row["predicted"]), _number(row["gain"]), f"{row['share']:.0%}"]
-        for name, found in facts["capacity"]["laws"].items()
-        for row in found
+        [name, f"{each.clients}", _number(each.predicted), _number(each.gain), f"{each.share:.0%}"]
+        for name, found in laws(facts).items()
+        for each in found
     ]
     return rows_of(["models", "clients", "law", "measured", "share"], rows)
 

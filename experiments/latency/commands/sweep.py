@@ -78,7 +78,8 @@ def sweep(
     console = open_console()
     try:
         if quick:
-            rtt_ms, modes, repeats, hints, conditions = "0,100", "sync,full,one-process", 3, False, "clean"
+            rtt_ms, modes, hints, conditions = "0,100", "sync,full,one-process", False, "clean"
+            repeats = min(repeats, 3)
         cells = cells_of(
             parse_conditions(conditions),
             parse_times(rtt_ms, "--rtt-ms"),

@@ -1,0 +1,78 @@
+"""Commands of ``experiments.latency``."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from experiments.common.audio.samples import BUNDLED
+from tests.e2e.processes import run
+
+SAMPLE = str(BUNDLED / "01_phone_call.flac")
+PAIR = ("--target", "demo-target", "--draft", "demo-draft-tiny", "--audio", SAMPLE)
+pytestmark = pytest.mark.nightly
+
+
+def run_latency(*arguments: object) -> str:
+    """Run one of its commands; return its output."""
+    status, out, err = run("experiments.latency", *map(str, arguments))
+    assert status == 0, err + out
+    return out
+
+
+@pytest.mark.timeout(400)
+def test_a_grid_is_measured_and_continued(tmp_path):
+    grid, figures = tmp_path / "grid.jsonl", tmp_path / "figures.json"
+    command = ("sweep", *PAIR, "--quick", "--network", "proxy", "--repeats", 1, "--out", grid)
+    run_latency(*command, "--json", figures)
+    runs = [json.loads(line) for line in grid.read_text().splitlines()[1:]]
+    assert len(runs) == 3 * 2 * 4 and all(run["is_same"] for run in runs)
+    discarded = sum(run["network_share"] > 0.05 for run in runs)
+    again = run_latency(*command)
+    assert f"{len(runs) - discarded} runs exist already; {discarded} are left." in again
+    found = json.loads(figures.read_text())
+    assert found["num_different"] == 0
+    full = [cell for cell in found["cells"] if cell["mode"] == "full"]
+    assert all(cell["simulated"] > 0 and cell["closed_form"] > 0 for cell in full)
+    assert re.search(r"full +│ +\d", run_latency("show", "--grid", grid))
+
+
+@pytest.mark.timeout(400)
+def test_mechanisms_are_switched_off_in_running_servers(tmp_path):
+    figures = tmp_path / "figures.json"
+    run_latency("ablate", *PAIR, "--audio", BUNDLED / "07_a_letter.flac", "--quick", "--json", figures)
+    cases = json.loads(figures.read_text())["cases"]
+    assert {case["place"] for case in cases} >= {"measured"}
+    assert all(len(times_s) == 2 for case in cases for times_s in case["times_s"].values())
+
+
+def test_the_proxy_adds_the_requested_delay(tmp_path):
+    figures = tmp_path / "figures.json"
+    run_latency("calibrate", "--network", "proxy", "--rtt-ms", "0,20", "--messages", "3", "--json", figures)
+    near, far = (min(one["echo_ms"]) for one in json.loads(figures.read_text())["calibrated"])
+    assert near < 20 <= far
+
+
+def test_models_of_other_costs_are_simulated(tmp_path):
+    figures = tmp_path / "figures.json"
+    run_latency("expect", *PAIR, "--quick", "--pass-ms", "8", "--draft-ms", "2", "--json", figures)
+    (table,) = json.loads(figures.read_text())["expected"]
+    near, far = table["rows"]
+    assert near["full"] < far["full"] < 1
+    assert far["sync"] > 2 * far["full"]
+    assert near["both on the GPU"] < 1
+
+
+def test_a_population_is_simulated(tmp_path):
+    figures = tmp_path / "figures.json"
+    arguments = ("--clients", "4,16", "--duration-s", "60", "--rtt-ms", "5,400", "--audio", SAMPLE)
+    run_latency("simulate", *arguments, "--json", figures)
+    found = json.loads(figures.read_text())["simulated"]
+    assert {(one["mode"], one["num_clients"]) for one in found} == {
+        (mode, num) for mode in ("target-only", "full") for num in (4, 16)
+    }
+    for one in found:
+        near_s, far_s = one["outcome"]["p95_by_round_trip_s"]
+        assert 0 < near_s < far_s <= 60
