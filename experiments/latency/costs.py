@@ -21,6 +21,7 @@ from specwhisper.model.translated import open_draft
 from specwhisper.types import AudioChunk
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 17, 24, 33, 65)  # tokens of a forward pass
+DRAFT_WIDTHS = (1,)
 NUM_HELD = 30  # tokens in the slot: the middle of an utterance
 NUM_ROUNDS, NUM_ENCODINGS = 15, 3
 
@@ -43,15 +44,23 @@ class PairCosts:
 
 
 class Timer:
-    """Times a model; made in a process of its own."""
+    """Times a model; made in a process of its own.
 
-    def __init__(self, pair: Pair, *, is_draft: bool) -> None:
-        target = load_checkpoint(pair.target)
-        if is_draft:
-            draft = load_checkpoint(pair.draft, dtype=pair.draft_dtype, is_draft=True)
-            self._model: Any = open_draft(draft, 1, target.vocabulary, cut_windows=True)
-        else:
-            self._model = WhisperModel(target, 1)
+    Parameters
+    ----------
+    draft : drafts for the target, and is timed in its place.
+    dtype : of the timed model.
+    """
+
+    def __init__(
+        self, target: str, draft: str | None = None, *, dtype: str = "float32", cut_windows: bool = False
+    ) -> None:
+        if draft is None:
+            self._model: Any = WhisperModel(load_checkpoint(target, dtype=dtype), 1)
+            return
+        drafting = load_checkpoint(draft, dtype=dtype, is_draft=True)
+        vocabulary = load_checkpoint(target).vocabulary
+        self._model = open_draft(drafting, 1, vocabulary, cut_windows=cut_windows)
 
     def encode_s(self, samples: Sequence[Sample]) -> dict[str, float]:
         """Return the seconds of encoding the first window of each recording."""
@@ -90,8 +99,12 @@ class Timer:
 def measure_costs(pair: Pair, samples: Sequence[Sample], decoding: Decoding) -> PairCosts:
     """Measure both models, one after the other; the decoding is of the first recording."""
     cores, encode_s, forward_s = cores_used(), [], []
-    for role, widths in (("target", WIDTHS), ("draft", (1,))):
-        worker = Worker(partial(Timer, pair, is_draft=role == "draft"), cores=cores[role])
+    draft = partial(Timer, pair.target, pair.draft, dtype=pair.draft_dtype, cut_windows=True)
+    for role, build, widths in (
+        ("target", partial(Timer, pair.target), WIDTHS),
+        ("draft", draft, DRAFT_WIDTHS),
+    ):
+        worker = Worker(build, cores=cores[role])
         try:
             encode_s.append(worker.call("encode_s", samples))
             forward_s.append(

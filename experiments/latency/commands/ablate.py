@@ -133,6 +133,7 @@ def ablate(
         facts = {
             "accepted": accepted,
             "realigned": realigned,
+            "lines": {name: mechanism.num_lines for name, mechanism in MECHANISMS.items()},
             "cases": [_facts(*each) for each in found.items()],
         }
         write_json(json, models=Pair(target, draft, draft_dtype).facts(), figures=facts)
@@ -207,13 +208,17 @@ def print_place(place: str, found: Mapping[Case, Found], console: Console) -> No
     console.print(table)
 
 
+def _interval(ratio: Ratio) -> list[float]:
+    return [ratio.value, ratio.low, ratio.high]
+
+
 def _facts(case: Case, found: Found) -> dict[str, Any]:
     return {
         "place": case.place,
         "condition": case.condition,
         "mode": case.mode,
         "round_trip_ms": case.round_trip_ms,
-        "over_target_only": str(found.over(ALL, TARGET_ONLY)),
-        "without": {name: str(found.over(name)) for name in MECHANISMS},
+        "over_target_only": _interval(found.over(ALL, TARGET_ONLY)),
+        "without": {name: _interval(found.over(name)) for name in MECHANISMS},
         "times_s": found.times_s,
     }

@@ -211,13 +211,47 @@ def capacity(facts: Facts) -> str:
 def ablation(facts: Facts) -> str:
     """Return what is lost without each mechanism."""
     found = facts["ablation"]
-    rows = [[name, *(_interval(row) for row in each)] for name, each in found["rows"].items()]
-    return rows_of(["without", *found["columns"]], rows)
+    near_ms = min(case["round_trip_ms"] for case in found["cases"])
+    shown = [
+        case
+        for case in found["cases"]
+        if case["mode"] == Mode.FULL
+        and (case["place"] == "measured" or (case["condition"], case["round_trip_ms"]) == ("clean", near_ms))
+    ]
+    shown.sort(key=lambda case: (case["place"] != "measured", case["place"], case["condition"]))
+    head = ["without", "lines"]
+    for case in shown:
+        at = f"{case['round_trip_ms']:g} ms"
+        head.append(
+            f"{case['condition']}, {at}" if case["place"] == "measured" else f"simulated: {case['place']}"
+        )
+    whole = ["(all, over target-only)", "", *(_number(case["over_target_only"][0]) for case in shown)]
+    rows = [
+        [name, f"{lines}", *(_loss(case, name) for case in shown)] for name, lines in found["lines"].items()
+    ]
+    return rows_of(head, [whole, *rows])
+
+
+def _loss(case: Facts, name: str) -> str:
+    ratio = case["without"][name]
+    return _interval(ratio) if case["place"] == "measured" else _number(ratio[0])
 
 
 def parts(facts: Facts) -> str:
-    """Return what the parts of an utterance cost."""
-    return rows_of(facts["parts"]["head"], facts["parts"]["rows"])
+    """Return what encoder and forward passes cost in each precision."""
+    return rows_of(
+        ["model", "precision", "encoder, a window, ms", "a pass, ms", "a pass of 17 tokens, ms"],
+        [
+            [
+                Path(row["model"]).name,
+                row["precision"],
+                _number(row["encode_ms"], 0),
+                _number(row["pass_ms"], 1),
+                _number(row["wide_pass_ms"], 1),
+            ]
+            for row in facts["parts"]["parts"]
+        ],
+    )
 
 
 TABLES: dict[str, Callable[[Facts], str]] = {
