@@ -13,11 +13,11 @@ from specwhisper.types import NS_PER_S, Mode
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Mean times of the parts of a session in ``sync``, in which they take turns, in seconds.
+    """Mean times of the parts of a session in ``sync``, where they take turns.
 
     Attributes
     ----------
-    draft_s : a draft step.
+    draft_s : seconds of a draft step.
     forward_s, token_s : a forward pass of the target: its constant part, and each token in it.
     round_trip_s : of a block and its answer, messages included, without the forward pass.
     """

@@ -6,7 +6,6 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import numpy_helper
 
 from specwhisper.model.onnx.graph import Graph
 
@@ -26,13 +25,12 @@ def rounded_activations(graph: Graph, value: str) -> tuple[str, str]:
 
     The byte of 0 is :data:`ZERO_POINT`.
     """
-    largest = graph.node("ReduceMax", graph.node("Abs", value), graph.constant([-1]), keepdims=0)
+    largest = graph.node("ReduceMax", graph.node("Abs", value), graph.constant([-1]), keepdims=1)
     largest = graph.node("Max", largest, graph.constant(SMALLEST_SCALE, np.float32))
-    scales = graph.node("Mul", largest, graph.constant(1 / LARGEST, np.float32))
-    zero_point = numpy_helper.from_array(np.array([ZERO_POINT], np.uint8))
-    zeros = graph.node("ConstantOfShape", graph.node("Shape", largest), value=zero_point)
-    rounded = graph.node("QuantizeLinear", value, scales, zeros, axis=0)
-    return rounded, graph.node("Unsqueeze", largest, graph.constant([-1]))
+    scaled = graph.node("Mul", graph.node("Div", value, largest), graph.constant(LARGEST, np.float32))
+    # A cast cuts off towards zero, so a half is added to round.
+    shifted = graph.node("Add", scaled, graph.constant(ZERO_POINT + 0.5, np.float32))
+    return graph.cast(shifted, np.uint8), largest
 
 
 @cache
