@@ -31,6 +31,8 @@ from specwhisper.speculation.admission import FreeSlots
 from specwhisper.speculation.draft_length import BlockSize, DraftLength
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.live.windows import follow_windows
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.transcription.windows import Windows
 from specwhisper.types import AudioChunk, Commit, Failed, Window, WindowOpened
 
 
@@ -44,6 +46,7 @@ class Drafter:
     executor : runs encodings, and begins them in order.
     clock : returns the time in nanoseconds, from any origin.
     wake : called, from any thread, when an encoding is done and :meth:`step` has work.
+    follow : returns windows that follow those of the target.
     """
 
     wake_after_s = 0.0  # no draft step waits for a time
@@ -55,9 +58,11 @@ class Drafter:
         executor: Executor,
         clock: Callable[[], int] = perf_counter_ns,
         wake: Callable[[], None] = lambda: None,
+        follow: Callable[[Vocabulary, DecodingOptions], Windows] = follow_windows,
     ) -> None:
         self._model = model
         self._clock = clock
+        self._follow = follow
         self._slots = FreeSlots(model.num_slots, "The draft server")
         self._encodings = Encodings(executor, wake)
         self._sessions: dict[str, DraftState] = {}
@@ -96,7 +101,7 @@ class Drafter:
             "block_size": BlockSize(length),
             "options": options,
             "recording": recording,
-            "windows": follow_windows(vocabulary, options),
+            "windows": self._follow(vocabulary, options),
             "ends": vocabulary.ends,
             "max_positions": self._model.max_positions,
             "word_of": vocabulary.word_of,
@@ -253,9 +258,9 @@ class Drafter:
             session.begin_hypothesis()
 
     def _predict_first(self, session: DraftState) -> None:
-        """Begin with the first window while the target still detects its language."""
+        """Begin with the first window before the target opens it: while the audio is on its way."""
         is_begun = session.recording.first_sample > 0  # by another session, or its beginning is not needed
-        if session.current.window is not None or self._likely_language is None or is_begun:
+        if session.current.window is not None or is_begun or not session.length.mode.drafts:
             return
         window = session.windows.predict_first(self._likely_language, session.recording)
         if window is not None:

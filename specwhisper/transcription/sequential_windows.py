@@ -100,21 +100,15 @@ class SequentialWindows(WhisperWindows):
             closed.outcome, kept, (), num_kept=num_transcribed, num_transcribed=num_transcribed
         )
 
-    def predict_first(self, language: str, audio: Extent) -> Window | None:
-        """Return the first window, if the target detects this language in it.
+    def predict_first(self, language: str | None, audio: Extent) -> Window | None:
+        """Return the first window, as the target will open it.
 
         Only the target can open one whose prompt has words of the caller.
         """
         num_frames, options = self._frames_from(0, audio), self._options
-        is_opened = self._followed is not None or self.next_frame > 0
-        if (
-            is_opened
-            or self.is_clip
-            or self.language is not None
-            or options.initial_prompt
-            or options.hotwords
-            or not num_frames
-        ):
+        language = self.language or language
+        only_target = self.is_clip or options.initial_prompt or options.hotwords
+        if self.has_followed or only_target or language is None or not num_frames:
             return None
         prompt = self._vocabulary.prompt(options, language)
         return Window(

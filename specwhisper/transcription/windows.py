@@ -99,6 +99,7 @@ class Windows(ABC):
     reviews : whether a window that is kept needs :meth:`review` after :meth:`close`.
     stops : tokens that end a window, besides those of the vocabulary.
     continues : whether live audio began in another session.
+    has_followed : on the draft's side, whether the target has opened a window.
     """
 
     needs_speech = False
@@ -119,6 +120,7 @@ class Windows(ABC):
         self._limit: TokenLimit = options.max_new_tokens or max_new_tokens or max_length
         self._next_id = 0
         self._retry: Window | None = None  # decoded again, at the next temperature
+        self.has_followed = False
         self._followed: Window | None = None  # the last window of the target, on the draft's side
 
     @property
@@ -227,6 +229,7 @@ class Windows(ABC):
 
     def on_window_opened(self, window: Window) -> None:
         """Follow the target to a window that it has opened."""
+        self.has_followed = True
         self._followed, self.next_frame = window, window.start_frame
 
     def on_commit(self, commit: Commit) -> None:
@@ -234,10 +237,12 @@ class Windows(ABC):
         if commit.is_final:
             self._followed = None
 
-    def predict_first(self, language: str, audio: Extent) -> Window | None:
-        """Return the first window, if the target detects this language in it.
+    def predict_first(self, language: str | None, audio: Extent) -> Window | None:
+        """Return the first window, as the target will open it; ``None`` if that cannot be predicted.
 
-        ``None`` if the target needs not detect it, or if the window cannot be predicted.
+        Parameters
+        ----------
+        language : that the target will likely detect, if it has to.
         """
         return None
 

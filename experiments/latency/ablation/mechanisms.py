@@ -79,7 +79,7 @@ MECHANISMS: dict[str, Mechanism] = {
         [(Throughput, "is_worth", lambda self, expected_tokens, num_fed: True)], [throughput, arrivals]
     ),
     "streams that sessions share": Mechanism([(sharing, "MIN_SESSIONS", 10**9)], [sharing]),
-    "drafting while the language is detected": Mechanism(
+    "drafting the first window before it is opened": Mechanism(
         [(Drafter, "_predict_first", lambda self, session: None)], [Drafter._predict_first]
     ),
 }

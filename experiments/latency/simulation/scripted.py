@@ -14,7 +14,7 @@ from specwhisper.errors import UnsupportedOption
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.transcription.windows import ClosedWindow, Windows
+from specwhisper.transcription.windows import ClosedWindow, Extent, Windows
 from specwhisper.types import Outcome, Window, WordAlignment
 
 RADIX = 1000  # a prompt's tokens are the digits of its decoding's index
@@ -62,6 +62,7 @@ class ScriptedWindows(Windows):
     def __init__(self, decodings: Sequence[Decoding], script: Sequence[int]) -> None:
         self._decodings = decodings
         self._script = script
+        self.next_frame, self.has_followed = 0, False
 
     def open(self, num_frames: int) -> Window:
         """Open the next window."""
@@ -79,6 +80,12 @@ class ScriptedWindows(Windows):
         is_last = window.start_frame + 1 == len(self._script)
         self.next_frame = window.start_frame + (window.num_frames if is_last else 1)
         return ClosedWindow(Outcome.KEPT, (), (), num_kept=len(tokens))
+
+    def predict_first(self, language: str | None, audio: Extent) -> Window | None:
+        """Return the first window on the draft's side."""
+        if self.has_followed or not audio.window_is_ready(0):
+            return None
+        return self.open(audio.window_frames(0))
 
     def _prompt(self) -> tuple[int, ...]:
         return prompt_of(self._script[self.next_frame])

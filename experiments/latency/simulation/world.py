@@ -104,7 +104,13 @@ class DraftServer:
             num_slots=num_slots,
             is_draft=True,
         )
-        self.drafter = Drafter(model, executor=self.encoder, clock=self.clock, wake=self.host.wake)
+        self.drafter = Drafter(
+            model,
+            executor=self.encoder,
+            clock=self.clock,
+            wake=self.host.wake,
+            follow=lambda _, options: ScriptedWindows(world.decodings, script_of(options)),
+        )
         self.host.start(self.drafter)
 
     def _deliver(self, session: str, event: Drafted | Failed) -> None:
