@@ -34,7 +34,7 @@ def tune(
     ] = None,
     seconds: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Length of the measurement, at least two rounds.")
-    ] = 60.0,
+    ] = 40.0,
     json: Annotated[
         Path | None, typer.Option(dir_okay=False, metavar="FILE", help="File for the figures, as JSON.")
     ] = None,
