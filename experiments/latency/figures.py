@@ -121,7 +121,7 @@ def predictions(facts: Facts) -> Figure:
     shown = (("simulated", "simulation", 0.10), ("closed_form", "closed form", 0.15))
     for axes, (name, title, bound) in zip(panels, shown, strict=True):
         for mode in DRAFTING:
-            found = [cell for cell in cells(facts["grid"], mode=mode) if name in cell]
+            found = [cell for cell in cells(facts["grid"], mode=mode) if cell.get(name) is not None]
             measured = [cell["decoding_over_target_only"][0] for cell in found]
             axes.plot(
                 measured,

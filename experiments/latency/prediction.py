@@ -23,7 +23,6 @@ from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
 
 MAX_RUN = 128  # tokens; longer runs count as this long
-LOCK_STEP_GAMMA = 16  # of blocks that no confidence ends
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ class Predictor:
             return num_tokens * closed_form.target_only_s(of)
         if arm.mode is Mode.FULL:
             return num_tokens * closed_form.full_s(of, survival_of(decodings), realigned_of(decodings))
-        gamma = LOCK_STEP_GAMMA if arm.gamma == CHOSEN else arm.gamma
+        gamma = arm.gamma or 1  # blocks as short as messages allow
         if arm.mode is Mode.PIPELINED:
             return num_tokens * closed_form.pipelined_s(of, survival_of(decodings), gamma)
         return num_tokens * closed_form.sync_s(of, survival_of(decodings, gamma), gamma)
@@ -121,11 +120,13 @@ class Predictor:
 
 
 def is_predicted(cell: Cell) -> bool:
-    """Whether simulation and closed form say something about it.
-
-    Nothing overlaps in one process, and a given hint has no closed form.
-    """
+    """Whether it is simulated: nothing overlaps in one process."""
     return cell.arm.mode not in (Mode.ONE_PROCESS, Mode.TARGET_ONLY) and not cell.arm.has_hint
+
+
+def has_closed_form(cell: Cell) -> bool:
+    """Whether there is a closed form: none covers blocks that end where a draft is no longer sure."""
+    return cell.arm.mode is not Mode.SYNC or cell.arm.gamma != CHOSEN
 
 
 def _message_s(grid: Grid) -> float:

@@ -15,6 +15,7 @@ from experiments.latency.cells import CHOSEN, TARGET_ONLY, Arm, Cell
 from experiments.latency.prediction import (
     Predictor,
     acceptance_of,
+    has_closed_form,
     is_predicted,
     mean_run_of,
     realigned_of,
@@ -88,14 +89,15 @@ class Summary:
         return Predictor.of(self.grid)
 
     @cached_property
-    def predicted(self) -> dict[Cell, tuple[float, float]]:
+    def predicted(self) -> dict[Cell, tuple[float, float | None]]:
         """Simulation and closed form of decoding over target-only, by cell."""
         found = {}
         for cell in self.cells:
             reference_s = self._predicted_s(cell.target_only)
             if is_predicted(cell):
                 simulated, closed = self._predicted_s(cell)
-                found[cell] = simulated / reference_s[0], closed / reference_s[1]
+                form = closed / reference_s[1] if has_closed_form(cell) else None
+                found[cell] = simulated / reference_s[0], form
         return found
 
     def _predicted_s(self, cell: Cell) -> tuple[float, float]:
@@ -186,9 +188,10 @@ class Summary:
                 (("simulation", SIMULATION_BOUND), ("closed form", CLOSED_FORM_BOUND))
             ):
                 errors = {
-                    cell: abs(self.predicted[cell][place] / ratio.value - 1)
+                    cell: abs(expected / ratio.value - 1)
                     for cell in of_mode
-                    if (ratio := self.over(cell, cell.target_only))
+                    if (expected := self.predicted[cell][place]) is not None
+                    and (ratio := self.over(cell, cell.target_only))
                 }
                 if errors:
                     worst = max(errors, key=lambda cell: errors[cell])

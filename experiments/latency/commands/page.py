@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -104,18 +105,22 @@ def speech(facts: Facts) -> str:
     )
 
 
-def ratios(condition: str, what: str) -> Callable[[Facts], str]:
+def ratios(condition: str, what: str, *, intervals: bool = True) -> Callable[[Facts], str]:
     """Return what writes a table of ratios: a row per arm, a column per round trip."""
+
+    def shown(cell: Facts | None) -> str:
+        ratio = cell and cell[f"{what}_over_target_only"]
+        return _interval(ratio) if intervals else _number(ratio and ratio[0])
 
     def table(facts: Facts) -> str:
         grid = facts["grid"]
-        round_trips = _round_trips(grid)
+        round_trips = sorted({cell["rtt_ms"] for cell in grid["cells"] if cell["condition"] == condition})
         rows = []
         for name, (mode, has_hint) in ARMS.items():
             wanted = {"condition": condition, "mode": mode, "gamma": CHOSEN, "has_hint": has_hint}
             found = [_find(grid, rtt_ms=ms, **wanted) for ms in round_trips]
             if any(found):
-                rows.append([name, *(_interval(c and c[f"{what}_over_target_only"]) for c in found)])
+                rows.append([name, *map(shown, found)])
         return rows_of(["round trip, ms", *(f"{ms:g}" for ms in round_trips)], rows)
 
     return table
@@ -153,20 +158,26 @@ def best(facts: Facts) -> str:
 
 def errors(facts: Facts) -> str:
     """Return how far predictions are off, by mode and condition."""
-    grid = facts["grid"]
     rows = []
-    for condition in grid["speech"]:
-        for mode in (Mode.SYNC, Mode.PIPELINED, Mode.FULL):
-            row = [condition, f"`{mode}`"]
-            for name in ("simulated", "closed_form"):
-                off = [
-                    abs(c[name] / c["decoding_over_target_only"][0] - 1)
-                    for c in grid["cells"]
-                    if (c["condition"], c["mode"], c["gamma"]) == (condition, mode, CHOSEN) and name in c
-                ]
-                row += [f"{sorted(off)[len(off) // 2]:.0%}", f"{max(off):.0%}"] if off else ["", ""]
+    for condition, mode, is_set in product(
+        facts["grid"]["speech"], (Mode.SYNC, Mode.PIPELINED, Mode.FULL), (False, True)
+    ):
+        here = [
+            cell
+            for cell in facts["grid"]["cells"]
+            if (cell["condition"], cell["mode"], cell["gamma"] != CHOSEN) == (condition, mode, is_set)
+        ]
+        row = [condition, f"`{mode}`", "set" if is_set else "chosen"]
+        for name in ("simulated", "closed_form"):
+            off = sorted(
+                abs(cell[name] / cell["decoding_over_target_only"][0] - 1)
+                for cell in here
+                if cell.get(name) is not None
+            )
+            row += [f"{off[len(off) // 2]:.0%}", f"{off[-1]:.0%}"] if off else ["", ""]
+        if here:
             rows.append(row)
-    head = ["speech", "mode", "simulation, middle", "at worst", "closed form, middle", "at worst"]
+    head = ["speech", "mode", "gamma", "simulation, middle", "at worst", "closed form, middle", "at worst"]
     return rows_of(head, rows)
 
 
@@ -258,8 +269,8 @@ TABLES: dict[str, Callable[[Facts], str]] = {
     "table speech": speech,
     "table decoding, clean": ratios("clean", "decoding"),
     "table whole, clean": ratios("clean", "wall"),
-    "table decoding, babble": ratios("10 dB babble", "decoding"),
-    "table decoding, telephone": ratios("telephone", "decoding"),
+    "table decoding, babble": ratios("10 dB babble", "decoding", intervals=False),
+    "table decoding, telephone": ratios("telephone", "decoding", intervals=False),
     "table waits": waits,
     "table best": best,
     "table errors": errors,
