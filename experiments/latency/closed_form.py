@@ -80,22 +80,45 @@ def pipelined_s(costs: Costs, survival: Sequence[float], gamma: int) -> float:
 
 
 def full_s(costs: Costs, survival: Sequence[float], realigned: float = 0.0) -> float:
-    """Return the time of a token if the target also decodes by itself.
+    """Return the time of a token if the target also decodes by itself; see :func:`chain_s`."""
+    return chain_s(costs, survival, realigned) / chain_tokens(survival, realigned)
+
+
+def chain_s(
+    costs: Costs, survival: Sequence[float], realigned: float = 0.0, head_start_s: float = 0.0
+) -> float:
+    """Return the mean time of a chain if the target also decodes by itself.
 
     A chain is what a draft sends without waiting. It ends with a correction; but if what the draft had sent
     before continues the text, which a share ``realigned`` does, only the forward pass ends there. After a
     chain the target continues at once, one forward pass after another, each with the candidates that have
     arrived and a token of its own; the next chain arrives a round trip later.
+
+    Parameters
+    ----------
+    head_start_s : by which the draft begins before the target: with a window, while that is encoded.
     """
     time_s, num_tokens, total_s = 0.0, 0.0, 0.0
     in_pass = [chance**realigned for chance in survival]  # of candidates, while the chain continues
     while reached := useful(survival, realigned, num_tokens):
-        num_arrived = max(0.0, time_s - costs.round_trip_s) / max(costs.draft_s, 1e-9)
+        drafting_s = max(0.0, time_s + head_start_s - costs.round_trip_s)
+        num_arrived = drafting_s / max(costs.draft_s, 1e-9)
         num_candidates = min(max(0, floor(num_arrived - num_tokens + 1e-9)), DEFAULT_MAX_WIDTH)
         time_s += costs.verify_s(num_candidates)
         num_tokens += sum(in_pass[: num_candidates + 1])
         total_s += (reached - useful(survival, realigned, num_tokens)) * time_s
-    return total_s / _chain_tokens(survival, realigned)
+    return total_s
+
+
+def window_s(
+    costs: Costs, survival: Sequence[float], realigned: float, num_tokens: int, head_start_s: float
+) -> float:
+    """Return the time of a window in ``full``: its first chain has a head start, later ones have none."""
+    first_tokens = chain_tokens(survival, realigned)
+    first_s = chain_s(costs, survival, realigned, head_start_s)
+    if first_tokens >= num_tokens:
+        return first_s * num_tokens / first_tokens
+    return first_s + (num_tokens - first_tokens) * full_s(costs, survival, realigned)
 
 
 def useful(survival: Sequence[float], realigned: float, index: float) -> float:
@@ -113,7 +136,7 @@ def useful(survival: Sequence[float], realigned: float, index: float) -> float:
     return float(chance ** (1 - realigned))
 
 
-def _chain_tokens(survival: Sequence[float], realigned: float) -> float:
+def chain_tokens(survival: Sequence[float], realigned: float) -> float:
     """Return the mean number of tokens of a chain."""
     num_tokens = float(sum(chance ** (1 - realigned) for chance in survival))
     last = len(survival) - 1

@@ -89,10 +89,10 @@ class Predictor:
         later_s = costs.target_encode_s * (len(script) - 1)
         return float(result.arrivals_s[-1] - result.arrivals_s[0] + mean_pass_s - later_s)
 
-    def closed_form_s(self, arm: Arm, rtt_ms: float, sample: str) -> float:
-        """Return the decoding time of a recording by closed form."""
-        decodings = [one for one in self.decodings if one.recording == sample]
-        num_tokens, costs = sum(len(one.tokens) for one in decodings), self.costs[sample]
+    def closed_form_s(self, arm: Arm, rtt_ms: float, samples: Sequence[str]) -> float:
+        """Return the decoding time of recordings by closed form; the draft errs equally in all of them."""
+        decodings = [one for one in self.decodings if one.recording in samples]
+        num_tokens, costs = sum(len(one.tokens) for one in decodings), self.costs[samples[0]]
         pass_s, wide_s = costs.target.of(1, 1), costs.target.of(17, 1)
         token_s = (wide_s - pass_s) / 16
         round_trip_s = 0.0 if arm.mode is Mode.ONE_PROCESS else rtt_ms / 1e3 + 2 * costs.message_s
@@ -100,7 +100,13 @@ class Predictor:
         if arm.mode is Mode.TARGET_ONLY:
             return num_tokens * closed_form.target_only_s(of)
         if arm.mode is Mode.FULL:
-            return num_tokens * closed_form.full_s(of, survival_of(decodings), realigned_of(decodings))
+            # The draft writes while the audio is on its way and encoded, and its candidates travel meanwhile.
+            head_start_s = costs.target_encode_s - costs.draft_encode_s + round_trip_s
+            survival, realigned = survival_of(decodings), realigned_of(decodings)
+            return sum(
+                closed_form.window_s(of, survival, realigned, len(one.tokens), head_start_s)
+                for one in decodings
+            )
         gamma = arm.gamma or 1  # blocks as short as messages allow
         if arm.mode is Mode.PIPELINED:
             return num_tokens * closed_form.pipelined_s(of, survival_of(decodings), gamma)

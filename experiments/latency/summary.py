@@ -105,7 +105,7 @@ class Summary:
         predictor = self.predictor
         return (
             sum(predictor.simulated_s(cell.arm, cell.rtt_ms, sample) for sample in samples),
-            sum(predictor.closed_form_s(cell.arm, cell.rtt_ms, sample) for sample in samples),
+            predictor.closed_form_s(cell.arm, cell.rtt_ms, samples),
         )
 
     def speech(self) -> dict[str, dict[str, float]]:
