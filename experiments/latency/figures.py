@@ -33,6 +33,8 @@ MARKERS = {
 DRAFTING = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 MODES = (*DRAFTING, Mode.ONE_PROCESS)
 RATIOS = (0.1, 0.2, 0.35, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20)
+FEW_RATIOS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20)  # of a long axis
+MIN_REPEATS = 3  # with fewer an interval says nothing
 COLD_TO_HOT = ("#0072B2", "#ffffff", "#D55E00")
 OVER = "time over target-only"
 RTT = "round trip, ms"
@@ -52,7 +54,8 @@ def modes(facts: Facts) -> Figure:
     ):
         _curves(axes, facts["grid"], "clean", f"{what}_over_target_only")
         axes.set_title(title)
-    panels[0].set_ylabel(OVER)
+    repeats = len(cells(facts["grid"], condition="clean", mode=Mode.FULL, gamma=CHOSEN)[0]["decoding_s"])
+    panels[0].set_ylabel(f"{OVER}, n = {repeats}")
     _legend(figure, panels[0])
     return figure
 
@@ -65,7 +68,8 @@ def conditions(facts: Facts) -> Figure:
     )
     for axes, (condition, told) in zip(panels, grid["speech"].items(), strict=True):
         _curves(axes, grid, condition, "decoding_over_target_only")
-        axes.set_title(f"{condition}, {told['acceptance']:.0%} accepted")
+        repeats = len(cells(grid, condition=condition, mode=Mode.FULL, gamma=CHOSEN)[0]["decoding_s"])
+        axes.set_title(f"{condition}: {told['acceptance']:.0%} right, n = {repeats}")
     panels[0].set_ylabel(f"decoding, {OVER}")
     _legend(figure, panels[0])
     return figure
@@ -88,7 +92,15 @@ def gammas(facts: Facts) -> Figure:
         image = axes.imshow(values, cmap=colours, norm=scale, aspect="auto", origin="lower")
         for (row, column), value in np.ndenumerate(values):
             colour = "white" if abs(np.log2(value)) > 1.5 else "black"
-            axes.text(column, row, f"{value:.2g}", ha="center", va="center", fontsize=5.5, color=colour)
+            axes.text(
+                column,
+                row,
+                f"{value:.2f}" if value < 1 else f"{value:.2g}",
+                ha="center",
+                va="center",
+                fontsize=5.5,
+                color=colour,
+            )
         axes.set_yticks(range(len(lengths)), map(str, lengths))
         axes.set_xticks(range(len(round_trips)), [f"{each:g}" for each in round_trips])
         axes.set_xlabel(RTT)
@@ -221,7 +233,9 @@ def _curves(axes: Axes, grid: Facts, condition: str, name: str) -> None:
         style = _style(mode) | ({"linestyle": "--", "markerfacecolor": "white"} if has_hint else {})
         label = f"{mode}, given hint" if has_hint else str(mode)
         off = np.maximum(0, [value - low, high - value])
-        axes.errorbar(range(len(value)), value, off, elinewidth=0.8, capsize=2, label=label, **style)
+        repeats = min(len(cell["decoding_s"]) for cell in found)
+        shown = off if repeats >= MIN_REPEATS else None
+        axes.errorbar(range(len(value)), value, shown, elinewidth=0.8, capsize=2, label=label, **style)
     axes.set_xticks(range(len(round_trips)), [f"{each:g}" for each in round_trips])
     axes.set_xlabel(RTT)
     _ratio_axis(axes)
@@ -230,7 +244,7 @@ def _curves(axes: Axes, grid: Facts, condition: str, name: str) -> None:
 def _ratio_axis(axes: Axes) -> None:
     axes.set_yscale("log")
     low, high = axes.get_ylim()
-    ticks = [each for each in RATIOS if low <= each <= high]
+    ticks = [each for each in (RATIOS if high / low < 50 else FEW_RATIOS) if low <= each <= high]
     axes.set_yticks(ticks, [f"{each:g}" for each in ticks])
     axes.minorticks_off()
 
