@@ -185,7 +185,7 @@ def capacity(
         console.print(line, highlight=False, soft_wrap=True)
     every = [outcome for outcomes in rounds_taken.values() for outcome in outcomes]
     every += [outcome for ladder in ladders for outcome in ladder.outcomes]
-    differences = sorted({line for outcome in every for line in outcome.differences})
+    differences = sorted({line for each in every for line in (*each.differences, *each.failures)})
     at = min((gain.num_sessions for gain in gains), key=lambda number: abs(number - batch), default=0)
     checked_bars = bars([gain for gain in gains if gain.num_sessions == at])
     if neighbours is not None:
@@ -216,7 +216,7 @@ def capacity(
         plot(rounds_taken, ladders, title, plot_file)
     all_hold = print_bars(checked_bars, console) if check else True
     for line in differences[:SHOWN_LINES]:
-        console.print(f"DIFFERENT: {line}", style="red", highlight=False, soft_wrap=True)
+        console.print(f"WRONG: {line}", style="red", highlight=False, soft_wrap=True)
     sys.exit(0 if all_hold and not differences else 1)
 
 

@@ -27,17 +27,16 @@ from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream, Transcriber
 from specwhisper.types import (
     SAMPLE_RATE,
-    AudioChunk,
-    Candidates,
     Commit,
     Limits,
     Mode,
-    TimedHint,
     WindowOpened,
 )
+from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.drafting import Drafting
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_draft_server.local_target import LocalTranscriber
+from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
 BYTES_PER_S = SAMPLE_RATE * BYTES_PER_SAMPLE
@@ -108,6 +107,7 @@ class ClientProcess:
 
     async def _open(self, connection: OverNetwork | InOneProcess, measured: Measured) -> None:
         self._transcriber, self._drafting = connection.open(measured, self._meter)
+        self._metrics = DraftMetrics(DraftConfig())
         self._target = await self._transcriber.describe()
         trace = Trace.load(measured.trace)
         self._expected = {
@@ -172,7 +172,14 @@ class ClientProcess:
     async def _transcribe(self, load: Load, sample: Sample, log: SessionLog) -> None:
         options = DecodingOptions.greedy(language="en", log_mel_max=sample.log_mel_max)
         request = SessionRequest(options, load.length)
-        session = Session(request, LoggedTranscriber(self._transcriber, log), self._target, self._drafting)
+        session = Session(
+            request,
+            LoggedTranscriber(self._transcriber, log),
+            self._target,
+            self._drafting,
+            self._metrics,
+            resume_timeout_s=0.0,
+        )
         async with aclosing(session.run(audio_of(sample, log.start_s))) as updates:
             async for _ in updates:
                 pass
@@ -209,40 +216,18 @@ class LoggedTranscriber:
         mode: Mode,
         options: DecodingOptions,
         **settings: Any,
-    ) -> AsyncIterator[LoggedStream]:
+    ) -> AsyncIterator[TargetStream]:
         """Open the session."""
-        async with self._transcriber.open(session_id, target, mode, options, **settings) as session:
-            yield LoggedStream(session, self._log)
+        async with self._transcriber.open(session_id, target, mode, options, **settings) as stream:
+            events = stream.events
+
+            async def logged() -> AsyncIterator[WindowOpened | Commit]:
+                async for event in events():
+                    self._log.add(time.monotonic(), event)
+                    yield event
+
+            stream.events = logged  # type: ignore[method-assign]
+            yield stream
 
     async def close(self) -> None:
         """Do nothing: the transcriber's owner closes it."""
-
-
-class LoggedStream:
-    """A target stream that logs its events."""
-
-    def __init__(self, session: TargetStream, log: SessionLog) -> None:
-        self.target = session.target
-        self.limits = session.limits
-        self.min_round_trip_ns = 0
-        self._session = session
-        self._log = log
-
-    def propose(self, block: Candidates) -> None:
-        """Send candidates."""
-        self._session.propose(block)
-
-    def hint(self, hint: TimedHint) -> None:
-        """Send a hint."""
-        self._session.hint(hint)
-
-    async def send_audio(self, chunk: AudioChunk) -> None:
-        """Send audio."""
-        await self._session.send_audio(chunk)
-
-    async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Yield the target's events and log them."""
-        async for event in self._session.events():
-            self._log.add(time.monotonic(), event)
-            self.min_round_trip_ns = self._session.min_round_trip_ns
-            yield event

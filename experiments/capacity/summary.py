@@ -33,7 +33,7 @@ def print_files(rounds: Rounds, console: Console) -> None:
     for (arm, number), outcomes in rounds.items():
         values = [outcome.tokens_per_s for outcome in outcomes]
         target_only = [outcome.tokens_per_s for outcome in rounds.get((Arm.TARGET_ONLY, number), ())]
-        ratio = f"{median(values) / median(target_only):.2f}" if target_only else ""
+        ratio = f"{median(values) / median(target_only):.2f}" if target_only and median(target_only) else ""
         middle = sorted(outcomes, key=lambda outcome: outcome.tokens_per_s)[len(outcomes) // 2]
         table.add_row(arm, str(number), f"{spread(values):.1f}", ratio, *_shared(middle))
     console.print(table)

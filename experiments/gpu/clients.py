@@ -18,8 +18,10 @@ from experiments.gpu.texts import OPTIONS, Texts
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Mode
+from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.drafting import Drafting
 from specwhisper_draft_server.link.link import TargetLink
+from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
 CONNECT_TIMEOUT_S = 60.0
@@ -92,13 +94,13 @@ async def sessions(load: Load) -> ClientCounts:
     recordings = [load.texts.recording(number) for number in range(load.texts.num_recordings)]
     drafting = Drafting(_Draft(), place)  # type: ignore[arg-type]
     started: list[Session] = []
-    counts = ClientCounts()
+    counts, metrics = ClientCounts(), DraftMetrics(DraftConfig())
 
     async def client(number: int) -> None:
         for index in cycle(range(number, number + load.texts.num_recordings)):
             index %= load.texts.num_recordings
             request = SessionRequest(OPTIONS, DraftLength(load.mode, GAMMA))
-            session = Session(request, link, target, drafting)
+            session = Session(request, link, target, drafting, metrics, resume_timeout_s=0.0)
             started.append(session)
             started_s = time.monotonic()
             async with aclosing(session.run(_audio(recordings[index]))) as updates:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Any
 
 from experiments.common.audio.samples import Sample
 from experiments.common.replay.trace import Decoding
@@ -17,7 +16,6 @@ from specwhisper.audio.recording import Recording
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.translated import open_draft
 from specwhisper.types import AudioChunk
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 17, 24, 33, 65)  # tokens of a forward pass
@@ -46,21 +44,13 @@ class PairCosts:
 class Timer:
     """Times a model; made in a process of its own.
 
-    Parameters
-    ----------
-    draft : drafts for the target, and is timed in its place.
-    dtype : of the timed model.
+    A draft is timed in its own vocabulary: the translation keeps what it has computed.
     """
 
-    def __init__(
-        self, target: str, draft: str | None = None, *, dtype: str = "float32", cut_windows: bool = False
-    ) -> None:
-        if draft is None:
-            self._model: Any = WhisperModel(load_checkpoint(target, dtype=dtype), 1)
-            return
-        drafting = load_checkpoint(draft, dtype=dtype, is_draft=True)
-        vocabulary = load_checkpoint(target).vocabulary
-        self._model = open_draft(drafting, 1, vocabulary, cut_windows=cut_windows)
+    def __init__(self, name: str, *, dtype: str = "float32", cut_windows: bool = False) -> None:
+        checkpoint = load_checkpoint(name, dtype=dtype, is_draft=True)
+        self._num_tokens = checkpoint.vocabulary.end_of_text
+        self._model = WhisperModel(checkpoint, 1, cut_windows=cut_windows)
 
     def encode_s(self, samples: Sequence[Sample]) -> dict[str, float]:
         """Return the seconds of encoding the first window of each recording."""
@@ -71,7 +61,8 @@ class Timer:
     def forward_s(self, sample: Sample, decoding: Decoding, widths: Sequence[int]) -> list[float]:
         """Return the seconds of forward passes over so many tokens of a recording's text, taken in turns."""
         self._encode_s(sample)
-        text = (decoding.tokens[:-1] * (NUM_HELD + widths[-1]))[: NUM_HELD + widths[-1]]
+        words = [token for token in decoding.tokens if token < self._num_tokens]
+        text = (words * (NUM_HELD + widths[-1]))[: NUM_HELD + widths[-1]]
         self._append(text, 0, NUM_HELD, decoding.prompt)
         held = len(decoding.prompt) + NUM_HELD
         times_s: dict[int, list[float]] = {width: [] for width in widths}
@@ -93,13 +84,13 @@ class Timer:
     def _append(self, text: Sequence[int], start: int, width: int, prompt: Sequence[int] = ()) -> None:
         """Feed some tokens of a text; all but the first are candidates."""
         fed, generated = text[start : start + width], text[: start + 1]
-        self._model.score([Row(0, [*prompt, *fed], width - 1, generated, timestamps=True)])
+        self._model.score([Row(0, [*prompt, *fed], width - 1, generated, timestamps=False)])
 
 
 def measure_costs(pair: Pair, samples: Sequence[Sample], decoding: Decoding) -> PairCosts:
     """Measure both models, one after the other; the decoding is of the first recording."""
     cores, encode_s, forward_s = cores_used(), [], []
-    draft = partial(Timer, pair.target, pair.draft, dtype=pair.draft_dtype, cut_windows=True)
+    draft = partial(Timer, pair.draft, dtype=pair.draft_dtype, cut_windows=True)
     for role, build, widths in (
         ("target", partial(Timer, pair.target), WIDTHS),
         ("draft", draft, DRAFT_WIDTHS),

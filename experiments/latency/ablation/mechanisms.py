@@ -61,7 +61,7 @@ MECHANISMS: dict[str, Mechanism] = {
         [ledger.SentHint, Ledger._keep_sent, Ledger._extend_sent, Hint],
     ),
     "drafting dropped candidates at once": Mechanism(
-        [(DraftState, "stale_tokens", lambda self, draft: ())],
+        [(DraftState, "stale_tokens", lambda self: ())],
         [DraftState.stale_tokens, WindowDraft.stale_tokens, WindowDraft.keep_stale],
     ),
     "balance of given hints": Mechanism(

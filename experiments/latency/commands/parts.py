@@ -39,8 +39,8 @@ def parts(
         samples = load_samples(audio or SHORTEST)
         decoding = record_pair(Pair(target, draft), samples[:1]).decodings[0]
         arms = [(target, dtype, partial(Timer, target, dtype=dtype)) for dtype in DTYPES]
-        arms += [(draft, dtype, partial(Timer, target, draft, dtype=dtype)) for dtype in DTYPES]
-        cut = partial(Timer, target, draft, dtype="int8", cut_windows=True)
+        arms += [(draft, dtype, partial(Timer, draft, dtype=dtype)) for dtype in DTYPES]
+        cut = partial(Timer, draft, dtype="int8", cut_windows=True)
         arms.append((draft, "int8, cut windows", cut))
         workers = [Worker(build, cores=cores_used()["target"]) for _, _, build in arms]
         encode_ms: list[list[float]] = [[] for _ in arms]
