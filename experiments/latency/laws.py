@@ -1,7 +1,9 @@
 """Tokens per second of a target with many clients, beside what the law of capacity predicts.
 
 A forward pass with candidates takes a little longer than one without, and yields several tokens. So a target
-whose drafts cost it nothing should write ``E t(1) / t(1 + gamma)`` times as many tokens a second.
+whose drafts cost it nothing should write ``E t(1) / t(1 + gamma)`` times as many tokens a second. Here ``E``
+is the yield of all passes and ``t`` their mean time, since in ``full`` some have no candidates of the draft.
+Times are those of passes with as many sessions as were in them, per session.
 """
 
 from __future__ import annotations
@@ -10,6 +12,10 @@ from collections.abc import Mapping
 from itertools import groupby
 from statistics import median
 from typing import Any, NamedTuple
+
+import numpy as np
+
+from experiments.capacity.expectation import PassTimes, pass_s
 
 Facts = Mapping[str, Any]
 SHARED = "four draft servers"  # how the crowd's sessions reach the target
@@ -31,7 +37,7 @@ class Law(NamedTuple):
 def laws(facts: Facts) -> dict[str, list[Law]]:
     """Return the gains that `experiments.capacity` and `experiments.crowd` have measured."""
     real = [
-        Law(each["num_sessions"], each["predicted"], each["decoding"]["value"])
+        Law(each["num_sessions"], _predicted(facts["capacity"], each), each["decoding"]["value"])
         for each in facts["capacity"]["gains"]
         if each["arm"] == "full"
     ]
@@ -51,3 +57,30 @@ def laws(facts: Facts) -> dict[str, list[Law]]:
             )
         )
     return {"base and tiny.en, one core": real, f"scripted, {runs[0]['pass_ms']:g} ms a pass": scripted}
+
+
+def _predicted(capacity: Facts, gain: Facts) -> float:
+    """Return the gain that the passes' yields and times predict."""
+    here = [
+        each
+        for each in capacity["outcomes"]
+        if (each["load"]["arm"], each["load"]["num_sessions"]) == ("full", gain["num_sessions"])
+    ]
+    num_passes, num_verifying, num_tokens = (
+        sum(each[name] for each in here) for name in ("num_passes", "num_verifying", "num_tokens")
+    )
+    alone, split = gain["batch_sizes"]
+    times = {
+        (int(size.split(" x ")[0]), int(size.split(" x ")[1])): seconds
+        for size, seconds in capacity["pass_s"].items()
+    }
+    with_block_s = pass_s(times, split, 1 + gain["width"]) / split
+    share = num_verifying / num_passes
+    mean_s = share * with_block_s + (1 - share) * _plain_s(times, split)
+    return float(num_tokens / num_passes * _plain_s(times, alone) / mean_s)
+
+
+def _plain_s(times: PassTimes, batch_size: float) -> float:
+    """Return the time of a session in a pass without candidates."""
+    known = sorted((batch, seconds) for (batch, width), seconds in times.items() if width == 1)
+    return float(np.interp(batch_size, *zip(*known, strict=True))) / batch_size

@@ -1,4 +1,4 @@
-"""``page``: the figures and the tables of docs/latency.md, from the laboratory's JSON files."""
+"""``page``: the figures and tables of the pages on latency, from the laboratory's JSON files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from experiments.latency.cells import CHOSEN
 from experiments.latency.laws import laws
 from specwhisper.types import Mode
 
-PAGE, FOLDER = ROOT / "docs" / "latency.md", ROOT / "docs" / "figures"
+FOLDER = ROOT / "docs" / "figures"
+PAGES = [ROOT / "docs" / name for name in ("latency.md", "latency-tables.md")]
 PREFIX = "latency-"  # of the files: latency-grid.json and so on
 Facts = Mapping[str, Any]
 ARMS = {
@@ -31,22 +32,19 @@ ARMS = {
 
 
 def page(
-    file: Annotated[Path, typer.Option(dir_okay=False, exists=True, help="Page to fill.")] = PAGE,
     folder: Annotated[Path, typer.Option(file_okay=False, exists=True, help="JSON files, figures.")] = FOLDER,
 ) -> None:
-    """Draw the figures and fill the tables of a page, between its marks."""
+    """Draw the figures, and fill the tables of docs/latency.md and docs/latency-tables.md."""
     from experiments.latency.figures import draw  # matplotlib takes a second to load
 
     facts = read(folder)
     for path in draw(facts, folder):
         typer.echo(path)
-    text = file.read_text()
-    try:
-        file.write_text(filled(text, facts))
-    except KeyError as error:
-        sys.exit(
-            f"experiments.latency: {file} has a table '{error.args[0]}' whose data is missing in {folder}."
-        )
+    for path in PAGES:
+        try:
+            path.write_text(filled(path.read_text(), facts))
+        except KeyError as error:
+            sys.exit(f"experiments.latency: {path} needs {error.args[0]}, which {folder} does not have.")
 
 
 def read(folder: Path) -> Facts:
