@@ -66,10 +66,10 @@ def conditions(facts: Facts) -> Figure:
     figure, panels = plt.subplots(
         1, len(grid["speech"]), figsize=(WIDTH, 2.8), sharey=True, layout="constrained"
     )
-    for axes, (condition, told) in zip(panels, grid["speech"].items(), strict=True):
+    for axes, (condition, counts) in zip(panels, grid["speech"].items(), strict=True):
         _curves(axes, grid, condition, "decoding_over_target_only")
         repeats = len(cells(grid, condition=condition, mode=Mode.FULL, gamma=CHOSEN)[0]["decoding_s"])
-        axes.set_title(f"{condition}: {told['acceptance']:.0%} right, n = {repeats}")
+        axes.set_title(f"{condition}: {counts['acceptance']:.0%} right, n = {repeats}")
     panels[0].set_ylabel(f"decoding, {OVER}")
     _legend(figure, panels[0])
     return figure

@@ -31,7 +31,7 @@ Spoken = Mapping[Condition, Sequence[Sample]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to measure.
+    """A measurement to take.
 
     Attributes
     ----------

@@ -46,7 +46,7 @@ class Predictor:
         alone = [run for run in grid.runs if run.cell.arm == TARGET_ONLY]
         if not alone:
             raise ValueError("A grid without target-only has no predictions.")
-        # What was measured before, scaled to passes of the runs: a shared machine changes its speed.
+        # Passes measured before, scaled to those of the runs: a shared machine changes its speed.
         (_, one_s), *_ = measured.forward_s
         scale = median(run.statistics["forward_ns"] / 1e9 / _passes(run) for run in alone) / one_s
         beside_s = median(
@@ -84,8 +84,8 @@ class Predictor:
             round_trip_s=rtt_ms / 1e3,
             script=script,
         )
-        told = result.statistics
-        mean_pass_s = told.forward_ns / 1e9 / max(1, told.num_forwards)
+        counts = result.statistics
+        mean_pass_s = counts.forward_ns / 1e9 / max(1, counts.num_forwards)
         later_s = costs.target_encode_s * (len(script) - 1)
         return float(result.arrivals_s[-1] - result.arrivals_s[0] + mean_pass_s - later_s)
 

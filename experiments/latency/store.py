@@ -59,7 +59,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Grid:
-    """What a file holds.
+    """The contents of a file.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a grid shows: times over target-only's, the round trips that texts waited for, its bars."""
+"""Summarise a grid: times over target-only's, the round trips that texts waited for, its bars."""
 
 from __future__ import annotations
 

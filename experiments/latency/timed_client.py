@@ -51,9 +51,9 @@ class TimedTokens:
         commit, without the encodings of later windows. A first commit may have a whole window: only so does
         its pass count.
         """
-        told = self.statistics
-        later_s = told.encode_ns / 1e9 * (1 - 1 / max(1, told.num_windows))
-        return self.last_s - self.first_s + told.forward_ns / 1e9 / max(1, told.num_forwards) - later_s
+        counts = self.statistics
+        later_s = counts.encode_ns / 1e9 * (1 - 1 / max(1, counts.num_windows))
+        return self.last_s - self.first_s + counts.forward_ns / 1e9 / max(1, counts.num_forwards) - later_s
 
 
 class TokenTimer:

@@ -93,12 +93,12 @@ def speech(facts: Facts) -> str:
         [
             [
                 condition,
-                f"{told['num_tokens']}",
-                f"{told['acceptance']:.1%}",
-                f"{told['mean_run']:.0f}",
-                f"{told['realigned']:.0%}",
+                f"{counts['num_tokens']}",
+                f"{counts['acceptance']:.1%}",
+                f"{counts['mean_run']:.0f}",
+                f"{counts['realigned']:.0%}",
             ]
-            for condition, told in facts["grid"]["speech"].items()
+            for condition, counts in facts["grid"]["speech"].items()
         ],
     )
 

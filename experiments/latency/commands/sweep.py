@@ -111,10 +111,10 @@ def show(grid: GridFile = GRID, json: JsonFile = None, check: Check = False) -> 
 def report(grid: Grid, console: Console, *, json: Path | None, check: bool) -> bool:
     """Print a grid; return whether all texts are the target's and, with ``check``, all bars hold."""
     summary = Summary(grid)
-    for condition, told in summary.speech().items():
+    for condition, counts in summary.speech().items():
         console.print(
-            f"{condition}: the draft is right in {told['acceptance']:.0%} of {told['num_tokens']} tokens, "
-            f"in runs of {told['mean_run']:.0f}; after an error it is right in {told['realigned']:.0%}.",
+            f"{condition}: the draft is right in {counts['acceptance']:.0%} of {counts['num_tokens']} tokens, "
+            f"in runs of {counts['mean_run']:.0f}; after an error in {counts['realigned']:.0%}.",
             highlight=False,
             soft_wrap=True,
         )

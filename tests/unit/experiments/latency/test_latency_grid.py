@@ -167,10 +167,10 @@ class TestSummary:
         }
 
     def test_decoding_begins_with_the_first_forward_pass_and_leaves_out_later_encodings(self):
-        told = SpeculationStatistics(
+        counts = SpeculationStatistics(
             num_forwards=4, forward_ns=400_000_000, encode_ns=600_000_000, num_windows=2
         )
-        assert TimedTokens((), 3.0, 1.0, 2.5, told).decoding_s == pytest.approx(1.5 + 0.1 - 0.3)
+        assert TimedTokens((), 3.0, 1.0, 2.5, counts).decoding_s == pytest.approx(1.5 + 0.1 - 0.3)
 
     def test_a_timer_notes_the_first_commit_and_the_last(self):
         timer = TokenTimer()
