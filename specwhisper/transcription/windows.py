@@ -238,7 +238,9 @@ class Windows(ABC):
             self._followed = None
 
     def predict_first(self, language: str | None, audio: Extent) -> Window | None:
-        """Return the first window, as the target will open it; ``None`` if that cannot be predicted.
+        """Return the first window, as the target will open it.
+
+        ``None`` if that cannot be predicted.
 
         Parameters
         ----------
