@@ -113,8 +113,8 @@ def report(grid: Grid, console: Console, *, json: Path | None, check: bool) -> b
     summary = Summary(grid)
     for condition, counts in summary.speech().items():
         console.print(
-            f"{condition}: the draft is right in {counts['acceptance']:.0%} of {counts['num_tokens']} tokens, "
-            f"in runs of {counts['mean_run']:.0f}; after an error in {counts['realigned']:.0%}.",
+            f"{condition}: the draft is right in {counts['acceptance']:.0%} of {counts['num_tokens']} tokens "
+            f"in runs of {counts['mean_run']:.0f}, after an error in {counts['realigned']:.0%}.",
             highlight=False,
             soft_wrap=True,
         )

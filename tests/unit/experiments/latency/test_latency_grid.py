@@ -24,6 +24,7 @@ from experiments.latency.cells import (
 )
 from experiments.latency.commands.page import FOLDER, PAGES, filled, read, rows_of
 from experiments.latency.hints import misleading, mostly_right
+from experiments.latency.laws import SHARED, laws
 from experiments.latency.store import Run, Store
 from experiments.latency.summary import DECODING, WHOLE, Summary, best_gamma
 from experiments.latency.timed_client import TimedTokens, TokenTimer
@@ -190,6 +191,35 @@ class TestHints:
         text = misleading(WORDS, Random(1))
         assert text[:3] == WORDS[:3] and text[12:15] == WORDS[3:6]
         assert len(text) > 3 * len(WORDS)
+
+
+class TestLaws:
+    def test_the_law_counts_passes_without_candidates(self):
+        gain = {"arm": "full", "num_sessions": 1, "width": 9.0, "batch_sizes": [1.0, 1.0]}
+        run = {
+            "load": {"arm": "full", "num_sessions": 1},
+            "num_passes": 10,
+            "num_verifying": 5,
+            "num_tokens": 60,
+        }
+        crowd = {
+            "where": SHARED,
+            "num_sessions": 8,
+            "pass_ms": 10.0,
+            "num_tokens": 5.0,
+            "tokens_per_s": 2000.0,
+        }
+        facts = {
+            "capacity": {
+                "gains": [{**gain, "decoding": {"value": 3.0}}],
+                "outcomes": [run],
+                "pass_s": {"1 x 1": 0.01, "1 x 10": 0.02},
+            },
+            "crowd": {"runs": [crowd]},
+        }
+        (real,), (scripted,) = laws(facts).values()
+        assert (real.predicted, real.share) == (pytest.approx(6 * 0.01 / 0.015), pytest.approx(3 / 4))
+        assert (scripted.predicted, scripted.gain) == (5.0, pytest.approx(2.5))
 
 
 class TestPage:
