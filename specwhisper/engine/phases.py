@@ -46,10 +46,8 @@ class Derived(NamedTuple):
     ----------
     is_runnable : whether the session can take part in a forward pass.
     can_open : whether it waits for a window, and its audio, or the end, has arrived.
-    awaited_until_ns : until when fresh candidates are awaited; ``None`` if some are here, or it is unknown.
     """
 
     phase: Phase
     is_runnable: bool
     can_open: bool
-    awaited_until_ns: float | None

@@ -9,7 +9,6 @@ from specwhisper.model.rules import max_initial_timestamp
 from specwhisper.model.sampling import window_sampling
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
-from specwhisper.speculation.arrivals import Arrivals
 from specwhisper.speculation.ledger import CandidateSource, Ledger, Offer, Pending
 from specwhisper.speculation.scheduling import Request
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -23,7 +22,7 @@ class TargetWindow:
     Attributes
     ----------
     max_ahead_tokens : credit: candidates that the draft may send after the committed tokens.
-    log_probs, commit_times_ns : of each committed token: its log-probability, and when it was sent.
+    log_probs : of each committed token.
     probe_result : silence and languages at the window's start, once they are known.
     newest_block, newest_block_ns : number of the draft's newest block, and when it arrived; 0 without one.
     candidates : of the next forward pass; ``None`` while they are not chosen.
@@ -35,7 +34,6 @@ class TargetWindow:
     ledger: Ledger
     max_ahead_tokens: int
     log_probs: list[float] = field(default_factory=list)
-    commit_times_ns: list[int] = field(default_factory=list)
     probe_result: ProbeResult | None = None
     newest_block: int = 0
     newest_block_ns: int = 0
@@ -56,7 +54,7 @@ class TargetWindow:
             block.start_frame == self.window.start_frame and is_first_attempt
         )
 
-    def offer(self, block: Candidates, received_ns: int, arrivals: Arrivals) -> bool:
+    def offer(self, block: Candidates, received_ns: int) -> bool:
         """Take a block; return whether the commit of a forward pass will answer it."""
         self.newest_block = max(self.newest_block, block.number)
         self.newest_block_ns = received_ns
@@ -64,13 +62,7 @@ class TargetWindow:
         if not block.tokens and block.base == self.num_committed:
             self.may_self_decode = True
             return True
-        correction = ledger.correction
-        offer = ledger.offer(block.base, block.known_committed, block.tokens)
-        if ledger.correction > correction:  # the draft starts again after it, as soon as it receives it
-            arrivals.restart(ledger.correction + 1, self.commit_times_ns[ledger.correction])
-        if block.tokens and offer is not Offer.VOID:
-            arrivals.observe(block.base + len(block.tokens), len(block.tokens), received_ns)
-        return offer is Offer.FRESH
+        return ledger.offer(block.base, block.known_committed, block.tokens) is Offer.FRESH
 
     def request(self, slot_length: int, max_width: int, num_missed: int) -> Request:
         """Return the tokens to append; the slot has ``slot_length`` of them."""
@@ -82,11 +74,6 @@ class TargetWindow:
             num_candidates=len(self.candidates),
             num_missed=num_missed,
         )
-
-    @property
-    def expected_tokens(self) -> float:
-        """Tokens that a forward pass over the candidates is likely to bring."""
-        return self.ledger.expected_tokens(self.candidates or ())
 
     def row(
         self,
@@ -120,16 +107,13 @@ class TargetWindow:
             return committed[slot_length - len(prompt) :]
         return [*prompt[slot_length:], *committed]
 
-    def append(
-        self, verdict: Verdict, scores: Scores, timing: Timing, *, num_verified: int, now_ns: int
-    ) -> Commit:
+    def append(self, verdict: Verdict, scores: Scores, timing: Timing, *, num_verified: int) -> Commit:
         """Append the tokens of a forward pass and return their commit."""
         base, num_tokens = self.num_committed, len(verdict.tokens)
         verified, self.candidates = (self.candidates or [])[:num_verified], None
         sources = [source for _, source in verified]
         num_drafted = sources.count(CandidateSource.DRAFT)
         self.ledger.append(verdict.tokens, verified)
-        self.commit_times_ns += [now_ns] * num_tokens
         self.log_probs += scores.log_probs[:num_tokens]
         self.probe_result = scores.probe_result or self.probe_result
         self.may_self_decode = False

@@ -90,7 +90,6 @@ class Verifier:
         self._response_time = ResponseTime(latency_budget_ms)
         self._batching = Batching(
             model.length,
-            clock,
             max_width=max_width,
             max_num_tokens=max_num_batched_tokens,
         )
@@ -103,7 +102,6 @@ class Verifier:
         self._sessions: dict[str, VerifierState] = {}
         self._outbox: list[tuple[str, FromTarget]] = []
         self._last_step_only_answered = False
-        self._num_committed = 0  # in the last forward pass
 
     @property
     def num_free_slots(self) -> int:
@@ -285,10 +283,9 @@ class Verifier:
         def on_scores(
             rows: Sequence[Row], scores: Sequence[Scores], started_ns: int, forward_ns: int
         ) -> None:
-            self._batching.observe_forward([len(row.tokens) for row in rows], started_ns, forward_ns)
+            self._batching.observe_forward([len(row.tokens) for row in rows], forward_ns)
             now_ns, num_sessions = self._clock(), len(self._sessions)
             token_ns = round(self._batching.time.token_ns)
-            self._num_committed = 0
             for row, score in zip(rows, scores, strict=True):
                 session = sessions[row.slot]
                 queue_ns, opened = started_ns - session.ready_ns, session.open_window
@@ -302,7 +299,6 @@ class Verifier:
                     self._continue_commit(session)
                 except Exception as error:
                     self._fail(session, error)
-            self._batching.observe_committed(self._num_committed)
             for session in self._sessions.values():
                 if session.awaits_candidates:
                     session.reconsider()
@@ -342,7 +338,6 @@ class Verifier:
             ends=self._model.vocabulary.ends | session.windows.stops,
             budget=window.max_new_tokens - base,
         )
-        self._num_committed += len(verdict.tokens)
         self._model.rollback(session.slot, len(window.prompt) + base + verdict.num_accepted)
         commit = session.append(verdict, scores, timing, row.num_candidates, now_ns)
         if verdict.is_final:

@@ -16,7 +16,6 @@ from specwhisper.live import LivePosition
 from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
-from specwhisper.speculation.arrivals import Arrivals
 from specwhisper.speculation.hints.given import LiveHint
 from specwhisper.speculation.ledger import Ledger, SharedHints
 from specwhisper.speculation.scheduling import Request
@@ -78,7 +77,6 @@ class VerifierState:
     closed: ClosedWindow | None = None
     next_window_id: int = 0
     opened_ns: int = 0
-    arrivals: Arrivals = field(default_factory=Arrivals)
     # The audio in the slot, and its language.
     encoding: Future[int] | None = None
     encoded: AudioSpan | None = None
@@ -105,7 +103,6 @@ class VerifierState:
                 phase,
                 self._is_runnable_in(phase),
                 phase is Phase.AWAIT_WINDOW and self.ready_frames is not None,
-                self._awaited_until_ns(),
             )
         return self._derived
 
@@ -154,12 +151,6 @@ class VerifierState:
         work = self.aligning or self.encoding
         return self.derived.can_open if work is None else work.done()
 
-    def _awaited_until_ns(self) -> float | None:
-        opened = self.open_window
-        if opened is None or not self.mode.drafts or self.aligning is not None or opened.ledger.has_fresh:
-            return None
-        return self.arrivals.bound_ns(opened.num_committed)
-
     @property
     def ready_frames(self) -> int | None:
         """Frames of the next window; ``None`` while it cannot be opened, 0 at the end."""
@@ -203,7 +194,7 @@ class VerifierState:
         if not opened.matches(block):
             return None  # unanswered: the draft no longer counts blocks of a wrong prediction
         was_runnable, self._derived = self.is_runnable, None
-        if not opened.offer(block, received_ns, self.arrivals):
+        if not opened.offer(block, received_ns):
             return opened.acknowledgement(now_ns)
         if self.is_runnable and not was_runnable:
             self.ready_ns = received_ns
@@ -329,11 +320,9 @@ class VerifierState:
             ledger,
             self.limits.max_ahead_tokens,
             log_probs=list(resumed.log_probs) if resumed else [0.0] * len(window.prefix),
-            commit_times_ns=[0] * len(ledger.committed),
         )
         self.next_window_id = window.id + 1
         self.opened_ns = now_ns
-        self.arrivals.open()
         self._derived = None
         if not self.windows.is_live:  # whose next window may begin with the same audio
             self.recording.discard_before(window.start_sample)
@@ -374,10 +363,7 @@ class VerifierState:
         opened = self.open_window
         if opened is None:
             raise RuntimeError(f"Session '{self.id}' has no open window.")
-        correction = opened.ledger.correction
-        commit = opened.append(verdict, scores, timing, num_verified=num_verified, now_ns=now_ns)
-        if self.mode.is_lock_step or opened.ledger.correction > correction:
-            self.arrivals.restart(opened.num_committed, now_ns)
+        commit = opened.append(verdict, scores, timing, num_verified=num_verified)
         self.encode_ns = 0
         self.ready_ns = now_ns
         self._derived = None

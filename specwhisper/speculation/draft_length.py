@@ -23,7 +23,7 @@ from math import ceil
 from numbers import Integral
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.speculation.arrivals import Smoothed
+from specwhisper.speculation.smoothed import Smoothed
 from specwhisper.types import DEFAULT_MAX_WIDTH, Mode
 
 MAX_GAMMA = 64

@@ -228,21 +228,6 @@ class Ledger:
                 return [Pending(token, source) for token in text[:reach]]
         return list(fresh)
 
-    def expected_tokens(self, candidates: Sequence[Pending]) -> float:
-        """Return how many tokens a forward pass over these candidates is likely to bring."""
-        rates, chance, total = self._shared.rates, 1.0, 1.0
-        later = {
-            CandidateSource.OWN: OWN_RATE,
-            CandidateSource.GIVEN: max((hint.rate for hint in self._shared.given), default=OWN_RATE),
-            CandidateSource.DRAFT: rates.fresh,
-            CandidateSource.SENT: rates.fresh,
-        }
-        for index, (_, source) in enumerate(candidates):
-            is_first_sent = source is CandidateSource.SENT and not index
-            chance *= rates.sent if is_first_sent else later[source]
-            total += chance
-        return total
-
     def _text(self, hint: Hint, num_fresh: int) -> Sequence[int]:
         """Return the text of a hint after the committed tokens."""
         return self._texts.fit(self.committed, hint.continuation(max_tokens=num_fresh + MAX_REACH))

@@ -16,12 +16,11 @@ from unittest.mock import patch
 from specwhisper.engine.draft_state import DraftState
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.window_draft import WindowDraft
-from specwhisper.speculation import arrivals, draft_length, ledger, throughput
+from specwhisper.speculation import draft_length, ledger
 from specwhisper.speculation.draft_length import BlockSize, DraftLength
 from specwhisper.speculation.hints.given import GivenHint
 from specwhisper.speculation.hints.hint import Hint
 from specwhisper.speculation.ledger import Ledger
-from specwhisper.speculation.throughput import Throughput
 from specwhisper_draft_server.link import sharing
 
 Patch = tuple[Any, str, Any]  # object, attribute, its value while the mechanism is off
@@ -74,9 +73,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "confidence that ends a block": Mechanism(
         [(DraftLength, "min_confidence", 0.0)],
         [DraftLength.min_confidence.fget],  # type: ignore[attr-defined]
-    ),
-    "waiting for candidates on their way": Mechanism(
-        [(Throughput, "is_worth", lambda self, expected_tokens, num_fed: True)], [throughput, arrivals]
     ),
     "streams that sessions share": Mechanism([(sharing, "MIN_SESSIONS", 10**9)], [sharing]),
     "drafting the first window before it is opened": Mechanism(

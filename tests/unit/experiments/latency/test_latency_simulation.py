@@ -213,7 +213,7 @@ def test_drafts_do_not_slow_down_many_sessions(num_sessions, costs, round_trip):
         for mode in (Mode.TARGET_ONLY, Mode.FULL)
     )
     # Messages keep the target's interpreter busy; here nothing realigns, so that they bring little from afar.
-    assert full > (0.85 if costs.handling_s and round_trip > 5 else 0.96) * target_only
+    assert full > (0.82 if costs.handling_s and round_trip > 5 else 0.96) * target_only
     if round_trip < 1:
         assert full > 1.1 * target_only
 
