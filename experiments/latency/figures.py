@@ -165,7 +165,7 @@ def large(facts: Facts) -> Figure:
     for name, label, style in (
         *((str(mode), str(mode), _style(mode)) for mode in DRAFTING),
         ("both on the GPU", "both models on the GPU", _style(Mode.ONE_PROCESS)),
-        (many, many, {**_style(Mode.FULL), "linestyle": "--"}),
+        (many, many, {**_style(Mode.FULL), "linestyle": "--", "markerfacecolor": "white"}),
     ):
         left.plot(range(len(rows)), [row[name] for row in rows], label=label, **style)
     left.axhline(1, color="black", linewidth=0.8)
@@ -175,6 +175,7 @@ def large(facts: Facts) -> Figure:
     left.set_ylabel(OVER)
     left.set_title("large-v3 on an H200, simulated")
     left.legend(fontsize=6)
+    numbers = sorted({each.clients for found in laws(facts).values() for each in found})
     for place, (name, found) in enumerate(laws(facts).items()):
         clients = [each.clients for each in found]
         colour = ("#0072B2", "#D55E00")[place]
@@ -186,10 +187,12 @@ def large(facts: Facts) -> Figure:
         )
     right.axhline(1, color="black", linewidth=0.8)
     right.set_xscale("log", base=2)
+    right.set_xticks(numbers, map(str, numbers))
+    right.set_ylim(0, 8)
     right.set_xlabel("clients of one target")
     right.set_ylabel("tokens per second over target-only")
     right.set_title("capacity")
-    right.legend(fontsize=6)
+    right.legend(fontsize=6, loc="upper right")
     return figure
 
 
