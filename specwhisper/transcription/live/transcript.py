@@ -117,7 +117,9 @@ class LiveTranscript:
     def empty_end(self, utterance: int, sample: int) -> Segment:
         """Return the end of an utterance in which nothing was said."""
         at_s = round(sample / SAMPLE_RATE, 2)
-        return Segment(at_s, at_s, (), utterance=utterance, is_utterance_end=True)
+        # What is said next has begun in the silence before it, maybe before this end.
+        (end,) = self._ordered([Segment(at_s, at_s, (), utterance=utterance, is_utterance_end=True)])
+        return end
 
     def lose_target(self) -> None:
         """Forget what a target had begun."""

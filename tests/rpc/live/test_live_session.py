@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from experiments.common.models.speech import SPOKEN, SpeechModel, speech, talk
@@ -158,6 +158,15 @@ ENDPOINTING = st.none() | st.builds(
     error_rate=st.sampled_from([None, 0.0, 0.5]),
     confirm_every_ms=st.sampled_from([None, 300, 2_000]),
     seed=st.integers(0, 1_000),
+)
+@example(  # the client ends an utterance just before speech, whose beginning has some of that silence
+    lengths_s=[(1.0, 1.0), (1.0, 1.0), (13.0, 12.0), (5.0, 11.5)],
+    endpointing=EndpointingOptions(max_piece_ms=2_000, silence_duration_ms=32, short_silence_ms=32),
+    ends=[0.6328125],
+    losses=[],
+    error_rate=None,
+    confirm_every_ms=None,
+    seed=0,
 )
 async def test_the_text_is_that_of_a_target_alone(
     lengths_s, endpointing, ends, losses, error_rate, confirm_every_ms, seed
