@@ -182,7 +182,7 @@ class Summary:
             has_bar = cell.condition is Condition.CLEAN and not is_bundled and cell.rtt_ms >= WAITS_FROM_MS
             if waits is not None and has_bar:
                 name = f"round trips that an utterance waited for in full, {cell.rtt_ms:g} ms"
-                # What else the machine does only adds to a time.
+                # Other work on the machine only adds to a time.
                 fastest = self.waits(cell, min) or 0.0
                 yield Bar(name, fastest, MOST_WAITS, f"{waits:.2f}, {fastest:.2f} in the fastest repeats")
         if not is_bundled:

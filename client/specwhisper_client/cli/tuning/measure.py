@@ -105,8 +105,7 @@ def _print(title: str, advice: Advice, extent: str, console: Console) -> None:
         ("draft", f"{1e3 * parts.draft_s:.1f} ms a step"),
         (
             "target",
-            f"{1e3 * parts.forward_s:.1f} ms per forward pass, "
-            f"{1e3 * parts.token_s:.2f} ms per token",
+            f"{1e3 * parts.forward_s:.1f} ms per forward pass, {1e3 * parts.token_s:.2f} ms per token",
         ),
         ("measured", f"{extent} in every mode, all of a client's waiting time"),
     ):
@@ -131,4 +130,3 @@ def _print(title: str, advice: Advice, extent: str, console: Console) -> None:
         f"Draft length: {_gamma(advice)}.",
     ):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-
