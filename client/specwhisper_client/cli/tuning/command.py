@@ -39,7 +39,7 @@ def tune(
         Path | None, typer.Option(dir_okay=False, metavar="FILE", help="File for the figures, as JSON.")
     ] = None,
 ) -> None:
-    """Measure link and models, and recommend a mode and draft length.
+    """Measure link and models, and recommend a mode.
 
     Encryption and token before the command are those of the target server.
     """
