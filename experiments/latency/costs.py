@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -19,7 +20,6 @@ from specwhisper.model.model import WhisperModel
 from specwhisper.types import AudioChunk
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 17, 24, 33, 65)  # tokens of a forward pass
-DRAFT_WIDTHS = (1,)
 NUM_HELD = 30  # tokens in the slot: the middle of an utterance
 NUM_ROUNDS, NUM_ENCODINGS = 15, 3
 
@@ -31,13 +31,10 @@ class PairCosts:
     Attributes
     ----------
     forward_s : the target's forward passes, as (tokens, seconds).
-    step_s : a draft step.
-    encode_s, draft_encode_s : encoding of a recording's first window, by recording.
+    draft_encode_s : the draft's encoding of a recording's first window, by recording.
     """
 
     forward_s: list[tuple[int, float]]
-    step_s: float
-    encode_s: dict[str, float]
     draft_encode_s: dict[str, float]
 
 
@@ -59,7 +56,7 @@ class Timer:
         }
 
     def forward_s(self, sample: Sample, decoding: Decoding, widths: Sequence[int]) -> list[float]:
-        """Return the seconds of forward passes over so many tokens of a recording's text, taken in turns."""
+        """Return the seconds of a forward pass over each number of tokens; the widths take turns."""
         self._encode_s(sample)
         words = [token for token in decoding.tokens if token < self._num_tokens]
         text = (words * (NUM_HELD + widths[-1]))[: NUM_HELD + widths[-1]]
@@ -89,19 +86,19 @@ class Timer:
 
 def measure_costs(pair: Pair, samples: Sequence[Sample], decoding: Decoding) -> PairCosts:
     """Measure both models, one after the other; the decoding is of the first recording."""
-    cores, encode_s, forward_s = cores_used(), [], []
+    cores = cores_used()
+    with _timing(partial(Timer, pair.target), cores["target"]) as target:
+        forward_s = target.call("forward_s", samples[0], decoding, WIDTHS)
     draft = partial(Timer, pair.draft, dtype=pair.draft_dtype, cut_windows=True)
-    for role, build, widths in (
-        ("target", partial(Timer, pair.target), WIDTHS),
-        ("draft", draft, DRAFT_WIDTHS),
-    ):
-        worker = Worker(build, cores=cores[role])
-        try:
-            encode_s.append(worker.call("encode_s", samples))
-            forward_s.append(
-                list(zip(widths, worker.call("forward_s", samples[0], decoding, widths), strict=True))
-            )
-        finally:
-            worker.stop()
-    ((_, step_s),) = forward_s[1]
-    return PairCosts(forward_s[0], step_s, *encode_s)
+    with _timing(draft, cores["draft"]) as drafting:
+        draft_encode_s = drafting.call("encode_s", samples)
+    return PairCosts(list(zip(WIDTHS, forward_s, strict=True)), draft_encode_s)
+
+
+@contextmanager
+def _timing(build: Callable[[], Timer], cores: Sequence[int]) -> Iterator[Worker]:
+    worker = Worker(build, cores=cores)
+    try:
+        yield worker
+    finally:
+        worker.stop()

@@ -121,7 +121,6 @@ class Windows(ABC):
         self._next_id = 0
         self._retry: Window | None = None  # decoded again, at the next temperature
         self.has_followed = False
-        self._followed: Window | None = None  # the last window of the target, on the draft's side
 
     @property
     def may_wait(self) -> bool:
@@ -230,12 +229,10 @@ class Windows(ABC):
     def on_window_opened(self, window: Window) -> None:
         """Follow the target to a window that it has opened."""
         self.has_followed = True
-        self._followed, self.next_frame = window, window.start_frame
+        self.next_frame = window.start_frame
 
-    def on_commit(self, commit: Commit) -> None:
-        """Follow the target's commits; a final one closes its window."""
-        if commit.is_final:
-            self._followed = None
+    def on_commit(self, commit: Commit) -> None:  # noqa: B027 (of live audio)
+        """Follow the target's commits."""
 
     def predict_first(self, language: str | None, audio: Extent) -> Window | None:
         """Return the first window, as the target will open it.

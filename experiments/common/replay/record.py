@@ -50,7 +50,7 @@ def record(
 
     Parameters
     ----------
-    draft_dtype, cut_windows : of the draft, which may err elsewhere with other ones.
+    draft_dtype, cut_windows : how the draft is loaded; its errors depend on both.
     options : decoding options; each recording is decoded with each of them and its own log-mel maximum.
         Replays must use the same options.
     """

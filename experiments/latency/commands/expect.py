@@ -30,7 +30,7 @@ from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
 
 MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
-NUM_SEEDS = 3  # of sessions that share a target
+NUM_SEEDS = 3  # for the runs in which sessions share a target
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from specwhisper.types import Mode
 
 FOLDER = ROOT / "docs" / "figures"
 PAGES = [ROOT / "docs" / name for name in ("latency.md", "latency-tables.md")]
-PREFIX = "latency-"  # of the files: latency-grid.json and so on
+PREFIX = "latency-"  # file names: latency-grid.json, latency-drift.json ...
 Facts = Mapping[str, Any]
 ARMS = {
     "`sync`": (Mode.SYNC, False),

@@ -79,7 +79,9 @@ class LiveWindows(WhisperWindows):
         live = options.live or LiveOptions()
         self._common_language = self.language  # of all utterances; ``None`` if each may have another
         self.confirm_every(live.confirm_every_ms)
-        self._committed: list[int] = []  # of the target's window, on the draft's side
+        # On the draft's side: the target's open window, and its committed tokens.
+        self._followed: Window | None = None
+        self._committed: list[int] = []
         self._confirmed_to = 0  # sample up to which a growing piece was decoded
         self._is_complete = True  # whether the open window's piece is
         self._is_alone = False  # whether the piece is decoded without the text before it

@@ -26,7 +26,7 @@ from experiments.latency.commands.page import FOLDER, PAGES, filled, read, rows_
 from experiments.latency.hints import misleading, mostly_right
 from experiments.latency.laws import SHARED, laws
 from experiments.latency.store import Run, Store
-from experiments.latency.summary import DECODING, WHOLE, Summary, best_gamma
+from experiments.latency.summary import WHOLE, Summary, best_gamma
 from experiments.latency.timed_client import TimedTokens, TokenTimer
 from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.statistics import SpeculationStatistics
@@ -178,7 +178,6 @@ class TestSummary:
         for num_committed in (0, 3, 3, 7):
             timer.observe(num_committed)
         assert 0 < timer.first_s < timer.last_s
-        assert DECODING != WHOLE
 
 
 class TestHints:
