@@ -18,7 +18,7 @@ demo-web: .venv/.web  ## the same in a browser, with a microphone or a sample, u
 test: .venv/.dev  ## run the tests
 	scripts/test
 
-check: .venv/.dev  ## lint, format, types, generated code, language, site
+check: .venv/.dev  ## lint, format, types, generated code, contract, language, site
 	scripts/check
 
 wheel: .venv/.dev  ## build the wheel and transcribe with it in a clean environment

@@ -56,7 +56,7 @@ class LivePosition:
         starts = [piece.start_sample for piece in self.pieces]
         if starts != sorted(set(starts)) or (starts and starts[-1] >= self.next_sample):
             raise InvalidRequest(
-                "The pieces of a position are not in order: pass on the last position as it was received."
+                "The pieces of a position are not in order: send the last resume point as it was received."
             )
 
     @property
@@ -71,7 +71,7 @@ def check_sample(name: str, sample: int) -> None:
     if sample % PIECE_SAMPLES:
         raise InvalidRequest(
             f"{name} is {sample}: a session continues at a multiple of {PIECE_SAMPLES}; "
-            "pass on the last position as it was received."
+            "send the last resume point as it was received."
         )
 
 
@@ -86,12 +86,10 @@ class LiveOptions:
     step_ms : new audio between two texts that the draft shows before a piece is complete.
     confirm_every_ms : new audio between two texts of the target before a piece is complete; ``None`` for
         none. A target that cannot keep up leaves some out.
-    position : where the session continues; by default it begins.
     """
 
     step_ms: int = whole(400, 100, 10_000)
     confirm_every_ms: int | None = whole(None, 100, 10_000)
-    position: LivePosition = LivePosition()
 
     def __post_init__(self) -> None:
         validate(self)

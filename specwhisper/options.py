@@ -145,8 +145,6 @@ class DecodingOptions(Selection):
     strict : whether a recording of which something is missing, such as a damaged or cut file, is refused;
         otherwise the rest is transcribed, and the result has ``warnings``.
     channel, audio_track, container_times : as :class:`Selection` has them.
-    realigns : whether what the draft had drafted before a correction is verified after it, in mode "full". It
-        never changes the text; turn it off only to measure what it saves.
     log_mel_max : largest log10 mel power of the whole recording by number of mel bins, when it is known
         beforehand (a file). Features are clamped relative to it, as transformers does; without it the
         loudest moment so far takes its place.
@@ -208,7 +206,6 @@ class DecodingOptions(Selection):
     vad_filter: bool = flag()
     vad_parameters: VadOptions | None = option(None, to_vad_options)  # noqa: RUF009 (a field)
     strict: bool = flag()
-    realigns: bool = flag(True)
     log_mel_max: Mapping[int, float] = field(default_factory=dict)
     padding: Padding = choice(Padding.SILENCE)
     live: LiveOptions | None = None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from experiments.common.models.scripted import END as END_OF_TEXT
 from experiments.common.models.scripted import TIME
 from experiments.common.models.speech import NUM_WORDS, SPOKEN
-from specwhisper.live import LiveOptions
+from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live.transcript import LiveTranscript
 from specwhisper.transcription.live.windows import LiveWindows
@@ -57,13 +57,20 @@ class ScriptedWindows:
     segments : all final text.
     """
 
-    def __init__(self, live: LiveOptions | None = None, vocabulary=SPOKEN, **options) -> None:
-        live = live or LiveOptions()
-        decoding = DecodingOptions.greedy(live=live, **options)
+    def __init__(
+        self,
+        live: LiveOptions | None = None,
+        vocabulary=SPOKEN,
+        position: LivePosition = LivePosition(),  # noqa: B008 (it is frozen)
+        **options,
+    ) -> None:
+        decoding = DecodingOptions.greedy(live=live or LiveOptions(), **options)
         self.windows = LiveWindows(vocabulary, decoding)
         self.follows = LiveWindows(vocabulary, decoding, follows=True)
-        self.transcript = LiveTranscript(vocabulary, live.position.next_sample)
-        self.received_samples = live.position.start_sample
+        for windows in (self.windows, self.follows):
+            windows.begin_at(position)
+        self.transcript = LiveTranscript(vocabulary, position.next_sample)
+        self.received_samples = position.start_sample
         self.segments: list[Segment] = []
         self.opened: Window | None = None
 
@@ -101,7 +108,7 @@ class ScriptedWindows:
         assert self.opened is not None
         whole = [*self.opened.prefix, *tokens]
         closed = self.windows.close(self.opened, whole, [log_prob] * len(whole), no_speech_prob)
-        decided = {"is_final": True, "outcome": closed.outcome, "step": closed.step}
+        decided = {"is_final": True, "outcome": closed.outcome, "piece": closed.piece}
         self._observe(tokens, 0, log_prob, no_speech_prob=no_speech_prob, **decided)
         assert self.windows.position == self.follows.position
         assert self.follows.needed_from <= self.windows.needed_from

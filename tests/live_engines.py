@@ -15,7 +15,7 @@ from specwhisper.audio.voice import Vad, VoiceMarker
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
-from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
+from specwhisper.live import EndpointingOptions, LivePosition
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live.transcript import LiveTranscript
@@ -70,6 +70,7 @@ class LiveSession:
     Attributes
     ----------
     follows : windows that follow the target's, as a draft server has them.
+    start_sample : first sample of its audio.
     windows : each window that was opened, and its tokens after the prefix.
     hypotheses : texts of the draft.
     pcm, marks : all audio so far, and its marks with the sample at which each was known.
@@ -78,6 +79,7 @@ class LiveSession:
     options: DecodingOptions
     follows: LiveWindows
     transcript: LiveTranscript
+    start_sample: int = 0
     windows: list[tuple[Window, list[int]]] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     hypotheses: list[Hypothesis] = field(default_factory=list)
@@ -107,25 +109,27 @@ class LivePair:
         self.drafter = Drafter(draft or target, executor=executor, clock=lambda: self._now_ns)
         self.sessions: dict[str, LiveSession] = {}
 
-    def open(self, name: str, options: DecodingOptions) -> LiveSession:
-        """Open a session at its position, which the target is sent as by a draft server."""
-        live = options.live
-        assert live is not None
-        self._open_target(name, options, live.position)
+    def open(
+        self,
+        name: str,
+        options: DecodingOptions,
+        position: LivePosition = LivePosition(),  # noqa: B008 (it is frozen)
+    ) -> LiveSession:
+        """Open a session at a position, which the target is sent as by a draft server."""
+        self._open_target(name, options, position)
         if self._mode.drafts:
             length, credit = DraftLength(Mode.FULL, 4), self.verifier.limits.max_ahead_tokens
             self.drafter.open(name, length, options, max_ahead_tokens=credit)
         vocabulary = self.target.vocabulary
-        transcript = LiveTranscript(vocabulary, live.position.next_sample)
-        transcript.num_samples = live.position.start_sample
+        transcript = LiveTranscript(vocabulary, position.next_sample)
+        transcript.num_samples = position.start_sample
         follows = LiveWindows(vocabulary, options, follows=True)
-        self.sessions[name] = LiveSession(options, follows, transcript)
+        follows.begin_at(position)
+        self.sessions[name] = LiveSession(options, follows, transcript, position.start_sample)
         return self.sessions[name]
 
     def _open_target(self, name: str, options: DecodingOptions, position: LivePosition) -> None:
-        assert options.live is not None
-        live = replace(options.live, position=LivePosition())
-        self.verifier.open(name, self._mode, replace(options, live=live))
+        self.verifier.open(name, self._mode, options)
         if position != LivePosition():
             self.verifier.submit(name, position)
 
@@ -136,7 +140,7 @@ class LivePair:
     def lose_target(self, name: str) -> None:
         """Continue a session on another target, which is sent what it needs in pieces of its own."""
         session = self.sessions[name]
-        position, begin = session.follows.position, session.options.live.position.start_sample
+        position, begin = session.follows.position, session.start_sample
         self._close_target(name)
         self._open_target(name, session.options, position)
         session.transcript.lose_target()
@@ -267,9 +271,8 @@ def transcribe(
             if not position.is_speech:
                 position = replace(position, next_sample=max(session.follows.final_to, silent_to))
             pair.close("one")
-            live = replace(options.live or LiveOptions(), position=position)
             session, voice = (
-                pair.open("one", replace(options, live=live)),
+                pair.open("one", options, position),
                 Voice(endpointing, position, open_vad),
             )
             again = pcm[position.start_sample * 2 : start * 2 + len(chunk)]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         UnsafeBind,
         UnsupportedOption,
     )
-    from specwhisper.live import EndpointingOptions, FinalPiece, LiveOptions, LivePosition
+    from specwhisper.live import EndpointingOptions, LiveOptions
     from specwhisper.rpc.channels import Credentials
     from specwhisper.rpc.tls import ClientTls
     from specwhisper.transcription.transcription import ModelInfo, Transcription
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from specwhisper_client.servers import DEFAULT_SERVER, Servers
     from specwhisper_client.sources import microphone
     from specwhisper_client.streaming import StreamingClient
-    from specwhisper_client.updates import ServerInfo, Update
+    from specwhisper_client.updates import ResumePoint, ServerInfo, Update
 
 __all__ = [
     "DEFAULT_SERVER",
@@ -46,17 +46,16 @@ __all__ = [
     "Credentials",
     "EndpointingOptions",
     "FileTranscription",
-    "FinalPiece",
     "IdleClient",
     "InvalidAudio",
     "InvalidRequest",
     "LiveOptions",
-    "LivePosition",
     "LiveTranscription",
     "MessageTooLarge",
     "Mode",
     "ModelInfo",
     "PairMismatch",
+    "ResumePoint",
     "ServerDraining",
     "ServerFull",
     "ServerInfo",
@@ -91,7 +90,7 @@ _MODULES = {
         "UnsafeBind",
         "UnsupportedOption",
     ),
-    "specwhisper.live": ("EndpointingOptions", "FinalPiece", "LiveOptions", "LivePosition"),
+    "specwhisper.live": ("EndpointingOptions", "LiveOptions"),
     "specwhisper.rpc.channels": ("Credentials",),
     "specwhisper.rpc.tls": ("ClientTls",),
     "specwhisper.transcription.transcription": ("ModelInfo", "Transcription"),
@@ -100,7 +99,7 @@ _MODULES = {
     "specwhisper_client.blocking": ("listen",),
     "specwhisper_client.file_transcription": ("FileTranscription",),
     "specwhisper_client.live_transcription": ("LiveTranscription", "with_speakers"),
-    "specwhisper_client.updates": ("ServerInfo", "Update"),
+    "specwhisper_client.updates": ("ResumePoint", "ServerInfo", "Update"),
     "specwhisper_client.servers": ("DEFAULT_SERVER", "Servers"),
     "specwhisper_client.sources": ("microphone",),
     "specwhisper_client.streaming": ("StreamingClient",),

@@ -12,14 +12,15 @@ from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceEvent, Word
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.codec import (
-    decoding_options_to_proto,
     mode_from_proto,
     mode_to_proto,
+    recognition_config_to_proto,
     statistics_from_proto,
 )
 from specwhisper.wire.stability import is_settled, is_stable, is_verified
+from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_client.updates import ServerInfo, Update
+from specwhisper_client.updates import ResumePoint, ServerInfo, Update
 
 SPEECH_EVENTS = {
     int(pb.SPEECH_EVENT_BEGIN): VoiceEvent.BEGIN,
@@ -31,16 +32,13 @@ def config_to_proto(
     options: DecodingOptions, mode: Mode | None, gamma: int | None, *, is_container: bool
 ) -> pb.RecognitionConfig:
     """Return a request's configuration; ``None`` for the server's own choice."""
-    config = pb.RecognitionConfig(
-        gamma=gamma,
-        decoding=decoding_options_to_proto(options),
-        protocol_version=CLIENT_PROTOCOL_VERSION,
-        software_version=__version__,
-    )
+    config = recognition_config_to_proto(options)
+    config.protocol_version, config.software_version = CLIENT_PROTOCOL_VERSION, __version__
+    config.gamma = gamma or 0
     if mode is not None:
         config.mode = mode_to_proto(mode)
     if not is_container:
-        config.encoding = pb.AUDIO_ENCODING_LINEAR16
+        config.encoding = decoding_pb2.AUDIO_ENCODING_LINEAR16
         config.sample_rate_hertz = SAMPLE_RATE
         config.audio_channel_count = 1
     return config
@@ -102,6 +100,16 @@ def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
         is_unverified=is_unverified,
         settled_text=settled,
     )
+
+
+def resume_point_to_proto(point: ResumePoint) -> pb.ResumePoint:
+    """Encode where another stream continues."""
+    return pb.ResumePoint(state=point.state, start_sample=point.start_sample, num_ends=point.num_ends)
+
+
+def resume_point_from_proto(message: pb.ResumePoint) -> ResumePoint:
+    """Read where another stream continues."""
+    return ResumePoint(message.state, message.start_sample, message.num_ends)
 
 
 def model_from_proto(message: pb.ModelInfo) -> ModelInfo:

@@ -45,8 +45,8 @@ async def exchange(
         responses = aiter(call)
         while (response := await _next(responses, silence_s)) is not None:
             silence_s = SILENCE_S
-            if response.mark:
-                paced.taken(response.mark)
+            if response.ping:
+                paced.taken(response.ping)
                 continue
             paced.on_other_response()
             if not response.heartbeat:
@@ -93,7 +93,7 @@ def _request(piece: Piece, *, as_flac: bool) -> pb.StreamingRecognizeRequest:
     if isinstance(piece, EndUtterance):
         return pb.StreamingRecognizeRequest(end_utterance=True)
     if isinstance(piece, TimedHint):
-        return pb.StreamingRecognizeRequest(hint=codec.recognition_hint_to_proto(piece))
+        return pb.StreamingRecognizeRequest(hint=codec.hint_to_proto(piece))
     if as_flac:
         return pb.StreamingRecognizeRequest(flac_content=flac.encode(piece))
     return pb.StreamingRecognizeRequest(audio_content=piece)
@@ -106,14 +106,14 @@ async def _send(
     paced: PacedStream,
 ) -> None:
     try:
-        await call.write(pb.StreamingRecognizeRequest(streaming_config=config, mark=paced.mark()))
+        await call.write(pb.StreamingRecognizeRequest(streaming_config=config, ping=paced.ping()))
         async for piece in audio:
             for part in _parts(piece, paced):
-                async for mark in paced.marks_until_room():
-                    await call.write(pb.StreamingRecognizeRequest(mark=mark))
+                async for ping in paced.pings_until_room():
+                    await call.write(pb.StreamingRecognizeRequest(ping=ping))
                 request = _request(part, as_flac=paced.is_slow)
                 paced.window.sent(request.ByteSize())
-                request.mark = paced.mark() if paced.window.needs_mark else 0
+                request.ping = paced.ping() if paced.window.needs_ping else 0
                 await call.write(request)
         await call.done_writing()
     except (grpc.aio.AioRpcError, asyncio.InvalidStateError):

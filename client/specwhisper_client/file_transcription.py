@@ -30,7 +30,7 @@ from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper_client.attempts import Attempts
 from specwhisper_client.codec import config_to_proto
 from specwhisper_client.exchange import exchange
-from specwhisper_client.received import Received
+from specwhisper_client.received import Received, only_names_models
 from specwhisper_client.servers import Connection, Servers
 from specwhisper_client.updates import PathLike, Update
 
@@ -77,7 +77,7 @@ class FileTranscription:
         self._request_id = request_id.current_request_id()  # the same for all calls
         self._received = Received()
         self._segments: list[Segment] = []
-        self._resume_point = pb.ResumePoint()
+        self._resume_point: pb.ResumePoint | None = None
         self._warnings = Warnings(is_strict=options.strict)
         self._result: Transcription | None = None
         self.num_resumes = 0
@@ -166,14 +166,15 @@ class FileTranscription:
     ) -> AsyncGenerator[Update]:
         """Run one call, from the last resume point on."""
         self._received.begin_call()
-        config.resume_point = self._resume_point.state
+        if self._resume_point is not None:
+            config.resume_point.CopyFrom(self._resume_point)
         metadata = ((request_id.KEY, self._request_id),)
         call = TranscriptionStub(connection.channel).StreamingRecognize(metadata=metadata)
-        audio = source.pieces(self._resume_point.start_sample)
+        audio = source.pieces(config.resume_point.start_sample)
         async with aclosing(exchange(call, config, audio, connection.window)) as responses:
             async for response in responses:
                 update = self._received.add(response)
-                if response == pb.StreamingRecognizeResponse(model=response.model):
+                if only_names_models(response):
                     continue  # it has no text: a call that resumes takes none back
                 if response.HasField("resume_point"):
                     self._resume_point = response.resume_point

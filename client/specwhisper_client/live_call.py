@@ -21,8 +21,9 @@ from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper_client.attempts import Attempts
-from specwhisper_client.codec import config_to_proto
+from specwhisper_client.codec import config_to_proto, resume_point_to_proto
 from specwhisper_client.exchange import Piece, exchange
+from specwhisper_client.updates import ResumePoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +40,22 @@ class LiveSettings:
     continue_unverified: bool
     with_statistics: bool
 
-    def to_proto(self, options: DecodingOptions, weights_digest: str) -> pb.StreamingRecognitionConfig:
-        """Return a call's configuration.
-
-        Parameters
-        ----------
-        weights_digest : of the weights that wrote the text so far; empty for any.
-        """
-        return pb.StreamingRecognitionConfig(
+    def to_proto(
+        self, options: DecodingOptions, resume_point: ResumePoint | None
+    ) -> pb.StreamingRecognitionConfig:
+        """Return a call's configuration."""
+        config = pb.StreamingRecognitionConfig(
             config=config_to_proto(options, self.mode, None, is_container=False),
             interim_results=self.interim_results,
             endpointing=codec.endpointing_to_proto(self.endpointing),
             continue_unverified=self.continue_unverified,
             added_latency_ms=self.added_latency_ms,
             with_statistics=self.with_statistics,
-            target_weights_digest=weights_digest,
+            with_resume_points=True,
         )
+        if resume_point is not None:
+            config.resume_point.CopyFrom(resume_point_to_proto(resume_point))
+        return config
 
 
 class CallState(Enum):

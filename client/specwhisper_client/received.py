@@ -63,3 +63,8 @@ class Received:
             update = replace(update, **{name: getattr(self._shown, name) for name in OPEN_TEXT})
         self._shown = update
         return update
+
+
+def only_names_models(response: pb.StreamingRecognizeResponse) -> bool:
+    """Return whether a response has nothing else, so that no text is taken back."""
+    return response.HasField("model") and not response.HasField("audio_received")

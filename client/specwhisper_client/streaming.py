@@ -18,7 +18,7 @@ from specwhisper.audio.canonical import CanonicalStream, Samples
 from specwhisper.audio.channels import Mixer
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, SpecWhisperError
-from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
+from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.observe import request_id
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
@@ -28,15 +28,14 @@ from specwhisper.transcription.hints.feed import HintFeed, hint_at
 from specwhisper.transcription.segments import Borders
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import LIVE_MODES, SAMPLE_RATE, EndUtterance, Mode
-from specwhisper.wire import codec
-from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.attempts import Attempts
+from specwhisper_client.codec import resume_point_from_proto
 from specwhisper_client.exchange import Piece
 from specwhisper_client.live_call import CallState, LiveCall, LiveSettings
-from specwhisper_client.received import Received
+from specwhisper_client.received import Received, only_names_models
 from specwhisper_client.servers import DEFAULT_SERVER, Servers
-from specwhisper_client.updates import Update
+from specwhisper_client.updates import ResumePoint, Update
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +54,7 @@ class StreamingClient:
         addresses, and resumes at another one if it is lost.
     options, named : decoding options as an object, by name, or both: a name then replaces the object's value.
     live : how live audio is decoded.
+    resume_point : of an earlier stream, which this one continues; its audio follows from there on.
     endpointing : when utterances begin and end; ``None`` for a single utterance.
     mode : ``Mode.FULL`` with the draft, or ``Mode.TARGET_ONLY``; by default the server's own.
     sample_rate, num_channels : of the audio that is sent.
@@ -70,7 +70,8 @@ class StreamingClient:
 
     Attributes
     ----------
-    options : decoding options, with the position in ``live``.
+    options : decoding options.
+    resume_point : where another stream would continue; ``None`` at the beginning.
     num_reconnects : how often the connection was lost.
     """
 
@@ -80,6 +81,7 @@ class StreamingClient:
         options: DecodingOptions | None = None,
         *,
         live: LiveOptions | None = None,
+        resume_point: ResumePoint | None = None,
         endpointing: EndpointingOptions | None = EndpointingOptions(),  # noqa: B008 (it is frozen)
         mode: Mode | None = None,
         sample_rate: int = SAMPLE_RATE,
@@ -108,13 +110,14 @@ class StreamingClient:
         self._owns_servers = servers is None
         self._attempts = Attempts(self._servers, min(FIRST_CONNECT_S, reconnect_s))
         self._canonical = CanonicalStream(sample_rate, num_channels, Mixer(self.options.channel))
-        self._audio = KeptAudio(self.position.start_sample)
-        self._audio.forget_ends(self.position.num_ends)
+        self.resume_point = resume_point
+        self._audio = KeptAudio(self._start_sample)
+        self._audio.forget_ends(resume_point.num_ends if resume_point is not None else 0)
         self._speakers = speakers
         self._hints = HintFeed()
         self._request_id = request_id.current_request_id()  # the same for all calls
         self._call: LiveCall | None = None  # the last one
-        self._received = Received(received_s=self.position.start_sample / SAMPLE_RATE)
+        self._received = Received(received_s=self._start_sample / SAMPLE_RATE)
         self._borders = Borders(self._received.received_s)
         self.num_reconnects = 0
 
@@ -142,7 +145,8 @@ class StreamingClient:
     def statistics(self) -> SpeculationStatistics:
         """How the draft did, over all calls.
 
-        Without ``with_statistics``, a call that was lost or changed does not count.
+        Without ``with_statistics``, what a call that was lost or changed did after its last resume point does
+        not count.
         """
         return self._received.statistics
 
@@ -194,13 +198,9 @@ class StreamingClient:
         self._audio.end_utterance()
 
     @property
-    def position(self) -> LivePosition:
-        """Position at which another stream would continue."""
-        return self._live.position
-
-    @property
-    def _live(self) -> LiveOptions:
-        return self.options.live or LiveOptions()
+    def _start_sample(self) -> int:
+        """First sample of the audio that another call needs."""
+        return self.resume_point.start_sample if self.resume_point is not None else 0
 
     def change(self, *, mode: Mode | None = None, added_latency_ms: int = 0) -> None:
         """Continue with other settings after the last final word, in another call.
@@ -245,23 +245,23 @@ class StreamingClient:
             self._audio.finish()  # audio from here on is dropped
 
     async def _updates(self, call: LiveCall) -> AsyncGenerator[Update]:
-        """Run one call, from the last position on."""
+        """Run one call, from the last resume point on."""
         self._received.begin_call()
-        audio = self._with_hints(self._audio.pieces(self.position.start_sample))
+        audio = self._with_hints(self._audio.pieces(self._start_sample))
         async with aclosing(call.responses(self._config, audio)) as responses:
             async for response in responses:
                 if response.HasField("model"):
                     self._check_model(response.model)
                 update = self._received.add(response)
-                if response == pb.StreamingRecognizeResponse(model=response.model):
-                    continue  # it only names the models
-                if response.HasField("position"):
-                    self._move_to(response.position)
+                if response.HasField("resume_point"):
+                    self._resume_at(resume_point_from_proto(response.resume_point))
+                if only_names_models(response):
+                    continue
                 yield replace(update, segments=self._borders(update.segments))
 
     async def _with_hints(self, audio: AsyncGenerator[bytes | EndUtterance]) -> AsyncGenerator[Piece]:
         """Yield audio, and before each piece the hints that have come since the last one."""
-        self._hints.restart(self.position.start_sample)
+        self._hints.restart(self._start_sample)
         async with aclosing(audio):
             async for piece in audio:
                 for hint in self._hints.take():
@@ -269,8 +269,7 @@ class StreamingClient:
                 yield piece
 
     def _config(self) -> pb.StreamingRecognitionConfig:
-        weights_digest = self.model.target_weights_digest if self.model is not None else ""
-        return self._settings.to_proto(self.options.for_pcm(), weights_digest)
+        return self._settings.to_proto(self.options.for_pcm(), self.resume_point)
 
     def _check_model(self, model: pb.ModelInfo) -> None:
         """Refuse another target's weights; allow more time once a server has answered."""
@@ -283,12 +282,11 @@ class StreamingClient:
                 "stream."
             )
 
-    def _move_to(self, message: decoding_pb2.LivePosition) -> None:
-        """Note the position at which another call would continue."""
-        position = codec.live_position_from_proto(message)
-        self.options = replace(self.options, live=replace(self._live, position=position))
-        self._audio.forget_before(position.start_sample)
-        self._audio.forget_ends(position.num_ends)
+    def _resume_at(self, point: ResumePoint) -> None:
+        """Note where another call would continue."""
+        self.resume_point = point
+        self._audio.forget_before(point.start_sample)
+        self._audio.forget_ends(point.num_ends)
 
     async def _has_more_audio(self) -> bool:
         """Return whether text is missing, once more audio has come or it has ended."""

@@ -30,6 +30,22 @@ class ServerInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ResumePoint:
+    """Where another stream continues live audio, on any draft server with the same target.
+
+    Attributes
+    ----------
+    state : opaque.
+    start_sample : first sample of the audio that it needs, at 16 kHz.
+    num_ends : ends of utterances by the client that final text has answered.
+    """
+
+    state: bytes
+    start_sample: int = 0
+    num_ends: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
     """New final text of a running transcription, and all of its open text.
 

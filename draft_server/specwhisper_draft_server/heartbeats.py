@@ -1,6 +1,6 @@
-"""Heartbeats and answers to marks, between the responses of a session.
+"""Heartbeats and answers to pings, between the responses of a session.
 
-Heartbeats show that the event loop runs: gRPC's own threads answer pings even if it hangs. Answers to marks
+Heartbeats show that the event loop runs: gRPC's own threads answer pings even if it hangs. Answers to pings
 show how far the client's audio has come.
 """
 
@@ -15,8 +15,8 @@ from specwhisper.wire import HEARTBEAT_S
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 
-class Marks:
-    """The marks in a client's requests; only the newest needs an answer."""
+class Pings:
+    """The pings in a client's requests; only the newest needs an answer."""
 
     def __init__(self) -> None:
         self._newest = 0
@@ -25,49 +25,49 @@ class Marks:
     async def noted(
         self, requests: AsyncIterator[pb.StreamingRecognizeRequest]
     ) -> AsyncGenerator[pb.StreamingRecognizeRequest]:
-        """Yield the requests, except those that are only a mark."""
+        """Yield the requests, except those that are only a ping."""
         async for request in requests:
-            if request.mark:
-                self._newest = request.mark
+            if request.ping:
+                self._newest = request.ping
                 self._has_new.set()
-            if not request.mark or request.WhichOneof("streaming_request") is not None:
+            if not request.ping or request.WhichOneof("streaming_request") is not None:
                 yield request
 
     @property
     def has_new(self) -> bool:
-        """Whether a mark has no answer."""
+        """Whether a ping has no answer."""
         return self._has_new.is_set()
 
     async def wait(self) -> None:
-        """Wait for a new mark."""
+        """Wait for a new ping."""
         await self._has_new.wait()
 
     def take(self) -> pb.StreamingRecognizeResponse:
-        """Return the answer to the newest mark; a heartbeat if it was answered."""
-        mark = self._newest if self.has_new else 0
+        """Return the answer to the newest ping; a heartbeat if it was answered."""
+        ping = self._newest if self.has_new else 0
         self._has_new.clear()
-        return pb.StreamingRecognizeResponse(mark=mark, heartbeat=not mark)
+        return pb.StreamingRecognizeResponse(ping=ping, heartbeat=not ping)
 
 
 async def with_heartbeats(
-    responses: AsyncGenerator[pb.StreamingRecognizeResponse], marks: Marks
+    responses: AsyncGenerator[pb.StreamingRecognizeResponse], pings: Pings
 ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
-    """Yield responses, and answers to marks and heartbeats in between.
+    """Yield responses, and answers to pings and heartbeats in between.
 
-    The first mark is answered first. A heartbeat is sent whenever there was no response for
+    The first ping is answered first. A heartbeat is sent whenever there was no response for
     :data:`HEARTBEAT_S`. No heartbeat is queued while the client has not read the last response.
     """
-    if marks.has_new:
-        yield marks.take()
-    waiting = asyncio.ensure_future(marks.wait())
+    if pings.has_new:
+        yield pings.take()
+    waiting = asyncio.ensure_future(pings.wait())
     try:
         async with aclosing(responses):
             while True:
                 async with NextItem(responses) as pending:
                     while not await pending.wait(waiting, timeout_s=HEARTBEAT_S):
-                        yield marks.take()
+                        yield pings.take()
                         if waiting.done():
-                            waiting = asyncio.ensure_future(marks.wait())
+                            waiting = asyncio.ensure_future(pings.wait())
                     if (response := pending.item) is None:
                         return
                 yield response

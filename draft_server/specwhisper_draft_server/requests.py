@@ -48,7 +48,7 @@ def read_request(
             f"This server runs without a draft model (--mode target-only): mode {mode} is not offered."
         )
     server.check_mode(mode)
-    options = codec.decoding_options_from_proto(config.decoding)
+    options = codec.recognition_config_from_proto(config)
     if options.live is not None:  # its draft sends whole texts and never waits, whatever is asked
         return SessionRequest(options, DraftLength(Mode.FULL if mode.drafts else mode))
     return SessionRequest(options, server.length(mode, config.gamma or None))
@@ -60,11 +60,6 @@ def read_streaming_request(
     """Return what the client of a stream asks for, as :func:`read_request` does."""
     request = read_request(config.config, server, has_draft=has_draft)
     is_live = request.options.live is not None
-    if is_live and (config.with_resume_points or config.resume_point):
-        raise InvalidRequest(
-            "with_resume_points and resume_point are for recordings: leave them out, and continue live audio "
-            "from its position."
-        )
     if not is_live and (config.HasField("endpointing") or config.continue_unverified):
         raise InvalidRequest("endpointing and continue_unverified are for live audio: set decoding.live too.")
     if config.added_latency_ms and not server.allow_latency_injection:
@@ -73,7 +68,7 @@ def read_streaming_request(
             "--allow-latency-injection."
         )
     check_between("added_latency_ms", config.added_latency_ms, 0, MAX_ADDED_LATENCY_MS)
-    if config.config.encoding != pb.AUDIO_ENCODING_LINEAR16:
+    if config.config.encoding != decoding_pb2.AUDIO_ENCODING_LINEAR16:
         raise InvalidRequest(
             "Streamed audio must be LINEAR16: set the encoding, or send a file to Recognize."
         )
@@ -93,32 +88,27 @@ async def read_streaming_config(
 
 
 def required_weights(config: pb.StreamingRecognitionConfig) -> str:
-    """Return the digest of the weights that wrote the stream's text so far.
-
-    It is empty for a new stream.
-    """
-    if config.resume_point:
-        return codec.resume_point_weights(config.resume_point)
-    return config.target_weights_digest
+    """Return the digest of the weights that wrote the stream's text so far; empty for a new stream."""
+    return codec.resume_point_weights(config.resume_point) if config.HasField("resume_point") else ""
 
 
 def decode_recording(
     config: pb.RecognitionConfig, audio: bytes, max_audio_s: float, warn: Warn = ignore
 ) -> Iterator[bytes]:
     """Yield a whole recording as canonical PCM."""
-    if config.encoding == pb.AUDIO_ENCODING_LINEAR16:
+    if config.encoding == decoding_pb2.AUDIO_ENCODING_LINEAR16:
         stream = canonical_stream(config)
         for start in range(0, len(audio), MAX_PIECE_BYTES):
             yield stream.push(audio[start : start + MAX_PIECE_BYTES])
         yield stream.finish()
     else:
-        options = codec.decoding_options_from_proto(config.decoding)
+        options = codec.recognition_config_from_proto(config)
         yield from decode_file(BytesIO(audio), max_audio_s, warn, options)
 
 
 def canonical_stream(config: pb.RecognitionConfig) -> CanonicalStream:
     """Return the converter for LINEAR16 audio."""
-    mixer = Mixer(codec.decoding_options_from_proto(config.decoding).channel)
+    mixer = Mixer(codec.recognition_config_from_proto(config).channel)
     return CanonicalStream(config.sample_rate_hertz, config.audio_channel_count or 1, mixer)
 
 
@@ -143,7 +133,7 @@ async def read_audio(
                     flac.decode, request.flac_content, MAX_PIECE_BYTES // BYTES_PER_SAMPLE
                 )
             case "hint":
-                hints.put(codec.recognition_hint_from_proto(request.hint))
+                hints.put(codec.hint_from_proto(request.hint))
             case "end_utterance":
                 yield EndUtterance()
             case _:
@@ -151,6 +141,19 @@ async def read_audio(
                     "After its streaming_config a stream takes audio_content, hint and end_utterance only."
                 )
     yield stream.finish()
+
+
+async def without_first(
+    num_samples: int, audio: AsyncIterator[bytes | EndUtterance]
+) -> AsyncGenerator[bytes | EndUtterance]:
+    """Yield audio after its first samples."""
+    num_bytes = num_samples * BYTES_PER_SAMPLE
+    async for piece in audio:
+        if isinstance(piece, bytes):
+            num_skipped = min(num_bytes, len(piece))
+            num_bytes -= num_skipped
+            piece = piece[num_skipped:]
+        yield piece
 
 
 async def with_observers(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from specwhisper.types import SAMPLE_RATE
-from specwhisper.wire import codec
 from specwhisper.wire.codec import statistics_to_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.replies import (
@@ -16,7 +15,7 @@ from specwhisper_draft_server.replies import (
     spoken_language,
 )
 from specwhisper_draft_server.resume_points import ResumePoints
-from specwhisper_draft_server.sessions.session import POSITION_SAMPLES, Session
+from specwhisper_draft_server.sessions.session import Session
 from specwhisper_draft_server.sessions.update import SessionUpdate
 
 
@@ -37,13 +36,10 @@ class StreamingResponses:
         self._session = session
         self._config = config
         self._describe_model = describe_model
-        self._resume_points = None
-        if config.with_resume_points:
-            self._resume_points = ResumePoints(session)
+        self._resume_points = ResumePoints(session) if config.with_resume_points else None
         # As the client knows them:
         self._model: pb.ModelInfo | None = None
         self._interim: list[pb.SpeechRecognitionResult] = []
-        self._position = 0  # in units of POSITION_SAMPLES
 
     def on_update(self, update: SessionUpdate) -> list[pb.StreamingRecognizeResponse]:
         """Return the responses for an update of the session.
@@ -54,28 +50,25 @@ class StreamingResponses:
         responses = []
         if self._model is None:  # known only now that a target has taken the session
             self._model = self._describe_model()
-            responses.append(pb.StreamingRecognizeResponse(model=self._model))
+            response = pb.StreamingRecognizeResponse(model=self._model)
+            self._add_resume_point(response, has_finals=False)
+            responses.append(response)
         responses += [speech_event(mark, self._interim) for mark in update.speech_events]
         finals = [final_result(segment, session.builder.language) for segment in update.segments]
         interim = interim_results(session.builder) if self._config.interim_results else []
         response = self._response([*finals, *interim])
         self._add_model(response)
-        if self._resume_points is not None:
-            self._resume_points.add(response, has_finals=bool(finals))
-        if self._config.with_statistics or response.HasField("resume_point"):
+        self._add_resume_point(response, has_finals=bool(finals))
+        if self._config.with_statistics:
             self._add_statistics(response)
-        # In silence, the position is reported now and then: clients keep audio from there on.
-        position = response.position.next_sample // POSITION_SAMPLES
         is_news = (
             finals
             or interim != self._interim
             or response.HasField("resume_point")
             or response.HasField("model")
-            or position > self._position
         )
         self._interim = interim
         if is_news:
-            self._position = position
             responses.append(response)
         return responses
 
@@ -88,13 +81,16 @@ class StreamingResponses:
         return response
 
     def _response(self, results: Iterable[pb.SpeechRecognitionResult]) -> pb.StreamingRecognizeResponse:
-        builder = self._session.builder
-        response = pb.StreamingRecognizeResponse(
-            results=results, audio_received=duration(builder.num_samples / SAMPLE_RATE)
-        )
-        if (position := self._session.position) is not None:
-            response.position.CopyFrom(codec.live_position_to_proto(position))
-        return response
+        received_s = self._session.builder.num_samples / SAMPLE_RATE
+        return pb.StreamingRecognizeResponse(results=results, audio_received=duration(received_s))
+
+    def _add_resume_point(self, response: pb.StreamingRecognizeResponse, *, has_finals: bool) -> None:
+        """Add a resume point if one is due."""
+        if self._resume_points is not None:
+            point = self._resume_points.take(has_finals=has_finals)
+            if point is not None:
+                response.resume_point.CopyFrom(point)
+                self._add_statistics(response)
 
     def _add_model(self, response: pb.StreamingRecognizeResponse) -> None:
         """Add the models if the client knows others."""

@@ -1,58 +1,69 @@
-"""Resume points in the contract with clients.
-
-They hold the place where another stream would continue a recording.
-"""
+"""Resume points in the contract with clients: where another stream would continue."""
 
 from __future__ import annotations
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.transcription.resume_point import ResumePoint, audio_needed_from
+from specwhisper.live import LivePosition
+from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server.sessions.session import Session
+from specwhisper_draft_server.sessions.session import INTERVAL_SAMPLES, Session
 
-INTERVAL_TOKENS = 16  # between two resume points: a stream that continues may decode as many again
+INTERVAL_TOKENS = 16  # between two of a recording: a stream that continues may decode as many again
 
 
 class ResumePoints:
-    """Resume points that are added to responses.
+    """The resume points of a stream.
 
-    They come with final text, and every :data:`INTERVAL_TOKENS`.
+    One comes with all final text, in the same response, so that no text is sent twice.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._num_sent_tokens = 0  # committed at the last resume point
+        self._num_tokens = 0  # committed at the last one
+        self._next_sample: int | None = None  # of live audio, at the last one
 
-    def add(self, response: pb.StreamingRecognizeResponse, *, has_finals: bool) -> None:
-        """Add a resume point if one is due.
+    def take(self, *, has_finals: bool) -> pb.ResumePoint | None:
+        """Return the resume point for a response; ``None`` if none is due."""
+        progress = self._progress(has_finals)
+        if progress is None:
+            return None
+        return codec.resume_point_to_proto(progress, self._session.target.weights_digest)
 
-        It is in the same response as the text before it, so that no text is sent twice.
-        """
-        num_committed = self._session.builder.statistics.num_committed
-        if not has_finals and num_committed - self._num_sent_tokens < INTERVAL_TOKENS:
-            return
-        resume_point = self._session.resume_point()
-        if resume_point is None:
-            return
-        self._num_sent_tokens = num_committed
-        response.resume_point.state = codec.resume_point_to_bytes(
-            resume_point, self._session.target.weights_digest
-        )
-        response.resume_point.start_sample = audio_needed_from(resume_point.resume.window.start_sample)
+    def _progress(self, has_finals: bool) -> ResumePoint | LivePosition | None:
+        if (position := self._session.position) is not None:
+            before, now = self._next_sample, position.next_sample
+            if not has_finals and before is not None and now - before < INTERVAL_SAMPLES:
+                return None
+            self._next_sample = now
+            return position
+        num_tokens = self._session.builder.statistics.num_committed
+        if not has_finals and num_tokens - self._num_tokens < INTERVAL_TOKENS:
+            return None
+        if (resume_point := self._session.resume_point()) is not None:
+            self._num_tokens = num_tokens
+        return resume_point
 
 
-def read_resume_point(config: pb.StreamingRecognitionConfig, target: TargetDescription) -> ResumePoint | None:
-    """Return where a client's recording continues; ``None`` if at its beginning."""
-    if not config.resume_point:
+def read_resume_point(
+    config: pb.StreamingRecognitionConfig, target: TargetDescription
+) -> ResumePoint | LivePosition | None:
+    """Return where a client's stream continues; ``None`` if at its beginning."""
+    if not config.HasField("resume_point"):
         return None
     audio = config.config
     if audio.sample_rate_hertz != SAMPLE_RATE or audio.audio_channel_count > 1:
         raise InvalidRequest(
-            f"A recording continues from a resume point in mono at {SAMPLE_RATE} Hz: convert its audio."
+            f"A stream continues from a resume point in mono at {SAMPLE_RATE} Hz: convert its audio."
         )
-    return codec.resume_point_from_bytes(
+    progress = codec.resume_point_from_proto(
         config.resume_point, target.weights_digest, vocabulary_size=len(target.vocabulary)
     )
+    if isinstance(progress, LivePosition) != audio.decoding.HasField("live"):
+        raise InvalidRequest(
+            "The resume point is of another kind of stream: continue live audio with decoding.live, and a "
+            "recording without."
+        )
+    return progress

@@ -35,7 +35,7 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.source import DraftSource
-from specwhisper_draft_server.heartbeats import Marks, with_heartbeats
+from specwhisper_draft_server.heartbeats import Pings, with_heartbeats
 from specwhisper_draft_server.idle_timeout import WithIdleTimeout
 from specwhisper_draft_server.link.descriptions import Descriptions
 from specwhisper_draft_server.metrics import DraftMetrics
@@ -50,6 +50,7 @@ from specwhisper_draft_server.requests import (
     read_streaming_request,
     required_weights,
     with_observers,
+    without_first,
 )
 from specwhisper_draft_server.responses import StreamingResponses
 from specwhisper_draft_server.resume_points import read_resume_point
@@ -198,12 +199,12 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self.check_room()
         timed = WithIdleTimeout(requests, self.idle_timeout_s)
         with timed.error_at_end():
-            marks = Marks()
-            messages = marks.noted(aiter(timed))
+            pings = Pings()
+            messages = pings.noted(aiter(timed))
             config = await read_streaming_config(messages)
             responses = self.transcribe(config, messages)
             if config.with_heartbeats:
-                responses = with_heartbeats(responses, marks)
+                responses = with_heartbeats(responses, pings)
             async with aclosing(responses):
                 async for response in responses:
                     yield response
@@ -223,12 +224,15 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         with self.metrics.session(request.length.mode), self._limiter.admit(counted_as()):
             session = await self._streaming_session(config, request)
             responses = StreamingResponses(session, config, partial(self._model_of, session, request))
-            live = request.options.live
-            measured = SessionMetrics(self.metrics, session, live.position.start_sample if live else 0)
-            recording = None if session.is_live or config.resume_point else session
+            measured = SessionMetrics(
+                self.metrics, session, session.builder.num_samples if session.is_live else 0
+            )
+            recording = None if session.is_live or config.HasField("resume_point") else session
             with measured.counted(), self._parity.kept(recording, request) as keep:
-                pcm = with_observers(read_audio(requests, audio, request.hints), measured.on_audio, keep)
-                async with aclosing(session.run(pcm)) as updates:
+                # Of audio that another session has had, a client may send more than is needed.
+                num_known = session.builder.num_samples - config.resume_point.start_sample
+                sent = without_first(num_known, read_audio(requests, audio, request.hints))
+                async with aclosing(session.run(with_observers(sent, measured.on_audio, keep))) as updates:
                     async for update in updates:
                         measured.on_update(update)
                         for response in responses.on_update(update):

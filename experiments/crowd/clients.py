@@ -78,7 +78,7 @@ class Generator:
             protocol_version=PROTOCOL_VERSION,
             vocabulary_digest=RECITED.digest,
             mode=codec.mode_to_proto(MODE),
-            options=codec.decoding_options_to_proto(OPTIONS),
+            decoding=codec.decoding_options_to_proto(OPTIONS),
             shared_key=shared.key if shared is not None else "",
             shared_number=shared.number if shared is not None else 0,
         )

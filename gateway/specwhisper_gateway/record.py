@@ -88,7 +88,7 @@ async def recorded(
                 if stream.model is not None and stream.model != model:
                     model = stream.model
                     note(reports.ready(model))
-                note(reports.update(update, stream.position))
+                note(reports.update(update, stream.resume_point))
             await speaking
         finally:
             speaking.cancel()

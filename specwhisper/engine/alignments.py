@@ -85,6 +85,6 @@ def _span(session: VerifierState, opened: TargetWindow, commit: Commit) -> range
     is_kept = commit.is_final and commit.outcome is Outcome.KEPT
     if closed is None or not (is_kept and session.options.word_timestamps):
         return None
-    if closed.step is not None:
+    if closed.piece is not None:
         return range(len(opened.window.prefix), opened.num_committed) or None
     return range(sum(len(segment.tokens) for segment in closed.segments)) or None

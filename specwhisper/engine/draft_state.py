@@ -130,7 +130,7 @@ class DraftState:
 
     def stale_tokens(self) -> Sequence[int]:
         """Return the stale tokens that the next draft step may draft again."""
-        if not self.options.realigns or self.length.mode is not Mode.FULL:
+        if self.length.mode is not Mode.FULL:
             return ()
         draft = self.current
         room = self._room() - len(draft.belief.tokens) - 1
@@ -173,7 +173,7 @@ class DraftState:
             commit.base,
             commit.tokens,
             held=commit.held,
-            blocks_answered=commit.candidates_received,
+            blocks_answered=commit.answered_block,
             credit=commit.credit,
             lost_all=not self.length.mode.self_decodes and _has_waited_in_vain(commit),
         )

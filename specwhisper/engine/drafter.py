@@ -170,7 +170,7 @@ class Drafter:
         for session_id, session in self._sessions.items():
             if session.block_is_due():
                 block = session.current.take_block(session.block_tokens(), self._clock())
-                session.newest_block = block.window_id, block.number
+                session.newest_block = block.window_id, block.block_number
                 drafted.append((session_id, Drafted(block, session.take_report())))
             drafted += [(session_id, each) for each in session.take_drafted()]
         failures, self._failures = self._failures, []

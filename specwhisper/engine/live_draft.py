@@ -189,7 +189,9 @@ class LiveDraft(DraftState):
             tokens = (self.vocabulary.timestamp_begin, *tokens)  # else the prefix has its time
         for number, start in enumerate(range(0, len(tokens), MAX_BLOCK_TOKENS), start=1):
             block = tokens[start : start + MAX_BLOCK_TOKENS]
-            self.drafted.append(Drafted(Candidates(window.id, known + start, known, block, number=number)))
+            self.drafted.append(
+                Drafted(Candidates(window.id, known + start, known, block, block_number=number))
+            )
 
     def take_report(self) -> DraftReport:
         """Return the work since the last report."""

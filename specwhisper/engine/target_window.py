@@ -56,7 +56,7 @@ class TargetWindow:
 
     def offer(self, block: Candidates, received_ns: int) -> bool:
         """Take a block; return whether the commit of a forward pass will answer it."""
-        self.newest_block = max(self.newest_block, block.number)
+        self.newest_block = max(self.newest_block, block.block_number)
         self.newest_block_ns = received_ns
         ledger, self.candidates = self.ledger, None
         if not block.tokens and block.base == self.num_committed:
@@ -129,7 +129,7 @@ class TargetWindow:
             num_hinted=len(sources) - num_drafted,
             num_hinted_first=sources.index(CandidateSource.DRAFT) if num_drafted else len(sources),
             num_self_decoded=int(num_verified == 0),
-            candidates_received=self.newest_block,
+            answered_block=self.newest_block,
             held=self.ledger.held,
             credit=end + self.max_ahead_tokens,
             is_final=verdict.is_final,
@@ -143,7 +143,7 @@ class TargetWindow:
             window_id=self.window.id,
             base=end,
             tokens=(),
-            candidates_received=self.newest_block,
+            answered_block=self.newest_block,
             held=self.ledger.held,
             credit=end + self.max_ahead_tokens,
             timing=Timing(block_age_ns=self.block_age_ns(now_ns)),

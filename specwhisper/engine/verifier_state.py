@@ -381,6 +381,6 @@ class VerifierState:
             self.closed = self.windows.close(
                 opened.window, opened.ledger.committed, opened.log_probs, no_speech_prob
             )
-            commit = replace(commit, outcome=self.closed.outcome, step=self.closed.step)
+            commit = replace(commit, outcome=self.closed.outcome, piece=self.closed.piece)
             self.open_window = None
         return commit

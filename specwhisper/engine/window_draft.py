@@ -152,14 +152,14 @@ class WindowDraft:
             base,
             self.belief.num_committed,
             tokens,
-            number=self.belief.num_blocks,
+            block_number=self.belief.num_blocks,
             start_frame=self.window.start_frame if self.is_predicted else None,
         )
 
     def pop_answered_ns(self, commit: Commit) -> int | None:
         """Return when the newest block that a commit answers was sent, if any."""
         sent_ns = None
-        while self.num_answered < commit.candidates_received and self.sent_ns:
+        while self.num_answered < commit.answered_block and self.sent_ns:
             self.num_answered += 1
             sent_ns = self.sent_ns.popleft()
         return sent_ns

@@ -61,8 +61,7 @@ class SpeculationStatistics(Keyed):
     num_drafted : tokens sent as candidates.
     num_verified, num_accepted : candidates that went through a forward pass, and those that were kept. Those
         after a wrong candidate of a hint do not count: they say nothing about the draft.
-    num_hinted, num_hinted_accepted, num_hinted_forwards : the same for candidates from hints, and the
-        forward passes with such candidates.
+    num_hinted, num_hinted_accepted : the same for candidates from hints.
     num_self_decoded : tokens that the target decoded without a candidate.
     num_committed : committed tokens, end-of-text included.
     num_forwards, forward_ns : forward passes of the target for this session, with those that detect the
@@ -81,7 +80,6 @@ class SpeculationStatistics(Keyed):
     num_accepted: int = 0
     num_hinted: int = 0
     num_hinted_accepted: int = 0
-    num_hinted_forwards: int = 0
     num_self_decoded: int = 0
     num_committed: int = 0
     num_forwards: int = 0
@@ -221,7 +219,6 @@ class SpeculationStatistics(Keyed):
         self.align_ns += commit.timing.align_ns
         self.num_hinted += commit.num_hinted
         self.num_hinted_accepted += commit.num_accepted - commit.num_drafted_accepted
-        self.num_hinted_forwards += commit.num_hinted > 0
         num_verified, num_accepted = commit.num_drafted_verified, commit.num_drafted_accepted
         self.num_verified += num_verified
         self.num_accepted += num_accepted

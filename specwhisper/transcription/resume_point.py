@@ -137,7 +137,7 @@ class ResumeTracker:
 
     def propose(self, block: Candidates) -> None:
         """Count a block that is sent to the target, or lost without a target."""
-        self._newest[block.window_id] = max(block.number, self._newest.get(block.window_id, 0))
+        self._newest[block.window_id] = max(block.block_number, self._newest.get(block.window_id, 0))
 
     def resume(self) -> Resume | None:
         """Return the message that makes another target continue.
@@ -234,7 +234,7 @@ class ResumeTracker:
                 opened.window.id,
                 base=end,
                 tokens=(),
-                candidates_received=number,
+                answered_block=number,
                 held=end,
                 credit=end + self._max_ahead_tokens,
                 timing=Timing(block_age_ns=UNKNOWN_AGE_NS),

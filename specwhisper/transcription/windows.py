@@ -15,7 +15,16 @@ from specwhisper.options import DecodingOptions
 from specwhisper.transcription.prompting import PreviousText, PromptText
 from specwhisper.transcription.several_languages.search import Probs, Voice, among, choose
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import HOP_SAMPLES, AudioChunk, Commit, Outcome, Segment, Step, Window, WordAlignment
+from specwhisper.types import (
+    HOP_SAMPLES,
+    AudioChunk,
+    Commit,
+    CompletePiece,
+    Outcome,
+    Segment,
+    Window,
+    WordAlignment,
+)
 
 
 class MaxLength(NamedTuple):
@@ -54,7 +63,7 @@ class ClosedWindow:
     outcome: Outcome
     segments: tuple[Segment, ...]
     opening: tuple[int, ...]
-    step: Step | None = None
+    piece: CompletePiece | None = None
     ending: tuple[int, ...] = ()
     num_kept: int = 0
     num_transcribed: int | None = None

@@ -57,7 +57,7 @@ class Candidates:
     Attributes
     ----------
     known_committed : number of committed tokens that the draft had applied when it drafted them.
-    number : counts the draft's blocks of a window, from 1.
+    block_number : number of the block within the window, counted from 1.
     start_frame : frame at which the draft expects a window to begin that the target had not opened yet.
     """
 
@@ -65,7 +65,7 @@ class Candidates:
     base: int
     known_committed: int
     tokens: tuple[int, ...]
-    number: int = 0
+    block_number: int = 0
     start_frame: int | None = None
 
 
@@ -199,19 +199,19 @@ class WindowOpened:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """The text of a complete window of live audio, after its prefix, is final.
+class CompletePiece:
+    """A piece of live audio whose text, that of its window after the prefix, is final.
 
     Attributes
     ----------
     utterance : number of its utterance, counted from 1.
-    start_sample : where its piece of the audio begins; it ends with the window.
-    is_last : whether the utterance ends with it.
+    start_sample : where the piece begins; it ends with the window.
+    is_utterance_end : whether the utterance ends with it.
     """
 
     utterance: int
     start_sample: int
-    is_last: bool
+    is_utterance_end: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +223,12 @@ class Commit:
     Attributes
     ----------
     log_probs, margins : per token, natural log-probability after the decoding rules and its distance to the
-        second best; both of ``len(tokens)``.
+        second best, which does not leave the target's process.
     num_verified : candidates that went through the forward pass, of which ``num_accepted`` were kept.
     num_hinted : number of candidates among them from hints, not from fresh blocks of the draft;
         ``num_hinted_first`` come before the draft's, the others after them.
     num_self_decoded : 1 when the forward pass had no candidates, else 0.
-    candidates_received : number of the newest candidate block of this window that this commit answers.
+    answered_block : number of the newest candidate block of this window that this commit answers.
     held : position up to which (exclusive) tokens are committed or candidates wait for their pass.
     credit : position up to which (exclusive) candidates may be sent.
     is_final : whether the window is complete.
@@ -237,7 +237,7 @@ class Commit:
     num_transcribed : first tokens of a complete window that are part of the transcript, where its words
         decide that; ``None`` for those of all complete segments.
     num_align_forwards : extra forward passes after a complete window, for word times.
-    step : of a complete window of live audio whose text is final; ``None`` for recordings.
+    piece : what a complete window of live audio has made final; ``None`` for recordings.
     no_speech_prob : probability that the window holds no speech; with the window's first tokens.
     language_probs : probability by language code; with the first tokens after a detection.
     """
@@ -252,7 +252,7 @@ class Commit:
     num_hinted: int = 0
     num_hinted_first: int = 0
     num_self_decoded: int = 0
-    candidates_received: int = 0
+    answered_block: int = 0
     held: int = 0
     credit: int = 0
     is_final: bool = False
@@ -260,7 +260,7 @@ class Commit:
     words: tuple[WordAlignment, ...] = ()
     num_transcribed: int | None = None
     num_align_forwards: int = 0
-    step: Step | None = None
+    piece: CompletePiece | None = None
     no_speech_prob: float | None = None
     language_probs: Mapping[str, float] = field(default_factory=dict)
     timing: Timing = Timing()

@@ -32,8 +32,8 @@ SLOW_BYTES_PER_S = 2 * BYTES_PER_SAMPLE * SAMPLE_RATE  # twice that of audio in 
 class SendWindow:
     """The audio that may be in flight over one connection, of all its streams.
 
-    Times are arguments. The sender sends marks with the audio, which the peer answers at once. A connection
-    delivers in order: an answered mark shows that all audio before it was taken, of whichever stream.
+    Times are arguments. The sender sends pings with the audio, which the peer answers at once. A connection
+    delivers in order: an answered ping shows that all audio before it was taken, of whichever stream.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class SendWindow:
         self._round_trip_s = inf  # the shortest
         self._checked_ns = self._used_ns = 0
         self._is_emptying = False
-        self._marks: dict[int, tuple[int, int]] = {}  # bytes sent before each, and those in flight then
+        self._pings: dict[int, tuple[int, int]] = {}  # bytes sent before each, and those in flight then
         self._rates: deque[float] = deque(maxlen=8)  # while the window was full; the best shows the link
 
     @property
@@ -66,34 +66,34 @@ class SendWindow:
         return self.bytes_per_s < SLOW_BYTES_PER_S
 
     @property
-    def needs_mark(self) -> bool:
-        """Whether the audio that was sent last is to be followed by a mark."""
+    def needs_ping(self) -> bool:
+        """Whether the audio that was sent last is to be followed by a ping."""
         return self._num_sent - self._num_marked >= min(self._window / 8, MOST_UNMARKED_BYTES)
 
     def sent(self, num_bytes: int) -> None:
         """Count audio that is sent."""
         self._num_sent += num_bytes
 
-    def mark(self, now_ns: int) -> int:
-        """Return a mark to send now."""
-        if now_ns > min(self._marks, default=self._used_ns) + CHECK_NS:  # idle, or the connection was lost
+    def ping(self, now_ns: int) -> int:
+        """Return a ping to send now."""
+        if now_ns > min(self._pings, default=self._used_ns) + CHECK_NS:  # idle, or the connection was lost
             self._num_taken = self._num_sent
-            self._marks.clear()
+            self._pings.clear()
             self._window = min(self._window, START_BYTES)
         if self.num_in_flight:
             self._used_ns = now_ns
-        mark = max(now_ns, max(self._marks, default=0) + 1)
+        ping = max(now_ns, max(self._pings, default=0) + 1)
         self._num_marked = self._num_sent
-        self._marks[mark] = self._num_sent, self.num_in_flight
-        return mark
+        self._pings[ping] = self._num_sent, self.num_in_flight
+        return ping
 
-    def taken(self, mark: int, now_ns: int) -> None:
-        """Measure the link by the answer to a mark."""
-        if mark not in self._marks:
-            return  # its stream has waited for something else: a later mark of another one was faster
-        self._num_taken, num_in_flight = self._marks[mark]
-        self._marks = {later: counts for later, counts in self._marks.items() if later > mark}
-        took_s = max(now_ns - mark, 1_000) / NS_PER_S
+    def taken(self, ping: int, now_ns: int) -> None:
+        """Measure the link by the answer to a ping."""
+        if ping not in self._pings:
+            return  # its stream has waited for something else: a later ping of another one was faster
+        self._num_taken, num_in_flight = self._pings[ping]
+        self._pings = {later: counts for later, counts in self._pings.items() if later > ping}
+        took_s = max(now_ns - ping, 1_000) / NS_PER_S
         before_s, self._round_trip_s = self._round_trip_s, min(self._round_trip_s, took_s)
         if num_in_flight >= FULL * self._window:
             self._rates.append(num_in_flight / took_s)
@@ -117,13 +117,13 @@ class PacedStream:
 
     def __init__(self, window: SendWindow) -> None:
         self.window = window
-        self._last_mark = self._last_answered = 0
+        self._last_ping = self._last_answered = 0
         self._is_limited = True
         self._has_news = asyncio.Event()
 
     @property
     def is_slow(self) -> bool:
-        """Whether the link is slow, and the peer has answered a mark."""
+        """Whether the link is slow, and the peer has answered a ping."""
         return self._last_answered > 0 and self.window.is_slow
 
     def piece_bytes(self, most: int) -> int:
@@ -132,32 +132,32 @@ class PacedStream:
             return SLOW_PIECE_BYTES
         return most if FAST_BYTES_PER_S <= self.window.bytes_per_s < inf else PIECE_BYTES
 
-    def mark(self) -> int:
-        """Return a mark to send now."""
-        self._last_mark = self.window.mark(monotonic_ns())
-        return self._last_mark
+    def ping(self) -> int:
+        """Return a ping to send now."""
+        self._last_ping = self.window.ping(monotonic_ns())
+        return self._last_ping
 
-    def taken(self, mark: int) -> None:
-        """Take the answer to a mark."""
-        self.window.taken(mark, monotonic_ns())
-        self._last_answered = mark
+    def taken(self, ping: int) -> None:
+        """Take the answer to a ping."""
+        self.window.taken(ping, monotonic_ns())
+        self._last_answered = ping
         self._has_news.set()
 
     def on_other_response(self) -> None:
-        """Send without a limit if no mark was answered yet: the peer knows none."""
+        """Send without a limit if no ping was answered yet: the peer knows none."""
         if not self._last_answered:
             self._is_limited = False
             self._has_news.set()
 
-    async def marks_until_room(self) -> AsyncIterator[int]:
-        """Wait until audio may be sent; yield marks to send meanwhile.
+    async def pings_until_room(self) -> AsyncIterator[int]:
+        """Wait until audio may be sent; yield pings to send meanwhile.
 
-        One is always under way: the marks of other streams, which may have ended, could all stay unanswered.
+        One is always under way: the pings of other streams, which may have ended, could all stay unanswered.
         """
         while self._is_limited and not self.window.has_room:
             self._has_news.clear()
-            if self._last_answered == self._last_mark:
-                yield self.mark()
+            if self._last_answered == self._last_ping:
+                yield self.ping()
             try:
                 async with asyncio.timeout(None if self._last_answered else FIRST_ANSWER_S):
                     await self._has_news.wait()

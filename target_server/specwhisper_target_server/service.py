@@ -31,8 +31,8 @@ from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.rpc.time_limit import TimeLimit
 from specwhisper.types import AudioChunk, Candidates, Failed, Finished, FromTarget, Mode, ToTarget
 from specwhisper.wire import HEARTBEAT_S, PROTOCOL_VERSION, codec
+from specwhisper.wire.v1 import decoding_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
-from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper.wire.versions import check_protocol
 from specwhisper_target_server.event_queue import EventQueue, event_of
 from specwhisper_target_server.metrics import TargetMetrics
@@ -156,7 +156,6 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             vocabulary_digest=checkpoint.vocabulary.digest,
             vocabulary=None if is_known else codec.vocabulary_to_proto(checkpoint.vocabulary),
             num_mel_bins=checkpoint.num_mel_bins,
-            dtype=checkpoint.dtype,
             limits=codec.limits_to_proto(self._verifier.limits),
         )
 
@@ -239,7 +238,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         if not hello.vocabulary_digest:
             raise InvalidRequest("The hello has no vocabulary_digest: set that of the session's tokens.")
         self._check_weights(hello.vocabulary_digest, hello.weights_digest, hello.draft_model)
-        return codec.mode_from_proto(hello.mode), codec.decoding_options_from_proto(hello.options)
+        return codec.mode_from_proto(hello.mode), codec.decoding_options_from_proto(hello.decoding)
 
     @staticmethod
     def _check_protocol(version: int, software: str) -> None:
@@ -288,7 +287,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                     echo = pb.Heartbeat(echo_ns=request.heartbeat.sent_ns)
                     events.put_nowait(pb.VerifyResponse(heartbeat=echo))
                     continue
-                if request.audio.codec == pb.AUDIO_CODEC_FLAC:
+                if request.audio.encoding == decoding_pb2.AUDIO_ENCODING_FLAC:
                     message = await asyncio.to_thread(self._message, request)  # decoding takes CPU time
                 else:
                     message = self._message(request)

@@ -54,7 +54,7 @@ def verify_request(data: bytes) -> None:
     match request.WhichOneof("message"):
         case "hello":
             codec.mode_from_proto(request.hello.mode)
-            codec.decoding_options_from_proto(request.hello.options)
+            codec.decoding_options_from_proto(request.hello.decoding)
         case "audio":
             chunk = codec.audio_chunk_from_proto(request.audio, max_samples=MAX_SAMPLES)
             assert len(chunk.pcm) <= 2 * MAX_SAMPLES
@@ -90,7 +90,7 @@ def streaming_config(data: bytes) -> None:
     config = transcription_pb2.StreamingRecognitionConfig.FromString(data)
     codec.endpointing_from_proto(config.endpointing)
     CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
-    options = codec.decoding_options_from_proto(config.config.decoding)
+    options = codec.recognition_config_from_proto(config.config)
     codec.decoding_options_to_proto(options)  # sent on to the target
 
 
@@ -98,10 +98,12 @@ def resume_point(data: bytes) -> None:
     """Parse a client's resume point of this version and these weights."""
     # Concatenated messages of protobuf are merged into one.
     here = resume_point_pb2.ResumePointState(protocol_version=PROTOCOL_VERSION, weights_digest=WEIGHTS)
-    found = codec.resume_point_from_bytes(here.SerializeToString() + data, WEIGHTS, vocabulary_size=SIZE)
-    assert max(found.resume.committed + found.resume.previous, default=0) < SIZE
-    assert len(found.resume.committed) == len(found.resume.log_probs)
-    codec.resume_point_to_bytes(found, WEIGHTS)  # can be sent again
+    point = transcription_pb2.ResumePoint(state=here.SerializeToString() + data)
+    found = codec.resume_point_from_proto(point, WEIGHTS, vocabulary_size=SIZE)
+    if isinstance(found, ResumePoint):
+        assert max(found.resume.committed + found.resume.previous, default=0) < SIZE
+        assert len(found.resume.committed) == len(found.resume.log_probs)
+    codec.resume_point_to_proto(found, WEIGHTS)  # can be sent again
 
 
 def riva_stream(data: bytes) -> None:
@@ -188,7 +190,8 @@ def live_message(data: bytes) -> None:
     """Parse a message of the page."""
     message = asyncio.run(read_message(_frame(data)))
     if isinstance(message, Start):  # begins a stream
-        LiveOptions(position=message.position.read())
+        if message.resume_point is not None:
+            message.resume_point.read()
         CanonicalStream(message.sample_rate, 1)
 
 
@@ -237,7 +240,7 @@ def _openai_file() -> bytes:
 
 
 POSITION = LivePosition(640, 1, True, (FinalPiece(320, (1, 2)),), "en")
-LIVE = LiveOptions(confirm_every_ms=1_000, position=POSITION)
+LIVE = LiveOptions(confirm_every_ms=1_000)
 OPTIONS = DecodingOptions.greedy(language="en", temperatures=(0.0, 0.4), live=LIVE)
 WINDOW = Window(1, 0, 3000, (25,), 60)
 STATE = ResumePoint(Resume(WINDOW, (1, 2), 0.5, (-1.0, -2.0), (3,)), True, 0.25, {"en": 0.75})
@@ -270,14 +273,7 @@ MESSAGES = [
         "sample_rate": 48_000,
         "languages": "en,fr",
         "mode": "full",
-        "position": {
-            "start_sample": 320,
-            "next_sample": 640,
-            "num_utterances": 1,
-            "is_speech": True,
-            "pieces": [{"start_sample": 320, "tokens": [1, 2]}],
-            "language": "en",
-        },
+        "resume_point": {"state": "AAABAA==", "start_sample": 320, "num_ends": 1},
     },
     {"type": "change", "mode": "target-only", "added_latency_ms": 50},
     {"type": "finish"},
@@ -294,9 +290,9 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
         [
             verification_pb2.VerifyRequest(**message).SerializeToString()
             for message in (
-                {"hello": {"mode": 1, "options": codec.decoding_options_to_proto(OPTIONS)}},
-                {"audio": {"codec": 1, "data": b"abcd", "marks": [{"event": 1, "sample": 7}]}},
-                {"audio": {"codec": 2, "data": flac.encode(bytes(64))}},
+                {"hello": {"mode": 1, "decoding": codec.decoding_options_to_proto(OPTIONS)}},
+                {"audio": {"encoding": 1, "data": b"abcd", "marks": [{"event": 1, "sample": 7}]}},
+                {"audio": {"encoding": 2, "data": flac.encode(bytes(64))}},
                 {"candidates": codec.candidates_to_proto(Candidates(1, 2, 3, (4, 5)))},
                 {"resume": codec.resume_to_proto(Resume(WINDOW, (1, 2), 0.5, (-1.0, -2.0)))},
                 {"position": codec.live_position_to_proto(POSITION)},
@@ -314,7 +310,7 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
                     "commit": {
                         "tokens": [1, 2],
                         "log_probs": [-1, -1],
-                        "step": {"utterance": 1, "start_sample": 320, "is_last": True},
+                        "piece": {"utterance": 1, "start_sample": 320, "is_utterance_end": True},
                     }
                 },
             )
@@ -330,7 +326,10 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
             ).SerializeToString()
         ],
     ),
-    "resume_point": (resume_point, [codec.resume_point_to_bytes(STATE, WEIGHTS)]),
+    "resume_point": (
+        resume_point,
+        [codec.resume_point_to_proto(each, WEIGHTS).state for each in (STATE, POSITION)],
+    ),
     "riva-stream": (
         riva_stream,
         [

@@ -24,6 +24,6 @@ def resumes(draw: st.DrawFn) -> pb.Resume:
         log_probs = draw(st.lists(st.floats(width=32), max_size=4))
     resume = pb.Resume(window=window, committed=committed, log_probs=log_probs)
     if draw(st.booleans()):
-        resume.log_mel_max = draw(st.floats())
-    resume.previous.extend(draw(st.lists(TOKENS, max_size=4)))
+        resume.window.log_mel_max = draw(st.floats())
+    resume.window.previous.extend(draw(st.lists(TOKENS, max_size=4)))
     return resume

@@ -14,7 +14,7 @@ from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Resume, Window
 from specwhisper.wire import PROTOCOL_VERSION, codec
-from specwhisper.wire.v1 import resume_point_pb2
+from specwhisper.wire.v1 import decoding_pb2, resume_point_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.fuzz.messages import messages, requests
 from tests.fuzz.resumes import resumes
@@ -92,21 +92,25 @@ PIECES = st.sampled_from([Piece(data) for data in LIKELY]) | st.binary(max_size=
 )
 def test_any_options_of_a_stream(running, config, is_right, pieces):
     """The audio is valid; the options may not be."""
-    config.config.encoding, config.added_latency_ms = pb.AUDIO_ENCODING_LINEAR16, 0
+    config.config.encoding, config.added_latency_ms = decoding_pb2.AUDIO_ENCODING_LINEAR16, 0
     if is_right:
         config.config.sample_rate_hertz, config.config.audio_channel_count = RATE, 1
-        config.config.decoding.language = "en"
+        config.config.decoding.languages[:] = ["en"]
         config.config.ClearField("mode")
     sent = [pb.StreamingRecognizeRequest(streaming_config=config)]
     sent += [pb.StreamingRecognizeRequest(audio_content=piece) for piece in pieces]
     check(running, "draft", STREAM, [request.SerializeToString() for request in sent])
 
 
-def resuming(state: resume_point_pb2.ResumePointState, pieces: list[bytes]) -> list[bytes]:
+def resuming(
+    state: resume_point_pb2.ResumePointState, pieces: list[bytes], start_sample: int = 0
+) -> list[bytes]:
     """Return a stream that resumes at a forged resume point with valid digests."""
     state.protocol_version, state.weights_digest = PROTOCOL_VERSION, WEIGHTS
-    first = streaming_config(decoding={"language": "en"})
-    first.streaming_config.resume_point = state.SerializeToString()
+    live = {"live": {}} if state.HasField("live") else {}
+    first = streaming_config(decoding={"languages": ["en"], **live})
+    first.streaming_config.resume_point.state = state.SerializeToString()
+    first.streaming_config.resume_point.start_sample = start_sample
     first.streaming_config.with_resume_points = True
     sent = [first, *(pb.StreamingRecognizeRequest(audio_content=piece) for piece in pieces)]
     return [request.SerializeToString() for request in sent]
@@ -115,18 +119,20 @@ def resuming(state: resume_point_pb2.ResumePointState, pieces: list[bytes]) -> l
 @FUZZED
 @given(
     state=messages(resume_point_pb2.ResumePointState.DESCRIPTOR),
-    resume=resumes(),
+    resume=st.none() | resumes(),
+    start_sample=st.sampled_from([0, 7, 320, 32_000, 2**63]),
     pieces=st.sampled_from(WHOLE) | st.lists(PIECES, max_size=4),
 )
-def test_any_resume_point_with_valid_digests(running, state, resume, pieces):
-    state.resume.CopyFrom(resume)
-    check(running, "draft", STREAM, resuming(state, pieces))
+def test_any_resume_point_with_valid_digests(running, state, resume, start_sample, pieces):
+    if resume is not None:
+        state.recording.resume.CopyFrom(resume)
+    check(running, "draft", STREAM, resuming(state, pieces, start_sample))
 
 
 def test_a_forged_resume_point_that_is_valid_is_transcribed(running):
     """The fuzzing above can reach the decoder only if this succeeds."""
     resume = Resume(Window(1, 0, 3000, (END + 1,), 60), (), None, (), ())
-    state = resume_point_pb2.ResumePointState(resume=codec.resume_to_proto(resume))
+    state = resume_point_pb2.ResumePointState(recording={"resume": codec.resume_to_proto(resume)})
     status = running.run(status_of(running.channels["draft"], STREAM, resuming(state, WHOLE[0])))
     assert status is grpc.StatusCode.OK
 
@@ -134,7 +140,9 @@ def test_a_forged_resume_point_that_is_valid_is_transcribed(running):
 @FUZZED
 @given(config=messages(pb.RecognitionConfig.DESCRIPTOR), is_bare=st.booleans(), audio=PIECES)
 def test_any_options_of_a_recording(running, config, is_bare, audio):
-    config.encoding = pb.AUDIO_ENCODING_LINEAR16 if is_bare else pb.AUDIO_ENCODING_UNSPECIFIED
+    config.encoding = (
+        decoding_pb2.AUDIO_ENCODING_LINEAR16 if is_bare else decoding_pb2.AUDIO_ENCODING_UNSPECIFIED
+    )
     request = pb.RecognizeRequest(config=config, audio=audio).SerializeToString()
     check(running, "draft", "/specwhisper.wire.v1.Transcription/Recognize", [request])
 

@@ -45,7 +45,7 @@ def blocks(draw: st.DrawFn) -> pb.VerifyRequest:
     """Draw candidates that no draft would send, of valid tokens."""
     block = candidates(draw(st.lists(TOKENS, max_size=64)), draw(NUMBERS))
     block.candidates.window_id = draw(st.integers(0, 3) | NUMBERS)
-    block.candidates.known_committed, block.candidates.number = draw(NUMBERS), draw(NUMBERS)
+    block.candidates.known_committed, block.candidates.block_number = draw(NUMBERS), draw(NUMBERS)
     if draw(st.booleans()):
         block.candidates.start_frame = draw(NUMBERS)
     return block
@@ -224,7 +224,7 @@ class SessionsAtOneTarget(RuleBasedStateMachine):
     @rule(which=WHICH, start=st.integers(0, 40 * RATE) | NUMBERS, text=st.text(max_size=40))
     def hint(self, which, start, text):
         """Send a text that is not in the audio, at any time."""
-        self._speaker(which).send(pb.VerifyRequest(hint=pb.Hint(start_sample=start, text=text)))
+        self._speaker(which).send(pb.VerifyRequest(hint=decoding_pb2.Hint(start_sample=start, text=text)))
 
     @precondition(lambda self: self.speakers)
     @rule(which=WHICH)
@@ -311,10 +311,13 @@ def test_sessions_side_by_side(running):
 )
 def test_any_options_and_messages(running, options, mode, sent, place):
     """Send any messages after a valid hello, in the middle of valid audio."""
-    options.language = "en"
+    options.languages[:] = ["en"]
     opening = pb.VerifyRequest(
         hello=pb.Hello(
-            protocol_version=PROTOCOL_VERSION, vocabulary_digest=VOCABULARY.digest, mode=mode, options=options
+            protocol_version=PROTOCOL_VERSION,
+            vocabulary_digest=VOCABULARY.digest,
+            mode=mode,
+            decoding=options,
         )
     )
     pcm = recording(1.0)

@@ -143,7 +143,7 @@ def test_a_lossy_threshold_keeps_more_and_changes_the_text():
     made = prepared(CASES["previous-text"])
     texts = {}
     for threshold in (None, 0.02):
-        options = replace(EN40, acceptance_threshold=threshold, realigns=False)
+        options = replace(EN40, acceptance_threshold=threshold)
         engine = InlinePair(made.target(2), made.draft("noisy", 2))
         texts[threshold] = engine.transcribe(made.pcms, options)[0]
     assert texts[0.02].stats.acceptance_rate > texts[None].stats.acceptance_rate

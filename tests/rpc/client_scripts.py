@@ -10,6 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION
+from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
 
@@ -94,7 +95,7 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
         self.config: pb.StreamingRecognitionConfig | None = None
         self.recognized: pb.RecognizeRequest | None = None
         self.audio = b""
-        self.hints: list[pb.RecognitionHint] = []
+        self.hints: list[decoding_pb2.Hint] = []
         self.ends: list[int] = []  # bytes of audio before each end of an utterance
         self.message_sizes: list[int] = []
         self.has_read_everything = asyncio.Event()
@@ -103,8 +104,8 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
     async def StreamingRecognize(self, request_iterator, context):
         try:
             async for request in request_iterator:
-                if request.mark and self._reads_everything:
-                    yield pb.StreamingRecognizeResponse(mark=request.mark)
+                if request.ping and self._reads_everything:
+                    yield pb.StreamingRecognizeResponse(ping=request.ping)
                 if request.HasField("streaming_config"):
                     self.config = request.streaming_config
                 elif request.HasField("hint"):

@@ -18,20 +18,20 @@ from tests.rpc.services import RATE, Target
 
 
 def hello(**changes) -> pb.VerifyRequest:
-    options = {"language": "en", **changes.pop("options", {})}
+    options = {"languages": ["en"], **changes.pop("options", {})}
     fields = {
         "protocol_version": PROTOCOL_VERSION,
         "draft_model": "by-hand",
         "vocabulary_digest": VOCABULARY.digest,
         "mode": "MODE_TARGET_ONLY",
-        "options": decoding_pb2.DecodingOptions(greedy=True, **options),
+        "decoding": decoding_pb2.DecodingOptions(greedy=True, **options),
         **changes,
     }
     return pb.VerifyRequest(hello=pb.Hello(**fields))
 
 
 def audio(pcm: bytes, start_sample: int = 0, **changes) -> pb.VerifyRequest:
-    fields = {"codec": "AUDIO_CODEC_PCM_S16LE", "data": pcm, "start_sample": start_sample, **changes}
+    fields = {"encoding": "AUDIO_ENCODING_LINEAR16", "data": pcm, "start_sample": start_sample, **changes}
     return pb.VerifyRequest(audio=pb.Audio(**fields))
 
 

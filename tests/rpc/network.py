@@ -110,7 +110,7 @@ class CutClients(transcription_pb2_grpc.TranscriptionServicer):
         sending = asyncio.create_task(self._forward(requests, call))
         try:
             async for response in call:
-                if response.mark:
+                if response.ping:
                     yield response
                     continue
                 if not words_left:

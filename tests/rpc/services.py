@@ -206,8 +206,8 @@ def check_statistics(
     assert statistics.num_accepted <= statistics.num_verified <= statistics.num_drafted
     num_decoding = statistics.num_forwards - bool(transcript.language_probs)  # one detected the language
     with_candidates = num_decoding - statistics.num_self_decoded
-    drafted, hinted = sum(statistics.acceptance_histogram), statistics.num_hinted_forwards
-    assert max(drafted, hinted) <= with_candidates <= drafted + hinted
+    drafted = sum(statistics.acceptance_histogram)
+    assert drafted == with_candidates if not statistics.num_hinted else drafted <= with_candidates
     accepted = sum(n * passes for n, passes in enumerate(statistics.acceptance_histogram))
     assert accepted == statistics.num_accepted
     # Each forward pass appends accepted tokens and one of its own, unless it ends on a candidate.

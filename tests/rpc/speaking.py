@@ -72,10 +72,10 @@ def final_text(
         while tokens[-1:] != [END] and len(tokens) < window.max_new_tokens:
             tokens.append(model.next_token(model._audio[0], [*window.prompt, *tokens]))
         closed = windows.close(window, tokens, [0.0] * len(tokens))
-        step = closed.step
-        assert step is not None
+        piece = closed.piece
+        assert piece is not None
         new = tokens[len(window.prefix) :] if closed.outcome is Outcome.KEPT else ()
-        texts.setdefault(step.utterance, []).extend(token for token in new if token < END)
+        texts.setdefault(piece.utterance, []).extend(token for token in new if token < END)
     return texts
 
 
@@ -126,11 +126,11 @@ async def speaking_pair(**kwargs) -> AsyncIterator[tuple[Target, Draft]]:
 
 
 def config(
-    *, disabled=False, interim=False, language="en", live=None, endpointing=None, **more
+    *, disabled=False, interim=False, languages=("en",), live=None, endpointing=None, **more
 ) -> pb.StreamingRecognizeRequest:
     decoding = decoding_pb2.DecodingOptions(
         greedy=True,
-        language=language,
+        languages=languages,
         live=decoding_pb2.LiveOptions(**live or {}),
         **more.pop("decoding", {}),
     )

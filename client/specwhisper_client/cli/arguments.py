@@ -131,7 +131,7 @@ LiveMode = Annotated[
     ),
 ]
 
-NO_FLAGS = ("live", "log_mel_max", "realigns")
+NO_FLAGS = ("live", "log_mel_max")
 
 
 def _flag(name: str) -> str:

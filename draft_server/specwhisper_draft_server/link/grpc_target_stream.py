@@ -173,13 +173,13 @@ class GrpcTargetStream:
 
         This slows down the reader of a recording.
         """
-        async for mark in self._paced.marks_until_room():
-            self._outbox.put(_heartbeat(mark))
+        async for ping in self._paced.pings_until_room():
+            self._outbox.put(_heartbeat(ping))
         audio = codec.audio_chunk_to_proto(chunk, compress=self._paced.is_slow)
         self._paced.window.sent(len(audio.data))
         self._outbox.put(pb.VerifyRequest(audio=audio))
-        if self._paced.window.needs_mark:
-            self._outbox.put(_heartbeat(self._paced.mark()), after_audio=True)
+        if self._paced.window.needs_ping:
+            self._outbox.put(_heartbeat(self._paced.ping()), after_audio=True)
         await self._outbox.wait_sent()
 
     @property
@@ -243,7 +243,7 @@ class GrpcTargetStream:
     async def beat(self) -> None:
         """Send heartbeats, which measure the round trip, until cancelled."""
         while True:
-            self._outbox.put(_heartbeat(self._paced.mark()))
+            self._outbox.put(_heartbeat(self._paced.ping()))
             await asyncio.sleep(HEARTBEAT_S)
 
     def _measure(self, heartbeat: pb.Heartbeat) -> None:

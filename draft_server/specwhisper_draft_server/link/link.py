@@ -246,8 +246,7 @@ class TargetLink:
             draft_model=draft_model,
             vocabulary_digest=target.vocabulary.digest,
             mode=codec.mode_to_proto(mode),
-            max_ahead_tokens=target.limits.max_ahead_tokens,
-            options=codec.decoding_options_to_proto(options),
+            decoding=codec.decoding_options_to_proto(options),
             session=session_id,
         )
         requirements = Requirements.of(target, same_weights=same_weights)
@@ -283,7 +282,7 @@ class TargetLink:
                         outbox,
                         call,
                         responses,
-                        await self._description(offer.address, weights, target, hello.options),
+                        await self._description(offer.address, weights, target, hello.decoding),
                         codec.limits_from_proto(welcome.limits),
                         shared=shared if welcome.is_shared else None,
                         window=self._channels.window(offer.address),

@@ -109,7 +109,7 @@ class LiveProgress:
 
     def advances(self, commit: Commit) -> bool:
         """Return whether text has become final: all else is decoded again."""
-        return commit.step is not None
+        return commit.piece is not None
 
     def resume(self) -> LivePosition:
         """Return the position after the last final text."""

@@ -93,7 +93,7 @@ class RecognisedStream:
                     self._follow_target(window.start_sample)
             case Commit():
                 self._worth.observe_commit(message)
-                if message.step is not None:
+                if message.piece is not None:
                     self._follow_target(self._window_end)
         self._has_news.set()
 

@@ -13,6 +13,7 @@ from specwhisper.selection import MAX_AUDIO_TRACK
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import SERVER_MODES, Mode
 from specwhisper.wire import codec
+from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.riva.audio import LAWS, LINEAR_PCM, Samples, encoding_name, is_wav, linear_16
 
@@ -47,8 +48,8 @@ def recognition_config(
         audio_track=_whole(custom, "audio_track", MAX_AUDIO_TRACK),
         container_times=custom.get("container_times", "").lower() != "false",
     )
-    gamma = _whole(custom, "gamma", MAX_GAMMA)
-    message = pb.RecognitionConfig(gamma=gamma, decoding=codec.decoding_options_to_proto(options))
+    message = codec.recognition_config_to_proto(options)
+    message.gamma = _whole(custom, "gamma", MAX_GAMMA) or 0
     if mode := custom.get("mode"):
         message.mode = codec.mode_to_proto(_mode(mode))
     return message
@@ -56,7 +57,7 @@ def recognition_config(
 
 def set_samples(message: pb.RecognitionConfig, samples: Samples) -> None:
     """Set the format of samples that are decoded to 16 bits."""
-    message.encoding = pb.AUDIO_ENCODING_LINEAR16
+    message.encoding = decoding_pb2.AUDIO_ENCODING_LINEAR16
     message.sample_rate_hertz = samples.sample_rate
     message.audio_channel_count = samples.num_channels
 

@@ -51,8 +51,8 @@ from specwhisper_draft_server.voice_activity import VoiceActivity
 
 logger = logging.getLogger(__name__)
 
-POSITION_SAMPLES = 5 * SAMPLE_RATE  # in silence, a new position is reported this often
 UNDRAFTED_STEP_MS = 1_000  # new audio between two texts of the target where no draft shows any
+INTERVAL_SAMPLES = 5 * SAMPLE_RATE  # of silence, between two resume points: clients keep so much more audio
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Session:
     ----------
     target : the expected target, or the last known one.
     resume_timeout_s : how long it looks for a target that was lost.
-    resume_point : where to continue a recording that another session began; ``None`` begins it.
+    resume_point : where to continue a transcription that another session began; ``None`` begins it.
     continue_unverified : whether live audio waits for a target for much longer.
     lost : why there is no target now.
     same_weights : whether only a target with the weights of ``target`` may run it: text of theirs exists.
@@ -104,7 +104,7 @@ class Session:
         metrics: DraftMetrics,
         *,
         resume_timeout_s: float,
-        resume_point: ResumePoint | None = None,
+        resume_point: ResumePoint | LivePosition | None = None,
         continue_unverified: bool = False,
         lost: SpecWhisperError | None = None,
         same_weights: bool = False,
@@ -131,8 +131,10 @@ class Session:
         self.builder: TranscriptBuilder | LiveTranscript
         self._live: LiveTranscript | None = None  # the same, of live audio
         self.is_live = isinstance(self._windows, LiveWindows)
+        self._begun_by_other: ResumePoint | None = None
         if isinstance(self._windows, LiveWindows):
-            position = (request.options.live or LiveOptions()).position
+            position = resume_point if isinstance(resume_point, LivePosition) else LivePosition()
+            self._windows.begin_at(position)
             self.builder = self._live = LiveTranscript(target.vocabulary, position.next_sample)
             self._voice = VoiceActivity(
                 request.endpointing, position.next_sample, is_speech=position.is_speech
@@ -143,15 +145,15 @@ class Session:
             self._progress: LiveProgress | ResumeTracker = LiveProgress(self._windows)
         else:
             self.builder = TranscriptBuilder(target.vocabulary)
-            self._progress = ResumeTracker(target.limits.max_ahead_tokens, resume_point)
-            if resume_point is not None:
-                window = resume_point.resume.window
+            self._begun_by_other = resume_point if isinstance(resume_point, ResumePoint) else None
+            self._progress = ResumeTracker(target.limits.max_ahead_tokens, self._begun_by_other)
+            if self._begun_by_other is not None:
+                window = self._begun_by_other.resume.window
                 self._windows.on_window_opened(window)
                 self.builder.num_samples = audio_needed_from(window.start_sample)
-                self.builder.language_probs = resume_point.language_probs
+                self.builder.language_probs = self._begun_by_other.language_probs
                 self._replayed_window_id = window.id
-        self._begun_by_other = resume_point
-        self._was_reported = resume_point is not None and resume_point.is_sent
+        self._was_reported = self._begun_by_other is not None and self._begun_by_other.is_sent
 
     @property
     def has_lost_draft(self) -> bool:
@@ -311,7 +313,7 @@ class Session:
         self._windows.append_audio(chunk, self.builder.num_samples)
         if isinstance(self._windows, LiveWindows) and self._windows.pieces.current is None:
             self._silent_to = self._voice.boundary_sample
-        if self._windows.needed_from // POSITION_SAMPLES > before // POSITION_SAMPLES:
+        if self._windows.needed_from // INTERVAL_SAMPLES > before // INTERVAL_SAMPLES:
             self._debouncer.notify()
         self._speech_events += [mark for mark in marks if mark.event is not VoiceEvent.CUT]
         if marks:

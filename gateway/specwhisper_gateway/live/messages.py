@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Base64Bytes, Field, TypeAdapter, ValidationError
 
 from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
-from specwhisper.live import FinalPiece, LivePosition
 from specwhisper.types import Mode
+from specwhisper_client.updates import ResumePoint
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.transport.messages import StrictModel, first_problem, read_object
+
+MAX_STATE_CHARACTERS = 16_384  # of base64; more than any state has
 
 
 class _Drafting(StrictModel):
@@ -23,33 +25,16 @@ class _Drafting(StrictModel):
 Sample = Annotated[int, Field(ge=0, le=2**62)]
 
 
-class Piece(StrictModel):
-    """Final text that later audio is decoded after."""
+class Point(StrictModel):
+    """Where a stream continues, as the last update reported it."""
 
+    state: Annotated[Base64Bytes, Field(max_length=MAX_STATE_CHARACTERS)]
     start_sample: Sample
-    tokens: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1024, fail_fast=True)]
-
-
-class Position(StrictModel):
-    """Where a stream resumes: as the last update reported it.
-
-    ``start_sample`` is the first sample that it needs.
-    """
-
-    start_sample: Sample = 0
-    next_sample: Sample = 0
-    num_utterances: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    is_speech: bool = False
-    pieces: Annotated[list[Piece], Field(default_factory=list, max_length=1024, fail_fast=True)]
-    language: str | None = None
     num_ends: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
-    def read(self) -> LivePosition:
+    def read(self) -> ResumePoint:
         """Return it as a value."""
-        pieces = tuple(FinalPiece(piece.start_sample, tuple(piece.tokens)) for piece in self.pieces)
-        return LivePosition(
-            self.next_sample, self.num_utterances, self.is_speech, pieces, self.language, self.num_ends
-        )
+        return ResumePoint(self.state, self.start_sample, self.num_ends)
 
 
 class Start(_Drafting):
@@ -58,7 +43,7 @@ class Start(_Drafting):
     type: Literal["start"]
     sample_rate: Annotated[int, Field(ge=MIN_SAMPLE_RATE, le=MAX_SAMPLE_RATE)]
     languages: Annotated[str, Field(max_length=1000)] = ""  # as "en,fr"; none detects among all
-    position: Position = Position(pieces=[])
+    resume_point: Point | None = None
     speakers: bool = False  # whether to name them, if the gateway has models for speakers
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import base64
 from typing import Any
 
-from specwhisper.live import LivePosition
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import Segment
-from specwhisper_client.updates import Update
+from specwhisper_client.updates import ResumePoint, Update
 
 
 def ready(model: ModelInfo) -> dict[str, Any]:
@@ -17,7 +16,7 @@ def ready(model: ModelInfo) -> dict[str, Any]:
     return {"type": "ready", "target": model.target, "draft": model.draft}
 
 
-def update(news: Update, position: LivePosition) -> dict[str, Any]:
+def update(news: Update, resume_point: ResumePoint | None) -> dict[str, Any]:
     """Return an update of the text; one of the speech leaves the text as it is."""
     if news.speech is not None:
         return {"type": "speech", "event": news.speech.value, "at_s": news.speech_at_s}
@@ -29,8 +28,13 @@ def update(news: Update, position: LivePosition) -> dict[str, Any]:
         "tentative": news.tentative_text,
         "is_unverified": news.is_unverified,
         "received_s": round(news.received_s, 3),
-        "position": {"start_sample": position.start_sample, **asdict(position)},
     }
+    if resume_point is not None:
+        report["resume_point"] = {
+            "state": base64.b64encode(resume_point.state).decode(),
+            "start_sample": resume_point.start_sample,
+            "num_ends": resume_point.num_ends,
+        }
     if news.statistics is None:
         return report
     return report | {"statistics": _statistics(news.statistics)}

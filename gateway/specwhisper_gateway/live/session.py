@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from specwhisper.errors import InvalidRequest, MessageTooLarge, SpecWhisperError
-from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.types import Segment
@@ -87,14 +86,13 @@ class LiveConnection:
         found = self._gateway.config.speakers
         if found is None or not start.speakers:
             return None
-        return LiveSpeakers(found.live, start_sample=start.position.start_sample)
+        point = start.resume_point
+        return LiveSpeakers(found.live, start_sample=point.start_sample if point is not None else 0)
 
     def _open(self, start: Start, speakers: LiveSpeakers | None) -> StreamingClient:
         return StreamingClient(
             self._gateway.config.server,
-            live=LiveOptions(
-                position=start.position.read(),
-            ),
+            resume_point=start.resume_point.read() if start.resume_point is not None else None,
             mode=start.mode,
             sample_rate=start.sample_rate,
             added_latency_ms=start.added_latency_ms,
@@ -139,7 +137,7 @@ class LiveConnection:
                     if stream.model is not None and stream.model != model:
                         model = stream.model
                         await self._peer.send(reports.ready(model))
-                    await self._peer.send(reports.update(update, stream.position))
+                    await self._peer.send(reports.update(update, stream.resume_point))
                     for utterance in utterances.add(update.segments):
                         complete.put_nowait(utterance)
             complete.put_nowait(None)

@@ -7,8 +7,8 @@ const TRY_AGAIN = [1001, 1006, 1012, 1013]; // gone, lost, restarting, full or u
 const WAITS_MS = [500, 1000, 2000, 4000, 8000]; // then 8 s, for as long as audio is kept
 const MAX_UNSENT_BYTES = 512 * 1024;
 const MAX_KEPT_S = 600; // a longer outage loses the first audio
-const POSITION_RATE = 16000; // Hz of a position's samples
-const PIECE_SAMPLES = 320; // a position is a multiple of it
+const RESUME_RATE = 16000; // Hz of a resume point's samples
+const PIECE_SAMPLES = 320; // its sample is a multiple of it
 const COUNTS = ["drafted", "verified", "accepted", "committed", "passes", "steps"];
 
 export class Connection {
@@ -23,7 +23,7 @@ export class Connection {
     this.sentS = 0;
     this.counts = {}; // of all connections
     this.countsBefore = {}; // of earlier connections
-    this.position = null; // where a new connection resumes, from the last update
+    this.resumePoint = null; // where a new connection resumes, from the last update
     this.numFailures = 0;
     this.lostMs = null; // when the connection was lost, until the gateway answers
     this.isFinished = false;
@@ -94,23 +94,22 @@ export class Connection {
   #begin() {
     this.countsBefore = this.counts;
     const lostS = this.#skipLostAudio();
-    const position = this.position ? { position: this.position } : {};
-    this.#send({ type: "start", ...this.settings, ...position });
+    const point = this.resumePoint ? { resume_point: this.resumePoint } : {};
+    this.#send({ type: "start", ...this.settings, ...point });
     for (const { startS, pcm } of this.kept) {
-      const before = Math.round((this.#positionS - startS) * this.settings.sample_rate);
+      const before = Math.round((this.#resumeS - startS) * this.settings.sample_rate);
       this.socket.send(pcm.subarray(Math.max(0, before)));
     }
     if (this.isFinished) this.#send({ type: "finish" });
     this.onState("open", lostS > 0 ? `${Math.ceil(lostS)} s of sound were lost, because the outage was too long.` : "");
   }
 
-  // If audio after the position is lost, move the position to the first kept audio. Returns the lost seconds.
+  // If audio after the resume point is lost, continue at the first kept audio. Returns the lost seconds.
   #skipLostAudio() {
-    const lostS = (this.kept[0]?.startS ?? 0) - this.#positionS;
-    if (lostS * POSITION_RATE < 1) return 0;
-    const sample = Math.ceil((this.kept[0].startS * POSITION_RATE) / PIECE_SAMPLES) * PIECE_SAMPLES;
-    const numUtterances = this.position?.num_utterances ?? 0;
-    this.position = { start_sample: sample, next_sample: sample, num_utterances: numUtterances };
+    const lostS = (this.kept[0]?.startS ?? 0) - this.#resumeS;
+    if (lostS * RESUME_RATE < 1) return 0;
+    const sample = Math.ceil((this.kept[0].startS * RESUME_RATE) / PIECE_SAMPLES) * PIECE_SAMPLES;
+    if (this.resumePoint) this.resumePoint = { ...this.resumePoint, start_sample: sample };
     return lostS;
   }
 
@@ -118,16 +117,16 @@ export class Connection {
     if (message.type === "error") this.error = message.error;
     else [this.numFailures, this.lostMs] = [0, null];
     if (message.type === "done") this.isClosed = true;
-    if (message.type === "update") this.#updatePosition(message);
+    if (message.type === "update") this.#keep(message);
     if (message.statistics) this.#count(message.statistics);
     this.onMessage(message);
   }
 
-  #updatePosition(message) {
+  #keep(message) {
     message.sent_s = this.sentS;
-    this.position = message.position;
+    this.resumePoint = message.resume_point ?? this.resumePoint;
     const endS = ({ startS, pcm }) => startS + pcm.length / this.settings.sample_rate;
-    while (this.kept.length && endS(this.kept[0]) <= this.#positionS) this.kept.shift();
+    while (this.kept.length && endS(this.kept[0]) <= this.#resumeS) this.kept.shift();
   }
 
   // Each connection counts from 0.
@@ -136,8 +135,8 @@ export class Connection {
     this.counts = statistics;
   }
 
-  get #positionS() {
-    return (this.position?.start_sample ?? 0) / POSITION_RATE;
+  get #resumeS() {
+    return (this.resumePoint?.start_sample ?? 0) / RESUME_RATE;
   }
 
   #lost(code) {

@@ -31,8 +31,8 @@ export class Recorder {
     return this.lastMs > KEPT_MS;
   }
 
-  // Record a message, without its position, which a replay does not show.
-  note({ position, ...message }) {
+  // Record a message, without its resume point, which a replay does not show.
+  note({ resume_point, ...message }) {
     this.lastMs = this.at;
     this.events.push({ at: Math.round(this.lastMs), ...message });
     this.#discard();

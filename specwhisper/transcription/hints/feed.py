@@ -56,16 +56,22 @@ def hint_at(start_s: float, text: str) -> TimedHint:
     ------
     InvalidRequest : for a text that is too long for one hint or no Unicode, or a time before the audio.
     """
-    check_hint_text(text)
     check_between("start_s", start_s, 0, MAX_START_S)
-    return TimedHint(round(start_s * SAMPLE_RATE), text)
+    return check_hint(TimedHint(round(start_s * SAMPLE_RATE), text))
 
 
-def check_hint_text(text: str) -> None:
-    """Raise :class:`InvalidRequest` for a text that is too long, or no Unicode."""
+def check_hint(hint: TimedHint) -> TimedHint:
+    """Return a hint that may be sent.
+
+    Raises
+    ------
+    InvalidRequest : for a text that is too long or not Unicode, or a time after the longest audio.
+    """
+    check_between("start_sample", hint.start_sample, 0, MAX_START_S * SAMPLE_RATE)
     try:
-        num_bytes = len(text.encode())
+        num_bytes = len(hint.text.encode())
     except UnicodeEncodeError as error:  # half of a surrogate pair
         raise InvalidRequest(f"A hint is not valid Unicode: {error}.") from error
     if num_bytes > MAX_HINT_TEXT_BYTES:
         raise InvalidRequest(f"A hint has {num_bytes} bytes: send at most {MAX_HINT_TEXT_BYTES} at once.")
+    return hint

@@ -36,7 +36,7 @@ class HintBuilder:
         return SharedHints(
             WhisperTokens(self.vocabulary, options.timestamps),
             script=self.script(options.hint) if options.hint else None,
-            keeps_sent=options.realigns and mode is Mode.FULL,
+            keeps_sent=mode is Mode.FULL,
             token_share=token_share,
         )
 

@@ -31,10 +31,10 @@ from specwhisper.types import (
     SAMPLE_RATE,
     Candidates,
     Commit,
+    CompletePiece,
     Hypothesis,
     Outcome,
     Segment,
-    Step,
     TimedHint,
     TimeOrder,
     WindowOpened,
@@ -143,27 +143,27 @@ class LiveTranscript:
         if not commit.is_final:
             return []
         self._window = None
-        if commit.step is None:  # it is decoded again, at another temperature or with more audio
+        if commit.piece is None:  # it is decoded again, at another temperature or with more audio
             is_speech = commit.outcome is not Outcome.SKIPPED
             new = opened.tokens[len(opened.window.prefix) :]
             self._last = self._vocabulary.without_ending(new) if is_speech else ()
             return []
         self._last = ()
-        segments = self._segments(commit, commit.step, opened)
+        segments = self._segments(commit, commit.piece, opened)
         self._final_to = max(self._final_to, opened.window.end_sample)
         self._open.forget_before(self._final_to)
         self._recent += [(round(segment.start_s * SAMPLE_RATE), segment.text) for segment in segments]
         del self._recent[:-NUM_RECENT]
         return segments
 
-    def _segments(self, commit: Commit, step: Step, complete: OpenWindow) -> list[Segment]:
+    def _segments(self, commit: Commit, piece: CompletePiece, complete: OpenWindow) -> list[Segment]:
         """Cut the final text of a piece where the model marks a new segment."""
         window, first = complete.window, len(complete.window.prefix)
         tokens = complete.tokens if commit.outcome is Outcome.KEPT else complete.tokens[:first]
         tokens = tokens[:-1] if tokens[-1:] and tokens[-1] in self._vocabulary.ends else tokens
         is_time = self._vocabulary.is_timestamp
         pairs = [i for i in range(first + 1, len(tokens)) if is_time(tokens[i - 1]) and is_time(tokens[i])]
-        start_s, end_s = step.start_sample / SAMPLE_RATE, window.end_sample / SAMPLE_RATE
+        start_s, end_s = piece.start_sample / SAMPLE_RATE, window.end_sample / SAMPLE_RATE
         segments = []
         for start, end in pairwise([first, *pairs, len(tokens)]):
             text = self._vocabulary.decode(tokens[start:end])
@@ -181,16 +181,16 @@ class LiveTranscript:
                 tokens=tuple(tokens[start:end]),
                 text=text,
                 seek=window.start_frame,
-                utterance=step.utterance,
+                utterance=piece.utterance,
                 language=self.language,
             )
-            words = [_from(word, step.start_sample) for word in commit.words if start <= word.base < end]
+            words = [_from(word, piece.start_sample) for word in commit.words if start <= word.base < end]
             segments.append(complete.with_scores(segment, start, end, words, self._vocabulary))
             start_s = segments[-1].end_s
-        if step.is_last and not segments:
-            seek, utterance = window.start_frame, step.utterance
+        if piece.is_utterance_end and not segments:
+            seek, utterance = window.start_frame, piece.utterance
             segments.append(Segment(end_s, end_s, (), seek=seek, utterance=utterance, language=self.language))
-        if step.is_last:
+        if piece.is_utterance_end:
             segments[-1] = replace(segments[-1], is_utterance_end=True)
         return list(self._ordered(around_words(segments)))
 

@@ -46,7 +46,7 @@ from specwhisper.transcription.several_languages.search import Probs, Voice, amo
 from specwhisper.transcription.several_languages.windows import LanguageWindows
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Extent, TokenLimit, WhisperWindows, Windows
-from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, AudioChunk, Commit, Outcome, Step, Window
+from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, AudioChunk, Commit, CompletePiece, Outcome, Window
 
 SURE = 0.9  # a piece is short: of English ones in noise, one in twenty is another language with up to 0.89
 MAX_WINDOW_SAMPLES = 29 * SAMPLE_RATE  # of earlier pieces and the one to decode
@@ -90,7 +90,7 @@ class LiveWindows(WhisperWindows):
         self._is_guess = False  # whether the language is that of a piece which grows
         # Of the tokens after the longest prompt, as many are left to the text.
         self._prefix_room = (vocabulary.max_length - len(self._previous.prefix()) - MAX_PROMPT) // 2
-        self.begin_at(live.position)
+        self.begin_at(LivePosition())
 
     def begin_at(self, position: LivePosition) -> None:
         """Begin where another session had final text, before any audio."""
@@ -203,8 +203,8 @@ class LiveWindows(WhisperWindows):
                 return ClosedWindow(outcome, (), ())
             outcome = Outcome.KEPT
         finished = self._finish(window, new if outcome is Outcome.KEPT else ())
-        step = Step(finished.utterance, finished.start_sample, finished.is_last)
-        return ClosedWindow(outcome, (), (), step, num_kept=len(new) if outcome is Outcome.KEPT else 0)
+        complete = CompletePiece(finished.utterance, finished.start_sample, finished.is_last)
+        return ClosedWindow(outcome, (), (), complete, num_kept=len(new) if outcome is Outcome.KEPT else 0)
 
     def _tries_again(self, window: Window, new: Sequence[int], log_probs: Sequence[float]) -> bool:
         """Return whether a piece that has failed is decoded again.
@@ -244,7 +244,7 @@ class LiveWindows(WhisperWindows):
             return
         self._committed[commit.base - len(window.prefix) :] = commit.tokens
         piece = self.pieces.current
-        if commit.step is not None and piece is not None and piece.is_complete:
+        if commit.piece is not None and piece is not None and piece.is_complete:
             self._finish(window, self._committed if commit.outcome is Outcome.KEPT else ())
         if commit.is_final:
             self._followed = None

@@ -9,15 +9,12 @@ from specwhisper.wire.codec.decoding import (
     decoding_options_to_proto,
     mode_from_proto,
     mode_to_proto,
+    recognition_config_from_proto,
+    recognition_config_to_proto,
     task_from_proto,
     task_to_proto,
 )
-from specwhisper.wire.codec.hints import (
-    hint_from_proto,
-    hint_to_proto,
-    recognition_hint_from_proto,
-    recognition_hint_to_proto,
-)
+from specwhisper.wire.codec.hints import hint_from_proto, hint_to_proto
 from specwhisper.wire.codec.live import (
     endpointing_from_proto,
     endpointing_to_proto,
@@ -43,8 +40,8 @@ from specwhisper.wire.codec.messages import (
     window_to_proto,
 )
 from specwhisper.wire.codec.resume_points import (
-    resume_point_from_bytes,
-    resume_point_to_bytes,
+    resume_point_from_proto,
+    resume_point_to_proto,
     resume_point_weights,
 )
 from specwhisper.wire.codec.statistics import statistics_from_proto, statistics_to_proto
@@ -78,11 +75,11 @@ __all__ = [
     "live_position_to_proto",
     "mode_from_proto",
     "mode_to_proto",
-    "recognition_hint_from_proto",
-    "recognition_hint_to_proto",
+    "recognition_config_from_proto",
+    "recognition_config_to_proto",
     "resume_from_proto",
-    "resume_point_from_bytes",
-    "resume_point_to_bytes",
+    "resume_point_from_proto",
+    "resume_point_to_proto",
     "resume_point_weights",
     "resume_to_proto",
     "statistics_from_proto",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.options import CompressionRatio, DecodingOptions, Padding, Task, WordTimes
+from specwhisper.selection import MIX
 from specwhisper.types import Mode
 from specwhisper.wire.codec.checks import check_finite
 from specwhisper.wire.codec.live import live_options_from_proto, live_options_to_proto
 from specwhisper.wire.v1 import decoding_pb2 as pb
+from specwhisper.wire.v1 import transcription_pb2
 
 MODES = {
     Mode.TARGET_ONLY: pb.MODE_TARGET_ONLY,
@@ -34,10 +37,6 @@ OPTIONAL = (
     "logprob_threshold",
     "no_speech_threshold",
     "hallucination_silence_threshold",
-    "realigns",
-    "channel",
-    "audio_track",
-    "container_times",
 )
 MODE_OF_NUMBER = {int(number): mode for mode, number in MODES.items()}
 TASK_OF_NUMBER = {int(number): task for task, number in TASKS.items()}
@@ -71,14 +70,13 @@ def task_from_proto(number: int) -> Task:
 
 
 def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
-    """Encode decoding options; those of VAD apply before audio is sent."""
+    """Encode decoding options; those that select audio are the client's and its draft server's."""
     if options.vad_filter:
         raise UnsupportedOption("vad_filter is True: it is for whole recordings only, as files.")
     return pb.DecodingOptions(
         greedy=True,  # so that what is absent is left out
-        language=options.language,
+        languages=options.languages if options.language is None else (options.language,),
         multilingual=options.multilingual,
-        languages=options.languages,
         task=task_to_proto(options.task),
         timestamps=options.timestamps,
         word_timestamps=options.word_timestamps,
@@ -100,14 +98,31 @@ def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
         carry_initial_prompt=options.carry_initial_prompt,
         hotwords=options.hotwords,
         hint=options.hint,
-        strict=options.strict,
-        channel=options.channel,
-        audio_track=options.audio_track,
-        container_times=options.container_times,
-        realigns=options.realigns,
         log_mel_max=options.log_mel_max,
         zero_padding=options.padding is Padding.ZERO,
         live=None if options.live is None else live_options_to_proto(options.live),
+    )
+
+
+def recognition_config_to_proto(options: DecodingOptions) -> transcription_pb2.RecognitionConfig:
+    """Encode a client's options: those of decoding, and those that select the audio."""
+    return transcription_pb2.RecognitionConfig(
+        decoding=decoding_options_to_proto(options),
+        channel=options.channel if options.channel != MIX else "",
+        audio_track=options.audio_track,
+        ignore_container_times=not options.container_times,
+        strict=options.strict,
+    )
+
+
+def recognition_config_from_proto(message: transcription_pb2.RecognitionConfig) -> DecodingOptions:
+    """Decode a client's options; the inverse of :func:`recognition_config_to_proto`."""
+    return replace(
+        decoding_options_from_proto(message.decoding),
+        channel=message.channel or MIX,
+        audio_track=message.audio_track or None,
+        container_times=not message.ignore_container_times,
+        strict=message.strict,
     )
 
 
@@ -116,14 +131,15 @@ def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
     check_finite("log_mel_max", message.log_mel_max.values())
     if message.compression_ratio_of not in COMPRESSION_RATIO_OF_NUMBER:
         raise InvalidRequest(f"Compression ratio {message.compression_ratio_of} is unknown.")
+    is_one = len(message.languages) == 1
     optional: dict[str, Any] = {name: getattr(message, name) for name in OPTIONAL if message.HasField(name)}
     if message.temperatures:
         optional["temperatures"] = tuple(message.temperatures)
     options = DecodingOptions.greedy if message.greedy else DecodingOptions
     return options(
-        language=message.language or None,
+        language=message.languages[0] if is_one else None,
+        languages=() if is_one else tuple(message.languages),
         multilingual=message.multilingual,
-        languages=tuple(message.languages),
         task=task_from_proto(message.task),
         word_timestamps=message.word_timestamps,
         word_times=WordTimes.MODEL if message.model_word_times else WordTimes.SOUND,
@@ -135,7 +151,6 @@ def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
         carry_initial_prompt=message.carry_initial_prompt,
         hotwords=message.hotwords,
         hint=message.hint,
-        strict=message.strict,
         **optional,
         log_mel_max=dict(message.log_mel_max),
         padding=Padding.ZERO if message.zero_padding else Padding.SILENCE,

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.live import EndpointingOptions, FinalPiece, LiveOptions, LivePosition
-from specwhisper.wire.v1 import decoding_pb2, transcription_pb2
+from specwhisper.wire.v1 import decoding_pb2, transcription_pb2, verification_pb2
 
 DEFAULT = LiveOptions()
 MAX_FINAL_TOKENS = 1024  # more than any window holds
@@ -17,35 +17,32 @@ def live_options_to_proto(options: LiveOptions) -> decoding_pb2.LiveOptions:
     return decoding_pb2.LiveOptions(
         step_ms=options.step_ms,
         confirm_every_ms=options.confirm_every_ms,
-        position=live_position_to_proto(options.position),
     )
 
 
-def live_position_to_proto(position: LivePosition) -> decoding_pb2.LivePosition:
+def live_position_to_proto(position: LivePosition) -> verification_pb2.LivePosition:
     """Encode the position where a live session continues."""
-    return decoding_pb2.LivePosition(
+    return verification_pb2.LivePosition(
         next_sample=position.next_sample,
         num_utterances=position.num_utterances,
         is_speech=position.is_speech,
         pieces=[
-            decoding_pb2.FinalPiece(start_sample=piece.start_sample, tokens=piece.tokens)
+            verification_pb2.FinalPiece(start_sample=piece.start_sample, tokens=piece.tokens)
             for piece in position.pieces
         ],
         language=position.language or "",
-        num_ends=position.num_ends,
     )
 
 
 def live_options_from_proto(message: decoding_pb2.LiveOptions) -> LiveOptions:
     """Decode the options of live decoding."""
     return LiveOptions(
-        step_ms=message.step_ms or DEFAULT.step_ms,
+        step_ms=message.step_ms if message.HasField("step_ms") else DEFAULT.step_ms,
         confirm_every_ms=message.confirm_every_ms if message.HasField("confirm_every_ms") else None,
-        position=live_position_from_proto(message.position),
     )
 
 
-def live_position_from_proto(message: decoding_pb2.LivePosition) -> LivePosition:
+def live_position_from_proto(message: verification_pb2.LivePosition) -> LivePosition:
     """Decode the position where a live session continues."""
     num_tokens = sum(len(piece.tokens) for piece in message.pieces)
     if num_tokens > MAX_FINAL_TOKENS:
@@ -56,7 +53,6 @@ def live_position_from_proto(message: decoding_pb2.LivePosition) -> LivePosition
         is_speech=message.is_speech,
         pieces=tuple(FinalPiece(piece.start_sample, tuple(piece.tokens)) for piece in message.pieces),
         language=message.language or None,
-        num_ends=message.num_ends,
     )
 
 

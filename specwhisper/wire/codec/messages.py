@@ -15,10 +15,10 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
+    CompletePiece,
     ConfirmEvery,
     Outcome,
     Resume,
-    Step,
     Timing,
     VoiceEvent,
     VoiceMark,
@@ -28,6 +28,7 @@ from specwhisper.types import (
 )
 from specwhisper.wire import flac
 from specwhisper.wire.codec.checks import check_finite
+from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb
 
 MAX_WINDOW_ID = 2**31  # a session that resumes there can count on
@@ -54,7 +55,7 @@ def audio_chunk_to_proto(chunk: AudioChunk, *, compress: bool = False) -> pb.Aud
     as_flac = compress and bool(chunk.pcm)
     return pb.Audio(
         start_sample=chunk.start_sample,
-        codec=pb.AUDIO_CODEC_FLAC if as_flac else pb.AUDIO_CODEC_PCM_S16LE,
+        encoding=decoding_pb2.AUDIO_ENCODING_FLAC if as_flac else decoding_pb2.AUDIO_ENCODING_LINEAR16,
         data=flac.encode(chunk.pcm) if as_flac else chunk.pcm,
         is_last=chunk.is_last,
         marks=[pb.VoiceMark(event=VOICE_EVENTS[mark.event], sample=mark.sample) for mark in chunk.marks],
@@ -63,12 +64,12 @@ def audio_chunk_to_proto(chunk: AudioChunk, *, compress: bool = False) -> pb.Aud
 
 def audio_chunk_from_proto(message: pb.Audio, *, max_samples: int = WINDOW_SAMPLES) -> AudioChunk:
     """Decode audio of at most ``max_samples``."""
-    if message.codec == pb.AUDIO_CODEC_PCM_S16LE:
+    if message.encoding == decoding_pb2.AUDIO_ENCODING_LINEAR16:
         pcm = message.data
-    elif message.codec == pb.AUDIO_CODEC_FLAC:
+    elif message.encoding == decoding_pb2.AUDIO_ENCODING_FLAC:
         pcm = flac.decode(message.data, max_samples)
     else:
-        raise InvalidAudio(f"Audio codec {message.codec} is unset or unknown; send PCM_S16LE or FLAC.")
+        raise InvalidAudio(f"Audio encoding {message.encoding} is unset or unknown; send LINEAR16 or FLAC.")
     if len(pcm) % BYTES_PER_SAMPLE:
         raise InvalidAudio(f"The audio message has {len(pcm)} bytes; 16-bit samples need an even number.")
     if len(pcm) > max_samples * BYTES_PER_SAMPLE:
@@ -91,7 +92,7 @@ def candidates_to_proto(candidates: Candidates, message: pb.Candidates | None = 
     message.base = candidates.base
     message.known_committed = candidates.known_committed
     message.tokens.extend(candidates.tokens)
-    message.number = candidates.number
+    message.block_number = candidates.block_number
     if candidates.start_frame is not None:
         message.start_frame = candidates.start_frame
     return message
@@ -118,13 +119,15 @@ def candidates_from_proto(
         base=message.base,
         known_committed=message.known_committed,
         tokens=tokens,
-        number=message.number,
+        block_number=message.block_number,
         start_frame=message.start_frame if message.HasField("start_frame") else None,
     )
 
 
-def window_to_proto(window: Window) -> pb.Window:
-    """Encode a window."""
+def window_to_proto(
+    window: Window, log_mel_max: float | None = None, previous: Sequence[int] = ()
+) -> pb.Window:
+    """Encode a window, and what another target needs to continue it."""
     return pb.Window(
         id=window.id,
         start_frame=window.start_frame,
@@ -135,6 +138,8 @@ def window_to_proto(window: Window) -> pb.Window:
         attempt=window.attempt,
         redetects=window.redetects,
         prefix=window.prefix,
+        log_mel_max=log_mel_max,
+        previous=previous,
     )
 
 
@@ -166,11 +171,9 @@ def window_from_proto(message: pb.Window) -> Window:
 def resume_to_proto(resume: Resume) -> pb.Resume:
     """Encode the window in which a session continues."""
     return pb.Resume(
-        window=window_to_proto(resume.window),
+        window=window_to_proto(resume.window, resume.log_mel_max, resume.previous),
         committed=resume.committed,
-        log_mel_max=resume.log_mel_max,
         log_probs=resume.log_probs,
-        previous=resume.previous,
     )
 
 
@@ -183,11 +186,11 @@ def resume_from_proto(message: pb.Resume, *, vocabulary_size: int | None = None)
         raise InvalidRequest(
             f"Resume has {len(committed)} committed tokens; the window takes at most {window.max_new_tokens}."
         )
-    previous, log_probs = tuple(message.previous), tuple(message.log_probs)
+    previous, log_probs = tuple(message.window.previous), tuple(message.log_probs)
     _check_tokens("Resume", window.prompt + committed + previous, vocabulary_size)
     if not all(log_prob <= MAX_LOG_PROB for log_prob in log_probs):  # nor is it NaN
         raise InvalidRequest("Resume has a number that is no log-probability; send those of the commits.")
-    return Resume(window, committed, _log_mel_max(message), log_probs, previous)
+    return Resume(window, committed, _log_mel_max(message.window), log_probs, previous)
 
 
 def confirm_every_to_proto(message: ConfirmEvery) -> pb.ConfirmEvery:
@@ -206,10 +209,7 @@ def confirm_every_from_proto(message: pb.ConfirmEvery) -> ConfirmEvery:
 def window_opened_to_proto(opened: WindowOpened) -> pb.WindowOpened:
     """Encode the opening of a window."""
     return pb.WindowOpened(
-        window=window_to_proto(opened.window),
-        log_mel_max=opened.log_mel_max,
-        opening=opened.opening,
-        previous=opened.previous,
+        window=window_to_proto(opened.window, opened.log_mel_max, opened.previous), opening=opened.opening
     )
 
 
@@ -217,9 +217,9 @@ def window_opened_from_proto(message: pb.WindowOpened, *, vocabulary_size: int |
     """Decode the opening of a window."""
     if not message.HasField("window"):
         raise InvalidRequest("WindowOpened names no window.")
-    window, opening, previous = window_from_proto(message.window), message.opening, message.previous
+    window, opening, previous = window_from_proto(message.window), message.opening, message.window.previous
     _check_tokens("A window", [*window.prompt, *window.prefix, *opening, *previous], vocabulary_size)
-    return WindowOpened(window, _log_mel_max(message), tuple(opening), tuple(previous))
+    return WindowOpened(window, _log_mel_max(message.window), tuple(opening), tuple(previous))
 
 
 def commit_to_proto(commit: Commit, message: pb.Commit | None = None) -> pb.Commit:
@@ -232,11 +232,10 @@ def commit_to_proto(commit: Commit, message: pb.Commit | None = None) -> pb.Comm
     message.base = commit.base
     message.tokens.extend(commit.tokens)
     message.log_probs.extend(commit.log_probs)
-    message.margins.extend(commit.margins)
     message.num_verified = commit.num_verified
     message.num_accepted = commit.num_accepted
     message.num_self_decoded = commit.num_self_decoded
-    message.candidates_received = commit.candidates_received
+    message.answered_block = commit.answered_block
     message.held = commit.held
     message.credit = commit.credit
     message.is_final = commit.is_final
@@ -255,8 +254,8 @@ def commit_to_proto(commit: Commit, message: pb.Commit | None = None) -> pb.Comm
         message.no_speech_prob = commit.no_speech_prob
     if commit.num_align_forwards or timing.align_ns:
         message.num_align_forwards, message.align_ns = commit.num_align_forwards, timing.align_ns
-    if commit.step is not None:
-        message.step.CopyFrom(pb.Step(**asdict(commit.step)))
+    if commit.piece is not None:
+        message.piece.CopyFrom(pb.CompletePiece(**asdict(commit.piece)))
     for word in commit.words:
         message.words.add(
             base=word.base,
@@ -271,23 +270,21 @@ def commit_to_proto(commit: Commit, message: pb.Commit | None = None) -> pb.Comm
 
 def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None) -> Commit:
     """Decode a commit."""
-    tokens, log_probs, margins = tuple(message.tokens), tuple(message.log_probs), tuple(message.margins)
+    tokens, log_probs = tuple(message.tokens), tuple(message.log_probs)
     _check_tokens("A commit", tokens, vocabulary_size)
-    for name, values in (("log_probs", log_probs), ("margins", margins)):
-        if values and len(values) != len(tokens):
-            raise InvalidRequest(f"A commit has {len(tokens)} tokens but {len(values)} {name}.")
-        if any(map(math.isnan, values)):  # a margin is infinite where the rules leave one token
-            raise InvalidRequest(f"A commit has {name} that are not numbers.")
+    if log_probs and len(log_probs) != len(tokens):
+        raise InvalidRequest(f"A commit has {len(tokens)} tokens but {len(log_probs)} log_probs.")
+    if any(map(math.isnan, log_probs)):
+        raise InvalidRequest("A commit has log_probs that are not numbers.")
     return Commit(
         window_id=message.window_id,
         base=message.base,
         tokens=tokens,
         log_probs=log_probs,
-        margins=margins,
         num_verified=message.num_verified,
         num_accepted=message.num_accepted,
         num_self_decoded=message.num_self_decoded,
-        candidates_received=message.candidates_received,
+        answered_block=message.answered_block,
         held=message.held,
         credit=message.credit,
         is_final=message.is_final,
@@ -300,7 +297,7 @@ def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None)
             for word in message.words
         ),
         num_transcribed=message.num_transcribed if message.HasField("num_transcribed") else None,
-        step=_step(message.step) if message.HasField("step") else None,
+        piece=_piece(message.piece) if message.HasField("piece") else None,
         no_speech_prob=message.no_speech_prob if message.HasField("no_speech_prob") else None,
         language_probs=dict(message.language_probs),
         timing=Timing(
@@ -316,8 +313,8 @@ def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None)
     )
 
 
-def _step(message: pb.Step) -> Step:
-    return Step(message.utterance, message.start_sample, message.is_last)
+def _piece(message: pb.CompletePiece) -> CompletePiece:
+    return CompletePiece(message.utterance, message.start_sample, message.is_utterance_end)
 
 
 def _check_tokens(holder: str, tokens: Sequence[int], vocabulary_size: int | None) -> None:
@@ -328,8 +325,7 @@ def _check_tokens(holder: str, tokens: Sequence[int], vocabulary_size: int | Non
         )
 
 
-def _log_mel_max(message: pb.Resume | pb.WindowOpened) -> float | None:
-    """Return the log-mel maximum, if the message has one."""
+def _log_mel_max(message: pb.Window) -> float | None:
     if not message.HasField("log_mel_max"):
         return None
     check_finite("log_mel_max", [message.log_mel_max])

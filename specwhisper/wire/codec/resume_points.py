@@ -1,72 +1,100 @@
-"""Convert resume points to bytes that clients keep and send back."""
+"""Convert resume points, whose state clients only keep and send back."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from google.protobuf.message import DecodeError
 
 from specwhisper.errors import InvalidRequest, PairMismatch
-from specwhisper.transcription.resume_point import ResumePoint
+from specwhisper.live import LivePosition
+from specwhisper.transcription.resume_point import ResumePoint, audio_needed_from
 from specwhisper.wire import PROTOCOL_VERSION
+from specwhisper.wire.codec.live import live_position_from_proto, live_position_to_proto
 from specwhisper.wire.codec.messages import resume_from_proto, resume_to_proto
-from specwhisper.wire.v1 import resume_point_pb2 as pb
+from specwhisper.wire.v1 import resume_point_pb2
+from specwhisper.wire.v1 import transcription_pb2 as pb
 
 
-def resume_point_to_bytes(resume_point: ResumePoint, weights_digest: str) -> bytes:
-    """Encode a resume point and the digest of the weights of its recording."""
-    return pb.ResumePointState(
-        protocol_version=PROTOCOL_VERSION,
-        weights_digest=weights_digest,
-        resume=resume_to_proto(resume_point.resume),
-        is_sent=resume_point.is_sent,
-        no_speech_prob=resume_point.no_speech_prob,
-        language_probs=resume_point.language_probs,
-    ).SerializeToString()
+def resume_point_to_proto(progress: ResumePoint | LivePosition, weights_digest: str) -> pb.ResumePoint:
+    """Encode where a stream continues, and the digest of the weights that wrote its text."""
+    state = resume_point_pb2.ResumePointState(
+        protocol_version=PROTOCOL_VERSION, weights_digest=weights_digest
+    )
+    if isinstance(progress, LivePosition):
+        state.live.CopyFrom(live_position_to_proto(progress))
+        start_sample, num_ends = progress.start_sample, progress.num_ends
+    else:
+        state.recording.resume.CopyFrom(resume_to_proto(progress.resume))
+        state.recording.is_sent = progress.is_sent
+        state.recording.language_probs.update(progress.language_probs)
+        if progress.no_speech_prob is not None:
+            state.recording.no_speech_prob = progress.no_speech_prob
+        start_sample, num_ends = audio_needed_from(progress.resume.window.start_sample), 0
+    return pb.ResumePoint(state=state.SerializeToString(), start_sample=start_sample, num_ends=num_ends)
 
 
-def resume_point_weights(state: bytes) -> str:
-    """Return the digest of the weights on which a recording was begun.
-
-    Raises
-    ------
-    InvalidRequest : if the bytes cannot be read.
-    """
-    return _read(state).weights_digest
-
-
-def resume_point_from_bytes(state: bytes, weights_digest: str, *, vocabulary_size: int) -> ResumePoint:
-    """Decode the bytes that a client sent back.
+def resume_point_weights(message: pb.ResumePoint) -> str:
+    """Return the digest of the weights that wrote a stream's text.
 
     Raises
     ------
-    PairMismatch : for a recording of other weights, or another protocol.
-    InvalidRequest : if the bytes cannot be read.
+    InvalidRequest : if its state cannot be read.
     """
-    message = _read(state)
-    if message.protocol_version != PROTOCOL_VERSION:
+    return _read(message).weights_digest
+
+
+def resume_point_from_proto(
+    message: pb.ResumePoint, weights_digest: str, *, vocabulary_size: int
+) -> ResumePoint | LivePosition:
+    """Decode what a client sent back.
+
+    Raises
+    ------
+    PairMismatch : for a stream of other weights, or another protocol.
+    InvalidRequest : if it cannot be read.
+    """
+    state = _read(message)
+    if state.protocol_version != PROTOCOL_VERSION:
         raise PairMismatch(
-            f"The resume point is of protocol {message.protocol_version}, this server speaks "
+            f"The resume point is of protocol {state.protocol_version}, this server speaks "
             f"{PROTOCOL_VERSION}: install the same version on all draft servers."
         )
-    if message.weights_digest != weights_digest:
+    if state.weights_digest != weights_digest:
         raise PairMismatch(
-            "The recording was begun on other weights than those of the target here: keep a target with "
+            "The stream was begun on other weights than those of the target here: keep a target with "
             "those until their sessions have ended."
         )
-    resume = resume_from_proto(message.resume, vocabulary_size=vocabulary_size)
+    if state.WhichOneof("progress") == "live":
+        return _live_position(message, live_position_from_proto(state.live))
+    recording = state.recording
+    resume = resume_from_proto(recording.resume, vocabulary_size=vocabulary_size)
     if len(resume.log_probs) != len(resume.committed):
         raise InvalidRequest(
             f"The resume point has {len(resume.committed)} tokens, but {len(resume.log_probs)} probabilities."
         )
+    if message.start_sample > (needed := audio_needed_from(resume.window.start_sample)):
+        raise InvalidRequest(
+            f"The recording continues with sample {needed}, not {message.start_sample}: send the "
+            "resume point as it was received."
+        )
     return ResumePoint(
         resume,
-        message.is_sent,
-        message.no_speech_prob if message.HasField("no_speech_prob") else None,
-        dict(message.language_probs),
+        recording.is_sent,
+        recording.no_speech_prob if recording.HasField("no_speech_prob") else None,
+        dict(recording.language_probs),
     )
 
 
-def _read(state: bytes) -> pb.ResumePointState:
+def _live_position(message: pb.ResumePoint, position: LivePosition) -> LivePosition:
+    """Return the position at which the client's audio begins: later, if it has lost some."""
+    if message.start_sample > position.start_sample:
+        position = LivePosition(max(message.start_sample, position.next_sample), position.num_utterances)
+    return replace(position, num_ends=message.num_ends)
+
+
+def _read(message: pb.ResumePoint) -> resume_point_pb2.ResumePointState:
     try:
-        return pb.ResumePointState.FromString(state)
+        return resume_point_pb2.ResumePointState.FromString(message.state)
     except DecodeError as error:
         raise InvalidRequest("The resume point cannot be read: send the last one of the stream.") from error

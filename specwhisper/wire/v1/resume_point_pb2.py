@@ -25,17 +25,19 @@ _sym_db = _symbol_database.Default()
 from specwhisper.wire.v1 import verification_pb2 as specwhisper_dot_wire_dot_v1_dot_verification__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&specwhisper/wire/v1/resume_point.proto\x12\x13specwhisper.wire.v1\x1a&specwhisper/wire/v1/verification.proto\"\xba\x02\n\x10ResumePointState\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x16\n\x0eweights_digest\x18\x02 \x01(\t\x12+\n\x06resume\x18\x03 \x01(\x0b\x32\x1b.specwhisper.wire.v1.Resume\x12\x0f\n\x07is_sent\x18\x04 \x01(\x08\x12\x1b\n\x0eno_speech_prob\x18\x05 \x01(\x02H\x00\x88\x01\x01\x12P\n\x0elanguage_probs\x18\x06 \x03(\x0b\x32\x38.specwhisper.wire.v1.ResumePointState.LanguageProbsEntry\x1a\x34\n\x12LanguageProbsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x02:\x02\x38\x01\x42\x11\n\x0f_no_speech_probb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&specwhisper/wire/v1/resume_point.proto\x12\x13specwhisper.wire.v1\x1a&specwhisper/wire/v1/verification.proto\"\xc0\x01\n\x10ResumePointState\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x16\n\x0eweights_digest\x18\x02 \x01(\t\x12;\n\trecording\x18\x03 \x01(\x0b\x32&.specwhisper.wire.v1.RecordingProgressH\x00\x12\x31\n\x04live\x18\x04 \x01(\x0b\x32!.specwhisper.wire.v1.LivePositionH\x00\x42\n\n\x08progress\"\x8a\x02\n\x11RecordingProgress\x12+\n\x06resume\x18\x01 \x01(\x0b\x32\x1b.specwhisper.wire.v1.Resume\x12\x0f\n\x07is_sent\x18\x02 \x01(\x08\x12\x1b\n\x0eno_speech_prob\x18\x03 \x01(\x02H\x00\x88\x01\x01\x12Q\n\x0elanguage_probs\x18\x04 \x03(\x0b\x32\x39.specwhisper.wire.v1.RecordingProgress.LanguageProbsEntry\x1a\x34\n\x12LanguageProbsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x02:\x02\x38\x01\x42\x11\n\x0f_no_speech_probb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'specwhisper.wire.v1.resume_point_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RESUMEPOINTSTATE_LANGUAGEPROBSENTRY']._loaded_options = None
-  _globals['_RESUMEPOINTSTATE_LANGUAGEPROBSENTRY']._serialized_options = b'8\001'
+  _globals['_RECORDINGPROGRESS_LANGUAGEPROBSENTRY']._loaded_options = None
+  _globals['_RECORDINGPROGRESS_LANGUAGEPROBSENTRY']._serialized_options = b'8\001'
   _globals['_RESUMEPOINTSTATE']._serialized_start=104
-  _globals['_RESUMEPOINTSTATE']._serialized_end=418
-  _globals['_RESUMEPOINTSTATE_LANGUAGEPROBSENTRY']._serialized_start=347
-  _globals['_RESUMEPOINTSTATE_LANGUAGEPROBSENTRY']._serialized_end=399
+  _globals['_RESUMEPOINTSTATE']._serialized_end=296
+  _globals['_RECORDINGPROGRESS']._serialized_start=299
+  _globals['_RECORDINGPROGRESS']._serialized_end=565
+  _globals['_RECORDINGPROGRESS_LANGUAGEPROBSENTRY']._serialized_start=494
+  _globals['_RECORDINGPROGRESS_LANGUAGEPROBSENTRY']._serialized_end=546
 # @@protoc_insertion_point(module_scope)

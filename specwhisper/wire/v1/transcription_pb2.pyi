@@ -11,41 +11,42 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class AudioEncoding(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    AUDIO_ENCODING_UNSPECIFIED: _ClassVar[AudioEncoding]
-    AUDIO_ENCODING_LINEAR16: _ClassVar[AudioEncoding]
-
 class SpeechEvent(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SPEECH_EVENT_UNSPECIFIED: _ClassVar[SpeechEvent]
     SPEECH_EVENT_BEGIN: _ClassVar[SpeechEvent]
     SPEECH_EVENT_END: _ClassVar[SpeechEvent]
-AUDIO_ENCODING_UNSPECIFIED: AudioEncoding
-AUDIO_ENCODING_LINEAR16: AudioEncoding
 SPEECH_EVENT_UNSPECIFIED: SpeechEvent
 SPEECH_EVENT_BEGIN: SpeechEvent
 SPEECH_EVENT_END: SpeechEvent
 
 class RecognitionConfig(_message.Message):
-    __slots__ = ("encoding", "sample_rate_hertz", "audio_channel_count", "mode", "gamma", "decoding", "protocol_version", "software_version")
+    __slots__ = ("encoding", "sample_rate_hertz", "audio_channel_count", "mode", "gamma", "decoding", "channel", "audio_track", "ignore_container_times", "strict", "protocol_version", "software_version")
     ENCODING_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_RATE_HERTZ_FIELD_NUMBER: _ClassVar[int]
     AUDIO_CHANNEL_COUNT_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     GAMMA_FIELD_NUMBER: _ClassVar[int]
     DECODING_FIELD_NUMBER: _ClassVar[int]
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    AUDIO_TRACK_FIELD_NUMBER: _ClassVar[int]
+    IGNORE_CONTAINER_TIMES_FIELD_NUMBER: _ClassVar[int]
+    STRICT_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
-    encoding: AudioEncoding
+    encoding: _decoding_pb2.AudioEncoding
     sample_rate_hertz: int
     audio_channel_count: int
     mode: _decoding_pb2.Mode
     gamma: int
     decoding: _decoding_pb2.DecodingOptions
+    channel: str
+    audio_track: int
+    ignore_container_times: bool
+    strict: bool
     protocol_version: int
     software_version: str
-    def __init__(self, encoding: _Optional[_Union[AudioEncoding, str]] = ..., sample_rate_hertz: _Optional[int] = ..., audio_channel_count: _Optional[int] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., decoding: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ...) -> None: ...
+    def __init__(self, encoding: _Optional[_Union[_decoding_pb2.AudioEncoding, str]] = ..., sample_rate_hertz: _Optional[int] = ..., audio_channel_count: _Optional[int] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., decoding: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., channel: _Optional[str] = ..., audio_track: _Optional[int] = ..., ignore_container_times: bool = ..., strict: bool = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ...) -> None: ...
 
 class RecognizeRequest(_message.Message):
     __slots__ = ("config", "audio")
@@ -72,52 +73,42 @@ class RecognizeResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StreamingRecognizeRequest(_message.Message):
-    __slots__ = ("streaming_config", "audio_content", "hint", "flac_content", "end_utterance", "mark")
+    __slots__ = ("streaming_config", "audio_content", "flac_content", "hint", "end_utterance", "ping")
     STREAMING_CONFIG_FIELD_NUMBER: _ClassVar[int]
     AUDIO_CONTENT_FIELD_NUMBER: _ClassVar[int]
-    HINT_FIELD_NUMBER: _ClassVar[int]
     FLAC_CONTENT_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
     END_UTTERANCE_FIELD_NUMBER: _ClassVar[int]
-    MARK_FIELD_NUMBER: _ClassVar[int]
+    PING_FIELD_NUMBER: _ClassVar[int]
     streaming_config: StreamingRecognitionConfig
     audio_content: bytes
-    hint: RecognitionHint
     flac_content: bytes
+    hint: _decoding_pb2.Hint
     end_utterance: bool
-    mark: int
-    def __init__(self, streaming_config: _Optional[_Union[StreamingRecognitionConfig, _Mapping]] = ..., audio_content: _Optional[bytes] = ..., hint: _Optional[_Union[RecognitionHint, _Mapping]] = ..., flac_content: _Optional[bytes] = ..., end_utterance: bool = ..., mark: _Optional[int] = ...) -> None: ...
-
-class RecognitionHint(_message.Message):
-    __slots__ = ("start", "text")
-    START_FIELD_NUMBER: _ClassVar[int]
-    TEXT_FIELD_NUMBER: _ClassVar[int]
-    start: _duration_pb2.Duration
-    text: str
-    def __init__(self, start: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., text: _Optional[str] = ...) -> None: ...
+    ping: int
+    def __init__(self, streaming_config: _Optional[_Union[StreamingRecognitionConfig, _Mapping]] = ..., audio_content: _Optional[bytes] = ..., flac_content: _Optional[bytes] = ..., hint: _Optional[_Union[_decoding_pb2.Hint, _Mapping]] = ..., end_utterance: bool = ..., ping: _Optional[int] = ...) -> None: ...
 
 class StreamingRecognitionConfig(_message.Message):
-    __slots__ = ("config", "interim_results", "endpointing", "continue_unverified", "added_latency_ms", "with_resume_points", "resume_point", "with_heartbeats", "target_weights_digest", "with_statistics")
+    __slots__ = ("config", "interim_results", "endpointing", "continue_unverified", "with_resume_points", "resume_point", "with_heartbeats", "with_statistics", "added_latency_ms")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     INTERIM_RESULTS_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTING_FIELD_NUMBER: _ClassVar[int]
     CONTINUE_UNVERIFIED_FIELD_NUMBER: _ClassVar[int]
-    ADDED_LATENCY_MS_FIELD_NUMBER: _ClassVar[int]
     WITH_RESUME_POINTS_FIELD_NUMBER: _ClassVar[int]
     RESUME_POINT_FIELD_NUMBER: _ClassVar[int]
     WITH_HEARTBEATS_FIELD_NUMBER: _ClassVar[int]
-    TARGET_WEIGHTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     WITH_STATISTICS_FIELD_NUMBER: _ClassVar[int]
+    ADDED_LATENCY_MS_FIELD_NUMBER: _ClassVar[int]
     config: RecognitionConfig
     interim_results: bool
     endpointing: Endpointing
     continue_unverified: bool
-    added_latency_ms: int
     with_resume_points: bool
-    resume_point: bytes
+    resume_point: ResumePoint
     with_heartbeats: bool
-    target_weights_digest: str
     with_statistics: bool
-    def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ..., continue_unverified: bool = ..., added_latency_ms: _Optional[int] = ..., with_resume_points: bool = ..., resume_point: _Optional[bytes] = ..., with_heartbeats: bool = ..., target_weights_digest: _Optional[str] = ..., with_statistics: bool = ...) -> None: ...
+    added_latency_ms: int
+    def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ..., continue_unverified: bool = ..., with_resume_points: bool = ..., resume_point: _Optional[_Union[ResumePoint, _Mapping]] = ..., with_heartbeats: bool = ..., with_statistics: bool = ..., added_latency_ms: _Optional[int] = ...) -> None: ...
 
 class Endpointing(_message.Message):
     __slots__ = ("threshold", "prefix_padding_ms", "silence_duration_ms", "short_silence_ms", "min_utterance_ms", "max_piece_ms", "min_speech_ms", "disabled")
@@ -140,7 +131,7 @@ class Endpointing(_message.Message):
     def __init__(self, threshold: _Optional[float] = ..., prefix_padding_ms: _Optional[int] = ..., silence_duration_ms: _Optional[int] = ..., short_silence_ms: _Optional[int] = ..., min_utterance_ms: _Optional[int] = ..., max_piece_ms: _Optional[int] = ..., min_speech_ms: _Optional[int] = ..., disabled: bool = ...) -> None: ...
 
 class StreamingRecognizeResponse(_message.Message):
-    __slots__ = ("results", "model", "statistics", "audio_received", "language", "speech_event", "speech_event_offset", "position", "resume_point", "heartbeat", "mark")
+    __slots__ = ("results", "model", "statistics", "audio_received", "language", "speech_event", "speech_event_offset", "resume_point", "heartbeat", "ping")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_FIELD_NUMBER: _ClassVar[int]
@@ -148,10 +139,9 @@ class StreamingRecognizeResponse(_message.Message):
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     SPEECH_EVENT_FIELD_NUMBER: _ClassVar[int]
     SPEECH_EVENT_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    POSITION_FIELD_NUMBER: _ClassVar[int]
     RESUME_POINT_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
-    MARK_FIELD_NUMBER: _ClassVar[int]
+    PING_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[SpeechRecognitionResult]
     model: ModelInfo
     statistics: SpeculationStatistics
@@ -159,19 +149,20 @@ class StreamingRecognizeResponse(_message.Message):
     language: SpokenLanguage
     speech_event: SpeechEvent
     speech_event_offset: _duration_pb2.Duration
-    position: _decoding_pb2.LivePosition
     resume_point: ResumePoint
     heartbeat: bool
-    mark: int
-    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ..., speech_event: _Optional[_Union[SpeechEvent, str]] = ..., speech_event_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., position: _Optional[_Union[_decoding_pb2.LivePosition, _Mapping]] = ..., resume_point: _Optional[_Union[ResumePoint, _Mapping]] = ..., heartbeat: bool = ..., mark: _Optional[int] = ...) -> None: ...
+    ping: int
+    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ..., speech_event: _Optional[_Union[SpeechEvent, str]] = ..., speech_event_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., resume_point: _Optional[_Union[ResumePoint, _Mapping]] = ..., heartbeat: bool = ..., ping: _Optional[int] = ...) -> None: ...
 
 class ResumePoint(_message.Message):
-    __slots__ = ("state", "start_sample")
+    __slots__ = ("state", "start_sample", "num_ends")
     STATE_FIELD_NUMBER: _ClassVar[int]
     START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    NUM_ENDS_FIELD_NUMBER: _ClassVar[int]
     state: bytes
     start_sample: int
-    def __init__(self, state: _Optional[bytes] = ..., start_sample: _Optional[int] = ...) -> None: ...
+    num_ends: int
+    def __init__(self, state: _Optional[bytes] = ..., start_sample: _Optional[int] = ..., num_ends: _Optional[int] = ...) -> None: ...
 
 class SpokenLanguage(_message.Message):
     __slots__ = ("code", "name", "probabilities")
@@ -263,13 +254,12 @@ class ModelInfo(_message.Message):
     def __init__(self, target: _Optional[str] = ..., draft: _Optional[str] = ..., target_weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., is_lossy: bool = ...) -> None: ...
 
 class SpeculationStatistics(_message.Message):
-    __slots__ = ("num_drafted", "num_verified", "num_accepted", "num_hinted", "num_hinted_accepted", "num_hinted_forwards", "num_self_decoded", "num_committed", "num_forwards", "num_align_forwards", "acceptance_histogram", "num_blocks", "num_windows", "queue_ns", "forward_ns", "encode_ns", "align_ns", "draft_ns", "min_round_trip_ns", "network_ns", "num_answers", "num_judged", "num_corrections", "num_realigned", "num_draft_steps", "token_ns", "gamma", "draft_note")
+    __slots__ = ("num_drafted", "num_verified", "num_accepted", "num_hinted", "num_hinted_accepted", "num_self_decoded", "num_committed", "num_forwards", "num_align_forwards", "acceptance_histogram", "num_blocks", "num_windows", "queue_ns", "forward_ns", "encode_ns", "align_ns", "draft_ns", "min_round_trip_ns", "network_ns", "num_answers", "num_judged", "num_corrections", "num_realigned", "num_draft_steps", "token_ns", "gamma", "draft_note")
     NUM_DRAFTED_FIELD_NUMBER: _ClassVar[int]
     NUM_VERIFIED_FIELD_NUMBER: _ClassVar[int]
     NUM_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     NUM_HINTED_FIELD_NUMBER: _ClassVar[int]
     NUM_HINTED_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
-    NUM_HINTED_FORWARDS_FIELD_NUMBER: _ClassVar[int]
     NUM_SELF_DECODED_FIELD_NUMBER: _ClassVar[int]
     NUM_COMMITTED_FIELD_NUMBER: _ClassVar[int]
     NUM_FORWARDS_FIELD_NUMBER: _ClassVar[int]
@@ -297,7 +287,6 @@ class SpeculationStatistics(_message.Message):
     num_accepted: int
     num_hinted: int
     num_hinted_accepted: int
-    num_hinted_forwards: int
     num_self_decoded: int
     num_committed: int
     num_forwards: int
@@ -320,7 +309,7 @@ class SpeculationStatistics(_message.Message):
     token_ns: int
     gamma: int
     draft_note: str
-    def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_hinted: _Optional[int] = ..., num_hinted_accepted: _Optional[int] = ..., num_hinted_forwards: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_forwards: _Optional[int] = ..., num_align_forwards: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., align_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ..., network_ns: _Optional[int] = ..., num_answers: _Optional[int] = ..., num_judged: _Optional[int] = ..., num_corrections: _Optional[int] = ..., num_realigned: _Optional[int] = ..., num_draft_steps: _Optional[int] = ..., token_ns: _Optional[int] = ..., gamma: _Optional[int] = ..., draft_note: _Optional[str] = ...) -> None: ...
+    def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_hinted: _Optional[int] = ..., num_hinted_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_forwards: _Optional[int] = ..., num_align_forwards: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., align_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ..., network_ns: _Optional[int] = ..., num_answers: _Optional[int] = ..., num_judged: _Optional[int] = ..., num_corrections: _Optional[int] = ..., num_realigned: _Optional[int] = ..., num_draft_steps: _Optional[int] = ..., token_ns: _Optional[int] = ..., gamma: _Optional[int] = ..., draft_note: _Optional[str] = ...) -> None: ...
 
 class GetModelRequest(_message.Message):
     __slots__ = ()

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class TranscriptionStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """What a draft server offers to clients.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -52,7 +53,8 @@ class TranscriptionStub(object):
 
 
 class TranscriptionServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """What a draft server offers to clients.
+    """
 
     def Recognize(self, request, context):
         """Transcribes a recording, sent as one message.
@@ -62,9 +64,8 @@ class TranscriptionServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def StreamingRecognize(self, request_iterator, context):
-        """Transcribes while audio arrives. The first request carries `streaming_config`, all others audio, a hint or the end of an
-        utterance.
-        Half-closing the stream ends the audio.
+        """Transcribes while audio arrives. The first request carries `streaming_config`, all others audio, a hint or the
+        end of an utterance. Half-closing the stream ends the audio.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -104,7 +105,8 @@ def add_TranscriptionServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Transcription(object):
-    """Missing associated documentation comment in .proto file."""
+    """What a draft server offers to clients.
+    """
 
     @staticmethod
     def Recognize(request,

@@ -8,12 +8,6 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class AudioCodec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    AUDIO_CODEC_UNSPECIFIED: _ClassVar[AudioCodec]
-    AUDIO_CODEC_PCM_S16LE: _ClassVar[AudioCodec]
-    AUDIO_CODEC_FLAC: _ClassVar[AudioCodec]
-
 class VoiceEvent(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     VOICE_EVENT_UNSPECIFIED: _ClassVar[VoiceEvent]
@@ -28,9 +22,6 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTCOME_KEPT: _ClassVar[Outcome]
     OUTCOME_RETRIED: _ClassVar[Outcome]
     OUTCOME_SKIPPED: _ClassVar[Outcome]
-AUDIO_CODEC_UNSPECIFIED: AudioCodec
-AUDIO_CODEC_PCM_S16LE: AudioCodec
-AUDIO_CODEC_FLAC: AudioCodec
 VOICE_EVENT_UNSPECIFIED: VoiceEvent
 VOICE_EVENT_BEGIN: VoiceEvent
 VOICE_EVENT_CUT: VoiceEvent
@@ -78,7 +69,7 @@ class DescribeRequest(_message.Message):
     def __init__(self, vocabulary_digest: _Optional[str] = ...) -> None: ...
 
 class DescribeResponse(_message.Message):
-    __slots__ = ("protocol_version", "software_version", "model", "weights_digest", "vocabulary_digest", "vocabulary", "num_mel_bins", "dtype", "limits")
+    __slots__ = ("protocol_version", "software_version", "model", "weights_digest", "vocabulary_digest", "vocabulary", "num_mel_bins", "limits")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -86,7 +77,6 @@ class DescribeResponse(_message.Message):
     VOCABULARY_DIGEST_FIELD_NUMBER: _ClassVar[int]
     VOCABULARY_FIELD_NUMBER: _ClassVar[int]
     NUM_MEL_BINS_FIELD_NUMBER: _ClassVar[int]
-    DTYPE_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     software_version: str
@@ -95,9 +85,8 @@ class DescribeResponse(_message.Message):
     vocabulary_digest: str
     vocabulary: Vocabulary
     num_mel_bins: int
-    dtype: str
     limits: Limits
-    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., model: _Optional[str] = ..., weights_digest: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., vocabulary: _Optional[_Union[Vocabulary, _Mapping]] = ..., num_mel_bins: _Optional[int] = ..., dtype: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., model: _Optional[str] = ..., weights_digest: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., vocabulary: _Optional[_Union[Vocabulary, _Mapping]] = ..., num_mel_bins: _Optional[int] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
 
 class Vocabulary(_message.Message):
     __slots__ = ("tokens", "end_of_text", "start_of_transcript", "no_timestamps", "timestamp_begin", "languages", "tasks", "suppress", "begin_suppress", "max_initial_timestamp", "max_length", "start_of_prev", "no_speech", "own_language")
@@ -174,10 +163,10 @@ class VerifyRequest(_message.Message):
     candidates: Candidates
     resume: Resume
     heartbeat: Heartbeat
-    hint: Hint
-    position: _decoding_pb2.LivePosition
+    hint: _decoding_pb2.Hint
+    position: LivePosition
     confirm_every: ConfirmEvery
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., candidates: _Optional[_Union[Candidates, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., hint: _Optional[_Union[Hint, _Mapping]] = ..., position: _Optional[_Union[_decoding_pb2.LivePosition, _Mapping]] = ..., confirm_every: _Optional[_Union[ConfirmEvery, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., candidates: _Optional[_Union[Candidates, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., hint: _Optional[_Union[_decoding_pb2.Hint, _Mapping]] = ..., position: _Optional[_Union[LivePosition, _Mapping]] = ..., confirm_every: _Optional[_Union[ConfirmEvery, _Mapping]] = ...) -> None: ...
 
 class ConfirmEvery(_message.Message):
     __slots__ = ("interval_ms",)
@@ -186,15 +175,14 @@ class ConfirmEvery(_message.Message):
     def __init__(self, interval_ms: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol_version", "software_version", "draft_model", "vocabulary_digest", "weights_digest", "mode", "max_ahead_tokens", "options", "lease", "session", "shared_key", "shared_number")
+    __slots__ = ("protocol_version", "software_version", "draft_model", "vocabulary_digest", "weights_digest", "mode", "decoding", "lease", "session", "shared_key", "shared_number")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     DRAFT_MODEL_FIELD_NUMBER: _ClassVar[int]
     VOCABULARY_DIGEST_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
-    MAX_AHEAD_TOKENS_FIELD_NUMBER: _ClassVar[int]
-    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    DECODING_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SHARED_KEY_FIELD_NUMBER: _ClassVar[int]
@@ -205,27 +193,26 @@ class Hello(_message.Message):
     vocabulary_digest: str
     weights_digest: str
     mode: _decoding_pb2.Mode
-    max_ahead_tokens: int
-    options: _decoding_pb2.DecodingOptions
+    decoding: _decoding_pb2.DecodingOptions
     lease: str
     session: str
     shared_key: str
     shared_number: int
-    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., draft_model: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., max_ahead_tokens: _Optional[int] = ..., options: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., lease: _Optional[str] = ..., session: _Optional[str] = ..., shared_key: _Optional[str] = ..., shared_number: _Optional[int] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., draft_model: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., decoding: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., lease: _Optional[str] = ..., session: _Optional[str] = ..., shared_key: _Optional[str] = ..., shared_number: _Optional[int] = ...) -> None: ...
 
 class Audio(_message.Message):
-    __slots__ = ("start_sample", "codec", "data", "is_last", "marks")
+    __slots__ = ("start_sample", "encoding", "data", "is_last", "marks")
     START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
-    CODEC_FIELD_NUMBER: _ClassVar[int]
+    ENCODING_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     IS_LAST_FIELD_NUMBER: _ClassVar[int]
     MARKS_FIELD_NUMBER: _ClassVar[int]
     start_sample: int
-    codec: AudioCodec
+    encoding: _decoding_pb2.AudioEncoding
     data: bytes
     is_last: bool
     marks: _containers.RepeatedCompositeFieldContainer[VoiceMark]
-    def __init__(self, start_sample: _Optional[int] = ..., codec: _Optional[_Union[AudioCodec, str]] = ..., data: _Optional[bytes] = ..., is_last: bool = ..., marks: _Optional[_Iterable[_Union[VoiceMark, _Mapping]]] = ...) -> None: ...
+    def __init__(self, start_sample: _Optional[int] = ..., encoding: _Optional[_Union[_decoding_pb2.AudioEncoding, str]] = ..., data: _Optional[bytes] = ..., is_last: bool = ..., marks: _Optional[_Iterable[_Union[VoiceMark, _Mapping]]] = ...) -> None: ...
 
 class VoiceMark(_message.Message):
     __slots__ = ("event", "sample")
@@ -236,42 +223,52 @@ class VoiceMark(_message.Message):
     def __init__(self, event: _Optional[_Union[VoiceEvent, str]] = ..., sample: _Optional[int] = ...) -> None: ...
 
 class Candidates(_message.Message):
-    __slots__ = ("window_id", "base", "known_committed", "tokens", "number", "start_frame")
+    __slots__ = ("window_id", "base", "known_committed", "tokens", "block_number", "start_frame")
     WINDOW_ID_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
     KNOWN_COMMITTED_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_NUMBER_FIELD_NUMBER: _ClassVar[int]
     START_FRAME_FIELD_NUMBER: _ClassVar[int]
     window_id: int
     base: int
     known_committed: int
     tokens: _containers.RepeatedScalarFieldContainer[int]
-    number: int
+    block_number: int
     start_frame: int
-    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., known_committed: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., number: _Optional[int] = ..., start_frame: _Optional[int] = ...) -> None: ...
-
-class Hint(_message.Message):
-    __slots__ = ("start_sample", "text")
-    START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
-    TEXT_FIELD_NUMBER: _ClassVar[int]
-    start_sample: int
-    text: str
-    def __init__(self, start_sample: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
+    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., known_committed: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., block_number: _Optional[int] = ..., start_frame: _Optional[int] = ...) -> None: ...
 
 class Resume(_message.Message):
-    __slots__ = ("window", "committed", "log_mel_max", "log_probs", "previous")
+    __slots__ = ("window", "committed", "log_probs")
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
-    LOG_MEL_MAX_FIELD_NUMBER: _ClassVar[int]
     LOG_PROBS_FIELD_NUMBER: _ClassVar[int]
-    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     window: Window
     committed: _containers.RepeatedScalarFieldContainer[int]
-    log_mel_max: float
     log_probs: _containers.RepeatedScalarFieldContainer[float]
-    previous: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., committed: _Optional[_Iterable[int]] = ..., log_mel_max: _Optional[float] = ..., log_probs: _Optional[_Iterable[float]] = ..., previous: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., committed: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class LivePosition(_message.Message):
+    __slots__ = ("next_sample", "num_utterances", "is_speech", "pieces", "language")
+    NEXT_SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    NUM_UTTERANCES_FIELD_NUMBER: _ClassVar[int]
+    IS_SPEECH_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    next_sample: int
+    num_utterances: int
+    is_speech: bool
+    pieces: _containers.RepeatedCompositeFieldContainer[FinalPiece]
+    language: str
+    def __init__(self, next_sample: _Optional[int] = ..., num_utterances: _Optional[int] = ..., is_speech: bool = ..., pieces: _Optional[_Iterable[_Union[FinalPiece, _Mapping]]] = ..., language: _Optional[str] = ...) -> None: ...
+
+class FinalPiece(_message.Message):
+    __slots__ = ("start_sample", "tokens")
+    START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    start_sample: int
+    tokens: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, start_sample: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("sent_ns", "echo_ns")
@@ -350,7 +347,7 @@ class SharedEvent(_message.Message):
     def __init__(self, number: _Optional[int] = ..., window_opened: _Optional[_Union[WindowOpened, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., is_finished: bool = ...) -> None: ...
 
 class Window(_message.Message):
-    __slots__ = ("id", "start_frame", "num_frames", "prompt", "max_new_tokens", "temperature", "attempt", "redetects", "prefix")
+    __slots__ = ("id", "start_frame", "num_frames", "prompt", "max_new_tokens", "temperature", "attempt", "redetects", "prefix", "log_mel_max", "previous")
     ID_FIELD_NUMBER: _ClassVar[int]
     START_FRAME_FIELD_NUMBER: _ClassVar[int]
     NUM_FRAMES_FIELD_NUMBER: _ClassVar[int]
@@ -360,6 +357,8 @@ class Window(_message.Message):
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     REDETECTS_FIELD_NUMBER: _ClassVar[int]
     PREFIX_FIELD_NUMBER: _ClassVar[int]
+    LOG_MEL_MAX_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     id: int
     start_frame: int
     num_frames: int
@@ -369,22 +368,20 @@ class Window(_message.Message):
     attempt: int
     redetects: bool
     prefix: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, id: _Optional[int] = ..., start_frame: _Optional[int] = ..., num_frames: _Optional[int] = ..., prompt: _Optional[_Iterable[int]] = ..., max_new_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., attempt: _Optional[int] = ..., redetects: bool = ..., prefix: _Optional[_Iterable[int]] = ...) -> None: ...
+    log_mel_max: float
+    previous: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, id: _Optional[int] = ..., start_frame: _Optional[int] = ..., num_frames: _Optional[int] = ..., prompt: _Optional[_Iterable[int]] = ..., max_new_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., attempt: _Optional[int] = ..., redetects: bool = ..., prefix: _Optional[_Iterable[int]] = ..., log_mel_max: _Optional[float] = ..., previous: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class WindowOpened(_message.Message):
-    __slots__ = ("window", "log_mel_max", "opening", "previous")
+    __slots__ = ("window", "opening")
     WINDOW_FIELD_NUMBER: _ClassVar[int]
-    LOG_MEL_MAX_FIELD_NUMBER: _ClassVar[int]
     OPENING_FIELD_NUMBER: _ClassVar[int]
-    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     window: Window
-    log_mel_max: float
     opening: _containers.RepeatedScalarFieldContainer[int]
-    previous: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., log_mel_max: _Optional[float] = ..., opening: _Optional[_Iterable[int]] = ..., previous: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., opening: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("window_id", "base", "tokens", "log_probs", "margins", "num_verified", "num_accepted", "num_hinted", "num_hinted_first", "num_self_decoded", "candidates_received", "held", "credit", "is_final", "outcome", "no_speech_prob", "language_probs", "words", "num_transcribed", "step", "queue_ns", "forward_ns", "batch_size", "block_age_ns", "token_ns", "encode_ns", "detect_ns", "num_align_forwards", "align_ns")
+    __slots__ = ("window_id", "base", "tokens", "log_probs", "num_verified", "num_accepted", "num_hinted", "num_hinted_first", "num_self_decoded", "answered_block", "held", "credit", "is_final", "outcome", "no_speech_prob", "language_probs", "words", "num_transcribed", "piece", "queue_ns", "forward_ns", "batch_size", "block_age_ns", "token_ns", "encode_ns", "detect_ns", "num_align_forwards", "align_ns")
     class LanguageProbsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -396,13 +393,12 @@ class Commit(_message.Message):
     BASE_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     LOG_PROBS_FIELD_NUMBER: _ClassVar[int]
-    MARGINS_FIELD_NUMBER: _ClassVar[int]
     NUM_VERIFIED_FIELD_NUMBER: _ClassVar[int]
     NUM_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     NUM_HINTED_FIELD_NUMBER: _ClassVar[int]
     NUM_HINTED_FIRST_FIELD_NUMBER: _ClassVar[int]
     NUM_SELF_DECODED_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATES_RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_BLOCK_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     IS_FINAL_FIELD_NUMBER: _ClassVar[int]
@@ -411,7 +407,7 @@ class Commit(_message.Message):
     LANGUAGE_PROBS_FIELD_NUMBER: _ClassVar[int]
     WORDS_FIELD_NUMBER: _ClassVar[int]
     NUM_TRANSCRIBED_FIELD_NUMBER: _ClassVar[int]
-    STEP_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
     QUEUE_NS_FIELD_NUMBER: _ClassVar[int]
     FORWARD_NS_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -425,13 +421,12 @@ class Commit(_message.Message):
     base: int
     tokens: _containers.RepeatedScalarFieldContainer[int]
     log_probs: _containers.RepeatedScalarFieldContainer[float]
-    margins: _containers.RepeatedScalarFieldContainer[float]
     num_verified: int
     num_accepted: int
     num_hinted: int
     num_hinted_first: int
     num_self_decoded: int
-    candidates_received: int
+    answered_block: int
     held: int
     credit: int
     is_final: bool
@@ -440,7 +435,7 @@ class Commit(_message.Message):
     language_probs: _containers.ScalarMap[str, float]
     words: _containers.RepeatedCompositeFieldContainer[WordAlignment]
     num_transcribed: int
-    step: Step
+    piece: CompletePiece
     queue_ns: int
     forward_ns: int
     batch_size: int
@@ -450,17 +445,17 @@ class Commit(_message.Message):
     detect_ns: int
     num_align_forwards: int
     align_ns: int
-    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ..., margins: _Optional[_Iterable[float]] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_hinted: _Optional[int] = ..., num_hinted_first: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., candidates_received: _Optional[int] = ..., held: _Optional[int] = ..., credit: _Optional[int] = ..., is_final: bool = ..., outcome: _Optional[_Union[Outcome, str]] = ..., no_speech_prob: _Optional[float] = ..., language_probs: _Optional[_Mapping[str, float]] = ..., words: _Optional[_Iterable[_Union[WordAlignment, _Mapping]]] = ..., num_transcribed: _Optional[int] = ..., step: _Optional[_Union[Step, _Mapping]] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., batch_size: _Optional[int] = ..., block_age_ns: _Optional[int] = ..., token_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., detect_ns: _Optional[int] = ..., num_align_forwards: _Optional[int] = ..., align_ns: _Optional[int] = ...) -> None: ...
+    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_hinted: _Optional[int] = ..., num_hinted_first: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., answered_block: _Optional[int] = ..., held: _Optional[int] = ..., credit: _Optional[int] = ..., is_final: bool = ..., outcome: _Optional[_Union[Outcome, str]] = ..., no_speech_prob: _Optional[float] = ..., language_probs: _Optional[_Mapping[str, float]] = ..., words: _Optional[_Iterable[_Union[WordAlignment, _Mapping]]] = ..., num_transcribed: _Optional[int] = ..., piece: _Optional[_Union[CompletePiece, _Mapping]] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., batch_size: _Optional[int] = ..., block_age_ns: _Optional[int] = ..., token_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., detect_ns: _Optional[int] = ..., num_align_forwards: _Optional[int] = ..., align_ns: _Optional[int] = ...) -> None: ...
 
-class Step(_message.Message):
-    __slots__ = ("utterance", "start_sample", "is_last")
+class CompletePiece(_message.Message):
+    __slots__ = ("utterance", "start_sample", "is_utterance_end")
     UTTERANCE_FIELD_NUMBER: _ClassVar[int]
     START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
-    IS_LAST_FIELD_NUMBER: _ClassVar[int]
+    IS_UTTERANCE_END_FIELD_NUMBER: _ClassVar[int]
     utterance: int
     start_sample: int
-    is_last: bool
-    def __init__(self, utterance: _Optional[int] = ..., start_sample: _Optional[int] = ..., is_last: bool = ...) -> None: ...
+    is_utterance_end: bool
+    def __init__(self, utterance: _Optional[int] = ..., start_sample: _Optional[int] = ..., is_utterance_end: bool = ...) -> None: ...
 
 class WordAlignment(_message.Message):
     __slots__ = ("base", "num_tokens", "start_sample", "end_sample")

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class VerificationStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """What a target server offers to draft servers.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -57,7 +58,8 @@ class VerificationStub(object):
 
 
 class VerificationServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """What a target server offers to draft servers.
+    """
 
     def Locate(self, request, context):
         """Returns the address of a target that has a free slot and matches the session.
@@ -74,17 +76,17 @@ class VerificationServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Verify(self, request_iterator, context):
-        """Runs one session. The first request is `hello`, the first response `welcome`. The target ends the stream with
-        OK after the last commit of the last window.
+        """Runs one session. The first request is `hello`, the first response `welcome`. The target ends the stream with OK
+        after the last commit of the last window.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Share(self, request_iterator, context):
-        """Carries candidates, windows and commits of many sessions of one caller, so that each of them costs less. A session
-        joins with `Hello.shared_key` and has its other messages in `Verify`. It ends with an error there if this stream
-        ends.
+        """Carries candidates, windows and commits of many sessions of one caller, so that each of them costs less. A
+        session joins with `Hello.shared_key` and has its other messages in `Verify`. It ends with an error there if this
+        stream ends.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -122,7 +124,8 @@ def add_VerificationServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Verification(object):
-    """Missing associated documentation comment in .proto file."""
+    """What a target server offers to draft servers.
+    """
 
     @staticmethod
     def Locate(request,

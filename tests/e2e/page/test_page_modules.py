@@ -163,7 +163,7 @@ SESSION = """
     recorder.note({ type: "ready", target: "large" });
     for (now = 0; now < MINUTES * 60000; now += 1000) {
         recorder.append(new Int16Array(8000).fill(now / 1000), 8000);
-        recorder.note({ type: "update", finals: [], position: { start_sample: now * 8 } });
+        recorder.note({ type: "update", finals: [], resume_point: { start_sample: now * 8 } });
     }
     now += 3600000;  // it is saved long after its end
     const { peaks, ...kept } = await recorder.recording({ withSound: true });
@@ -178,7 +178,7 @@ async def test_a_replay_holds_the_last_ten_minutes(page, minutes):
     ready, *updates = kept["events"]
     assert (ready["type"], ready["target"], ready["at"]) == ("ready", "large", 0)
     assert [update["at"] for update in updates] == [1000 * at for at in range(length_s)]
-    assert "position" not in updates[0]
+    assert "resume_point" not in updates[0]
     assert kept["length_ms"] == 1000 * (length_s - 1)
     assert ("last 10 minutes" in kept["about"]) == is_cut
     assert kept["first_peak"] + kept["numPeaks"] == minutes * 60 * 20
@@ -239,7 +239,7 @@ SOCKET = """
     const again = () => (sockets.at(-1).lose(), sockets.at(-1).dispatchEvent(new Event("open")));
     const second = (count) => Array.from({ length: count }, () => connection.send(new Int16Array(8000)));
     const update = (start_sample, passes) => sockets.at(-1).receive({
-        type: "update", position: { start_sample, next_sample: start_sample, num_utterances: 1 },
+        type: "update", resume_point: { state: "AAAA", start_sample },
         statistics: { drafted: 0, verified: 0, accepted: 0, committed: 0, passes, steps: 0 },
     });
 """
@@ -260,8 +260,8 @@ async def test_another_connection_continues_text_and_counts(page):
     )
     assert passes == [2, 5, 6, 9, 10]
     (first, *_), (second, *audio), _ = sent
-    assert "position" not in first
-    assert second["position"] == {"start_sample": 24_000, "next_sample": 24_000, "num_utterances": 1}
+    assert "resume_point" not in first
+    assert second["resume_point"] == {"state": "AAAA", "start_sample": 24_000}
     assert audio == [4_000, 8_000]  # from 1.5 s on
 
 
@@ -300,7 +300,7 @@ async def test_lost_sound_is_skipped_and_reported(page):
     )
     start, *audio = sent
     lost_to = 7 * 16_000
-    assert start["position"] == {"start_sample": lost_to, "next_sample": lost_to, "num_utterances": 1}
+    assert start["resume_point"] == {"state": "AAAA", "start_sample": lost_to}
     assert audio == [8_000] * 600
     assert [state for state, _ in states] == ["connecting", "open", "waiting", "connecting", "open"]
     assert states[1][1] == ""

@@ -22,6 +22,7 @@ from specwhisper.options import DecodingOptions, Padding, Task
 from specwhisper.types import Mode, Segment
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.codec import decoding_options_to_proto
+from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, final, serving
@@ -122,7 +123,7 @@ async def test_the_request_has_the_callers_options(noise):
         with_resume_points=True,
         with_heartbeats=True,
         config=pb.RecognitionConfig(
-            encoding=pb.AUDIO_ENCODING_LINEAR16,
+            encoding=decoding_pb2.AUDIO_ENCODING_LINEAR16,
             sample_rate_hertz=16_000,
             audio_channel_count=1,
             mode="MODE_SYNC",

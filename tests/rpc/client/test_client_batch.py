@@ -53,8 +53,8 @@ class Counting(ScriptedTranscription):
             await self.are_there.wait()
             num_bytes = 0
             async for request in request_iterator:
-                if request.mark:
-                    yield pb.StreamingRecognizeResponse(mark=request.mark)
+                if request.ping:
+                    yield pb.StreamingRecognizeResponse(ping=request.ping)
                 num_bytes += len(request.audio_content)
             seconds = num_bytes // 2 // SECOND
             await self.ends.setdefault(seconds, done()).wait()

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from specwhisper.errors import TargetUnavailable
-from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.types import Mode
-from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.streaming import StreamingClient
+from specwhisper_client.updates import ResumePoint
 from tests.rpc.client_scripts import FINALS, MODEL, ScriptedTranscription, duration, serving
 
 pytestmark = pytest.mark.usefixtures("fast_retries")
@@ -41,7 +40,7 @@ def response(
     return pb.StreamingRecognizeResponse(
         statistics=pb.SpeculationStatistics(**counts),
         audio_received=duration(received_s),
-        position=decoding_pb2.LivePosition(next_sample=int(position_s * 16_000), num_ends=num_ends),
+        resume_point=pb.ResumePoint(start_sample=int(position_s * 16_000), num_ends=num_ends),
     )
 
 
@@ -157,7 +156,7 @@ async def test_the_next_server_gets_the_ends_that_are_not_answered():
         await stream.finish()
         assert [update.received_s async for update in updates] == [3.0]
     assert len(server.audio) == 64_000
-    assert server.ends == [16_000]  # from its position on
+    assert server.ends == [16_000]  # from its resume point on
 
 
 async def test_statistics_are_requested_only_where_they_are_read():
@@ -169,8 +168,8 @@ async def test_statistics_are_requested_only_where_they_are_read():
         assert server.config.with_statistics == wanted
 
 
-async def test_a_stream_that_begins_at_a_position_counts_the_audio_before_it_as_received():
+async def test_a_stream_that_begins_at_a_resume_point_counts_the_audio_before_it_as_received():
     async with serving(Calls([NAMED, SPEECH])) as address:
-        async with StreamingClient(address, live=LiveOptions(position=LivePosition(32_000))) as stream:
+        async with StreamingClient(address, resume_point=ResumePoint(b"", 32_000)) as stream:
             await stream.finish()
             assert [update.received_s async for update in stream] == [2.0]

@@ -153,7 +153,7 @@ async def test_the_command_line_as_a_process(files):
         assert await run_cli("transcribe", files[0], "--server", address, *options) == (0, TEXT, "")
     config = server.config.config
     decoding = config.decoding
-    assert (decoding.language, decoding.timestamps, config.gamma) == ("de", False, 4)
+    assert (decoding.languages, decoding.timestamps, config.gamma) == (["de"], False, 4)
     assert (config.mode, decoding.task) == (3, 2)  # MODE_PIPELINED, TASK_TRANSLATE
 
 

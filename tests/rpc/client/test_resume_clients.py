@@ -230,8 +230,8 @@ def changed(state: bytes, **changes) -> bytes:
 
 def with_tokens(state: bytes, *tokens: int) -> bytes:
     message = resume_point_pb2.ResumePointState.FromString(state)
-    message.resume.committed.extend(tokens)
-    message.resume.log_probs.extend([0.0] * len(tokens))
+    message.recording.resume.committed.extend(tokens)
+    message.recording.resume.log_probs.extend([0.0] * len(tokens))
     return message.SerializeToString()
 
 
@@ -251,10 +251,10 @@ async def test_invalid_resume_points_are_refused():
             with_tokens(state, END): InvalidRequest,
         }
         for given, kind in bad.items():
-            requests = [opening(resume_point=given), *audio_requests(recording(40.0))]
+            requests = [opening(resume_point=pb.ResumePoint(state=given)), *audio_requests(recording(40.0))]
             call = with_true_status(draft.stub.StreamingRecognize(iter(requests)))
             assert type(await error_of(call)) is kind
-        wrong_rate = opening(resume_point=state, sample_rate_hertz=44_100)
+        wrong_rate = opening(resume_point=pb.ResumePoint(state=state), sample_rate_hertz=44_100)
         error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([wrong_rate]))))
         assert "16000 Hz" in str(error)
         await all_free(target, draft)

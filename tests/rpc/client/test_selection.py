@@ -9,6 +9,7 @@ from riva.client.proto import riva_asr_pb2 as riva_pb
 
 from specwhisper.errors import InvalidAudio
 from specwhisper.options import DecodingOptions
+from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.streaming import StreamingClient
@@ -62,9 +63,9 @@ async def test_clients_select():
 async def test_raw_samples_have_channels_too():
     async with running_pair() as (_, draft):
         config = pb.RecognitionConfig(
-            encoding=pb.AUDIO_ENCODING_LINEAR16, sample_rate_hertz=16_000, audio_channel_count=2
+            encoding=decoding_pb2.AUDIO_ENCODING_LINEAR16, sample_rate_hertz=16_000, audio_channel_count=2
         )
-        config.decoding.channel = "3"
+        config.channel = "3"
         with pytest.raises(grpc.aio.AioRpcError, match="no channel '3'"):
             await draft.stub.Recognize(pb.RecognizeRequest(config=config, audio=bytes(64_000)))
         async with StreamingClient(draft.address, num_channels=2, channel="3") as stream:

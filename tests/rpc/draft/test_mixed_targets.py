@@ -23,7 +23,7 @@ from specwhisper.rpc.channels import with_true_status
 from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription
 from specwhisper.types import SAMPLE_RATE, Limits
 from specwhisper.wire.status import error_from_rpc
-from specwhisper.wire.v1 import decoding_pb2, verification_pb2
+from specwhisper.wire.v1 import decoding_pb2, resume_point_pb2, verification_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
 from tests.rpc.network import cut_clients
@@ -287,7 +287,8 @@ async def test_weights_of_another_vocabulary_are_refused_at_once():
         await stream(draft, recording(0.5))
         await draft.service._transcriber._describe(other.address, ANY)
         first = streaming_config()
-        first.streaming_config.target_weights_digest = strange.weights_digest
+        state = resume_point_pb2.ResumePointState(weights_digest=strange.weights_digest)
+        first.streaming_config.resume_point.state = state.SerializeToString()
         requests = [first, *audio_requests(recording(1.0))]
         error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(requests))))
         assert type(error) is PairMismatch

@@ -87,7 +87,7 @@ async def test_real_models_with_a_map_between_their_vocabularies():
         assert {"de", "yue"} <= set(info.languages)
         for mode in MODES:
             responses = await stream(
-                draft, recording(33.0), mode=mode, decoding={"language": "de-AT", "greedy": True}
+                draft, recording(33.0), mode=mode, decoding={"languages": ["de-AT"], "greedy": True}
             )
             assert finals(responses) == expected_finals(alone)
 
@@ -111,7 +111,7 @@ async def test_a_target_in_the_same_process_writes_the_same_text(tmp_path):
     async with draft_server(nowhere, checkpoint=draft_checkpoint, target_model=str(folder)) as draft:
         for mode in MODES:
             responses = await stream(
-                draft, recording(33.0), mode=mode, decoding={"language": "de", "greedy": True}
+                draft, recording(33.0), mode=mode, decoding={"languages": ["de"], "greedy": True}
             )
             assert finals(responses) == expected_finals(alone)
             check_statistics(responses[-1].statistics, alone)

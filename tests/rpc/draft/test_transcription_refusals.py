@@ -93,7 +93,7 @@ STREAMS = {
         InvalidAudio,
         "more than 32768 samples",
     ),
-    "another language": (with_options(language="de-DE"), UnsupportedOption, "English-only"),
+    "another language": (with_options(languages=["de-DE"]), UnsupportedOption, "English-only"),
     "translation": (with_options(task="TASK_TRANSLATE"), UnsupportedOption, "English-only"),
     "an unknown task": (with_options(task=9), InvalidRequest, "Task 9"),
     "an unknown compression ratio": (with_options(compression_ratio_of=9), InvalidRequest, "ratio 9"),
@@ -111,7 +111,7 @@ STREAMS = {
         "not a finite number",
     ),
 }
-NINE_TOKENS = decoding_pb2.DecodingOptions(greedy=True, language="en", max_new_tokens=9)
+NINE_TOKENS = decoding_pb2.DecodingOptions(greedy=True, languages=["en"], max_new_tokens=9)
 LINEAR = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": 16_000}
 RECORDINGS = {
     "corrupt bytes": ({}, b"RIFF, or so", InvalidAudio, "cannot be decoded"),
@@ -119,7 +119,7 @@ RECORDINGS = {
     "no samples": (LINEAR, b"", InvalidAudio, "is empty"),
     "a low sample rate": (LINEAR | {"sample_rate_hertz": 999}, SECOND, InvalidAudio, "999 Hz"),
     "another language": (
-        LINEAR | {"decoding": {"language": "xx"}},
+        LINEAR | {"decoding": {"languages": ["xx"]}},
         SECOND,
         UnsupportedOption,
         "English-only",
@@ -166,7 +166,7 @@ async def test_the_error_for_an_unknown_language_names_the_known_ones():
         target_server(checkpoint=checkpoint) as target,
         draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
     ):
-        requests = iter(with_options(language="xx"))
+        requests = iter(with_options(languages=["xx"]))
         error = await error_of(with_true_status(draft.stub.StreamingRecognize(requests)))
         await all_free(target, draft)
     check_error(error, UnsupportedOption, "'xx' is unknown to this model; it has: af, am, ")

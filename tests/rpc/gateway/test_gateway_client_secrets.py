@@ -125,7 +125,7 @@ async def test_rivas_realtime_client():
             await asyncio.to_thread(asyncio.run, refused.connect())
     assert client.final_transcript == "Hello there. Bye."
     assert server.audio == PCM
-    assert server.config.config.decoding.language == "de"
+    assert server.config.config.decoding.languages == ["de"]
     assert server.config.config.decoding.hotwords == "Imker"
     assert server.config.endpointing.silence_duration_ms == 300
 

@@ -74,7 +74,7 @@ async def test_a_transcription():
     assert server.audio == PCM
     config = server.config
     assert config.config.mode == decoding_pb2.MODE_TARGET_ONLY
-    assert (config.added_latency_ms, config.config.decoding.language) == (40, "en")
+    assert (config.added_latency_ms, config.config.decoding.languages) == (40, ["en"])
     assert figures['sessions_total{code="1000",route="/live"}'] == 1
 
 
@@ -93,9 +93,9 @@ async def test_mode_and_added_latency_change():
 
 
 async def test_audio_is_counted_once_after_a_resume():
-    position = {"start_sample": 16_000, "next_sample": 16_000, "num_utterances": 1}
+    point = {"state": "", "start_sample": 16_000}
     async with serving(ScriptedTranscription(TWO_UTTERANCES)) as address, running_gateway(address) as gateway:
-        async with page(gateway, START | {"position": position}) as socket:
+        async with page(gateway, START | {"resume_point": point}) as socket:
             await socket.send(json.dumps({"type": "finish"}))
             await received(socket)
         figures = await gateway.all_answered()

@@ -16,6 +16,7 @@ from experiments.common.models.speech import (
 )
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import SAMPLE_RATE, Mode, TimedHint
+from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.services import audio_requests, error_of, eventually
 from tests.rpc.speaking import (
@@ -119,9 +120,8 @@ async def test_hints_need_no_draft():
 @pytest.mark.parametrize(
     ("hint", "words"),
     [
-        (pb.RecognitionHint(text="a" * 4_001), "A hint has 4001 bytes"),
-        (pb.RecognitionHint(text="a", start={"seconds": -1}), "start_s is -1"),
-        (pb.RecognitionHint(text="a", start={"seconds": 2**62}), "start_s is 4.6"),
+        (decoding_pb2.Hint(text="a" * 4_001), "A hint has 4001 bytes"),
+        (decoding_pb2.Hint(text="a", start_sample=2**62), "start_sample is 4"),
     ],
 )
 async def test_a_wrong_hint_is_refused(hint, words):
@@ -135,4 +135,4 @@ async def test_a_wrong_hint_is_refused(hint, words):
         assert words in str(error)
         async with live_client(draft.address) as client:
             with pytest.raises(InvalidRequest, match=r"bytes|start_s"):
-                client.hint(hint.text, hint.start.seconds)
+                client.hint(hint.text, hint.start_sample / 16_000)

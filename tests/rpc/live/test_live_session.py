@@ -224,7 +224,7 @@ async def test_text_that_became_final_as_the_target_was_lost_is_reported():
                 async def lost() -> AsyncIterator[Any]:
                     async for event in of_target():
                         yield event
-                        if isinstance(event, Commit) and event.step is not None:
+                        if isinstance(event, Commit) and event.piece is not None:
                             raise LOST
 
                 stream.events = lost

@@ -90,7 +90,7 @@ async def test_another_callers_session_id_opens_a_session_of_its_own():
 
 
 def opening(**settings) -> client_pb.StreamingRecognizeRequest:
-    request = streaming_config(decoding={"language": "en"})
+    request = streaming_config(decoding={"languages": ["en"]})
     request.streaming_config.MergeFrom(client_pb.StreamingRecognitionConfig(**settings))
     return request
 
@@ -99,17 +99,17 @@ def as_caller(draft: Draft, channel) -> Draft:
     return replace(draft, stub=transcription_pb2_grpc.TranscriptionStub(channel))
 
 
-async def resume_point_of(draft: Draft) -> bytes:
+async def resume_point_of(draft: Draft) -> client_pb.ResumePoint:
     """Return the resume point after the first text of a recording."""
     call = draft.stub.StreamingRecognize(iter([opening(with_resume_points=True), *audio_requests(LONG)]))
     async for response in call:
         if response.HasField("resume_point"):
             call.cancel()
-            return response.resume_point.state
+            return response.resume_point
     raise AssertionError("no resume point was sent")
 
 
-async def resumed(draft: Draft, resume_point: bytes, pcm: bytes) -> list[tuple]:
+async def resumed(draft: Draft, resume_point: client_pb.ResumePoint, pcm: bytes) -> list[tuple]:
     requests = [opening(resume_point=resume_point), *audio_requests(pcm)]
     call = with_true_status(draft.stub.StreamingRecognize(iter(requests)))
     return finals([response async for response in call])

@@ -65,7 +65,7 @@ async def test_candidates_are_taken_from_the_shared_stream():
         joining = hello(shared_key=shared.key, shared_number=1, mode="MODE_SYNC")
         async with session(target, joining, *whole(SHORT)) as joined:
             await shared.read_until(1, "window_opened")
-            await shared.send(1, candidates(expected[:5], number=1))
+            await shared.send(1, candidates(expected[:5], block_number=1))
             await shared.read_until(1, "commit")
             commit = shared.events[1][-1].commit
             assert (commit.num_accepted, tuple(commit.tokens)) == (5, expected[:6])

@@ -15,6 +15,7 @@ from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import ServerDraining, ServerFull
 from specwhisper.types import Limits
 from specwhisper.wire import flac
+from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_target_server import service
 from tests.api.test_languages import Listener, joined
@@ -71,7 +72,7 @@ async def test_a_session_begins_with_a_welcome_and_ends_with_the_text():
     commits = [r.commit for r in alone.responses if r.HasField("commit")]
     assert all(commit.num_self_decoded == 1 == len(commit.tokens) for commit in commits)
     assert [commit.is_final for commit in commits].count(True) == len(opened)
-    assert all(len(commit.log_probs) == len(commit.margins) == len(commit.tokens) for commit in commits)
+    assert all(len(commit.log_probs) == len(commit.tokens) for commit in commits)
 
 
 async def test_heartbeats_come_back_before_and_during_a_window():
@@ -106,11 +107,11 @@ async def test_every_block_is_answered_with_the_targets_position():
                 (candidates(base=6, known_committed=6), (text[6:7], 0)),  # empty: self-decoding
             ]
             for received, (block, (tokens, num_accepted)) in enumerate(blocks, start=1):
-                block.candidates.number = received
+                block.candidates.block_number = received
                 await waiting.send(candidates([1], window_id=99), block)  # window 99 does not exist
                 commit = (await waiting.read()).commit
                 assert (tuple(commit.tokens), commit.num_accepted) == (tokens, num_accepted)
-                assert commit.candidates_received == received
+                assert commit.answered_block == received
                 assert commit.credit == commit.base + len(commit.tokens) + 256
 
 
@@ -118,7 +119,7 @@ async def test_flac_and_repeated_audio():
     pieces = whole(recording(3.0), piece_s=0.5)
     for piece in pieces:
         piece.audio.data = flac.encode(piece.audio.data)
-        piece.audio.codec = pb.AUDIO_CODEC_FLAC
+        piece.audio.encoding = decoding_pb2.AUDIO_ENCODING_FLAC
     repeated = [piece for piece in pieces for _ in range(2)]
     async with target_server() as target, session(target, hello(), *repeated) as doubled:
         assert await doubled.finish() == target_alone(3.0).window_tokens
@@ -138,8 +139,6 @@ async def check_resumed(open_target, pcm, opening, window_id, num_committed) -> 
     resume = pb.Resume(
         window=opened.window, committed=tokens[:num_committed], log_probs=[0.0] * num_committed
     )
-    if opened.HasField("log_mel_max"):
-        resume.log_mel_max = opened.log_mel_max
     # The window's first frames depend on 200 samples before it.
     start = max(0, opened.window.start_frame * 160 - 200)
     async with open_target() as second:
@@ -164,7 +163,7 @@ async def test_a_session_resumed_on_another_target_writes_the_same_rest(window_i
 
 async def test_a_window_that_is_resumed_without_tokens_has_its_languages_probabilities():
     """The first target has detected the language, and has not reported it."""
-    options = {"multilingual": True, "language": ""}
+    options = {"multilingual": True, "languages": []}
     opening = hello(vocabulary_digest=MULTILINGUAL.digest, options=options)
     checkpoint = scripted_checkpoint(vocabulary=MULTILINGUAL)
 
@@ -178,9 +177,7 @@ async def test_a_window_that_is_resumed_without_tokens_has_its_languages_probabi
 @pytest.mark.parametrize("window_id", [0, 1, 3])
 async def test_a_session_of_several_languages_is_resumed_in_the_same_window(window_id):
     pcm, _ = joined(("en", 12.0), ("de", 40.0), ("en", 9.0))
-    opening = hello(
-        vocabulary_digest=MULTILINGUAL.digest, options={"language": "", "languages": ["en", "de"]}
-    )
+    opening = hello(vocabulary_digest=MULTILINGUAL.digest, options={"languages": ["en", "de"]})
     checkpoint = scripted_checkpoint(vocabulary=MULTILINGUAL)
 
     def open_target():

@@ -53,7 +53,7 @@ def resume(committed=(), log_mel_max=None, **window) -> pb.VerifyRequest:
         window=pb.Window(**fields | window), committed=committed, log_probs=[0.0] * len(committed)
     )
     if log_mel_max is not None:
-        message.log_mel_max = log_mel_max
+        message.window.log_mel_max = log_mel_max
     return pb.VerifyRequest(resume=message)
 
 
@@ -70,15 +70,15 @@ OPENINGS = {
     "no mode": ([hello(mode=0)], InvalidRequest, "Mode 0 is unset"),
     "a mode of tomorrow": ([hello(mode=9)], InvalidRequest, "Mode 9"),
     "not a number": ([hello(options={"log_mel_max": {80: math.nan}})], InvalidRequest, "not a finite"),
-    "an unknown language": ([hello(options={"language": "xx"})], UnsupportedOption, "English-only"),
+    "an unknown language": ([hello(options={"languages": ["xx"]})], UnsupportedOption, "English-only"),
     "no tokens": ([hello(options={"max_new_tokens": 0})], InvalidRequest, "max_new_tokens is 0"),
 }
 MESSAGES = {
     "a second hello": ([hello()], InvalidRequest, "no 'hello' message after"),
     "nothing": ([pb.VerifyRequest()], InvalidRequest, "no 'None' message"),
     "odd bytes": ([audio(b"abc")], InvalidAudio, "even number"),
-    "no codec": ([audio(SECOND, codec=0)], InvalidAudio, "codec 0"),
-    "no FLAC": ([audio(SECOND, codec="AUDIO_CODEC_FLAC")], InvalidAudio, "not a FLAC"),
+    "no encoding": ([audio(SECOND, encoding=0)], InvalidAudio, "encoding 0"),
+    "no FLAC": ([audio(SECOND, encoding="AUDIO_ENCODING_FLAC")], InvalidAudio, "not a FLAC"),
     "a gap": ([audio(SECOND), audio(SECOND, 20_000)], InvalidAudio, "samples 16000 to 20000 are missing"),
     "a late start": ([audio(SECOND, 20_000)], InvalidAudio, "from sample 0 to 20000"),
     "audio after the end": ([*whole(SECOND), audio(SECOND, 16_000)], InvalidAudio, "after the end"),

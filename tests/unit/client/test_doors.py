@@ -21,7 +21,6 @@ NAMES = {option.name for option in fields(DecodingOptions)}
 NOT_ON_THE_COMMAND_LINE = {
     "log_mel_max",  # measured by the client
     "live",  # --as-live, and the options of listen
-    "realigns",  # for experiments
     "vad_parameters",  # --vad-threshold and the like
 }
 OTHER_PROGRAMS = {"beam_size", "greedy", "temperature_increment_on_fallback"}  # read by options_from

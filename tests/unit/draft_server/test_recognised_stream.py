@@ -18,7 +18,7 @@ from specwhisper.types import (
     SAMPLE_RATE,
     AudioChunk,
     Commit,
-    Step,
+    CompletePiece,
     TimedHint,
     Timing,
     VoiceEvent,
@@ -140,7 +140,7 @@ async def test_audio_before_the_targets_window_is_skipped():
 
 async def test_live_audio_whose_text_is_final_is_skipped_and_none_before_that():
     recogniser = Recording()
-    final = Commit(1, 0, (7,), is_final=True, step=Step(1, 0, is_last=True))
+    final = Commit(1, 0, (7,), is_final=True, piece=CompletePiece(1, 0, is_utterance_end=True))
     messages = [*(chunk(start_s, 1.0) for start_s in range(40)), window_at(0), final]
     async with opened(recogniser, *messages, window_at(10.0), is_live=True) as (_, drafted):
         assert (await drafted.get()).hint == TimedHint(30 * SAMPLE_RATE + 8_000, "2")

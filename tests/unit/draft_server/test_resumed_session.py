@@ -19,9 +19,9 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
+    CompletePiece,
     Limits,
     Resume,
-    Step,
     TimedHint,
     VoiceEvent,
     VoiceMark,
@@ -151,7 +151,9 @@ async def test_only_final_text_is_progress_of_live_audio():
     clock = Clock()
     target = Flapping(clock, [[OPENED, first(7)]], taking_s=4.0)
     assert await num_taken(target, clock, is_live=True) == 1 + 3
-    final = Commit(1, 0, (9,), log_probs=(-1.0,), held=1, is_final=True, step=Step(1, 0, is_last=True))
+    final = Commit(
+        1, 0, (9,), log_probs=(-1.0,), held=1, is_final=True, piece=CompletePiece(1, 0, is_utterance_end=True)
+    )
     target = Flapping(clock, [[OPENED, final]] * 5 + [[OPENED, first(7)]], taking_s=4.0)
     assert await num_taken(target, clock, is_live=True) == 5 + 3
 

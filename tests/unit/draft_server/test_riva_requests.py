@@ -31,9 +31,9 @@ def test_live_audio_has_the_options_of_our_own_client():
     assert recognition_config(options_of()).decoding.HasField("live") is False
 
 
-@pytest.mark.parametrize(("code", "ours"), [("en-US", "en"), ("multi", ""), ("", "")])
+@pytest.mark.parametrize(("code", "ours"), [("en-US", ["en"]), ("multi", []), ("", [])])
 def test_language(code, ours):
-    assert recognition_config(options_of(language_code=code)).decoding.language == ours
+    assert recognition_config(options_of(language_code=code)).decoding.languages == ours
 
 
 def test_phrases_of_all_contexts_are_hotwords():
@@ -66,8 +66,8 @@ def test_languages_are_those_that_may_be_spoken():
 
 def test_custom_configuration_selects_what_is_decoded():
     custom = {"channel": "left", "audio_track": "2", "container_times": "False"}
-    decoding = recognition_config(options_of(custom_configuration=custom)).decoding
-    assert (decoding.channel, decoding.audio_track, decoding.container_times) == ("left", 2, False)
+    config = recognition_config(options_of(custom_configuration=custom))
+    assert (config.channel, config.audio_track, config.ignore_container_times) == ("left", 2, True)
     for name, value in (("audio_track", "inf"), ("audio_track", "0"), ("channel", "up"), ("gamma", "x")):
         with pytest.raises(InvalidRequest, match=f"^{name} is "):
             recognition_config(options_of(custom_configuration={name: value}))

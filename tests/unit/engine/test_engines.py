@@ -97,7 +97,6 @@ options = st.builds(
     initial_prompt=st.sampled_from(["", "abc", "hello"]),
     hotwords=st.sampled_from(["", "fg"]),
     hint=st.text("abcdefgh ", max_size=60),
-    realigns=st.booleans(),
 )
 
 

@@ -166,14 +166,11 @@ def hint_like(kind: str, words: list[str], seed: int, text: str) -> str:
     text=st.text(max_size=200),
     seed=st.integers(0, 100),
     timestamps=st.booleans(),
-    realigns=st.booleans(),
 )
-def test_with_any_hint_and_any_draft_the_text_is_the_targets(
-    mode, kind, like, text, seed, timestamps, realigns
-):
+def test_with_any_hint_and_any_draft_the_text_is_the_targets(mode, kind, like, text, seed, timestamps):
     expected = own_text(timestamps=timestamps)
     hint = hint_like(like, words_of(expected), seed, text)
     edit_block = Interference(kind, seed, vocabulary_size=len(VOCABULARY))
-    hinted = transcribe(mode, hint, edit_block=edit_block, timestamps=timestamps, realigns=realigns)
+    hinted = transcribe(mode, hint, edit_block=edit_block, timestamps=timestamps)
     assert hinted.window_tokens == expected.window_tokens
     assert hinted.segments == expected.segments

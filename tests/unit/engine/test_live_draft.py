@@ -27,10 +27,10 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
+    CompletePiece,
     Failed,
     Hypothesis,
     Mode,
-    Step,
     VoiceMark,
     Window,
     WindowOpened,
@@ -83,8 +83,8 @@ class Draft:
         return window
 
     def finish(self, window: Window, *tokens: int) -> None:
-        step, base = Step(1, window.start_sample, True), len(window.prefix)
-        self.drafter.submit("one", Commit(window.id, base, tokens, is_final=True, step=step))
+        step, base = CompletePiece(1, window.start_sample, True), len(window.prefix)
+        self.drafter.submit("one", Commit(window.id, base, tokens, is_final=True, piece=step))
 
 
 def test_a_growing_piece_is_drafted_anew_for_each_step_of_audio():
@@ -122,7 +122,9 @@ class TestCandidates:
         draft.open(1, 15)
         blocks = draft.candidates()
         assert [token for block in blocks for token in block.tokens] == [TIME, *own]
-        assert [(block.window_id, block.base, block.known_committed, block.number) for block in blocks] == [
+        assert [
+            (block.window_id, block.base, block.known_committed, block.block_number) for block in blocks
+        ] == [
             (7, 0, 0, 1),
             (7, 64, 0, 2),
         ]

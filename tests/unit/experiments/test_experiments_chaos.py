@@ -164,7 +164,7 @@ def test_edited_candidates_are_lost_delayed_or_repeated():
     from random import Random
 
     edit = edits(Random(1))
-    blocks = [Candidates(1, i, i, (i,), number=i) for i in range(1, 401)]
+    blocks = [Candidates(1, i, i, (i,), block_number=i) for i in range(1, 401)]
     arrived = [block.number for sent in blocks for block in edit(sent)]
     assert len(set(arrived)) < len(blocks), "some are lost"
     assert len(arrived) > len(set(arrived)), "some are repeated"

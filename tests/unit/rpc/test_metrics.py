@@ -27,7 +27,7 @@ from specwhisper.wire.outcomes import outcome_of
 def commit(batch_size: int, forward_ms: int = 20, **changes) -> Commit:
     values = {"tokens": (1, 2, 3), "num_verified": 4, "num_accepted": 2} | changes
     timing = Timing(queue_ns=3_000_000, forward_ns=forward_ms * 1_000_000, batch_size=batch_size)
-    return Commit(window_id=1, base=0, candidates_received=1, held=3, credit=9, timing=timing, **values)
+    return Commit(window_id=1, base=0, answered_block=1, held=3, credit=9, timing=timing, **values)
 
 
 def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:

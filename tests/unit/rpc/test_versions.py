@@ -6,8 +6,9 @@ import pytest
 
 from specwhisper.errors import PairMismatch
 from specwhisper.wire import PROTOCOL_VERSION
-from specwhisper.wire.codec.resume_points import resume_point_from_bytes
+from specwhisper.wire.codec.resume_points import resume_point_from_proto
 from specwhisper.wire.v1.resume_point_pb2 import ResumePointState
+from specwhisper.wire.v1.transcription_pb2 import ResumePoint
 from specwhisper.wire.versions import check_protocol
 
 
@@ -29,5 +30,5 @@ def test_only_the_own_protocol_is_spoken():
 def test_a_resume_point_that_does_not_fit_says_what_to_do(protocol, weights, advice):
     state = ResumePointState(protocol_version=protocol, weights_digest=weights).SerializeToString()
     with pytest.raises(PairMismatch) as raised:
-        resume_point_from_bytes(state, "old", vocabulary_size=8)
+        resume_point_from_proto(ResumePoint(state=state), "old", vocabulary_size=8)
     assert str(raised.value).endswith(advice)

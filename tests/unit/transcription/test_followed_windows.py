@@ -5,7 +5,7 @@ from __future__ import annotations
 from experiments.common.models.speech import SPOKEN
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live.windows import follow_windows
-from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, AudioChunk, Commit, Step, Window
+from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, AudioChunk, Commit, CompletePiece, Window
 from tests.live import BEGIN, END, mark
 
 
@@ -13,5 +13,5 @@ def test_marks_and_steps_do_not_affect_a_recording():
     made = follow_windows(SPOKEN, DecodingOptions.greedy())
     made.on_window_opened(Window(0, 100, WINDOW_FRAMES, (SPOKEN.start_of_transcript,), 40))
     made.append_audio(AudioChunk(0, b"", marks=(mark(BEGIN, 3), mark(END, 4))), 10 * SAMPLE_RATE)
-    made.on_commit(Commit(0, 0, (), step=Step(1, 0, True)))
+    made.on_commit(Commit(0, 0, (), piece=CompletePiece(1, 0, True)))
     assert made.needed_from == SAMPLE_RATE

@@ -13,8 +13,8 @@ def tracker_with_commit() -> ResumeTracker:
     """Return a tracker with two committed tokens and an answered first block."""
     tracker = ResumeTracker(max_ahead_tokens=16)
     tracker.observe(OPENED)
-    tracker.propose(Candidates(1, 0, 0, (5, 6), number=1))
-    tracker.observe(Commit(1, 0, (5, 6), candidates_received=1, held=2))
+    tracker.propose(Candidates(1, 0, 0, (5, 6), block_number=1))
+    tracker.observe(Commit(1, 0, (5, 6), answered_block=1, held=2))
     return tracker
 
 
@@ -22,12 +22,12 @@ def answered(tracker: ResumeTracker, opened: WindowOpened) -> list[tuple[int, in
     """Open a window; return window, number and position of blocks answered as lost."""
     answers = [event for event in tracker.observe(opened) if isinstance(event, Commit)]
     assert not any(answer.tokens for answer in answers)
-    return [(answer.window_id, answer.candidates_received, answer.held) for answer in answers]
+    return [(answer.window_id, answer.answered_block, answer.held) for answer in answers]
 
 
 def test_candidates_in_flight_are_lost():
     tracker = tracker_with_commit()
-    tracker.propose(Candidates(1, 2, 2, (7,), number=2))
+    tracker.propose(Candidates(1, 2, 2, (7,), block_number=2))
     tracker.migrate()
     assert answered(tracker, OPENED) == [(1, 2, 2)]
 
@@ -37,7 +37,7 @@ def test_candidates_before_the_window_is_reopened_are_lost():
     tracker = tracker_with_commit()
     tracker.migrate()
     assert not tracker.is_reopened
-    tracker.propose(Candidates(1, 2, 2, (7,), number=2))
+    tracker.propose(Candidates(1, 2, 2, (7,), block_number=2))
     assert answered(tracker, OPENED) == [(1, 2, 2)]
     assert tracker.is_reopened
 
@@ -46,17 +46,17 @@ def test_candidates_after_the_window_is_reopened_are_not_lost():
     tracker = tracker_with_commit()
     tracker.migrate()
     assert answered(tracker, OPENED) == [(1, 1, 2)]
-    tracker.propose(Candidates(1, 2, 2, (7,), number=2))
-    commit = Commit(1, 2, (7,), candidates_received=2, held=3, is_final=True)
+    tracker.propose(Candidates(1, 2, 2, (7,), block_number=2))
+    commit = Commit(1, 2, (7,), answered_block=2, held=3, is_final=True)
     assert tracker.observe(commit) == [commit]
     assert answered(tracker, NEXT) == []
 
 
 def test_candidates_of_a_predicted_window_are_lost():
     tracker = tracker_with_commit()
-    tracker.observe(Commit(1, 2, (9,), candidates_received=1, held=3, is_final=True))
+    tracker.observe(Commit(1, 2, (9,), answered_block=1, held=3, is_final=True))
     tracker.migrate()
-    tracker.propose(Candidates(2, 0, 0, (4,), number=1, start_frame=2_800))
+    tracker.propose(Candidates(2, 0, 0, (4,), block_number=1, start_frame=2_800))
     assert answered(tracker, OPENED) == [], "the window is complete: no draft proposes tokens for it"
     assert tracker.observe(Commit(1, 2, (9,), is_final=True)) == [], "the token is known"
     assert answered(tracker, NEXT) == [(2, 1, 0)]
@@ -65,7 +65,7 @@ def test_candidates_of_a_predicted_window_are_lost():
 def test_a_target_that_repeats_a_last_token_is_sent_an_empty_block():
     """No draft proposes tokens for a window that is complete."""
     tracker = tracker_with_commit()
-    tracker.observe(Commit(1, 2, (9,), candidates_received=1, held=3, is_final=True))
+    tracker.observe(Commit(1, 2, (9,), answered_block=1, held=3, is_final=True))
     tracker.migrate()
     assert tracker.pop_pending_block() is None
     tracker.observe(OPENED)

@@ -48,15 +48,15 @@ def send(num_bytes: float, bytes_per_s: OverTime, round_trip_s: OverTime) -> Sen
     arrivals_s: list[tuple[float, int]] = []
     answers: list[tuple[float, int]] = []
 
-    def mark() -> None:
+    def ping() -> None:
         nonlocal last_s
         last_s = max(last_s, max(free_s, now_s) + round_trip_s(now_s) + 1e-4)
-        heappush(answers, (last_s, window.mark(ns())))
+        heappush(answers, (last_s, window.ping(ns())))
 
     def ns() -> int:
         return round(now_s * NS_PER_S) + 1
 
-    mark()
+    ping()
     while True:
         while sent < num_bytes and window.has_room:
             piece = SLOW_PIECE_BYTES if window.is_slow else PIECE_BYTES
@@ -65,8 +65,8 @@ def send(num_bytes: float, bytes_per_s: OverTime, round_trip_s: OverTime) -> Sen
             waits_s.append((now_s, max(0.0, free_s - now_s)))
             free_s = max(free_s, now_s) + piece / bytes_per_s(now_s)
             arrivals_s.append((free_s, piece))
-            if window.needs_mark or not window.has_room:
-                mark()
+            if window.needs_ping or not window.has_room:
+                ping()
         if not answers:
             break
         now_s, answered = heappop(answers)
@@ -108,15 +108,15 @@ def test_little_audio_on_a_good_link_does_not_make_it_slow():
     for _ in range(100):  # live audio, with a round trip of 300 ms
         window.sent(3_200)
         now_ns += NS_PER_S // 10
-        if window.needs_mark:
-            window.taken(window.mark(now_ns), now_ns + 3 * NS_PER_S // 10)
+        if window.needs_ping:
+            window.taken(window.ping(now_ns), now_ns + 3 * NS_PER_S // 10)
     assert window.bytes_per_s == inf and window.has_room
 
 
 def test_a_late_answer_of_a_stream_that_stood_still_changes_nothing():
     window = SendWindow()
     window.sent(PIECE_BYTES)
-    late, quick = window.mark(1), window.mark(2)
+    late, quick = window.ping(1), window.ping(2)
     window.taken(quick, 1_000_000)
     before = vars(window).copy()
     window.taken(late, 60 * NS_PER_S)
@@ -126,15 +126,15 @@ def test_a_late_answer_of_a_stream_that_stood_still_changes_nothing():
 @pytest.mark.parametrize("is_answered", [True, False])
 def test_a_connection_that_was_idle_or_lost_is_measured_again(is_answered):
     window, last_s = SendWindow(), 100
-    window.taken(window.mark(last_s * NS_PER_S), last_s * NS_PER_S + 1_000_000)
+    window.taken(window.ping(last_s * NS_PER_S), last_s * NS_PER_S + 1_000_000)
     for _ in range(8):
         window.sent(PIECE_BYTES)
-        window.taken(window.mark(last_s * NS_PER_S), last_s * NS_PER_S + 1_000_000)
+        window.taken(window.ping(last_s * NS_PER_S), last_s * NS_PER_S + 1_000_000)
     window.sent(PIECE_BYTES)
-    mark = window.mark(last_s * NS_PER_S)
+    ping = window.ping(last_s * NS_PER_S)
     if is_answered:
-        window.taken(mark, last_s * NS_PER_S + 1_000_000)
-    window.mark((last_s + 11) * NS_PER_S)
+        window.taken(ping, last_s * NS_PER_S + 1_000_000)
+    window.ping((last_s + 11) * NS_PER_S)
     assert window.num_in_flight == 0
     window.sent(START_BYTES - 1)
     assert window.has_room
@@ -146,11 +146,11 @@ async def test_a_stream_that_waits_has_a_mark_under_way():
     """The only marks in flight may be of streams that have ended."""
     window = SendWindow()
     window.sent(2 * START_BYTES)
-    window.mark(1)  # of another stream
+    window.ping(1)  # of another stream
     paced, marks = PacedStream(window), []
-    async for mark in paced.marks_until_room():
-        marks.append(mark)
-        asyncio.get_running_loop().call_soon(paced.taken, mark)
+    async for ping in paced.pings_until_room():
+        marks.append(ping)
+        asyncio.get_running_loop().call_soon(paced.taken, ping)
     assert len(marks) == 1 and window.has_room
 
 
@@ -159,9 +159,9 @@ async def test_a_peer_that_answers_no_mark_is_sent_all_audio(monkeypatch):
     window = SendWindow()
     silent, other = PacedStream(window), PacedStream(window)
     for paced in (silent, other):
-        paced.mark()
+        paced.ping()
     window.sent(2 * START_BYTES)
     other.on_other_response()
     for paced in (silent, other):
-        assert not [mark async for mark in paced.marks_until_room()]
+        assert not [ping async for ping in paced.pings_until_room()]
     assert not window.has_room and not other.is_slow

@@ -1,7 +1,6 @@
 """Every value survives the wire."""
 
-import math
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from specwhisper.options import (
     WordTimes,
 )
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     WINDOW_FRAMES,
@@ -28,12 +28,12 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
+    CompletePiece,
     ConfirmEvery,
     Limits,
     Mode,
     Outcome,
     Resume,
-    Step,
     TimedHint,
     Timing,
     VoiceEvent,
@@ -44,7 +44,7 @@ from specwhisper.types import (
 )
 from specwhisper.wire import codec
 from specwhisper.wire.codec.messages import MAX_LOG_PROB, MAX_START_FRAME, MAX_WINDOW_ID
-from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1.decoding_pb2 import DecodingOptions as OptionsProto
 
 uint32 = st.integers(0, 2**32 - 1)
@@ -75,7 +75,6 @@ live_options = st.builds(
     LiveOptions,
     step_ms=st.integers(100, 10_000),
     confirm_every_ms=maybe(st.integers(100, 10_000)),
-    position=positions(),
 )
 endpointing = st.builds(
     EndpointingOptions,
@@ -112,7 +111,6 @@ options = st.builds(
     carry_initial_prompt=st.booleans(),
     hotwords=text,
     hint=text,
-    realigns=st.booleans(),
     log_mel_max=st.dictionaries(uint32, finite, max_size=2),
     padding=st.sampled_from(Padding),
     word_times=st.sampled_from(WordTimes),
@@ -146,7 +144,7 @@ chunks = st.builds(
     is_last=st.booleans(),
     marks=st.lists(st.builds(VoiceMark, st.sampled_from(VoiceEvent), uint64), max_size=3).map(tuple),
 )
-steps = st.builds(Step, uint32, uint64, st.booleans())
+complete_pieces = st.builds(CompletePiece, uint32, uint64, st.booleans())
 candidate_blocks = st.builds(Candidates, uint32, uint32, uint32, ids, uint32)
 
 
@@ -162,15 +160,14 @@ def commits(draw: st.DrawFn) -> Commit:
         base=draw(uint32),
         tokens=tokens,
         log_probs=draw(per_token),
-        margins=draw(per_token),
-        candidates_received=draw(uint32),
+        answered_block=draw(uint32),
         is_final=draw(st.booleans()),
         num_hinted=draw(uint32),
         num_transcribed=draw(maybe(uint32)),
         num_align_forwards=draw(uint32),
         outcome=draw(st.sampled_from(Outcome)),
         words=tuple(draw(st.lists(st.builds(WordAlignment, uint32, uint32, uint64, uint64), max_size=2))),
-        step=draw(maybe(steps)),
+        piece=draw(maybe(complete_pieces)),
         no_speech_prob=draw(maybe(probability)),
         language_probs=draw(st.dictionaries(text, probability, max_size=2)),
         timing=Timing(*(draw(uint32) for _ in range(7))),
@@ -218,7 +215,7 @@ ROUND_TRIPS = {
     "audio_chunk": chunks,
     "candidates": candidate_blocks,
     "hint": hints,
-    "recognition_hint": hints,
+    "recognition_config": options,
     "confirm_every": st.builds(ConfirmEvery, st.none() | st.integers(100, 10_000)),
     "resume": resumes,
     "window_opened": openings,
@@ -242,14 +239,47 @@ def test_every_conversion_has_its_inverse_and_is_tested():
     assert names == {
         name.removesuffix("_from_proto") for name in codec.__all__ if name.endswith("_from_proto")
     }
-    assert names == {*ROUND_TRIPS, "mode", "task"}
+    assert names == {*ROUND_TRIPS, "mode", "task", "resume_point"}
+
+
+recordings = st.builds(
+    lambda resume, *more: ResumePoint(replace(resume, log_probs=(-1.0,) * len(resume.committed)), *more),
+    resumes,
+    st.booleans(),
+    maybe(probability),
+    st.dictionaries(text, probability, max_size=2),
+)
+
+
+@given(
+    recordings.filter(lambda point: len(point.resume.committed) <= point.resume.window.max_new_tokens)
+    | st.builds(replace, positions(), num_ends=st.integers(0, 2**31))
+)
+def test_resume_points_survive(progress):
+    message = codec.resume_point_to_proto(progress, "weights")
+    assert codec.resume_point_weights(message) == "weights"
+    assert codec.resume_point_from_proto(message, "weights", vocabulary_size=2**32) == progress
+
+
+@given(positions(), st.integers(0, 2**50), st.integers(0, 9))
+def test_live_audio_that_is_lost_is_left_out(position, later, num_ends):
+    message = codec.resume_point_to_proto(position, "weights")
+    message.start_sample += 320 * later
+    message.num_ends = num_ends
+    found = codec.resume_point_from_proto(message, "weights", vocabulary_size=2**32)
+    if later:
+        start_sample = max(position.next_sample, message.start_sample)
+        assert found == LivePosition(start_sample, position.num_utterances, num_ends=num_ends)
+    else:
+        assert found == replace(position, num_ends=num_ends)
 
 
 @given(st.lists(st.integers(-(2**15), 2**15 - 1), max_size=100))
 def test_flac_changes_no_sample(samples):
     chunk = AudioChunk(160, np.array(samples, "<i2").tobytes(), is_last=True)
     message = codec.audio_chunk_to_proto(chunk, compress=True)
-    assert message.codec == (pb.AUDIO_CODEC_FLAC if samples else pb.AUDIO_CODEC_PCM_S16LE)
+    flac, raw = decoding_pb2.AUDIO_ENCODING_FLAC, decoding_pb2.AUDIO_ENCODING_LINEAR16
+    assert message.encoding == (flac if samples else raw)
     assert codec.audio_chunk_from_proto(message) == chunk
 
 
@@ -270,11 +300,6 @@ def test_tasks_survive(task):
 
 def test_an_unset_task_means_transcribe():
     assert codec.decoding_options_from_proto(OptionsProto()).task is Task.TRANSCRIBE
-
-
-def test_an_infinite_margin_is_a_token_without_alternative():
-    message = pb.Commit(tokens=[1], margins=[math.inf])
-    assert codec.commit_from_proto(message).margins == (math.inf,)
 
 
 def test_a_window_keeps_its_temperature_both_ways():

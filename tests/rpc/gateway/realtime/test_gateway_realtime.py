@@ -129,7 +129,11 @@ async def test_settings_reach_the_draft_server():
     assert (received.turn_detection.threshold, received.turn_detection.prefix_padding_ms) == (0.7, 300)
     assert server.audio == PCM
     decoding = server.config.config.decoding
-    assert (decoding.language, decoding.initial_prompt, decoding.hotwords) == ("de", "Bienen", "Imker, Wabe")
+    assert (decoding.languages, decoding.initial_prompt, decoding.hotwords) == (
+        ["de"],
+        "Bienen",
+        "Imker, Wabe",
+    )
     assert decoding.hint == "Die Imkerin"
     assert decoding_options_from_proto(decoding).padding is Padding.ZERO
     assert received.transcription.padding == "zero"
@@ -164,7 +168,7 @@ async def test_a_hint_reaches_the_turn_of_its_time():
                 await connection.input_audio_buffer.commit()
                 await up_to(connection, COMPLETED)
     assert [hint.text for hint in server.hints] == ["Hello", "Hello"]
-    starts = [hint.start.ToNanoseconds() / 1e9 for hint in server.hints]
+    starts = [hint.start_sample / 16_000 for hint in server.hints]
     assert starts == pytest.approx([1.2, max(0, 1.2 - SECONDS)], abs=0.001)
 
 
@@ -194,7 +198,7 @@ async def test_a_language_may_have_a_region_or_a_name(language):
             await connection.input_audio_buffer.commit()
             await up_to(connection, COMPLETED)
     assert updated.session.audio.input.transcription.language == "de"
-    assert server.config.config.decoding.language == "de"
+    assert server.config.config.decoding.languages == ["de"]
 
 
 async def test_the_format_of_the_beta_api():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.transcription.hints.feed import HintFeed, check_hint_text, hint_at
+from specwhisper.transcription.hints.feed import HintFeed, check_hint, hint_at
 from specwhisper.types import TimedHint
 
 
@@ -66,9 +66,9 @@ def test_text_that_is_no_unicode_and_times_before_the_audio_are_refused():
 
 
 def test_a_long_text_is_refused_by_its_bytes():
-    check_hint_text("é" * 2_000)
+    check_hint(TimedHint(0, "é" * 2_000))
     with pytest.raises(InvalidRequest, match="4002 bytes"):
-        check_hint_text("é" * 2_001)
+        check_hint(TimedHint(0, "é" * 2_001))
 
 
 def test_another_server_gets_what_may_be_said_from_its_window_on():

@@ -10,7 +10,7 @@ from experiments.common.models.scripted import END, NUM_TEXT, VOCABULARY
 from specwhisper.transcription.live.transcript import LiveTranscript
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.vocabulary import BYTE_OF_CHARACTER, Vocabulary
-from specwhisper.types import Candidates, Commit, Step, Window, WindowOpened
+from specwhisper.types import Candidates, Commit, CompletePiece, Window, WindowOpened
 
 CHARACTER_OF_BYTE = {byte: character for character, byte in BYTE_OF_CHARACTER.items()}
 WORD = "日本語"
@@ -71,7 +71,7 @@ def test_final_text_has_incomplete_characters(end):
     assert segment.text == text
     live = LiveTranscript(JAPANESE)
     live.observe(OPENED)
-    (segment,) = live.observe(commit(end, is_final=True, step=Step(1, 0, True)))
+    (segment,) = live.observe(commit(end, is_final=True, piece=CompletePiece(1, 0, True)))
     assert segment.text == text
 
 

@@ -13,9 +13,9 @@ from specwhisper.types import (
     SAMPLE_RATE,
     Candidates,
     Commit,
+    CompletePiece,
     Hypothesis,
     Segment,
-    Step,
     TimedHint,
     Window,
     WindowOpened,
@@ -104,9 +104,9 @@ class TestFinal:
         window = Window(0, 0, 300, (SPOKEN.start_of_transcript,), 40, prefix=token_ids("AA"))
         transcript.observe(WindowOpened(window))
         words = (WordAlignment(2, 2, 8_000, 17_600), WordAlignment(4, 1, 17_600, 32_000))
-        tokens, step = token_ids("AsB."), Step(1, SAMPLE_RATE, True)
+        tokens, step = token_ids("AsB."), CompletePiece(1, SAMPLE_RATE, True)
         (segment,) = transcript.observe(
-            Commit(0, 2, tokens, (0.0,) * 4, is_final=True, step=step, words=words)
+            Commit(0, 2, tokens, (0.0,) * 4, is_final=True, piece=step, words=words)
         )
         assert [(word.text, word.start_s, word.end_s) for word in segment.words] == [
             (text_of("As"), 1.0, 1.1),
@@ -118,8 +118,8 @@ class TestFinal:
         transcript.observe(WindowOpened(Window(0, 0, 300, (SPOKEN.start_of_transcript,), 40)))
         tokens = (*token_ids(0.6, "A", 1.0), *token_ids(1.0, "B", 2.0), *token_ids("."))
         words = (WordAlignment(1, 1, 8_000, 17_600), WordAlignment(4, 1, 20_800, 35_200))
-        step = Step(1, 0, True)
-        commit = Commit(0, 0, tokens, (0.0,) * len(tokens), is_final=True, step=step, words=words)
+        step = CompletePiece(1, 0, True)
+        commit = Commit(0, 0, tokens, (0.0,) * len(tokens), is_final=True, piece=step, words=words)
         assert [(each.start_s, each.end_s) for each in transcript.observe(commit)] == [(0.5, 1.1), (1.1, 2.2)]
 
     def test_the_language_is_that_of_the_window(self):
@@ -209,7 +209,7 @@ class TestOpen:
 
     def test_the_span_of_open_text_follows_final_text(self):
         position = LivePosition(SAMPLE_RATE, 1)
-        scripted = ScriptedWindows(LiveOptions(position=position))
+        scripted = ScriptedWindows(position=position)
         assert scripted.transcript.span_s == (1, 1)
         scripted.append(4, mark(BEGIN, 2), mark(END, 3))
         assert scripted.transcript.span_s == (1, 4)
@@ -220,6 +220,6 @@ class TestOpen:
         scripted = ScriptedWindows()
         scripted.append(2, mark(BEGIN, 0), mark(END, 2))
         window = scripted.open()
-        scripted.transcript.observe(Candidates(window.id, 0, 0, token_ids("AB"), number=1))
+        scripted.transcript.observe(Candidates(window.id, 0, 0, token_ids("AB"), block_number=1))
         assert shown(scripted) == ("", "", "")
         assert scripted.transcript.statistics.num_drafted == 2

@@ -17,7 +17,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live.windows import LiveWindows, max_new_tokens
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.windows import MaxLength
-from specwhisper.types import SAMPLE_RATE, Outcome, Step, VoiceEvent, VoiceMark, Window
+from specwhisper.types import SAMPLE_RATE, CompletePiece, Outcome, VoiceEvent, VoiceMark, Window
 from tests.live import BEGIN, CUT, END, ScriptedWindows, letters, mark, token_ids
 from tests.nightly import examples
 
@@ -92,10 +92,10 @@ class TestPieces:
         scripted = ScriptedWindows()
         scripted.append(14, mark(BEGIN, 0), mark(CUT, 12))
         assert scripted.open().prefix == ()
-        assert scripted.close(token_ids("A.")).step == Step(1, 0, False)
+        assert scripted.close(token_ids("A.")).piece == CompletePiece(1, 0, False)
         scripted.append(20, mark(END, 18))
         assert span(scripted.open()) == (0, 18)
-        assert scripted.close(token_ids("B.")).step == Step(1, 12 * SAMPLE_RATE, True)
+        assert scripted.close(token_ids("B.")).piece == CompletePiece(1, 12 * SAMPLE_RATE, True)
 
     def test_a_piece_that_the_client_ends_in_speech_is_decoded_alone_and_not_continued(self):
         scripted = ScriptedWindows()
@@ -103,7 +103,7 @@ class TestPieces:
         scripted.append(4, mark(BEGIN, 3), VoiceMark(VoiceEvent.BREAK, 4 * SAMPLE_RATE))
         window = scripted.open()
         assert (span(window), window.prefix) == ((3, 4), ())
-        assert scripted.close(token_ids("B.")).step == Step(2, 3 * SAMPLE_RATE, True)
+        assert scripted.close(token_ids("B.")).piece == CompletePiece(2, 3 * SAMPLE_RATE, True)
         window = scripted.speak(4, 6, "C.")
         assert (span(window), window.prefix) == ((4, 6), ())
         assert letters(scripted.speak(7, 8, ".").prefix) == "C"
@@ -204,7 +204,7 @@ class TestRoom:
         scripted = ScriptedWindows()
         for begin in range(0, 28, 4):
             scripted.speak(begin, begin + 4, "A" * 100 + ".")
-            ScriptedWindows(LiveOptions(position=scripted.windows.position))
+            ScriptedWindows(position=scripted.windows.position)
         assert len(scripted.windows.position.pieces) == 2
 
     @pytest.mark.parametrize("limit", [1, 20, 60])
@@ -347,12 +347,12 @@ class TestPosition:
     )
     def test_one_that_the_model_cannot_continue_is_refused(self, position, message):
         with pytest.raises(InvalidRequest, match=message):
-            ScriptedWindows(LiveOptions(position=position))
+            ScriptedWindows(position=position)
 
     def test_late_times_from_outside_stay_within_the_vocabulary(self):
         pieces = (FinalPiece(0, token_ids(30.0)), FinalPiece(20 * SAMPLE_RATE, token_ids(30.0)))
-        live = LiveOptions(position=LivePosition(21 * SAMPLE_RATE, 1, False, pieces, "en"))
-        assert max(ScriptedWindows(live).speak(22, 24, ".").prefix) == len(SPOKEN) - 1
+        position = LivePosition(21 * SAMPLE_RATE, 1, False, pieces, "en")
+        assert max(ScriptedWindows(position=position).speak(22, 24, ".").prefix) == len(SPOKEN) - 1
 
 
 texts = st.lists(st.one_of(st.integers(0, NUM_TEXT - 1), st.integers(TIME, TIME + 1_500)), max_size=150).map(
@@ -398,7 +398,7 @@ def test_a_session_that_continues_opens_the_same_windows(utterances, data, broke
         assert part.windows.position == whole.windows.position
         if number in broken:
             segments, received = part.segments, part.received_samples
-            part = ScriptedWindows(replace(CONFIRMED, position=part.windows.position), **options)
+            part = ScriptedWindows(CONFIRMED, position=part.windows.position, **options)
             part.segments = segments
             part.append(received / SAMPLE_RATE)
     assert part.segments == whole.segments
