@@ -1,4 +1,4 @@
-"""Training windows: sentences laid out in time, and the transcripts Whisper would give them."""
+"""Windows of speech: sentences laid out in time, and the transcripts that Whisper would give them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 from transformers import WhisperTokenizer
 
-from experiments.demo_pair.data.augment import augment, change_speed, colored_noise
-from experiments.demo_pair.data.corpus import Clip, Corpus
-from experiments.demo_pair.data.phonemes import Phonemes
-from experiments.demo_pair.data.tokenizer import Vocabulary
-from experiments.demo_pair.training.alignment import spread
+from experiments.demo_pair.alignment import spread
+from experiments.demo_pair.augment import RATE, augment, change_speed, colored_noise
+from experiments.demo_pair.corpus import Clip, Corpus
+from experiments.demo_pair.vocabulary import Phonemes, Vocabulary
 
-RATE = 16_000
 WINDOW_SECONDS = 30.0
 LATEST_FIRST_TIMESTAMP = 1.0  # what max_initial_timestamp_index allows at inference
+TEST_SPLITS = ("test-sentences", "test-voices", "test-fsdd")
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,6 @@ class Segment:
     text: str
 
     def shifted(self, seconds: float) -> Segment:
-        """Return the same sentence at a later time."""
         end = None if self.end is None else self.end + seconds
         return Segment(self.start + seconds, end, self.text)
 
@@ -42,9 +40,18 @@ class Window:
     audio: np.ndarray
     segments: list[Segment]
 
+    @property
+    def is_cut(self) -> bool:
+        return any(segment.end is None for segment in self.segments)
+
+    @property
+    def text(self) -> str:
+        """The complete sentences: the model is to leave one that is cut to the next window."""
+        return " ".join(segment.text for segment in self.segments if segment.end is not None)
+
 
 class WindowMaker:
-    """Draws random windows from the training clips of a corpus."""
+    """Draws random windows from the clips of a corpus."""
 
     def __init__(self, corpus: Corpus, split: str = "train") -> None:
         self.corpus = corpus
@@ -54,7 +61,6 @@ class WindowMaker:
             self.by_voice[clip.voice].append(clip)
 
     def draw_clip(self, rng: np.random.Generator) -> Clip:
-        """Any clip."""
         return self.clips[rng.integers(len(self.clips))]
 
     def window(self, limit: float, rng: np.random.Generator, clean: bool = False) -> Window:
@@ -75,11 +81,10 @@ class WindowMaker:
                 break
             stop = position + len(samples)
             if stop > size:
-                if not (limit == WINDOW_SECONDS and size - position > RATE // 10):
-                    break
-                audio[position:] = samples[: size - position]
-                segments.append(Segment(position / RATE, None, clip.text))
-                end = size
+                if limit == WINDOW_SECONDS and size - position > RATE // 10:
+                    audio[position:] = samples[: size - position]
+                    segments.append(Segment(position / RATE, None, clip.text))
+                    end = size
                 break
             audio[position:stop] = samples
             segments.append(Segment(position / RATE, stop / RATE, clip.text))
@@ -137,6 +142,26 @@ class WindowMaker:
         return noise * np.float32(10 ** rng.uniform(-4, -1))
 
 
+def test_windows(
+    corpus: Corpus, per_split: int, packed: int, seed: int
+) -> dict[str, list[tuple[np.ndarray, str]]]:
+    """Return single clean clips of every split, and full windows of unseen sentences, noisy and clean."""
+    rng = np.random.default_rng([seed, 6])
+    sets: dict[str, list[tuple[np.ndarray, str]]] = {}
+    for split in TEST_SPLITS:
+        if clips := corpus.split(split):
+            chosen = rng.permutation(len(clips))[:per_split]
+            sets[split] = [(corpus.samples(clips[i]), clips[i].text) for i in chosen]
+    maker = WindowMaker(corpus, "test-sentences")
+    for name, clean in {"noisy": False, "clean": True}.items():
+        sets[name] = []
+        while len(sets[name]) < packed:
+            window = maker.window(WINDOW_SECONDS, rng, clean=clean)
+            if window.segments:
+                sets[name].append((window.audio, window.text))
+    return sets
+
+
 @dataclass(frozen=True)
 class Transcript:
     """Decoder tokens and when each is spoken, in seconds (NaN: at no time).
@@ -168,7 +193,7 @@ class Transcriber:
 
     def transcript(
         self,
-        segments: list[Segment],
+        window: Window,
         timestamps: bool,
         previous: list[str],
         say_no_speech: bool = False,
@@ -183,22 +208,22 @@ class Transcriber:
         for text in previous:
             prompt += self.encode(text)
         given = len(prompt) + 1
-        if not segments and say_no_speech:
+        if not window.segments and say_no_speech:
             tokens = [*prompt, ids.start, ids.no_speech, ids.end]
             return Transcript(tokens, [math.nan] * len(tokens), given, [])
-        head = [*prompt, ids.start, ids.english, ids.transcribe]
+        head = [*prompt, *ids.head]
         if timestamps:
-            spoken = self._timed([*history, *segments])
+            spoken = self._timed([*history, *window.segments])
             if history:
-                given = len(head) + len(self._timed(list(history)))
+                given = len(head) + len(self._timed(history))
         else:
             head.append(ids.no_timestamps)
-            spoken = [pair for segment in segments for pair in self._placed(segment)]
+            spoken = [pair for segment in window.segments for pair in self._placed(segment)]
         return Transcript(
             [*head, *(token for token, _ in spoken), ids.end],
             [*[math.nan] * len(head), *(time for _, time in spoken), math.nan],
             given,
-            self._spell(segments),
+            self.phonemes.of(window.text),
         )
 
     def _placed(self, segment: Segment) -> list[tuple[int, float]]:
@@ -209,7 +234,7 @@ class Transcriber:
         lengths = [self.lengths[token] for token in tokens]
         return list(zip(tokens, spread(lengths, segment.start, segment.end), strict=True))
 
-    def _timed(self, segments: list[Segment]) -> list[tuple[int, float]]:
+    def _timed(self, segments: Sequence[Segment]) -> list[tuple[int, float]]:
         """Return tokens with their times, each sentence between its timestamps."""
         ids = self.vocabulary
         if not segments:
@@ -221,8 +246,3 @@ class Transcriber:
             if segment.end is not None:
                 pairs.append((ids.timestamp(segment.end), segment.end))
         return pairs
-
-    def _spell(self, segments: list[Segment]) -> list[int]:
-        """Write the complete sentences in phonemes."""
-        text = " ".join(segment.text for segment in segments if segment.end is not None)
-        return self.phonemes.of(text)

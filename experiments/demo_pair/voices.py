@@ -34,7 +34,6 @@ class Voice:
 
 
 def check_engines() -> None:
-    """Fail with advice if a synthesiser is missing."""
     missing = [tool for tool in ("espeak-ng", "flite") if shutil.which(tool) is None]
     if missing:
         raise SystemExit(f"not found: {', '.join(missing)}; on Debian: apt install espeak-ng flite")
@@ -53,35 +52,16 @@ def draw_voice(rng: np.random.Generator, held_out: bool = False) -> Voice:
 
 
 def _espeak(text: str, voice: Voice) -> bytes:
-    command = [
-        "espeak-ng",
-        "-v",
-        voice.name,
-        "-s",
-        str(voice.words_per_minute),
-        "-p",
-        str(voice.pitch),
-        "--stdin",
-        "--stdout",
-    ]
+    settings = ["-v", voice.name, "-s", str(voice.words_per_minute), "-p", str(voice.pitch)]
+    command = ["espeak-ng", *settings, "--stdin", "--stdout"]
     return subprocess.run(command, input=text.encode(), capture_output=True, check=True).stdout
 
 
 def _flite(text: str, voice: Voice) -> bytes:
+    stretch = f"duration_stretch={155 / voice.words_per_minute:.3f}"
+    settings = ["-voice", voice.name, "--setf", stretch, "--setf", f"int_f0_target_mean={voice.pitch}"]
     with tempfile.NamedTemporaryFile(suffix=".wav") as out:
-        command = [
-            "flite",
-            "-voice",
-            voice.name,
-            "-t",
-            text,
-            "-o",
-            out.name,
-            "--setf",
-            f"duration_stretch={155 / voice.words_per_minute:.3f}",
-            "--setf",
-            f"int_f0_target_mean={voice.pitch}",
-        ]
+        command = ["flite", *settings, "-t", text, "-o", out.name]
         subprocess.run(command, capture_output=True, check=True)
         return Path(out.name).read_bytes()
 

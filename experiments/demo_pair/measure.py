@@ -1,4 +1,4 @@
-"""``python -m experiments.pair``: how like real pairs a pair of models errs."""
+"""``python -m experiments.demo_pair.measure``: how like real pairs a pair of models errs."""
 
 from __future__ import annotations
 
@@ -7,40 +7,44 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
+from huggingface_hub import snapshot_download
 from rich.console import Console
 from rich.table import Table
 
-from experiments.common.audio.samples import BUNDLED
+from experiments.common.audio.samples import BUNDLED, Sample
 from experiments.common.bench.options import Check, JsonFile, Quick, Seed, Target
-from experiments.common.bench.report import open_console, print_bars, write_json
-from experiments.pair.bars import KINDS, WindowFigures, find_bars, recorded_figures
-from experiments.pair.measure import Pair, SetErrors, bytes_on_disk
-from experiments.pair.published import load_published, print_published
-from experiments.pair.recordings import NUM_WINDOWS, Spoken, folder_recordings, training_windows
-from experiments.pair.step_cost import step_milliseconds
+from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.demo_pair.corpus import Corpus
+from experiments.demo_pair.pair import Pair, SetErrors, Spoken, folder_recordings, step_milliseconds
+from experiments.demo_pair.windows import test_windows
+from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.threads import limit_threads
 
 BUNDLED_TARGET, BUNDLED_DRAFTS = "demo-target", ("demo-draft-tiny", "demo-draft-distil")
-METRICS = BUNDLED.parent / "metrics.json"
-QUICK_WINDOWS, QUICK_RECORDINGS = 4, 2
+NUM_CLIPS, NUM_WINDOWS = 200, 40  # of each split, and full windows with and without noise
+QUICK_CLIPS, QUICK_WINDOWS, QUICK_RECORDINGS = 8, 2, 2
+TARGET_WER = {"noisy": 0.08, "clean": 0.03}
+DRAFT_WER = 0.20
+ACCEPTANCE = (0.85, 0.92)
+STEP = 1 / 5  # of the target's, for a draft named tiny
+MEGABYTES = 30
 
 
-def pair(
+def measure(
     target: Target = BUNDLED_TARGET,
     draft: Annotated[
         list[str] | None,
         typer.Option(help="A draft model, as --target; repeat for more. [default: both bundled ones]"),
     ] = None,
     folder: Annotated[
-        Path | None,
+        Path,
         typer.Option(exists=True, file_okay=False, help="Recordings and metadata.jsonl. [default: bundled]"),
-    ] = None,
+    ] = BUNDLED,
     work: Annotated[
         Path | None,
-        typer.Option(
-            exists=True, file_okay=False, help="Work folder of experiments.demo_pair: its 80 full windows."
-        ),
+        typer.Option(exists=True, file_okay=False, help="Work folder of a training: its test recordings."),
     ] = None,
     language: Annotated[str, typer.Option(help="Language code of the recordings.")] = "en",
     threads: Annotated[int, typer.Option(min=1, help="Threads of the models.")] = 1,
@@ -52,7 +56,7 @@ def pair(
     json: JsonFile = None,
     check: Check = False,
 ) -> None:
-    """Measure how a pair errs, beside published figures of real pairs.
+    """Measure how a pair errs.
 
     Each model transcribes alone; then each draft chooses after every prefix of the target's text, and is
     followed where it is wrong.
@@ -68,51 +72,69 @@ def pair(
     step_ms = step_milliseconds({target: models.target, **models.drafts}, rounds=50 if quick else 200)
     sizes = {name: bytes_on_disk(name) for name in (target, *drafts)}
     print_costs(target, step_ms, sizes, console)
-    print_published(load_published(), console)
-    is_bundled = target == BUNDLED_TARGET and set(drafts) <= set(BUNDLED_DRAFTS)
-    windows = window_figures(results, is_bundled=(target, drafts) == (BUNDLED_TARGET, BUNDLED_DRAFTS))
+    is_demo = work is not None or (target == BUNDLED_TARGET and set(drafts) <= set(BUNDLED_DRAFTS))
     steps = {name: step_ms[name] / step_ms[target] for name in drafts}
-    titles = {name: Path(name).name for name in drafts}
-    bars, absent = find_bars(windows, steps, sum(sizes.values()), titles) if is_bundled else ([], [])
+    bars = find_bars(results, steps, sum(sizes.values())) if is_demo else []
     if json is not None:
         figures = {
             "errors": {name: result.facts() for name, result in results.items()},
             "step_ms": step_ms,
             "bytes": sizes,
-            "bars": [*map(str, bars), *(f"{name}: n/a" for name in absent)],
+            "bars": [str(bar) for bar in bars],
         }
         write_json(json, models={"target": target, "drafts": drafts}, figures=figures)
-    holds = print_bars(bars, console)
-    for name in absent:
-        console.print(f"{name}: n/a (pass --work)", style="yellow", highlight=False, markup=False)
-    sys.exit(1 if check and not holds else 0)
+    if not print_bars(bars, console) and check:
+        sys.exit(1)
 
 
-def find_recordings(
-    folder: Path | None, work: Path | None, seed: int, *, quick: bool
-) -> dict[str, list[Spoken]]:
+def find_recordings(folder: Path, work: Path | None, seed: int, *, quick: bool) -> dict[str, list[Spoken]]:
     """Return the recordings by the name of their set."""
-    if work is not None:
-        return training_windows(work, QUICK_WINDOWS if quick else NUM_WINDOWS, seed)
-    limit = QUICK_RECORDINGS if quick else None
-    return {"recordings": folder_recordings(folder or BUNDLED, limit)}
+    if work is None:
+        return {"recordings": folder_recordings(folder, QUICK_RECORDINGS if quick else None)}
+    sizes = (QUICK_CLIPS, QUICK_WINDOWS) if quick else (NUM_CLIPS, NUM_WINDOWS)
+    sets = test_windows(Corpus.load(work), *sizes, seed)
+    return {name: [_spoken(*window) for window in windows] for name, windows in sets.items()}
 
 
-def window_figures(results: Mapping[str, SetErrors], *, is_bundled: bool) -> WindowFigures:
-    """Return the measured figures of full windows; those of the bundled evaluation where none were."""
-    measured = {kind: results[kind] for kind in KINDS if kind in results}
-    if not measured and is_bundled and METRICS.is_file():
-        return recorded_figures(METRICS, {name: name.removeprefix("demo-") for name in BUNDLED_DRAFTS})
-    noisy = measured["noisy"].drafts if "noisy" in measured else {}
-    return WindowFigures(
-        {kind: result.target_wer for kind, result in measured.items()},
-        {name: errors.wer for name, errors in noisy.items()},
-        {name: errors.agreement.acceptance for name, errors in noisy.items()},
-    )
+def _spoken(audio: np.ndarray, text: str) -> Spoken:
+    pcm = (np.clip(audio, -1, 1) * 32_767).astype("<i2").tobytes()
+    return Spoken.of(Sample("window", pcm, {}), text, one_window=True)
+
+
+def bytes_on_disk(name: str) -> int:
+    """Return the size of a model's folder, or of what the hub's cache has of it."""
+    source = resolve(name)
+    folder = Path(source) if Path(source).is_dir() else Path(snapshot_download(source, local_files_only=True))
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def find_bars(results: Mapping[str, SetErrors], steps: Mapping[str, float], num_bytes: int) -> list[Bar]:
+    """Return the bars that a demo pair must meet to err like a real one, as far as they were measured.
+
+    Parameters
+    ----------
+    steps : each draft's step over the target's.
+    """
+    bars: list[Bar] = []
+
+    def add(name: str, value: float, bound: float, shown: str = "{:.1%}") -> None:
+        bars.append(Bar(name, value, bound, shown.format(value)))
+
+    for kind in TARGET_WER.keys() & results.keys():
+        add(f"WER of the target on full {kind} windows", results[kind].target_wer, TARGET_WER[kind])
+    for name, errors in results["noisy"].drafts.items() if "noisy" in results else ():
+        draft, accepted = Path(name).name, errors.agreement.acceptance
+        add(f"WER of {draft} alone on full noisy windows", errors.wer, DRAFT_WER)
+        add(f"tokens of {draft} that the target refuses", 1 - accepted, 1 - ACCEPTANCE[0])
+        add(f"tokens of {draft} that the target accepts", accepted, ACCEPTANCE[1])
+    for name, step in steps.items():
+        if name.endswith("tiny"):
+            add(f"a step of {Path(name).name} over the target's", step, STEP, "{:.3f}")
+    add("all models on disk, MB", num_bytes / 1e6, MEGABYTES, "{:.1f}")
+    return bars
 
 
 def print_errors(name: str, errors: SetErrors, console: Console) -> None:
-    """Print the errors on one set of recordings."""
     table = Table(
         "model",
         "WER alone",
@@ -141,7 +163,6 @@ def print_errors(name: str, errors: SetErrors, console: Console) -> None:
 def print_costs(
     target: str, step_ms: Mapping[str, float], sizes: Mapping[str, int], console: Console
 ) -> None:
-    """Print the cost of a step and the size of each model."""
     table = Table("model", "step, ms", "over the target's", "times cheaper", "MB on disk", title="Cost")
     for name, milliseconds in step_ms.items():
         ratio = milliseconds / step_ms[target]
@@ -153,4 +174,4 @@ def print_costs(
 
 
 if __name__ == "__main__":
-    typer.run(pair)
+    typer.run(measure)

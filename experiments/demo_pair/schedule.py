@@ -14,19 +14,16 @@ import numpy as np
 class Stage(Enum):
     """The task of a stage: with all tasks at once, nothing is learnt for a long time."""
 
-    HEAD = "the CTC head alone, on an encoder that does not change"
     LISTEN = "the encoder alone, by CTC"
     READ = "the decoder, on an encoder that does not change"
     FULL = "everything"
 
     @property
     def changes_encoder(self) -> bool:
-        """Whether the encoder learns."""
         return self in (Stage.LISTEN, Stage.FULL)
 
     @property
     def uses_decoder(self) -> bool:
-        """Whether the decoder learns."""
         return self in (Stage.READ, Stage.FULL)
 
 
@@ -58,17 +55,6 @@ LESSONS = (
 )
 
 
-# A target that knows all of it already, but whose CTC head was left out of its export. The bundled one of
-# commit dc31b1c loses its place: in full windows it got 6 % of the words of the first three sentences wrong,
-# 13 % of the next three's, and 25 % of all later ones'. Hence many full windows.
-CONTINUED = (
-    Lesson(0.00, Stage.HEAD, {4.0: 0.5, 8.0: 0.5}),
-    Lesson(0.01, Stage.FULL, {8.0: 0.1, 15.0: 0.15, 30.0: 0.75}, depth=8, misread=0.15),
-    Lesson(0.60, Stage.FULL, {15.0: 0.15, 30.0: 0.85}, depth=8, misread=0.05),
-)
-COURSES = {"from nothing": LESSONS, "continued": CONTINUED}
-
-
 @dataclass
 class Schedule:
     """Progress over the process's own CPU time, so that other work does not cut a training short.
@@ -82,23 +68,20 @@ class Schedule:
     warmup: int = 100
     begin: float = 0.0
     hold: float = 0.0
-    course: str = "from nothing"
     steps: int = 0
     stage: Stage | None = None
     started: float | None = None
 
     @property
     def progress(self) -> float:
-        """How much of the training is done."""
         if self.started is None:
             self.started = time.process_time()
         return min(1.0, self.begin + (time.process_time() - self.started) / (60 * self.minutes))
 
     @property
     def lesson(self) -> Lesson:
-        """The current task."""
         progress = self.progress
-        return next(lesson for lesson in reversed(COURSES[self.course]) if progress >= lesson.start)
+        return next(lesson for lesson in reversed(LESSONS) if progress >= lesson.start)
 
     def next_rate(self, stage: Stage | None = None) -> float:
         """Count a step and return its learning rate; what begins to learn something new warms up again."""
@@ -113,10 +96,10 @@ class Schedule:
         """Return what a later process needs to continue, in minutes, so that it may be given more time."""
         stage = None if self.stage is None else self.stage.name
         done = self.progress * self.minutes
-        return {"minutes": done, "course": self.course, "steps": self.steps, "stage": stage}
+        return {"minutes": done, "steps": self.steps, "stage": stage}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue where another process was."""
         self.begin = min(1.0, state["minutes"] / self.minutes)
-        self.course, self.steps = state["course"], state["steps"]
+        self.steps = state["steps"]
         self.stage = None if state["stage"] is None else Stage[state["stage"]]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
+from transformers.audio_utils import mel_filter_bank
 
-from experiments.demo_pair.data.features import HOP, log_mel
-from experiments.demo_pair.data.windows import (
+from experiments.demo_pair import processes
+from experiments.demo_pair.windows import (
     WINDOW_SECONDS,
     Segment,
     Transcriber,
@@ -20,14 +21,33 @@ from experiments.demo_pair.data.windows import (
     Window,
     WindowMaker,
 )
-from experiments.demo_pair.training import parallel
 
+RATE, HOP, FFT = 16_000, 160, 400
 SECONDS_PER_BATCH = 112.0
 TIMESTAMPS_SHARE = 0.7
 PROMPT_SHARE = 0.15
 LATE_SHARE = 0.3
 SHORT_SHARE = 0.2  # of the windows of 30 s
 POSITION_SECONDS = 0.02
+
+
+@cache
+def _filters(mels: int) -> torch.Tensor:
+    bank = mel_filter_bank(FFT // 2 + 1, mels, 0.0, RATE / 2, RATE, norm="slaney", mel_scale="slaney")
+    return torch.from_numpy(bank).float().T.contiguous()
+
+
+def log_mel(audio: torch.Tensor, mels: int, louder: torch.Tensor) -> torch.Tensor:
+    """Return the features of windows of any length, as WhisperFeatureExtractor computes them.
+
+    `louder` raises the maximum that each window's floor hangs on, as happens to a window of a long
+    file, which is normalised as a whole.
+    """
+    spectrum = torch.stft(audio, FFT, HOP, window=torch.hann_window(FFT), return_complex=True)
+    power = spectrum[..., :-1].abs().square().contiguous()
+    logs = torch.clamp(_filters(mels) @ power, min=1e-10).log10()
+    top = logs.amax(dim=(1, 2), keepdim=True) + louder[:, None, None]
+    return (torch.maximum(logs, top - 8.0) + 4.0) / 4.0
 
 
 @dataclass(frozen=True)
@@ -63,7 +83,6 @@ def collate(
     is_plain: bool,
     from_start: bool,
 ) -> Batch:
-    """Stack windows and pad their tokens."""
     length = max(len(t.tokens) for t in transcripts) - 1
     tokens = torch.full((len(transcripts), length), end)
     labels = torch.full((len(transcripts), length), -100)
@@ -81,7 +100,6 @@ def collate(
             sound = np.flatnonzero(window.audio)
             zero_from[row] = min(frames, (int(sound[-1]) // HOP + 2) if len(sound) else frames)
     louder = np.where(rng.random(len(windows)) < 0.3, rng.uniform(0, 0.8, len(windows)), 0.0)
-    complete = torch.tensor([all(s.end is not None for s in w.segments) for w in windows])
     return Batch(
         audio,
         torch.from_numpy(louder).float(),
@@ -89,7 +107,7 @@ def collate(
         tokens,
         labels,
         [t.phonemes for t in transcripts],
-        complete,
+        torch.tensor([not window.is_cut for window in windows]),
         torch.tensor(offsets),
         times,
         is_plain,
@@ -114,15 +132,14 @@ def make_batch(
     windows, transcripts, offsets = [], [], []
     # One long transcript makes the whole batch long, so the invented beginnings come in batches of their own.
     late = rng.random() < LATE_SHARE and not from_start
-    for _ in range(max(1, round(SECONDS_PER_BATCH / parallel.processes() / limit))):
+    for _ in range(max(1, round(SECONDS_PER_BATCH / processes.count() / limit))):
         # A 30 s window is not always full: short speech, padded, is what people try first.
         short = limit == WINDOW_SECONDS and rng.random() < SHORT_SHARE
         window = maker.window(float(rng.uniform(4, 20)) if short else limit, rng, clean=plain)
         if short:
-            padding = int(WINDOW_SECONDS * 16_000) - len(window.audio)
+            padding = int(WINDOW_SECONDS * RATE) - len(window.audio)
             window = Window(np.pad(window.audio, (0, padding)), window.segments)
-        cut = any(segment.end is None for segment in window.segments)
-        timestamps = cut or (not plain and rng.random() < TIMESTAMPS_SHARE)
+        timestamps = window.is_cut or (not plain and rng.random() < TIMESTAMPS_SHARE)
         # A short window stands for a piece of a full one, with invented text before it: much cheaper
         # practice for late positions than full windows. The timestamps before it show the decoder how late.
         history: list[Segment] = []
@@ -135,12 +152,12 @@ def make_batch(
         prompted = limit > 4 and rng.random() < PROMPT_SHARE
         sentences = int(rng.integers(1, 6)) if prompted else 0
         previous = [maker.draw_clip(rng).text for _ in range(sentences)]
-        segments = [s.shifted(offset * POSITION_SECONDS) for s in window.segments]
+        shifted = [s.shifted(offset * POSITION_SECONDS) for s in window.segments]
         windows.append(window)
         offsets.append(offset)
         transcripts.append(
             transcriber.transcript(
-                segments,
+                Window(window.audio, shifted),
                 timestamps,
                 previous,
                 say_no_speech=bool(rng.random() < 0.5),
@@ -151,29 +168,13 @@ def make_batch(
 
 
 def prefetch(make: Callable[[np.random.Generator], Batch], seeds: list[int]) -> Generator[Batch, None, None]:
-    """Make batches in a thread, two ahead; the thread ends with the iterator."""
-    ready: queue.Queue[Batch | BaseException] = queue.Queue(maxsize=2)
-    closed = threading.Event()
-
-    def work() -> None:
-        rng = np.random.default_rng(seeds)
-        while not closed.is_set():
-            try:
-                ready.put(make(rng))
-            except BaseException as error:
-                ready.put(error)
-                return
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
+    """Make batches in a thread, two ahead."""
+    rng = np.random.default_rng(seeds)
+    thread = ThreadPoolExecutor(max_workers=1)
     try:
+        ahead = deque(thread.submit(make, rng) for _ in range(2))
         while True:
-            batch = ready.get()
-            if isinstance(batch, BaseException):
-                raise batch
-            yield batch
+            ahead.append(thread.submit(make, rng))
+            yield ahead.popleft().result()
     finally:
-        closed.set()
-        while thread.is_alive():  # it may be waiting for room
-            with suppress(queue.Empty):
-                ready.get(timeout=0.1)
+        thread.shutdown(cancel_futures=True)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -23,19 +20,11 @@ DIGIT_TEMPLATES = ("{digit}.", "{digits}.")
 DIGIT_SHARE = 0.04
 
 
-@dataclass(frozen=True)
-class Grammar:
-    """Word classes and the templates that draw on them."""
-
-    classes: dict[str, list[str]]
-    templates: list[str]
-
-
 @cache
-def load_grammar() -> Grammar:
-    """Read grammar.txt."""
+def load_grammar() -> tuple[dict[str, list[str]], list[str]]:
+    """Return the word classes of grammar.txt, and the templates that draw on them."""
     classes: dict[str, list[str]] = {}
-    templates = []
+    templates: list[str] = []
     for line in GRAMMAR.read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):
             continue
@@ -44,11 +33,10 @@ def load_grammar() -> Grammar:
             classes[name] = words.split(" | ")
         else:
             templates.append(line)
-    return Grammar(classes, templates)
+    return classes, templates
 
 
 def number_words(number: int) -> str:
-    """Spell a number below one hundred."""
     if number < 10:
         return DIGITS[number]
     if number < 20:
@@ -79,7 +67,7 @@ def _clock(rng: np.random.Generator) -> str:
 
 def _date(rng: np.random.Generator) -> str:
     day = int(rng.integers(1, 32))
-    month = rng.choice(load_grammar().classes["month"])
+    month = rng.choice(load_grammar()[0]["month"])
     if day <= 20:
         ordinal = ORDINALS[day - 1]
     elif day == 30:
@@ -100,14 +88,6 @@ def _price(rng: np.random.Generator) -> str:
     return dollars + (cents if rng.random() < 0.4 else "")
 
 
-def _digit(rng: np.random.Generator) -> str:
-    return DIGITS[rng.integers(10)]
-
-
-def _digits(rng: np.random.Generator) -> str:
-    return ", ".join(_digit(rng) for _ in range(rng.integers(3, 8)))
-
-
 BUILT_IN = {
     "count": _count,
     "hour": lambda rng: number_words(int(rng.integers(1, 13))),
@@ -115,8 +95,8 @@ BUILT_IN = {
     "date": _date,
     "year": _year,
     "price": _price,
-    "digit": _digit,
-    "digits": _digits,
+    "digit": lambda rng: DIGITS[rng.integers(10)],
+    "digits": lambda rng: ", ".join(DIGITS[rng.integers(10)] for _ in range(rng.integers(3, 8))),
 }
 
 
@@ -125,7 +105,7 @@ def _expand(text: str, rng: np.random.Generator) -> str:
         name = slot.group(1)
         if name in BUILT_IN:
             return BUILT_IN[name](rng)
-        return _expand(str(rng.choice(load_grammar().classes[name])), rng)
+        return _expand(str(rng.choice(load_grammar()[0][name])), rng)
 
     return re.sub(r"\{(\w+)\}", fill, text)
 
@@ -138,17 +118,8 @@ def _polish(sentence: str) -> str:
 
 
 def grammar_sentence(rng: np.random.Generator) -> str:
-    """Draw one sentence from the grammar."""
-    templates = DIGIT_TEMPLATES if rng.random() < DIGIT_SHARE else load_grammar().templates
+    templates = DIGIT_TEMPLATES if rng.random() < DIGIT_SHARE else load_grammar()[1]
     return _polish(_expand(str(rng.choice(templates)), rng))
-
-
-def _unseen(rng: np.random.Generator, seen: set[str]) -> Iterator[str]:
-    """Draw sentences for ever, but none that has been seen."""
-    while True:
-        sentence = grammar_sentence(rng)
-        if sentence not in seen:
-            yield sentence
 
 
 def corpus(count: int, held_out: int, seed: int) -> tuple[list[str], list[str]]:
@@ -157,13 +128,9 @@ def corpus(count: int, held_out: int, seed: int) -> tuple[list[str], list[str]]:
     train = [grammar_sentence(rng) for _ in range(count)]
     seen = set(train)
     test: list[str] = []
-    for sentence in islice(_unseen(rng, seen), held_out):
-        seen.add(sentence)
-        test.append(sentence)
+    while len(test) < held_out:
+        sentence = grammar_sentence(rng)
+        if sentence not in seen:
+            seen.add(sentence)
+            test.append(sentence)
     return train, test
-
-
-def more_corpus(count: int, test: list[str], seed: int) -> list[str]:
-    """Draw further training sentences, none of which is a test sentence."""
-    rng = np.random.default_rng([seed, 8])
-    return list(islice(_unseen(rng, set(test)), count))
