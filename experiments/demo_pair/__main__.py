@@ -71,7 +71,6 @@ def run(stage: str, args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Run one stage, or all of them."""
     args = parse()
     set_seed(args.seed)
     if args.quick:

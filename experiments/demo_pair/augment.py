@@ -26,7 +26,6 @@ def colored_noise(length: int, slope: float, rng: np.random.Generator) -> np.nda
 
 
 def add_noise(audio: np.ndarray, snr_db: float, rng: np.random.Generator) -> np.ndarray:
-    """Add noise at a signal-to-noise ratio."""
     noise = colored_noise(len(audio), rng.uniform(0, 1), rng)
     level = np.sqrt(np.mean(audio**2)) * 10 ** (-snr_db / 20)
     return audio + noise * np.float32(level)
@@ -49,7 +48,6 @@ def limit_band(audio: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def augment(audio: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Apply a random chain of effects and a random level."""
     if rng.random() < 0.08:
         audio = add_reverb(audio, rng.uniform(0.1, 0.3), rng)
     if rng.random() < 0.08:

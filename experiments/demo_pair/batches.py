@@ -52,8 +52,6 @@ def log_mel(audio: torch.Tensor, mels: int, louder: torch.Tensor) -> torch.Tenso
 
 @dataclass(frozen=True)
 class Batch:
-    """Windows of one length with their transcripts."""
-
     audio: torch.Tensor
     louder: torch.Tensor
     zero_from: list[int]

@@ -46,7 +46,6 @@ class Corpus:
         return [clip for clip in self.clips if clip.split == name]
 
     def samples(self, clip: Clip) -> np.ndarray:
-        """Return a clip's audio as float32."""
         part = self.audio[clip.start : clip.start + clip.length]
         return part.astype(np.float32) / 32768
 

@@ -88,7 +88,6 @@ def measure(
 
 
 def find_recordings(folder: Path, work: Path | None, seed: int, *, quick: bool) -> dict[str, list[Spoken]]:
-    """Return the recordings by the name of their set."""
     if work is None:
         return {"recordings": folder_recordings(folder, QUICK_RECORDINGS if quick else None)}
     sizes = (QUICK_CLIPS, QUICK_WINDOWS) if quick else (NUM_CLIPS, NUM_WINDOWS)

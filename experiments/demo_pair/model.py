@@ -89,5 +89,4 @@ class Recognizer(nn.Module):
 
 
 def token_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Cross entropy over the labelled positions."""
     return functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=-100)

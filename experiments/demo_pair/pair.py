@@ -74,8 +74,6 @@ class DraftErrors:
 
 @dataclass(frozen=True, slots=True)
 class SetErrors:
-    """The errors of all models on one set of recordings."""
-
     num_recordings: int
     target_wer: float
     drafts: Mapping[str, DraftErrors]

@@ -11,7 +11,6 @@ LEAST_RUN = 2  # one equal token may be chance
 
 
 def run_length(own: Sequence[int], right: Sequence[int]) -> int:
-    """Count the equal tokens at the beginning of two texts."""
     pairs = zip(own, right, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 

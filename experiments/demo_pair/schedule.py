@@ -99,7 +99,6 @@ class Schedule:
         return {"minutes": done, "steps": self.steps, "stage": stage}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue where another process was."""
         self.begin = min(1.0, state["minutes"] / self.minutes)
         self.steps = state["steps"]
         self.stage = None if state["stage"] is None else Stage[state["stage"]]

@@ -51,8 +51,6 @@ class Window:
 
 
 class WindowMaker:
-    """Draws random windows from the clips of a corpus."""
-
     def __init__(self, corpus: Corpus, split: str = "train") -> None:
         self.corpus = corpus
         self.clips = corpus.split(split)
@@ -227,7 +225,6 @@ class Transcriber:
         )
 
     def _placed(self, segment: Segment) -> list[tuple[int, float]]:
-        """Return a sentence's tokens with their times."""
         if segment.end is None:
             return []
         tokens = self.encode(segment.text)

@@ -111,9 +111,11 @@ class Trace:
         """Digests of all recorded windows."""
         return frozenset(decoding.audio for decoding in self.decodings)
 
+    def dumps(self) -> str:
+        return json.dumps({"format": FORMAT, **asdict(self)}) + "\n"
+
     def save(self, path: Path) -> None:
-        """Write the trace to a file."""
-        path.write_text(json.dumps({"format": FORMAT, **asdict(self)}) + "\n")
+        path.write_text(self.dumps())
 
     @staticmethod
     def load(path: Path) -> Trace:

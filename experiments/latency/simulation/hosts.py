@@ -23,11 +23,9 @@ class Clock:
         self._spent_s = 0.0
 
     def __call__(self) -> int:
-        """Return the time in nanoseconds."""
         return round((self._environment.now + self._spent_s) * NS_PER_S)
 
     def spend(self, seconds: float) -> None:
-        """Add computing time to the current step."""
         self._spent_s += seconds
 
     def take_spent_s(self) -> float:
@@ -59,7 +57,6 @@ class Host(Generic[Event]):
         self._woken = environment.event()
 
     def start(self, engine: Engine[Event]) -> None:
-        """Start stepping an engine."""
         self._environment.process(self._run(engine))
 
     def post(self, action: Callable[[], object], cost_s: float = 0.0) -> None:
@@ -102,7 +99,6 @@ class SimulatedEncoder(Executor):
         self._turn = simpy.Resource(environment)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Queue an encoding."""
         future: Future[Any] = Future()
 
         def run() -> Generator[simpy.Event, Any, None]:
@@ -136,7 +132,6 @@ class Link:
         self._under_way: deque[Callable[[], object]] = deque()
 
     def send(self, deliver: Callable[[], object]) -> None:
-        """Send a message: call ``deliver`` at the other end when it arrives."""
         now_s = self._environment.now
         self._last_s = max(self._last_s, now_s + self._one_way_s())
         self._under_way.append(deliver)

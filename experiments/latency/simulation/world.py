@@ -33,7 +33,6 @@ class Costs:
     ----------
     message_s : time of a message one way beside the link: serialisation and thread hand-over.
     handling_s : CPU time of a message at either host, which Python threads cannot overlap.
-    overlap : time of a forward pass beside a draft that drafts on the same machine, over that of others.
     """
 
     target: Cost
@@ -42,7 +41,6 @@ class Costs:
     draft_encode_s: float = 0.0
     message_s: float = 0.0
     handling_s: float = 0.0
-    overlap: float = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -142,17 +140,16 @@ class World:
         draft_server: DraftServer,
         length: DraftLength,
         script: Sequence[int],
-        one_way_s: Callable[[], float] | None = None,
         options: DecodingOptions = ENGLISH,
     ) -> SessionResult:
-        """Start a session over some windows, on its own link or the world's; return its result."""
+        """Start a session over some windows; return its result."""
         result = SessionResult()
         options = replace(options, initial_prompt=" ".join(map(str, script)))
         verifier, drafter = target.verifier, draft_server.drafter
         handling_s = self.costs.handling_s
 
         def message_s() -> float:
-            return self.costs.message_s + (one_way_s or self.one_way_s)()
+            return self.costs.message_s + self.one_way_s()
 
         up, down = Link(self.environment, message_s), Link(self.environment, message_s)
 
@@ -204,7 +201,6 @@ class World:
         return result
 
     def expected(self, script: Sequence[int]) -> list[int]:
-        """Return the tokens that a session over these windows must write."""
         return [token for index in script for token in self.decodings[index].tokens]
 
 

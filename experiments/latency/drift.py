@@ -21,10 +21,8 @@ from experiments.common.bench.options import Draft, JsonFile, Quick, Seed, Targe
 from experiments.common.bench.report import open_console, write_json
 from experiments.common.servers.processes import on_cores
 from experiments.latency.cells import TARGET_ONLY, Arm, parse_gammas, parse_modes
-from experiments.latency.commands.sweep import DraftDtype
-from experiments.latency.networks.backends import Network, open_network
-from experiments.latency.networks.conditions import Conditions
-from experiments.latency.pair import Pair, cores_used, open_lab
+from experiments.latency.lab import DraftDtype, Pair, cores_used, open_lab
+from experiments.latency.link import Link, open_link
 from specwhisper.errors import SpecWhisperError
 from specwhisper.speculation.comparison import Ratio
 
@@ -48,7 +46,7 @@ def drift(
     json: JsonFile = None,
 ) -> None:
     """Measure draft lengths over a link that goes from near to far and back within a recording."""
-    console = open_console()
+    console, pair = open_console(), Pair(target, draft, draft_dtype)
     try:
         if quick:
             gamma, modes, repeats = "5,chosen", "full", 2
@@ -58,13 +56,13 @@ def drift(
         times_s: dict[Arm, list[float]] = {}
         with ExitStack() as stack:
             with on_cores(cores_used()["draft"]):
-                network = stack.enter_context(open_network("tun"))
-            lab = stack.enter_context(open_lab(Pair(target, draft, draft_dtype), network))
-            lab.connect(near_ms, seed=seed)
+                link = stack.enter_context(open_link("tun"))
+            lab = stack.enter_context(open_lab(pair, link))
+            lab.connect(near_ms)
             text = lab.transcribe(TARGET_ONLY, sample).tokens
             shuffled = sorted(runs, key=lambda run: (run[0], Random(f"{seed} {run}").random()))
             for _, arm in track(shuffled, "measuring", console=console, transient=True):
-                with drifting(network, near_ms, far_ms, period_s):
+                with drifting(link, near_ms, far_ms, period_s):
                     timed = lab.transcribe(arm, sample)
                 if timed.tokens != text:
                     sys.exit(f"experiments.latency: DIFFERENT: {arm}: the text differs from the target's.")
@@ -72,9 +70,8 @@ def drift(
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
     over = {arm: Ratio.paired(times_s[arm], times_s[TARGET_ONLY]) for arm in arms}
-    table = Table(title=f"Decoding over target-only, {near_ms:g} to {far_ms:g} ms", title_justify="left")
-    for name in ("draft length", "over target-only"):
-        table.add_column(name, justify="right")
+    title = f"Decoding over target-only, {near_ms:g} to {far_ms:g} ms"
+    table = Table("draft length", "over target-only", title=title, title_justify="left")
     for arm, ratio in over.items():
         table.add_row(str(arm), str(ratio))
     console.print(table)
@@ -90,18 +87,18 @@ def drift(
                 for arm, r in over.items()
             ],
         }
-        write_json(json, models=Pair(target, draft, draft_dtype).facts(), figures=figures)
+        write_json(json, models=pair.facts(), figures=figures)
 
 
 @contextmanager
-def drifting(network: Network, near_ms: float, far_ms: float, period_s: float) -> Iterator[None]:
+def drifting(link: Link, near_ms: float, far_ms: float, period_s: float) -> Iterator[None]:
     """Let the round trip follow a cosine, which begins near, while the body runs."""
     is_over, started_s = Event(), monotonic()
 
     def change() -> None:
         while not is_over.wait(STEP_S):
             share = (1 - cos(2 * pi * (monotonic() - started_s) / period_s)) / 2
-            network.apply(Conditions((near_ms + share * (far_ms - near_ms)) / 1e3))
+            link.set_round_trip((near_ms + share * (far_ms - near_ms)) / 1e3)
 
     thread = Thread(target=change)
     thread.start()
@@ -110,4 +107,4 @@ def drifting(network: Network, near_ms: float, far_ms: float, period_s: float) -
     finally:
         is_over.set()
         thread.join()
-        network.apply(Conditions(near_ms / 1e3))
+        link.set_round_trip(near_ms / 1e3)

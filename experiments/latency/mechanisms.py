@@ -47,7 +47,6 @@ class Mechanism:
 
     @contextmanager
     def switched_off(self) -> Iterator[None]:
-        """Do without the mechanism while the body runs."""
         with ExitStack() as stack:
             for target, name, value in self.patches:
                 stack.enter_context(patch.object(target, name, value))

@@ -48,7 +48,6 @@ def page(
 
 
 def read(folder: Path) -> Facts:
-    """Return the contents of the JSON files, by name."""
     return {
         path.stem.removeprefix(PREFIX): json.loads(path.read_text())
         for path in folder.glob(f"{PREFIX}*.json")
@@ -56,7 +55,6 @@ def read(folder: Path) -> Facts:
 
 
 def filled(text: str, facts: Facts) -> str:
-    """Return a page with its tables."""
 
     def table(found: re.Match[str]) -> str:
         return f"<!-- {found[1]} -->\n{TABLES[found[1]](facts)}\n<!-- end -->"
@@ -65,7 +63,6 @@ def filled(text: str, facts: Facts) -> str:
 
 
 def rows_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table."""
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
 
@@ -86,7 +83,6 @@ def _round_trips(grid: Facts) -> list[float]:
 
 
 def speech(facts: Facts) -> str:
-    """Return how often the draft is right in each condition."""
     head = ["speech", "tokens", "accepted, given the target's text", "mean run", "right after an error"]
     return rows_of(
         head,
@@ -104,7 +100,6 @@ def speech(facts: Facts) -> str:
 
 
 def ratios(condition: str, what: str, *, intervals: bool = True) -> Callable[[Facts], str]:
-    """Return what writes a table of ratios: a row per arm, a column per round trip."""
 
     def shown(cell: Facts | None) -> str:
         ratio = cell and cell[f"{what}_over_target_only"]
@@ -125,7 +120,6 @@ def ratios(condition: str, what: str, *, intervals: bool = True) -> Callable[[Fa
 
 
 def waits(facts: Facts) -> str:
-    """Return the round trips that an utterance waited for."""
     grid = facts["grid"]
     round_trips = [ms for ms in _round_trips(grid) if ms >= 25]
     rows = []
@@ -137,7 +131,6 @@ def waits(facts: Facts) -> str:
 
 
 def best(facts: Facts) -> str:
-    """Return the best set draft length of each mode, beside the chosen one."""
     grid = facts["grid"]
     rows = []
     for mode in (Mode.SYNC, Mode.PIPELINED, Mode.FULL):
@@ -155,7 +148,6 @@ def best(facts: Facts) -> str:
 
 
 def errors(facts: Facts) -> str:
-    """Return how far predictions are off, by mode and condition."""
     rows = []
     for condition, mode, is_set in product(
         facts["grid"]["speech"], (Mode.SYNC, Mode.PIPELINED, Mode.FULL), (False, True)
@@ -180,7 +172,6 @@ def errors(facts: Facts) -> str:
 
 
 def drift(facts: Facts) -> str:
-    """Return draft lengths over a drifting link."""
     arms = facts["drift"]["arms"]
     lengths = sorted({arm["gamma"] for arm in arms}, key=lambda gamma: gamma or 1000)
     rows = []
@@ -191,7 +182,6 @@ def drift(facts: Facts) -> str:
 
 
 def large(facts: Facts) -> str:
-    """Return what is simulated at the costs of large-v3."""
     tables = facts["large-v3"]["expected"]
     names = list(tables[0]["rows"][0])
     head = ["speech", "round trip, ms", *(name for name in names if name != "rtt_ms")]
@@ -208,7 +198,6 @@ def large(facts: Facts) -> str:
 
 
 def capacity(facts: Facts) -> str:
-    """Return the gains of many clients beside what the law predicts."""
     rows = [
         [name, f"{each.clients}", _number(each.predicted), _number(each.gain), f"{each.share:.0%}"]
         for name, found in laws(facts).items()
@@ -218,7 +207,6 @@ def capacity(facts: Facts) -> str:
 
 
 def ablation(facts: Facts) -> str:
-    """Return what is lost without each mechanism."""
     found = facts["ablation"]
     near_ms = min(case["round_trip_ms"] for case in found["cases"])
     shown = [
@@ -247,7 +235,6 @@ def _loss(case: Facts, name: str) -> str:
 
 
 def parts(facts: Facts) -> str:
-    """Return what encoder and forward passes cost in each precision."""
     return rows_of(
         ["model", "precision", "encoder, a window, ms", "a pass, ms", "a pass of 17 tokens, ms"],
         [

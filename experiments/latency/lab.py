@@ -5,28 +5,25 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Annotated
 
+import numpy as np
+import typer
+
+from experiments.common.audio.conditions import Condition, in_condition
 from experiments.common.audio.samples import Sample
 from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
-from experiments.common.servers.processes import (
-    Server,
-    Worker,
-    first_two_cores,
-    on_cores,
-    running_process,
-)
+from experiments.common.servers.processes import Server, Worker, first_two_cores, on_cores, running_process
 from experiments.latency.cells import Arm
-from experiments.latency.hints import mostly_right
-from experiments.latency.networks.backends import Network
-from experiments.latency.networks.conditions import Conditions
+from experiments.latency.link import Link
 from experiments.latency.timed_client import TimedClient, TimedTokens, timed_in_process
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
@@ -36,9 +33,11 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 
 OPTIONS = DecodingOptions.greedy(language="en")
-HINT_SEED = 0
+WRONG_SHARE = 0.1  # of the words of a given hint
 SERVE = "experiments.latency.serve"
 POLL_S, SWITCH_S = 0.01, 10.0
+Spoken = Mapping[Condition, Sequence[Sample]]
+DraftDtype = Annotated[str, typer.Option(help="Numeric type of the draft's weights.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +49,38 @@ class Pair:
     draft_dtype: str = "int8"
 
     def facts(self) -> dict[str, str]:
-        """Return how a table names them."""
         return {"target": self.target, "draft": f"{self.draft}, {self.draft_dtype}"}
 
+    def record(self, samples: Sequence[Sample]) -> Trace:
+        """Record the target's text and the errors of the draft as the servers run it."""
+        return record(
+            samples,
+            target=self.target,
+            draft=self.draft,
+            draft_dtype=self.draft_dtype,
+            cut_windows=True,
+            options=[OPTIONS],
+        )
 
-def record_pair(pair: Pair, samples: Sequence[Sample]) -> Trace:
-    """Record the target's text and the errors of the draft as the servers run it."""
-    return record(
-        samples,
-        target=pair.target,
-        draft=pair.draft,
-        draft_dtype=pair.draft_dtype,
-        cut_windows=True,
-        options=[OPTIONS],
-    )
+
+def spoken_in(samples: Sequence[Sample], conditions: Sequence[Condition], seed: int) -> Spoken:
+    return {
+        condition: in_condition(samples, condition, np.random.default_rng(seed)) for condition in conditions
+    }
+
+
+def mostly_right(words: Sequence[str], random: Random) -> list[str]:
+    """Return a text in which a tenth of the words is replaced, left out or followed by another one."""
+    made: list[str] = []
+    for word in words:
+        if random.random() >= WRONG_SHARE:
+            made.append(word)
+        else:
+            made += random.choice([[random.choice(words)], [], [word, random.choice(words)]])
+    return made
 
 
 class OneProcess:
-    """Both models in one thread; made in a process of its own."""
-
     def __init__(self, pair: Pair) -> None:
         target = load_checkpoint(pair.target)
         draft = load_checkpoint(pair.draft, dtype=pair.draft_dtype, is_draft=True)
@@ -77,7 +89,6 @@ class OneProcess:
         self._max_new_tokens = target.max_new_tokens
 
     def transcribe(self, sample: Sample, gamma: int) -> TimedTokens:
-        """Transcribe a recording."""
         engine = InlinePair(
             self._target, self._draft, gamma=gamma or None, max_new_tokens=self._max_new_tokens
         )
@@ -96,19 +107,13 @@ class Lab:
 
     pair: Pair
     client: TimedClient
-    network: Network
+    link: Link
     servers: tuple[Server, Server]
     files: tuple[Path, Path]
     words: dict[str, list[str]]
 
     def switch_off(self, mechanism: str | None) -> None:
-        """Do without a mechanism from now on, or with all.
-
-        Raises
-        ------
-        RuntimeError
-            if a server does not switch.
-        """
+        """Do without a mechanism from now on, or with all."""
         for server, file in zip(self.servers, self.files, strict=True):
             file.write_text(mechanism or "")
             os.kill(server.process, signal.SIGUSR1)
@@ -118,23 +123,19 @@ class Lab:
                 raise RuntimeError("A server has not switched its mechanisms.")
             time.sleep(POLL_S)
 
-    def connect(self, rtt_ms: float, *, seed: int, jitter_ms: float = 0.0, loss: float = 0.0) -> None:
-        """Use a link from now on, and let the connections adapt to it."""
-        self.network.apply(Conditions(rtt_ms / 1e3, jitter_ms / 1e3, loss), seed=seed)
+    def connect(self, rtt_ms: float) -> None:
+        """Use a round trip from now on, and let the connections adapt to it."""
+        self.link.set_round_trip(rtt_ms / 1e3)
         self.client.warm_up()
 
     def transcribe(self, arm: Arm, sample: Sample) -> TimedTokens:
-        """Transcribe a recording."""
         if arm.mode is Mode.ONE_PROCESS:
             timed: TimedTokens = self._worker.call("transcribe", sample, arm.gamma)
             return timed
-        hint = ""
-        if arm.has_hint:
-            hint = " ".join(mostly_right(self.words[sample.name], Random(HINT_SEED)))
+        hint = " ".join(mostly_right(self.words[sample.name], Random(0))) if arm.has_hint else ""
         return self.client.transcribe(sample, arm.mode, arm.gamma, OPTIONS, hint)
 
     def close(self) -> None:
-        """Stop the process of both models."""
         if "_worker" in self.__dict__:
             self._worker.stop()
 
@@ -144,7 +145,7 @@ class Lab:
 
 
 @contextmanager
-def open_lab(pair: Pair, network: Network) -> Iterator[Lab]:
+def open_lab(pair: Pair, link: Link) -> Iterator[Lab]:
     """Start both servers, a core each."""
     cores = cores_used()
     with ExitStack() as stack:
@@ -153,10 +154,10 @@ def open_lab(pair: Pair, network: Network) -> Iterator[Lab]:
         far = stack.enter_context(
             running_process(
                 SERVE,
-                *("--model", pair.target, "--insecure", "--host", network.far_host),
+                *("--model", pair.target, "--insecure", "--host", link.far_host),
                 cores=cores["target"],
-                prefix=network.far_prefix,
-                route_to=network.route_to,
+                prefix=link.far_prefix,
+                route_to=link.route_to,
                 before=("specwhisper_target_server", str(files[0])),
             )
         )
@@ -172,12 +173,12 @@ def open_lab(pair: Pair, network: Network) -> Iterator[Lab]:
         stack.enter_context(on_cores(cores["draft"]))
         client = TimedClient(near.address)
         stack.callback(client.close)
-        lab = Lab(pair, client, network, (far, near), files, {})
+        lab = Lab(pair, client, link, (far, near), files, {})
         stack.callback(lab.close)
         yield lab
 
 
 def cores_used() -> dict[str, list[int]]:
-    """Return the cores of the target, and of draft, client and network; the same on a single-core machine."""
+    """Return the cores of the target, and of draft, client and link; the same on a single-core machine."""
     first, second = first_two_cores()
     return {"target": [first], "draft": [second]}
