@@ -49,7 +49,6 @@ class Proxy:
     @classmethod
     @asynccontextmanager
     async def listening(cls) -> AsyncIterator[Self]:
-        """Listen until the context ends."""
         proxy = cls()
         server = await asyncio.start_server(proxy._accept, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
@@ -66,11 +65,9 @@ class Proxy:
         self._flows.clear()
 
     def unfreeze(self) -> None:
-        """Let traffic flow again."""
         self._flows.set()
 
     def reset(self) -> None:
-        """Reset all connections."""
         for task, writers in list(self._open.items()):
             self.num_reset += 1
             for writer in writers:

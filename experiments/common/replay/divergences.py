@@ -20,15 +20,12 @@ from specwhisper.types import Window
 
 @dataclass(frozen=True)
 class TargetText:
-    """A window and its target's text."""
-
     recording: Recording
     window: Window
     tokens: Sequence[int]
     options: DecodingOptions
 
     def row(self, slot: int, generated: Sequence[int], fed: Sequence[int], num_candidates: int = 0) -> Row:
-        """Return the row that feeds tokens to a slot."""
         return Row(
             slot=slot,
             tokens=fed,
@@ -112,7 +109,6 @@ class _Follower:
         self.rows = self._rows(draft, slot, written, choices, max_continuation)
 
     def append(self, scores: Scores) -> None:
-        """Add the next token of the draft's continuation."""
         self._continuation.append(scores.tokens[0])
         self._log_probs.append(scores.log_probs[0])
 

@@ -27,8 +27,6 @@ MAX_CONTINUATION = 128  # tokens followed after a divergence: a window seldom ha
 
 @dataclass
 class WrittenWindow:
-    """A window with its commits."""
-
     window: Window
     tokens: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
@@ -96,7 +94,6 @@ def recorded(
 
 
 def source_digest(samples: Sequence[Sample], options: Sequence[DecodingOptions]) -> str:
-    """Return a digest of recordings and options."""
     digest = hashlib.blake2b(digest_size=16)
     for sample in samples:
         digest.update(hashlib.blake2b(sample.pcm).digest())

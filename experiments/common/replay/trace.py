@@ -49,7 +49,6 @@ class Decoding:
 
     @property
     def key(self) -> Key:
-        """Identity of the decoding: window, prompt and temperature."""
         return self.audio, self.prompt, self.temperature
 
     def agreed(self, written: Sequence[int]) -> int:
@@ -103,12 +102,10 @@ class Trace:
 
     @cached_property
     def by_key(self) -> dict[Key, Decoding]:
-        """Decodings by their identity; repeated recordings are equal."""
         return {decoding.key: decoding for decoding in self.decodings}
 
     @cached_property
     def audio(self) -> frozenset[str]:
-        """Digests of all recorded windows."""
         return frozenset(decoding.audio for decoding in self.decodings)
 
     def dumps(self) -> str:
@@ -119,7 +116,6 @@ class Trace:
 
     @staticmethod
     def load(path: Path) -> Trace:
-        """Read a trace from a file."""
         try:
             text = path.read_text()
         except OSError as error:

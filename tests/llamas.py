@@ -26,7 +26,6 @@ def llama_tokenizer(size: int = 300) -> PreTrainedTokenizerFast:
 def llama(
     layers: int, seed: int, size: int = 300, *, width: int = 64, positions: int = 96, scale: float = 0.2
 ) -> LlamaForCausalLM:
-    """Build a model with random weights."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=size,
