@@ -16,7 +16,7 @@ from experiments.common.bench.options import Audio, Draft, JsonFile, Quick, Seed
 from experiments.common.bench.report import open_console, write_json
 from experiments.latency.cells import parse_round_trips
 from experiments.latency.lab import DraftDtype, Pair, spoken_in
-from experiments.latency.places import NUM_WINDOWS, Job, Place, run_all
+from experiments.latency.places import H200, NUM_WINDOWS, Job, Place, run_all
 from experiments.latency.prediction import acceptance_of
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs
@@ -24,6 +24,7 @@ from specwhisper.errors import SpecWhisperError
 from specwhisper.types import Mode
 
 MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
+HANDLING_S = 0.0001  # CPU time of a message at each server
 NUM_SEEDS = 3  # for the runs in which sessions share a target
 BESIDE = "both on the GPU"
 
@@ -33,8 +34,6 @@ def expect(
     pass_ms: Annotated[
         float, typer.Option(min=0.001, help="A forward pass, its constant part, in ms.")
     ] = 2.7,
-    token_us: Annotated[float, typer.Option(min=0.0, help="Part of each token, in µs.")] = 5.0,
-    session_us: Annotated[float, typer.Option(min=0.0, help="Part of each session, in µs.")] = 50.0,
     encode_ms: Annotated[float, typer.Option(min=0.0, help="Encoding of a window, in ms.")] = 12.0,
     draft_ms: Annotated[float, typer.Option(min=0.0, help="A draft step, in ms.")] = 3.0,
     draft_encode_ms: Annotated[
@@ -43,9 +42,6 @@ def expect(
     beside_ms: Annotated[
         float, typer.Option(min=0.0, help="A draft step on the target's GPU, of one session, in ms.")
     ] = 0.5,
-    message_us: Annotated[
-        float, typer.Option(min=0.0, help="CPU time of a message at each server, in µs.")
-    ] = 100.0,
     sessions: Annotated[int, typer.Option(min=2, help="Sessions that share the target.")] = 32,
     target: Target = "base",
     draft: Draft = "tiny.en",
@@ -70,13 +66,13 @@ def expect(
         traces = {condition: pair.record(samples) for condition, samples in spoken.items()}
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
-    cost = Cost(pass_ms / 1e3, token_us / 1e6, session_us / 1e6)
+    cost = Cost(pass_ms / 1e3, H200.token_s, H200.session_s)
     split = Costs(
         cost,
         Cost(draft_ms / 1e3),
         target_encode_s=encode_ms / 1e3,
         draft_encode_s=draft_encode_ms / 1e3,
-        handling_s=message_us / 1e6,
+        handling_s=HANDLING_S,
     )
     one, many = Place(split), Place(split, sessions, 1)
     beside = Place(Costs(cost, Cost(beside_ms / 1e3), target_encode_s=encode_ms / 1e3))

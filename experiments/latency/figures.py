@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from matplotlib.figure import Figure
 from experiments.common.bench.figure_style import COLOURS, DPI, STYLE, UNDATED
 from experiments.latency.cells import CHOSEN
 from experiments.latency.laws import laws
+from experiments.latency.page import Facts, cells
 from specwhisper.types import Mode
 
-Facts = Mapping[str, Any]
 WIDTH = 7.0  # inches, both columns of a paper
 MARKERS = {
     Mode.TARGET_ONLY: "o",
@@ -38,11 +38,6 @@ MIN_REPEATS = 3  # with fewer an interval says nothing
 COLD_TO_HOT = ("#0072B2", "#ffffff", "#D55E00")
 OVER = "time over target-only"
 RTT = "round trip, ms"
-
-
-def cells(grid: Facts, **wanted: Any) -> list[Facts]:
-    found = [cell for cell in grid["cells"] if all(cell[name] == value for name, value in wanted.items())]
-    return sorted(found, key=lambda cell: cell["rtt_ms"])
 
 
 def modes(facts: Facts) -> Figure:

@@ -74,8 +74,14 @@ def _interval(value: Sequence[float] | None) -> str:
     return "" if value is None else f"{value[0]:.2f} [{value[1]:.2f}, {value[2]:.2f}]"
 
 
+def cells(grid: Facts, **wanted: Any) -> list[Facts]:
+    """Return the cells of a grid that have these values, by round trip."""
+    found = [cell for cell in grid["cells"] if all(cell[name] == value for name, value in wanted.items())]
+    return sorted(found, key=lambda cell: cell["rtt_ms"])
+
+
 def _find(grid: Facts, **wanted: Any) -> Facts | None:
-    return next((c for c in grid["cells"] if all(c[name] == value for name, value in wanted.items())), None)
+    return next(iter(cells(grid, **wanted)), None)
 
 
 def _round_trips(grid: Facts) -> list[float]:
@@ -136,8 +142,7 @@ def best(facts: Facts) -> str:
     for mode in (Mode.SYNC, Mode.PIPELINED, Mode.FULL):
         row, chosen = [f"`{mode}`, best set"], [f"`{mode}`, chosen"]
         for ms in _round_trips(grid):
-            wanted = {"condition": "clean", "mode": mode, "rtt_ms": ms, "has_hint": False}
-            here = [c for c in grid["cells"] if all(c[n] == v for n, v in wanted.items())]
+            here = cells(grid, condition="clean", mode=mode, rtt_ms=ms, has_hint=False)
             times = {c["gamma"]: c["decoding_over_target_only"][0] for c in here}
             own, lengths = times.pop(CHOSEN, None), times
             least = min(lengths, key=lambda gamma: lengths[gamma], default=None)

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,18 +44,6 @@ from specwhisper.types import Mode
 
 SHORTEST = tuple(BUNDLED / name for name in ("01_phone_call.flac", "07_a_letter.flac"))
 MAX_TRIES = 3  # then a run with a busier network is kept, but not counted
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A measurement to take; each recording in ``spoken`` has a name of its own."""
-
-    pair: Pair
-    spoken: Spoken
-    cells: Sequence[Cell]
-    repeats: int
-    seed: int
-    network: str
 
 
 def sweep(
@@ -105,34 +93,40 @@ def sweep(
         )
         spoken = spoken_in(load_samples(audio or SHORTEST), list(Condition), seed)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and networks are stopped
-        request = Request(Pair(target, draft, draft_dtype), spoken, cells, repeats, seed, network)
-        all_hold = report(measure(request, Store(out), console), console, json=json, check=check)
+        runs = list(in_order(cells, repeats, seed))
+        grid = measure(Pair(target, draft, draft_dtype), spoken, runs, network, Store(out), console)
+        all_hold = report(grid, console, json=json, check=check)
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
     sys.exit(0 if all_hold else 1)
 
 
-def measure(request: Request, store: Store, console: Console) -> Grid:
-    """Measure the runs that the store does not have yet, interleaved."""
+def measure(
+    pair: Pair,
+    spoken: Spoken,
+    runs: Sequence[tuple[int, Cell]],
+    network: str,
+    store: Store,
+    console: Console,
+) -> Grid:
+    """Measure the runs that the store does not have yet; each recording has a name of its own."""
     machine, cores = machine_facts(), cores_used()  # before this thread is pinned to a core
-    samples = [sample for each in request.spoken.values() for sample in each]
+    samples = [sample for each in spoken.values() for sample in each]
     with ExitStack() as stack:
-        trace = request.pair.record(samples)
-        costs = measure_costs(request.pair, samples, trace.decodings[0])
+        trace = pair.record(samples)
+        costs = measure_costs(pair, samples, trace.decodings[0])
         with on_cores(cores["draft"]):
-            link = stack.enter_context(open_link(request.network))
-        console.print(f"Starting {', '.join(request.pair.facts().values())} ...", highlight=False)
-        lab = stack.enter_context(open_lab(request.pair, link))
+            link = stack.enter_context(open_link(network))
+        console.print(f"Starting {', '.join(pair.facts().values())} ...", highlight=False)
+        lab = stack.enter_context(open_lab(pair, link))
         lab.connect(0.0)
         texts = {sample.name: lab.transcribe(TARGET_ONLY, sample).tokens for sample in samples}
-        vocabulary = load_checkpoint(request.pair.target).vocabulary
+        vocabulary = load_checkpoint(pair.target).vocabulary
         lab.words = {name: vocabulary.decode(tokens).split() for name, tokens in texts.items()}
         header: dict[str, Any] = {
-            "pair": request.pair.facts(),
-            "samples": {
-                condition: [sample.name for sample in each] for condition, each in request.spoken.items()
-            },
-            "network": request.network,
+            "pair": pair.facts(),
+            "samples": {condition: [sample.name for sample in each] for condition, each in spoken.items()},
+            "network": network,
             "texts": {name: list(tokens) for name, tokens in texts.items()},
             "trace": trace.dumps(),
             "costs": asdict(costs),
@@ -142,8 +136,8 @@ def measure(request: Request, store: Store, console: Console) -> Grid:
         found = store.begin(header)
         left = [
             (repeat, cell, sample)
-            for repeat, cell in in_order(request.cells, request.repeats, request.seed)
-            for sample in request.spoken[cell.condition]
+            for repeat, cell in runs
+            for sample in spoken[cell.condition]
             if (repeat, cell, sample.name) not in found.done
         ]
         if found.runs:

@@ -40,16 +40,11 @@ class Host(Generic[Event]):
     Parameters
     ----------
     deliver : called with each session's events at the end of the step that returned them.
-
-    Attributes
-    ----------
-    busy_s : total computing time.
     """
 
     def __init__(
         self, environment: simpy.Environment, clock: Clock, deliver: Callable[[str, Event], None]
     ) -> None:
-        self.busy_s = 0.0
         self._environment = environment
         self._clock = clock
         self._deliver = deliver
@@ -81,9 +76,7 @@ class Host(Generic[Event]):
                 action()
                 self._clock.spend(cost_s)
             events = engine.step()
-            spent_s = self._clock.take_spent_s()
-            self.busy_s += spent_s
-            if spent_s:
+            if spent_s := self._clock.take_spent_s():
                 yield self._environment.timeout(spent_s)
             for session, event in events:
                 self._deliver(session, event)
@@ -93,7 +86,6 @@ class SimulatedEncoder(Executor):
     """Runs encodings in sequence, ``encode_s`` each, beside the forward passes."""
 
     def __init__(self, environment: simpy.Environment, encode_s: float) -> None:
-        self.busy_s = 0.0
         self._environment = environment
         self._encode_s = encode_s
         self._turn = simpy.Resource(environment)
@@ -107,7 +99,6 @@ class SimulatedEncoder(Executor):
                 if not future.set_running_or_notify_cancel():
                     return
                 yield self._environment.timeout(self._encode_s)
-                self.busy_s += self._encode_s
                 try:
                     result = fn(*args, **kwargs)
                 except Exception as error:

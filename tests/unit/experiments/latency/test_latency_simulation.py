@@ -17,7 +17,7 @@ from experiments.common.replay.trace import Decoding
 from experiments.latency.closed_form import Costs as Theory
 from experiments.latency.closed_form import full_s, pipelined_s, sync_s
 from experiments.latency.prediction import survival_of
-from experiments.latency.simulation.hosts import Clock, Link
+from experiments.latency.simulation.hosts import Link
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session, simulate_together
 from specwhisper.speculation.draft_length import DraftLength
@@ -150,13 +150,6 @@ def test_pipelined_matches_its_closed_form(gamma, round_trip, accepted):
     assert simulated == pytest.approx(pipelined_s(theory, survival_of(decodings), gamma) / STEP_S, rel=0.06)
 
 
-def test_a_chain_after_a_correction_is_not_dropped_as_stale():
-    """Blocks of one token on a slow link: each outdated candidate contradicts a commit by itself."""
-    agrees = [i % 20 != 2 for i in range(400)]
-    ones, fours = (time_per_step([decoding(*agrees)], Mode.FULL, round_trip=5, gamma=g) for g in (1, 4))
-    assert ones < fours < 0.75
-
-
 @pytest.mark.parametrize(
     ("round_trip", "share"),
     mostly_nightly(
@@ -227,15 +220,6 @@ def test_messages_keep_their_order(delays):
     environment.run()
     assert [number for _, number in arrived] == list(range(len(delays)))
     assert [s for s, _ in arrived] == pytest.approx(list(accumulate(delays, max)))
-
-
-def test_a_clock_advances_within_a_step():
-    environment = simpy.Environment(initial_time=2.0)
-    clock = Clock(environment)
-    clock.spend(0.5)
-    assert clock() == 2_500_000_000
-    assert clock.take_spent_s() == 0.5
-    assert clock() == 2_000_000_000
 
 
 def test_a_measured_forward_pass_is_interpolated():
