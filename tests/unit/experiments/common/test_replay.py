@@ -13,14 +13,16 @@ from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.record import record_models, source_digest
 from experiments.common.replay.trace import Decoding, Trace
+from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
-from specwhisper.types import Mode
+from specwhisper.types import AudioChunk, Mode
 from tests.e2e.processes import Server
 from tests.nightly import NIGHTLY, mostly_nightly
 
@@ -152,6 +154,13 @@ def test_a_replays_target_takes_hints(samples, trace, demo):
 
 
 @pytest.mark.nightly
+def test_the_traces_options_prompt_and_fall_back(trace):
+    assert {decoding.temperature for decoding in trace.decodings} == {0.0, 0.4}
+    assert max(len(decoding.prompt) for decoding in trace.decodings) > 10
+    assert any(decoding.divergences for decoding in trace.decodings)
+
+
+@pytest.mark.nightly
 def test_the_forward_pass_sees_every_token_once(samples, trace, demo):
     forward, fed, held = random_model(), [], []
     score = forward.score
@@ -171,6 +180,15 @@ def test_the_forward_pass_sees_every_token_once(samples, trace, demo):
     assert forward.length(0) == model.length(0) == 0  # the slot was freed
 
 
+@pytest.mark.nightly
+def test_a_trace_is_saved_and_loaded(trace, tmp_path):
+    trace.save(tmp_path / "trace.json")
+    assert Trace.load(tmp_path / "trace.json") == trace
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(InvalidRequest, match="holds no trace"):
+        Trace.load(tmp_path / "other.json")
+
+
 def test_a_draft_follows_its_divergence_and_then_repeats_its_last_token():
     decoding = Decoding("", 0, "", (), 0.0, (1, 2, 3, 9), (0.0,) * 4, (0.0,) * 4, divergences={2: (5, 6)})
 
@@ -181,6 +199,19 @@ def test_a_draft_follows_its_divergence_and_then_repeats_its_last_token():
     assert [after((1, 2, 5)), after((1, 2, 5, 6)), after((1, 2, 5, 6, 6))] == [6, 6, 6]
     assert after((7, 7, 7)) == 9  # not in the trace
     assert after((1, 2, 3, 9)) == 9
+
+
+def test_a_draft_has_its_recorded_log_probs():
+    sure = Decoding(
+        *("", 0, "", (), 0.0, (1, 2, 3, 9), (0.0,) * 4, (0.0,) * 4),
+        divergences={2: (5, 6)},
+        draft_log_probs=(-0.1, -0.2, -0.9, -0.3),
+        continuation_log_probs={2: (-0.9, -1.5)},
+    )
+    log_probs = [
+        sure.draft_after(written)[1] for written in ((), (1,), (1, 2), (1, 2, 5), (1, 2, 5, 6), (1, 2, 3))
+    ]
+    assert log_probs == [-0.1, -0.2, -0.9, -1.5, -1.5, -0.3]
 
 
 @pytest.mark.nightly
@@ -199,10 +230,22 @@ def test_windows_and_options_that_were_not_recorded_are_refused(samples, trace, 
 
 
 @pytest.mark.nightly
+def test_a_draft_may_predict_a_window_that_is_not_recorded(trace, demo):
+    recording = Recording()
+    recording.append(AudioChunk(0, bytes(32_000), is_last=True))
+    draft = ReplayDraft(trace, demo.target.vocabulary, None)
+    draft.encode(0, recording, 0)
+    prompt = trace.decodings[0].prompt
+    for written in ((), (0,), (0, 0)):  # it drafts wrong tokens
+        fed = [*prompt, *written][draft.length(0) :]
+        (scores,) = draft.score([Row(0, fed, 0, written, timestamps=True)])
+        assert scores.tokens == [0]
+
+
+@pytest.mark.nightly
 def test_replay_servers_write_the_demo_pairs_text(samples, trace, demo, tmp_path):
     file = tmp_path / "trace.json"
     trace.save(file)
-    assert Trace.load(file) == trace
     package = "experiments.common.replay"
     arguments = ("--shape", "free", "--trace", str(file), "--port", "0", "--log-format", "json")
     vocabulary = demo.target.vocabulary

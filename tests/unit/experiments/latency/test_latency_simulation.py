@@ -150,6 +150,13 @@ def test_pipelined_matches_its_closed_form(gamma, round_trip, accepted):
     assert simulated == pytest.approx(pipelined_s(theory, survival_of(decodings), gamma) / STEP_S, rel=0.06)
 
 
+def test_a_chain_after_a_correction_is_not_dropped_as_stale():
+    """Blocks of one token on a slow link: each outdated candidate contradicts a commit by itself."""
+    agrees = [i % 20 != 2 for i in range(400)]
+    ones, fours = (time_per_step([decoding(*agrees)], Mode.FULL, round_trip=5, gamma=g) for g in (1, 4))
+    assert ones < fours < 0.75
+
+
 @pytest.mark.parametrize(
     ("round_trip", "share"),
     mostly_nightly(
