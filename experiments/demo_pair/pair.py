@@ -10,8 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common.audio.samples import BUNDLED, Sample, load_samples
-from experiments.common.replay.divergences import TargetText, find_divergences
-from experiments.common.replay.record import NUM_SLOTS, WrittenWindow, transcribe
+from experiments.common.replay.record import (
+    NUM_SLOTS,
+    TargetText,
+    WrittenWindow,
+    find_divergences,
+    transcribe,
+)
 from experiments.demo_pair.realignment import Agreement, agreement
 from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
