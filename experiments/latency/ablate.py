@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
+from rich.table import Column, Table
 
 from experiments.common.audio.conditions import Condition
 from experiments.common.audio.samples import Sample, load_samples
@@ -153,7 +153,11 @@ def _facts(case: Case, times_s: Mapping[str, list[float]]) -> dict[str, Any]:
 
 def print_cases(facts: Mapping[str, Any], console: Console) -> None:
     """Print a row per case: what all gain, and the time without each mechanism over that with all."""
-    table = Table("place, speech", "over target-only", *(f"without {name}" for name in facts["lines"]))
+    table = Table(
+        Column("place, speech", no_wrap=True),
+        "over target-only",
+        *(f"without {name}" for name in facts["lines"]),
+    )
     for case in facts["cases"]:
         name = f"{case['place']}, {case['condition']}, {case['mode']}, {case['round_trip_ms']:g} ms"
         ratios = (f"{ratio[0]:.3f}" for ratio in case["without"].values())
