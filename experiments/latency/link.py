@@ -222,8 +222,11 @@ class Emulator:
         self._way_s = 0.0
         self._packets: deque[tuple[float, int, bytes]] = deque()  # in transit: due, device, packet
 
+    def _set_round_trip(self, round_trip_s: float) -> None:
+        self._way_s = round_trip_s / 2
+
     def run(self) -> None:
-        commands = Commands(lambda round_trip_s: setattr(self, "_way_s", round_trip_s / 2))
+        commands = Commands(self._set_round_trip)
         while True:
             while self._packets and self._packets[0][0] <= time.monotonic():
                 _, device, packet = self._packets.popleft()
@@ -245,7 +248,11 @@ async def serve_proxy(upstream: str) -> None:
     async with Proxy.listening() as proxy:
         proxy.upstream = upstream
         over, loop = asyncio.Event(), asyncio.get_running_loop()
-        commands = Commands(lambda round_trip_s: setattr(proxy, "latency_ms", 500 * round_trip_s))
+
+        def set_round_trip(round_trip_s: float) -> None:
+            proxy.latency_ms = 1e3 * round_trip_s / 2
+
+        commands = Commands(set_round_trip)
         loop.add_reader(0, lambda: None if commands.read() else over.set())
         print(proxy.address, flush=True)
         await over.wait()

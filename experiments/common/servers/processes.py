@@ -132,6 +132,7 @@ class Worker:
 
 
 def _begin(build: Callable[[], Any], threads: int) -> None:
+    """Prepare the process; the first call builds the object, and raises its error."""
     limit_threads(threads)
     logging.disable_progress_bar()
     global _built
