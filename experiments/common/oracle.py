@@ -19,8 +19,6 @@ Final = tuple[float, float, tuple[int, ...], str, float, tuple[float, ...]]
 
 
 class ViolationKind(StrEnum):
-    """Kinds of violations; each is checked separately."""
-
     FAILED = "failed"
     HUNG = "hung"
     COMMITS_WITHDRAWN = "commits were withdrawn"
@@ -45,8 +43,6 @@ class ViolationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A violated property and its location."""
-
     kind: ViolationKind
     message: str
 
@@ -91,12 +87,10 @@ class ClientLog:
 
     @property
     def segments(self) -> list[Segment]:
-        """All final segments, in order of arrival."""
         return [segment for update in self.updates for segment in update.segments]
 
     @property
     def progress_s(self) -> list[float]:
-        """Times at which new commits arrived."""
         moments, most = [], 0
         for update in self.updates:
             if update.num_committed > most:
@@ -106,7 +100,6 @@ class ClientLog:
 
     @property
     def gaps_s(self) -> list[float]:
-        """Times between new commits."""
         return [later_s - sooner_s for sooner_s, later_s in pairwise(self.progress_s)]
 
 
@@ -123,7 +116,6 @@ def final_of(segment: Segment) -> Final:
 
 
 def recording_violations(log: ClientLog, expected: Sequence[Segment]) -> list[Violation]:
-    """Return the violations in the log of a recording."""
     wanted, received = list(map(final_of, expected)), list(map(final_of, log.segments))
     if received == wanted:
         return _violations_of_any(log)

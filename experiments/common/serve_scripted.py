@@ -54,7 +54,6 @@ class PacedModel(SpeechOrNoiseModel):
         self._pass_s = pass_ms / 1_000
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Append each row's tokens to its slot and choose a token after each candidate."""
         time.sleep(self._pass_s)
         return super().score(rows)
 
@@ -159,5 +158,4 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
 
 
 def _num_taken(num_free: int | None, num_slots: int) -> int:
-    """Return the number of taken draft slots; 0 before the draft is placed."""
     return 0 if num_free is None else num_slots - num_free

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import typer
 
-from experiments.latency.commands.ablate import ablate
-from experiments.latency.commands.calibrate import calibrate
-from experiments.latency.commands.drift import drift
-from experiments.latency.commands.expect import expect
-from experiments.latency.commands.page import page
-from experiments.latency.commands.parts import parts
-from experiments.latency.commands.simulate import simulate
-from experiments.latency.commands.sweep import show, sweep
+from experiments.latency.ablate import ablate
+from experiments.latency.costs import parts
+from experiments.latency.drift import drift
+from experiments.latency.expect import expect
+from experiments.latency.page import page
+from experiments.latency.sweep import sweep
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
-for command in (sweep, show, drift, expect, simulate, ablate, calibrate, parts, page):
+for command in (sweep, drift, expect, ablate, parts, page):
     app.command()(command)
 
 if __name__ == "__main__":

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import inf
 from random import Random
+from typing import TypeVar
 
 from experiments.common.audio.conditions import Condition
 from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import Mode
 
+Parsed = TypeVar("Parsed")
 CHOSEN = 0  # draft length: each session chooses its own
 
 
@@ -41,8 +43,6 @@ HINTED = tuple(Arm(mode, has_hint=True) for mode in (Mode.TARGET_ONLY, Mode.FULL
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cell:
-    """One combination to measure."""
-
     condition: Condition
     rtt_ms: float
     arm: Arm
@@ -83,45 +83,38 @@ def in_order(cells: Sequence[Cell], repeats: int, seed: int) -> Iterator[tuple[i
 
 
 def parse_modes(words: str) -> list[Mode]:
-    """Parse comma-separated modes, without duplicates."""
-    try:
-        return list(dict.fromkeys(Mode(word.strip()) for word in words.split(",")))
-    except ValueError:
-        raise InvalidRequest(f"--modes is '{words}': pass some of {', '.join(Mode)}.") from None
+    return _parse(words, Mode, f"--modes is '{words}': pass some of {', '.join(Mode)}.")
 
 
 def parse_conditions(words: str) -> list[Condition]:
-    """Parse comma-separated conditions, without duplicates."""
-    try:
-        return list(dict.fromkeys(Condition(word.strip()) for word in words.split(",")))
-    except ValueError:
-        raise InvalidRequest(f"--conditions is '{words}': pass some of {', '.join(Condition)}.") from None
+    message = f"--conditions is '{words}': pass some of {', '.join(Condition)}."
+    return _parse(words, Condition, message)
 
 
 def parse_gammas(words: str) -> list[int]:
-    """Parse comma-separated draft lengths, without duplicates; 'chosen' is :data:`CHOSEN`."""
+    """Parse draft lengths; 'chosen' is :data:`CHOSEN`."""
+
+    def gamma(word: str) -> int:
+        if word != "chosen" and not 1 <= int(word) <= MAX_GAMMA:
+            raise ValueError(word)
+        return CHOSEN if word == "chosen" else int(word)
+
+    message = f"pass numbers from 1 to {MAX_GAMMA} or 'chosen', separated by commas."
+    return _parse(words, gamma, f"--gamma is '{words}': {message}")
+
+
+def parse_round_trips(words: str) -> list[float]:
+    def milliseconds(word: str) -> float:
+        if not 0 <= float(word) < inf:
+            raise ValueError(word)
+        return float(word)
+
+    return _parse(words, milliseconds, f"--rtt-ms is '{words}': pass numbers from 0 on, separated by commas.")
+
+
+def _parse(words: str, parse: Callable[[str], Parsed], message: str) -> list[Parsed]:
+    """Parse words between commas, without duplicates."""
     try:
-        return list(dict.fromkeys(_gamma(word.strip()) for word in words.split(",")))
+        return list(dict.fromkeys(parse(word.strip()) for word in words.split(",")))
     except ValueError:
-        raise InvalidRequest(
-            f"--gamma is '{words}': pass numbers from 1 to {MAX_GAMMA} or 'chosen', separated by commas."
-        ) from None
-
-
-def _gamma(word: str) -> int:
-    if word == "chosen":
-        return CHOSEN
-    if not 1 <= int(word) <= MAX_GAMMA:
-        raise ValueError(word)
-    return int(word)
-
-
-def parse_times(words: str, flag: str) -> list[float]:
-    """Parse comma-separated times in the flag's unit."""
-    try:
-        found = [float(word) for word in words.split(",")]
-    except ValueError:
-        found = []
-    if not found or not all(0 <= time < inf for time in found):
-        raise InvalidRequest(f"{flag} is '{words}': pass numbers from 0 on, separated by commas.")
-    return found
+        raise InvalidRequest(message) from None

@@ -44,7 +44,6 @@ def tokens_per_block(survival: Sequence[float], gamma: int) -> float:
 
 
 def target_only_s(costs: Costs) -> float:
-    """Return the time of a token of the target alone, at any round trip."""
     return costs.verify_s(0)
 
 
@@ -55,7 +54,6 @@ def sync_s(costs: Costs, survival: Sequence[float], gamma: int) -> float:
 
 
 def best_gamma(costs: Costs, survival: Sequence[float], max_gamma: int) -> int:
-    """Return the gamma with the shortest :func:`sync_s`."""
     return min(range(1, max_gamma + 1), key=lambda gamma: sync_s(costs, survival, gamma))
 
 
@@ -137,7 +135,6 @@ def useful(survival: Sequence[float], realigned: float, index: float) -> float:
 
 
 def chain_tokens(survival: Sequence[float], realigned: float) -> float:
-    """Return the mean number of tokens of a chain."""
     num_tokens = float(sum(chance ** (1 - realigned) for chance in survival))
     last = len(survival) - 1
     if realigned and last:

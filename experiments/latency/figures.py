@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from matplotlib.figure import Figure
 from experiments.common.bench.figure_style import COLOURS, DPI, STYLE, UNDATED
 from experiments.latency.cells import CHOSEN
 from experiments.latency.laws import laws
+from experiments.latency.page import Facts, cells
 from specwhisper.types import Mode
 
-Facts = Mapping[str, Any]
 WIDTH = 7.0  # inches, both columns of a paper
 MARKERS = {
     Mode.TARGET_ONLY: "o",
@@ -40,14 +40,7 @@ OVER = "time over target-only"
 RTT = "round trip, ms"
 
 
-def cells(grid: Facts, **wanted: Any) -> list[Facts]:
-    """Return the cells of a grid that have these values, by round trip."""
-    found = [cell for cell in grid["cells"] if all(cell[name] == value for name, value in wanted.items())]
-    return sorted(found, key=lambda cell: cell["rtt_ms"])
-
-
 def modes(facts: Facts) -> Figure:
-    """Draw clean speech by mode: decoding, and the whole utterance."""
     figure, panels = plt.subplots(1, 2, figsize=(WIDTH, 3.0), sharey=True, layout="constrained")
     for axes, (what, title) in zip(
         panels, (("decoding", "decoding"), ("wall", "whole utterance")), strict=True
@@ -61,7 +54,6 @@ def modes(facts: Facts) -> Figure:
 
 
 def conditions(facts: Facts) -> Figure:
-    """Draw decoding by mode, in each condition."""
     grid = facts["grid"]
     figure, panels = plt.subplots(
         1, len(grid["speech"]), figsize=(WIDTH, 2.8), sharey=True, layout="constrained"
@@ -76,7 +68,6 @@ def conditions(facts: Facts) -> Figure:
 
 
 def gammas(facts: Facts) -> Figure:
-    """Draw decoding of clean speech, by draft length and round trip."""
     figure, panels = plt.subplots(1, 3, figsize=(WIDTH, 2.6), sharey=True, layout="constrained")
     colours, scale = LinearSegmentedColormap.from_list("ratios", COLD_TO_HOT), LogNorm(1 / 8, 8)
     for axes, mode in zip(panels, DRAFTING, strict=True):
@@ -113,7 +104,6 @@ def gammas(facts: Facts) -> Figure:
 
 
 def waits(facts: Facts) -> Figure:
-    """Draw the round trips that an utterance waited for, by mode."""
     figure, axes = plt.subplots(figsize=(WIDTH / 2, 2.8), layout="constrained")
     for mode in (Mode.TARGET_ONLY, *DRAFTING):
         found = cells(facts["grid"], condition="clean", mode=mode, gamma=CHOSEN, has_hint=False)
@@ -128,7 +118,6 @@ def waits(facts: Facts) -> Figure:
 
 
 def predictions(facts: Facts) -> Figure:
-    """Draw predicted against measured decoding, by simulation and by closed form."""
     figure, panels = plt.subplots(1, 2, figsize=(WIDTH, 3.2), sharey=True, layout="constrained")
     shown = (("simulated", "simulation", 0.10), ("closed_form", "closed form", 0.15))
     for axes, (name, title, bound) in zip(panels, shown, strict=True):

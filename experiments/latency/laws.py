@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.capacity.expectation import PassTimes, pass_s
-
 Facts = Mapping[str, Any]
+PassTimes = Mapping[tuple[int, int], float]  # seconds, by sessions and the tokens of each
 SHARED = "four draft servers"  # how the crowd's sessions reach the target
 
 
@@ -60,7 +59,6 @@ def laws(facts: Facts) -> dict[str, list[Law]]:
 
 
 def _predicted(capacity: Facts, gain: Facts) -> float:
-    """Return the gain that the passes' yields and times predict."""
     here = [
         each
         for each in capacity["outcomes"]
@@ -74,10 +72,18 @@ def _predicted(capacity: Facts, gain: Facts) -> float:
         (int(size.split(" x ")[0]), int(size.split(" x ")[1])): seconds
         for size, seconds in capacity["pass_s"].items()
     }
-    with_block_s = pass_s(times, split, 1 + gain["width"]) / split
+    with_block_s = _pass_s(times, split, 1 + gain["width"]) / split
     share = num_verifying / num_passes
     mean_s = share * with_block_s + (1 - share) * _plain_s(times, split)
     return float(num_tokens / num_passes * _plain_s(times, alone) / mean_s)
+
+
+def _pass_s(times: PassTimes, batch_size: float, width: float) -> float:
+    """Interpolate between the sizes around this one, which were timed."""
+    return sum(
+        max(0.0, 1 - abs(batch_size - batch)) * max(0.0, 1 - abs(width - tokens)) * seconds
+        for (batch, tokens), seconds in times.items()
+    )
 
 
 def _plain_s(times: PassTimes, batch_size: float) -> float:

@@ -73,7 +73,6 @@ class Predictor:
         )
 
     def simulated_s(self, arm: Arm, rtt_ms: float, sample: str) -> float:
-        """Return the decoding time of a recording by simulation."""
         script = [i for i, decoding in enumerate(self.decodings) if decoding.recording == sample]
         costs = self.costs[sample]
         result = simulate_session(
@@ -113,7 +112,6 @@ class Predictor:
         return num_tokens * closed_form.sync_s(of, survival_of(decodings, gamma), gamma)
 
     def facts(self) -> dict[str, Any]:
-        """Return the costs as JSON values, in ms."""
         some = next(iter(self.costs.values()))
         return {
             "pass_ms": 1e3 * some.target.of(1, 1),
@@ -199,11 +197,9 @@ def realigned_of(decodings: Iterable[Decoding]) -> float:
 
 
 def acceptance_of(decodings: Sequence[Decoding]) -> float:
-    """Return the share of positions at which the draft is right."""
     num_tokens = sum(len(decoding.tokens) for decoding in decodings)
     return 1 - sum(len(decoding.divergences) for decoding in decodings) / num_tokens
 
 
 def mean_run_of(decodings: Iterable[Decoding]) -> float:
-    """Return the mean number of right tokens in a row."""
     return float(np.mean([run - 1 for decoding in decodings for run in runs_of(decoding)]))

@@ -13,12 +13,11 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from experiments.latency.ablation.mechanisms import MECHANISMS
+from experiments.latency.mechanisms import MECHANISMS
 from specwhisper_draft_server import debounce
 
 
 def main() -> None:
-    """Run the server."""
     module, file, *sys.argv[1:] = sys.argv[1:]
     path, off = Path(file), ExitStack()
 

@@ -13,7 +13,7 @@ from experiments.latency.cells import Arm, Cell
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import Mode
 
-FORMAT = 5
+FORMAT = 6
 SAME = ("pair", "samples", "network", "texts")  # must match to continue
 MAX_NETWORK_SHARE = 0.05  # of a core; a busier network distorts the measurement
 
@@ -34,15 +34,12 @@ class Run:
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """The session's statistics."""
-        statistics: dict[str, Any] = self.facts["statistics"]
-        return statistics
+        return dict(self.facts["statistics"])
 
     def __str__(self) -> str:
         return f"{self.cell}, {self.sample}, repeat {self.repeat + 1}"
 
     def line(self) -> dict[str, Any]:
-        """Return it as JSON values."""
         arm = self.cell.arm
         cell = {"condition": self.cell.condition, "rtt_ms": self.cell.rtt_ms, "mode": arm.mode}
         cell |= {"gamma": arm.gamma, "has_hint": arm.has_hint}
@@ -50,7 +47,6 @@ class Run:
 
     @staticmethod
     def of(line: dict[str, Any]) -> Run:
-        """Read a line."""
         names = ("repeat", "condition", "rtt_ms", "mode", "gamma", "has_hint", "sample")
         repeat, condition, rtt_ms, mode, gamma, has_hint, sample = (line.pop(name) for name in names)
         cell = Cell(Condition(condition), rtt_ms, Arm(Mode(mode), gamma, has_hint))
@@ -71,7 +67,6 @@ class Grid:
 
     @property
     def done(self) -> set[tuple[int, Cell, str]]:
-        """Repeat, cell and recording of the runs that count."""
         return {(run.repeat, run.cell, run.sample) for run in self.runs if run.counts}
 
     @property
@@ -81,8 +76,6 @@ class Grid:
 
 
 class Store:
-    """The file of a grid."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
 
@@ -95,29 +88,21 @@ class Store:
             return Grid(header, tuple(map(Run.of, lines)))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidRequest(
-                f"{self._path} holds no readable grid ({error}): pass another file, or measure one first."
+                f"{self._path} holds no readable grid ({error}): pass another file with --out."
             ) from error
 
     def begin(self, header: dict[str, Any]) -> Grid:
         """Continue a grid of the same pair and recordings, or create one; refuse any other."""
-        try:
-            if not self._path.exists() or not self._path.stat().st_size:
-                beside = self._path.with_name(f"{self._path.name}.new")
-                beside.write_text(json.dumps({"format": FORMAT, **header}) + "\n")
-                beside.replace(self._path)
-                return self.load()
-            found = self.load()
-            for name in SAME:
-                if found.header[name] != json.loads(json.dumps(header[name])):
-                    raise InvalidRequest(f"{self._path} holds a grid with other {name}: pass another file.")
-            content = self._path.read_bytes()
-            with self._path.open("r+b") as file:
-                file.truncate(content.rfind(b"\n") + 1)
-        except OSError as error:
-            raise InvalidRequest(f"{self._path} cannot be written ({error}): pass another file.") from error
+        if not self._path.exists():
+            self._path.write_text(json.dumps({"format": FORMAT, **header}) + "\n")
+        found = self.load()
+        for name in SAME:
+            if found.header[name] != json.loads(json.dumps(header[name])):
+                raise InvalidRequest(f"{self._path} holds a grid with other {name}: pass another file.")
+        content = self._path.read_bytes()
+        self._path.write_bytes(content[: content.rfind(b"\n") + 1])
         return found
 
     def append(self, runs: Iterable[Run]) -> None:
-        """Append runs to the file."""
         with self._path.open("a") as file:
             file.writelines(json.dumps(run.line()) + "\n" for run in runs)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
 from experiments.common.audio.conditions import Condition
 from experiments.common.bench.report import Bar
 from experiments.common.replay.trace import Trace
-from experiments.latency.cells import CHOSEN, TARGET_ONLY, Arm, Cell
+from experiments.latency.cells import Arm, Cell
 from experiments.latency.prediction import (
     Predictor,
     acceptance_of,
@@ -42,7 +42,6 @@ class Summary:
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """All measured cells, in order."""
         return sorted({run.cell for run in self.grid.runs if run.counts})
 
     def times_s(self, cell: Cell, what: str) -> dict[int, float]:
@@ -89,7 +88,6 @@ class Summary:
 
     @cached_property
     def predictor(self) -> Predictor:
-        """Costs and texts of the recordings."""
         return Predictor.of(self.grid)
 
     @cached_property
@@ -113,7 +111,6 @@ class Summary:
         )
 
     def speech(self) -> dict[str, dict[str, float]]:
-        """Return the draft's acceptance, realignment and mean run in each condition."""
         decodings = Trace.parse(self.grid.header["trace"], "The grid").decodings
         found = {}
         for condition, names in self.grid.header["samples"].items():
@@ -126,8 +123,7 @@ class Summary:
             }
         return found
 
-    def facts(self, *, predictions: bool) -> dict[str, Any]:
-        """Return all of it as JSON values."""
+    def facts(self) -> dict[str, Any]:
         return {
             **{
                 name: self.grid.header[name] for name in ("pair", "samples", "network", "machine", "versions")
@@ -136,10 +132,10 @@ class Summary:
             "costs": self.predictor.facts(),
             "num_runs": len(self.grid.runs),
             "num_different": len(self.grid.different),
-            "cells": [self._cell_facts(cell, predictions=predictions) for cell in self.cells],
+            "cells": [self._cell_facts(cell) for cell in self.cells],
         }
 
-    def _cell_facts(self, cell: Cell, *, predictions: bool) -> dict[str, Any]:
+    def _cell_facts(self, cell: Cell) -> dict[str, Any]:
         arm = cell.arm
         found: dict[str, Any] = {"condition": cell.condition, "rtt_ms": cell.rtt_ms, "mode": arm.mode}
         found |= {"gamma": arm.gamma, "has_hint": arm.has_hint, "waits": self.waits(cell)}
@@ -147,23 +143,15 @@ class Summary:
             found[what] = list(self.times_s(cell, what).values())
             ratio = self.over(cell, cell.target_only, what)
             found[f"{what[:-2]}_over_target_only"] = ratio and [ratio.value, ratio.low, ratio.high]
-        if predictions and cell in self.predicted:
+        if cell in self.predicted:
             found["simulated"], found["closed_form"] = self.predicted[cell]
         return found
 
-    def bars(self) -> list[Bar]:
-        """Return a bar for each claim whose cells were measured."""
-        bars = list(self._bars())
-        return bars or [Bar("full beside target-only", float("nan"), 0.0, "not measured")]
-
-    def _bars(self) -> Iterator[Bar]:
+    def bars(self) -> Iterator[Bar]:
+        """Yield a bar for each claim whose cells were measured."""
         is_bundled = self.grid.header["pair"]["target"].startswith(BUNDLED)
-        yield Bar(
-            "texts that differ from the target's",
-            len(self.grid.different),
-            0.5,
-            f"{len(self.grid.different)}",
-        )
+        num_different = len(self.grid.different)
+        yield Bar("texts that differ from the target's", num_different, 0.5, f"{num_different}")
         for cell in self.cells:
             ratio = self.over(cell, cell.target_only)
             if cell.arm != FULL or ratio is None:
@@ -172,12 +160,8 @@ class Summary:
             if cell.condition is Condition.CLEAN and not is_bundled:
                 bound = NEAR_BOUND if cell.rtt_ms <= NEAR_MS else FAR_BOUND if cell.rtt_ms <= FAR_MS else MOST
             # Noise may break a bar that holds: the lower end of the interval counts.
-            yield Bar(
-                f"full over target-only, decoding, {cell.condition}, {cell.rtt_ms:g} ms",
-                ratio.low,
-                bound,
-                f"{ratio}",
-            )
+            name = f"full over target-only, decoding, {cell.condition}, {cell.rtt_ms:g} ms"
+            yield Bar(name, ratio.low, bound, f"{ratio}")
             waits = self.waits(cell)
             has_bar = cell.condition is Condition.CLEAN and not is_bundled and cell.rtt_ms >= WAITS_FROM_MS
             if waits is not None and has_bar:
@@ -206,24 +190,3 @@ class Summary:
                         f"{errors[worst]:.1%} at worst ({worst}), {median(errors.values()):.1%} in the middle"
                     )
                     yield Bar(f"error of the {what} of {mode}", errors[worst], bound, shown)
-
-
-def best_gamma(summary: Summary, condition: Condition, mode: Mode, rtt_ms: float) -> tuple[int, float] | None:
-    """Return the set draft length with the shortest decoding, and its time over target-only's."""
-    found = {}
-    for cell in summary.cells:
-        here = (cell.condition, cell.arm.mode, cell.rtt_ms) == (condition, mode, rtt_ms)
-        if here and cell.arm.gamma != CHOSEN and (ratio := summary.over(cell, cell.target_only)):
-            found[cell.arm.gamma] = ratio.value
-    if not found:
-        return None
-    best = min(found, key=lambda gamma: found[gamma])
-    return best, found[best]
-
-
-def per_token_ms(summary: Summary, condition: Condition, rtt_ms: float) -> float | None:
-    """Return target-only's decoding time per token."""
-    times_s = summary.times_s(Cell(condition, rtt_ms, TARGET_ONLY), DECODING)
-    names: Sequence[str] = summary.grid.header["samples"][condition]
-    num_tokens = sum(len(summary.grid.header["texts"][name]) for name in names)
-    return 1e3 * fmean(times_s.values()) / num_tokens if times_s else None

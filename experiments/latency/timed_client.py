@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+import grpc.aio
+
 from experiments.common.audio.samples import Sample
 from experiments.latency.cells import CHOSEN
 from specwhisper.audio.source import PIECE_BYTES
@@ -66,11 +68,9 @@ class TokenTimer:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since it was created."""
         return time.perf_counter() - self._started_s
 
     def observe(self, num_committed: int) -> None:
-        """Record the current number of committed tokens."""
         if num_committed == self._num_committed:
             return
         self.last_s = self.elapsed_s
@@ -80,26 +80,22 @@ class TokenTimer:
 
 
 class TimedClient:
-    """A client of a draft server, in this process."""
-
     def __init__(self, address: str) -> None:
         self._runner = asyncio.Runner()
         self._channel = self._runner.run(_open(address))
 
     def close(self) -> None:
-        """Close the connection."""
         self._runner.run(self._channel.close())
         self._runner.close()
 
     def warm_up(self) -> None:
-        """Make a few calls over the network."""
         self._runner.run(self._warm_up())
 
     def transcribe(
-        self, sample: Sample, mode: Mode, gamma: int, options: DecodingOptions, hint: str = ""
+        self, sample: Sample, mode: Mode, gamma: int, options: DecodingOptions, hint: str
     ) -> TimedTokens:
-        """Transcribe a recording."""
-        return self._runner.run(self._transcribe(sample, mode, gamma, replace(options, hint=hint)))
+        options = replace(options, hint=hint, log_mel_max=sample.log_mel_max)
+        return self._runner.run(self._transcribe(sample, mode, gamma, options))
 
     async def _warm_up(self) -> None:
         for _ in range(WARM_UP_CALLS):
@@ -108,7 +104,6 @@ class TimedClient:
     async def _transcribe(
         self, sample: Sample, mode: Mode, gamma: int, options: DecodingOptions
     ) -> TimedTokens:
-        options = replace(options, log_mel_max=sample.log_mel_max)
         config = config_to_proto(options, mode, None if gamma == CHOSEN else gamma, is_container=False)
         call = TranscriptionStub(self._channel).StreamingRecognize()
         tokens: list[int] = []
@@ -130,8 +125,12 @@ class TimedClient:
         return TimedTokens(tuple(tokens), wall_s, timer.first_s, timer.last_s, statistics)
 
 
+async def _open(address: str) -> grpc.aio.Channel:
+    """Open a channel inside its event loop."""
+    return open_channel(address)
+
+
 def timed_in_process(engine: InlinePair, sample: Sample, options: DecodingOptions) -> TimedTokens:
-    """Transcribe a recording in this thread."""
     timer, options = TokenTimer(), replace(options, log_mel_max=sample.log_mel_max)
 
     def watch(index: int, builder: TranscriptBuilder) -> None:
@@ -143,8 +142,3 @@ def timed_in_process(engine: InlinePair, sample: Sample, options: DecodingOption
     return TimedTokens(
         tokens, wall_s, timer.first_s, timer.last_s, transcript.stats or SpeculationStatistics()
     )
-
-
-async def _open(address: str):  # type: ignore[no-untyped-def]
-    """Open a channel inside its event loop."""
-    return open_channel(address)

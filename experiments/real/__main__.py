@@ -18,9 +18,8 @@ from experiments.common.bench.options import Check, Draft, JsonFile, Quick, Seed
 from experiments.common.bench.report import Bar, open_console, print_bars, write_json
 from experiments.common.models.as_transformers import as_transformers
 from experiments.common.servers.processes import first_two_cores, on_cores
+from experiments.demo_pair.pair import Pair, SetErrors, folder_recordings
 from experiments.exactness import oracle
-from experiments.pair.measure import Pair, SetErrors
-from experiments.pair.recordings import folder_recordings
 from experiments.real.arms import (
     ALONE,
     ALONE_INT8,

@@ -16,7 +16,7 @@ from rich.console import Console
 from experiments.common.bench.options import Check, Draft, JsonFile, Quick, Seed, Target
 from experiments.common.bench.report import open_console, print_bars, write_json
 from experiments.common.servers.processes import first_two_cores, on_cores
-from experiments.pair.recordings import folder_recordings
+from experiments.demo_pair.pair import folder_recordings
 from experiments.streaming.arms import ARMS, FULL, Arms, Measured
 from experiments.streaming.simulated import COSTS_S, NUM_SESSIONS, print_simulated, simulate
 from experiments.streaming.table import NUM_TOGETHER, find_bars, other_texts, print_rows, rows_of

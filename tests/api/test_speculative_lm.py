@@ -9,7 +9,6 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from experiments.common.models.llamas import llama, llama_tokenizer
 from specwhisper import SpeculativeConfig, SpeculativeLM, compare_gammas
 from specwhisper.errors import (
     CheckpointError,
@@ -19,6 +18,7 @@ from specwhisper.errors import (
     SpecWhisperError,
 )
 from specwhisper.speculation.draft_length import MAX_CHOSEN_GAMMA
+from tests.llamas import llama, llama_tokenizer
 from tests.nightly import mostly_nightly
 
 PROMPTS = ["the quick", "over the lazy dog the", "fox"]

@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from experiments.common.models.llamas import llama, llama_tokenizer
 from specwhisper import SpeculativeLM
 from specwhisper.errors import CheckpointError, InvalidRequest
+from tests.llamas import llama, llama_tokenizer
 from tests.nightly import mostly_nightly
 
 PROMPTS = ["the quick", "over the lazy dog the", "fox"]

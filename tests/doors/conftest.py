@@ -16,9 +16,9 @@ from types import MappingProxyType
 import pytest
 
 import specwhisper
-from experiments.common.models.llamas import llama, llama_tokenizer
 from specwhisper import SpeculativeWhisper, Transcription
 from tests.e2e.conftest import start_server_for_all  # noqa: F401 (a fixture)
+from tests.llamas import llama, llama_tokenizer
 
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"
 RECORDING = Path(os.environ.get("SPECWHISPER_DOORS_RECORDING", SAMPLES / "01_phone_call.flac"))

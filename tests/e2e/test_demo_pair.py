@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from experiments.demo_pair.data.phonemes import words
+from experiments.demo_pair.vocabulary import words
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from tests.e2e.processes import run
 from tests.nightly import NIGHTLY, mostly_nightly

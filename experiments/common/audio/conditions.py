@@ -50,7 +50,6 @@ def in_condition(samples: Sequence[Sample], condition: Condition, random: Genera
 
 
 def pink_noise(length: int, random: Generator) -> Samples:
-    """Return pink noise."""
     spectrum = np.fft.rfft(random.standard_normal(length))
     return np.fft.irfft(spectrum / np.sqrt(np.arange(1, len(spectrum) + 1)), length)
 
@@ -87,10 +86,8 @@ def sound(samples: Samples) -> list[tuple[float, float]]:
 
 
 def samples_of(pcm: bytes) -> Samples:
-    """Return samples as numbers."""
     return np.frombuffer(pcm, "<i2").astype(np.float64)
 
 
 def pcm_of(samples: Samples) -> bytes:
-    """Return samples as canonical PCM."""
     return np.clip(np.rint(samples), -32768, 32767).astype("<i2").tobytes()

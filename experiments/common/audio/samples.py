@@ -25,23 +25,19 @@ class Sample:
 
     @classmethod
     def of(cls, name: str, pcm: bytes) -> Sample:
-        """Return a recording, measured."""
         sample = cls(name, pcm, {})
         return sample if sample.fits_one_window else cls(name, pcm, log_mel_max([pcm]))
 
     @property
     def duration_s(self) -> float:
-        """Duration in seconds."""
         return len(self.pcm) / BYTES_PER_SAMPLE / SAMPLE_RATE
 
     @property
     def fits_one_window(self) -> bool:
-        """Whether it fits into one window."""
         return len(self.pcm) <= WINDOW_SAMPLES * BYTES_PER_SAMPLE
 
 
 def bundled() -> list[Path]:
-    """Return the paths of the bundled recordings, sorted by name."""
     return sorted(path for path in BUNDLED.glob("*") if path.suffix != ".jsonl")
 
 

@@ -10,22 +10,18 @@ import soundfile
 
 
 def flac(length_s: float) -> bytes:
-    """Return a FLAC file."""
     return _written("FLAC", length_s)
 
 
 def flac_of_8_channels(length_s: float) -> bytes:
-    """Return a FLAC file with 8 channels at 24 kHz."""
     return _written("FLAC", length_s, 24_000, 8)
 
 
 def mp3(length_s: float) -> bytes:
-    """Return an MP3 file."""
     return _written("MP3", length_s)
 
 
 def opus(length_s: float) -> bytes:
-    """Return an Ogg file with Opus."""
     file = io.BytesIO()
     with av.open(file, "w", format="ogg") as output:
         encoder = output.add_stream("libopus", rate=48_000, layout="mono")

@@ -40,7 +40,6 @@ class Bar:
 
     @property
     def holds(self) -> bool:
-        """Whether the value lies on the right side of the bound."""
         return self.value >= self.bound if self.at_least else self.value < self.bound
 
     def __str__(self) -> str:
@@ -60,7 +59,6 @@ def open_console() -> Console:
 
 
 def print_bars(bars: Sequence[Bar], console: Console) -> bool:
-    """Print a line per bar; return whether all hold."""
     for bar in bars:
         style = "green" if bar.holds else "red"
         console.print(str(bar), style=style, highlight=False, markup=False, soft_wrap=True)
@@ -68,7 +66,6 @@ def print_bars(bars: Sequence[Bar], console: Console) -> bool:
 
 
 def machine_facts() -> dict[str, Any]:
-    """Return the facts of the machine."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -80,7 +77,6 @@ def machine_facts() -> dict[str, Any]:
 
 
 def version_facts() -> dict[str, str]:
-    """Return the versions of the software."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:

@@ -14,8 +14,6 @@ RESAMPLES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Median and quartiles."""
-
     median: float
     lower: float
     upper: float
@@ -25,7 +23,6 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Return the median and quartiles."""
     lower, median, upper = np.quantile(np.asarray(values, float), (0.25, 0.5, 0.75))
     return Spread(float(median), float(lower), float(upper))
 

@@ -19,7 +19,6 @@ class CachingEncoder:
         self._outputs: dict[bytes, Any] = {}
 
     def __call__(self, windows: Sequence[Features]) -> Sequence[Any]:
-        """Encode windows, or return their cached outputs."""
         return [self._encode(features) for features in windows]
 
     def _encode(self, features: Features) -> Any:

@@ -205,7 +205,6 @@ def build_checkpoint(
 
 
 def save_checkpoint(shape: Shape, folder: Path) -> Path:
-    """Save a random checkpoint with tokenizer and feature extractor."""
     model, _ = build_model(shape)
     model.save_pretrained(folder)
     build_tokenizer(shape).save_pretrained(folder)
@@ -221,7 +220,6 @@ def perturbed(
 
 
 def with_noise(model: WhisperForConditionalGeneration, noise: float) -> WhisperForConditionalGeneration:
-    """Copy a model and add noise to its weights."""
     noisy = copy.deepcopy(model)
     torch.manual_seed(1)
     for parameter in noisy.parameters():

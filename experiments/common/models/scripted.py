@@ -85,12 +85,10 @@ class ScriptedModel:
         self._fed: list[list[int]] = [[] for _ in range(num_slots)]
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Empty a slot and encode a window into it."""
         self._audio[slot] = hashlib.blake2b(recording.window_samples(start_frame)).hexdigest()
         self._fed[slot] = []
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Append each row's tokens to its slot and choose a token after each candidate."""
         self.num_forwards += 1
         assert len({row.slot for row in rows}) == len(rows), "a slot may appear once in a forward pass"
         return [self._score(row) for row in rows]
@@ -113,7 +111,6 @@ class ScriptedModel:
         )
 
     def next_token(self, audio: str, prefix: Sequence[int], sampling: Sampling | None = None) -> int:
-        """Choose the token after a prefix."""
         if prefix[-1] >= TIME and prefix[-2] < TIME and len(prefix) > 3:
             return prefix[-1]  # timestamps come in pairs
         roll = self._hash(self._seed, audio, prefix)
@@ -136,19 +133,15 @@ class ScriptedModel:
         return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=7).digest())
 
     def rollback(self, slot: int, length: int) -> None:
-        """Shorten a slot to ``length`` tokens."""
         del self._fed[slot][length:]
 
     def length(self, slot: int) -> int:
-        """Return the number of tokens in a slot."""
         return len(self._fed[slot])
 
     def can_continue(self, prompt: Sequence[int]) -> bool:
-        """Return ``True``."""
         return True
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
-        """Convert letters to tokens."""
         return tuple((ord(letter) - ord("a")) % NUM_TEXT for letter in text)
 
     def align(

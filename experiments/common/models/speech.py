@@ -78,7 +78,6 @@ class SpeechModel(ScriptedModel):
         self._texts: dict[str, list[int]] = {}
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Empty a slot and encode a clip into it."""
         super().encode(slot, recording, start_frame)
         assert start_frame == 0 and recording.is_complete, "live audio is encoded as clips"
         self._texts = {audio: text for audio, text in self._texts.items() if audio in self._audio}
@@ -110,7 +109,6 @@ class SpeechOrNoiseModel(SpeechModel):
     """Transcribes speech as :class:`SpeechModel` does, and other audio as the scripted model does."""
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Empty a slot and encode a clip or a window of a recording into it."""
         if not start_frame and recording.is_complete and is_speech(_samples(recording)):
             super().encode(slot, recording, start_frame)
         else:
@@ -123,7 +121,6 @@ class SpeechOrNoiseModel(SpeechModel):
 
 
 def _samples(recording: Recording) -> NDArray[np.float32]:
-    """Return a clip's samples without context."""
     return recording.window_samples(0)[CONTEXT_SAMPLES:][: recording.received_samples]
 
 
@@ -154,11 +151,9 @@ class EnergyVad:
     """Replaces silero-vad, and its streams: any sound is speech."""
 
     def open(self) -> EnergyVad:
-        """Begin a stream, which has no state."""
         return self
 
     def __call__(self, frame: NDArray[np.float32]) -> float:
-        """Return 1 for sound, 0 for silence."""
         return float(np.abs(frame).max() > 0.01)
 
 
@@ -173,7 +168,6 @@ def talk(spans: tuple[tuple[float, float], ...] = SPANS, length_s: float = LENGT
 
 
 def samples_of(pcm: bytes) -> NDArray[np.float32]:
-    """Convert canonical PCM to samples."""
     return np.frombuffer(pcm, "<i2").astype(np.float32) / 32768
 
 

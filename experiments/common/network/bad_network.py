@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,38 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 
 EditBlock = Callable[[Candidates], Sequence[Candidates]]
+
+
+class _OneSession:
+    """The messages of a stream that has one session, number 0."""
+
+    @staticmethod
+    def blocks(request: pb.VerifyRequest) -> list[tuple[int, pb.Candidates]] | None:
+        return [(0, request.candidates)] if request.WhichOneof("message") == "candidates" else None
+
+    @staticmethod
+    def wrapped(number: int, block: pb.Candidates) -> pb.VerifyRequest:
+        return pb.VerifyRequest(candidates=block)
+
+    @staticmethod
+    def committed(response: pb.VerifyResponse) -> list[int]:
+        return [0] if response.WhichOneof("message") == "commit" else []
+
+
+class _ManySessions:
+    """The messages of a stream that sessions share."""
+
+    @staticmethod
+    def blocks(request: pb.ShareRequest) -> list[tuple[int, pb.Candidates]]:
+        return [(each.number, each.candidates) for each in request.candidates]
+
+    @staticmethod
+    def wrapped(number: int, block: pb.Candidates) -> pb.ShareRequest:
+        return pb.ShareRequest(candidates=[pb.SharedCandidates(number=number, candidates=block)])
+
+    @staticmethod
+    def committed(response: pb.ShareResponse) -> list[int]:
+        return [event.number for event in response.events if event.WhichOneof("message") == "commit"]
 
 
 class BadNetwork(verification_pb2_grpc.VerificationServicer):
@@ -39,45 +71,37 @@ class BadNetwork(verification_pb2_grpc.VerificationServicer):
         self._hold_commits = hold_commits
 
     async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
-        """Forward the call."""
         return await self._stub.Locate(request)
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
-        """Forward the call."""
         return await self._stub.Describe(request)
 
     async def Verify(
         self, requests: AsyncIterator[pb.VerifyRequest], context: Any
     ) -> AsyncIterator[pb.VerifyResponse]:
-        """Forward both streams, with edited candidates."""
-        call = with_true_status(self._stub.Verify())
-        commits = asyncio.Semaphore(0)
-        sending = asyncio.create_task(self._pass_on(requests, call, commits))
-        sending.add_done_callback(lambda _: call.cancel() if _has_failed(sending) else None)
-        try:
-            async for response in call:
-                if response.WhichOneof("message") == "commit":
-                    commits.release()
+        async with aclosing(self._relay(_OneSession, requests, self._stub.Verify(), context)) as responses:
+            async for response in responses:
                 yield response
-        except grpc.aio.AioRpcError as error:
-            await context.abort(error.code(), error.details(), tuple(error.trailing_metadata() or ()))
-        finally:
-            sending.cancel()
-            call.cancel()
 
     async def Share(
         self, requests: AsyncIterator[pb.ShareRequest], context: Any
     ) -> AsyncIterator[pb.ShareResponse]:
+        async with aclosing(self._relay(_ManySessions, requests, self._stub.Share(), context)) as responses:
+            async for response in responses:
+                yield response
+
+    async def _relay(
+        self, messages: Any, requests: Any, call: Any, context: Any
+    ) -> AsyncGenerator[Any, None]:
         """Forward both streams, with edited candidates."""
-        call = with_true_status(self._stub.Share())
+        call = with_true_status(call)
         commits: dict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(0))
-        sending = asyncio.create_task(self._pass_on_shared(requests, call, commits))
+        sending = asyncio.create_task(self._pass_on(messages, requests, call, commits))
         sending.add_done_callback(lambda _: call.cancel() if _has_failed(sending) else None)
         try:
             async for response in call:
-                for event in response.events:
-                    if event.WhichOneof("message") == "commit":
-                        commits[event.number].release()
+                for number in messages.committed(response):
+                    commits[number].release()
                 yield response
         except grpc.aio.AioRpcError as error:
             await context.abort(error.code(), error.details(), tuple(error.trailing_metadata() or ()))
@@ -85,43 +109,26 @@ class BadNetwork(verification_pb2_grpc.VerificationServicer):
             sending.cancel()
             call.cancel()
 
-    async def _pass_on_shared(self, requests, call, commits: dict[int, asyncio.Semaphore]) -> None:
+    async def _pass_on(
+        self, messages: Any, requests: Any, call: Any, commits: dict[int, asyncio.Semaphore]
+    ) -> None:
         edits: dict[int, EditBlock] = defaultdict(self._edit_block)
-        late: set[asyncio.Task[None]] = set()
-        turn = asyncio.Lock()
-        try:
-            async for request in requests:
-                for number, message in ((each.number, each.candidates) for each in request.candidates):
-                    for edited in edits[number](codec.candidates_from_proto(message)):
-                        block = codec.candidates_to_proto(edited)
-                        shared = pb.ShareRequest(
-                            candidates=[pb.SharedCandidates(number=number, candidates=block)]
-                        )
-                        writing = asyncio.create_task(self._write_late(shared, call, turn, commits[number]))
-                        late.add(writing)
-                        writing.add_done_callback(late.discard)
-        finally:
-            for task in late:
-                task.cancel()
-
-    async def _pass_on(self, requests, call, commits: asyncio.Semaphore) -> None:
-        edit = self._edit_block()
         late: list[asyncio.Task[None]] = []
         turn = asyncio.Lock()  # a call takes one write at a time
         try:
             async for request in requests:
-                if request.WhichOneof("message") != "candidates":
+                if (blocks := messages.blocks(request)) is None:
                     async with turn:
                         await call.write(request)
                     continue
-                block = codec.candidates_from_proto(request.candidates)
-                for edited in edit(block):
-                    message = pb.VerifyRequest(candidates=codec.candidates_to_proto(edited))
-                    writing = self._write_late(message, call, turn, commits)
-                    if not self._hold_commits:
-                        await writing
-                    else:
-                        late.append(asyncio.create_task(writing))
+                for number, block in blocks:
+                    for edited in edits[number](codec.candidates_from_proto(block)):
+                        message = messages.wrapped(number, codec.candidates_to_proto(edited))
+                        writing = self._write_late(message, call, turn, commits[number])
+                        if self._hold_commits:
+                            late.append(asyncio.create_task(writing))
+                        else:
+                            await writing
             await asyncio.gather(*late)
             await call.done_writing()
         finally:

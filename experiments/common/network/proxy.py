@@ -10,13 +10,48 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Self
 
-from experiments.common.network.frames import Frames
-
 CHUNK_BYTES = 16_384
 PACKET_BYTES, SLEEP_S = 1_448, 0.02  # a slow link's packet; sleeps are at least this long
 MAX_QUEUED = 64  # chunks in transit; then TCP makes the sender wait
 NO_FRAME = b"\xff" * 32  # start of an HTTP/2 frame longer than allowed
+HEADER_BYTES, LENGTH_BYTES = 9, 3  # of an HTTP/2 frame, which begins with its length (RFC 9113, 4.1)
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER that makes close() send RST
+
+
+class Frames:
+    """Tracks the ends of a server's frames in one direction of an HTTP/2 connection.
+
+    Attributes
+    ----------
+    num_missing : missing bytes of the current frame, as far as known; 0 between frames.
+    is_last : whether the current frame is the last to let through.
+    """
+
+    def __init__(self) -> None:
+        self.num_missing = 0
+        self.is_last = False
+        self._header = b""
+
+    def take(self, data: bytes) -> int | None:
+        """Process bytes; return the position after the last frame, or ``None`` before its end."""
+        position = 0
+        while True:
+            if self.is_last and not self.num_missing:
+                return position
+            if position == len(data):
+                return None
+            if not self.num_missing:
+                self.num_missing = HEADER_BYTES
+            piece = data[position : position + self.num_missing]
+            position += len(piece)
+            self.num_missing -= len(piece)
+            if len(self._header) < HEADER_BYTES:
+                self._header += piece
+                if self.num_missing:
+                    continue
+                self.num_missing = int.from_bytes(self._header[:LENGTH_BYTES], "big")
+            if not self.num_missing:
+                self._header = b""
 
 
 class Proxy:
@@ -49,7 +84,6 @@ class Proxy:
     @classmethod
     @asynccontextmanager
     async def listening(cls) -> AsyncIterator[Self]:
-        """Listen until the context ends."""
         proxy = cls()
         server = await asyncio.start_server(proxy._accept, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
@@ -66,11 +100,9 @@ class Proxy:
         self._flows.clear()
 
     def unfreeze(self) -> None:
-        """Let traffic flow again."""
         self._flows.set()
 
     def reset(self) -> None:
-        """Reset all connections."""
         for task, writers in list(self._open.items()):
             self.num_reset += 1
             for writer in writers:

@@ -46,7 +46,6 @@ class EncodeOnceModel(WhisperModel):
         self.encode_anew(slot, recording, start_frame)
 
     def encode_anew(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Encode a window in any case."""
         super().encode(slot, recording, start_frame)
 
 
@@ -111,23 +110,19 @@ class Replay(ABC):
         self._fed[slot] = []
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Run the forward pass over as many tokens, then return the trace's scores."""
         if self._forward is not None:
             self._forward.score([self._translated(row) for row in rows])
         return [self._replayed(row) for row in rows]
 
     def rollback(self, slot: int, length: int) -> None:
-        """Shorten a slot to ``length`` tokens."""
         del self._fed[slot][length:]
         if self._forward is not None:
             self._forward.rollback(slot, length)
 
     def length(self, slot: int) -> int:
-        """Return the number of tokens in a slot."""
         return len(self._fed[slot])
 
     def can_continue(self, prompt: Sequence[int]) -> bool:
-        """Return ``True``."""
         return True
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
@@ -141,7 +136,6 @@ class Replay(ABC):
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[WordAlignment, ...]]:
-        """Refuse: a trace has no word times."""
         raise UnsupportedOption("A replay has no word times.")
 
     @abstractmethod

@@ -1,21 +1,27 @@
-"""Record a trace: run the target on recordings, then the draft after every prefix of its text."""
+"""Record a trace: run the target on recordings, then the draft after every prefix of its text.
+
+Where the draft agrees, its continuation is that of the next position; only where it diverges is it followed,
+token by token, as it would draft.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from experiments.common.audio.samples import Sample
-from experiments.common.replay.divergences import TargetText, find_divergences
 from experiments.common.replay.trace import Decoding, Trace, window_digest
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model, WhisperModel
+from specwhisper.model.rules import max_initial_timestamp
+from specwhisper.model.sampling import window_sampling
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode, Window, WindowOpened
@@ -27,8 +33,6 @@ MAX_CONTINUATION = 128  # tokens followed after a divergence: a window seldom ha
 
 @dataclass
 class WrittenWindow:
-    """A window with its commits."""
-
     window: Window
     tokens: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
@@ -96,7 +100,6 @@ def recorded(
 
 
 def source_digest(samples: Sequence[Sample], options: Sequence[DecodingOptions]) -> str:
-    """Return a digest of recordings and options."""
     digest = hashlib.blake2b(digest_size=16)
     for sample in samples:
         digest.update(hashlib.blake2b(sample.pcm).digest())
@@ -179,3 +182,114 @@ def _add_commit(commit: Commit, written: WrittenWindow) -> None:
     written.margins += commit.margins
     if commit.base == 0:
         written.no_speech_prob = commit.no_speech_prob
+
+
+@dataclass(frozen=True)
+class TargetText:
+    recording: Recording
+    window: Window
+    tokens: Sequence[int]
+    options: DecodingOptions
+
+    def row(self, slot: int, generated: Sequence[int], fed: Sequence[int], num_candidates: int = 0) -> Row:
+        return Row(
+            slot=slot,
+            tokens=fed,
+            num_candidates=num_candidates,
+            generated=generated,
+            timestamps=self.options.timestamps,
+            max_initial_timestamp=max_initial_timestamp(self.options),
+            sampling=window_sampling(self.window, self.options),
+        )
+
+
+@dataclass(frozen=True)
+class Divergences:
+    """A draft's choices in one window: after the target's text, and where it diverges.
+
+    Attributes
+    ----------
+    log_probs : log-probability of its choice after each prefix of the target's text.
+    tokens, continuation_log_probs : its continuation, by position of the divergence.
+    """
+
+    log_probs: tuple[float, ...]
+    tokens: dict[int, tuple[int, ...]]
+    continuation_log_probs: dict[int, tuple[float, ...]]
+
+
+def find_divergences(draft: Model, windows: Sequence[TargetText], max_continuation: int) -> list[Divergences]:
+    """Find where the draft diverges in each window, and the next tokens it writes there."""
+    found = []
+    for start in range(0, len(windows), draft.num_slots):
+        batch = windows[start : start + draft.num_slots]
+        for slot, one in enumerate(batch):
+            draft.encode(slot, one.recording, one.window.start_frame)
+        followers = [
+            _Follower(draft, slot, one, *_choices(draft, slot, one), max_continuation)
+            for slot, one in enumerate(batch)
+        ]
+        while rows := [row for follower in followers if (row := next(follower.rows, None)) is not None]:
+            for row, scores in zip(rows, draft.score(rows), strict=True):
+                followers[row.slot].append(scores)
+        found += [follower.found for follower in followers]
+    return found
+
+
+def _choices(draft: Model, slot: int, written: TargetText) -> tuple[list[int], list[float]]:
+    """Return the draft's choice after every prefix of the target's text, and its log-probability."""
+    tokens, chosen, log_probs = list(written.tokens), list[int](), list[float]()
+    while (position := len(chosen)) < len(tokens):
+        text = [*written.window.prompt, *tokens[:-1]]
+        candidates = tokens[position:-1]
+        row = written.row(slot, tokens[:position], text[draft.length(slot) :], len(candidates))
+        scores = draft.score([row])[0]
+        wrong = (
+            i for i, (own, token) in enumerate(zip(scores.tokens, candidates, strict=False)) if own != token
+        )
+        num_new = 1 + next(wrong, len(candidates))  # what follows the first difference may be made up
+        chosen += scores.tokens[:num_new]
+        log_probs += scores.log_probs[:num_new]
+        draft.rollback(slot, len(written.window.prompt) + len(chosen) - 1)
+    return chosen, log_probs
+
+
+class _Follower:
+    """Follows the draft in one slot: yields its next row until every divergence is known.
+
+    The caller runs the rows and appends their scores.
+    """
+
+    def __init__(
+        self,
+        draft: Model,
+        slot: int,
+        written: TargetText,
+        choices: Sequence[int],
+        log_probs: Sequence[float],
+        max_continuation: int,
+    ) -> None:
+        self.found = Divergences(tuple(log_probs), {}, {})
+        self._continuation: list[int] = []
+        self._log_probs: list[float] = []
+        self.rows = self._rows(draft, slot, written, choices, max_continuation)
+
+    def append(self, scores: Scores) -> None:
+        self._continuation.append(scores.tokens[0])
+        self._log_probs.append(scores.log_probs[0])
+
+    def _rows(
+        self, draft: Model, slot: int, written: TargetText, choices: Sequence[int], max_continuation: int
+    ) -> Iterator[Row]:
+        tokens, num_prompt = list(written.tokens), len(written.window.prompt)
+        # From last to first: the text before a divergence is then still the target's.
+        for position in reversed(range(len(tokens))):
+            if choices[position] == tokens[position]:
+                continue
+            draft.rollback(slot, num_prompt + position)
+            self._continuation, self._log_probs = [choices[position]], [self.found.log_probs[position]]
+            room = min(max_continuation, draft.max_positions - num_prompt - position)
+            while len(self._continuation) < room and self._continuation[-1] not in draft.vocabulary.ends:
+                yield written.row(slot, [*tokens[:position], *self._continuation], self._continuation[-1:])
+            self.found.tokens[position] = tuple(self._continuation)
+            self.found.continuation_log_probs[position] = tuple(self._log_probs)

@@ -28,5 +28,4 @@ def random_checkpoint(shape: str, *, dtype: str = "float32", seed: int = 0) -> C
 
 
 def replay_name(shape: str, name: str) -> str:
-    """Return the displayed name of a replay model."""
     return f"replay {shape} of {name}"

@@ -49,7 +49,6 @@ class Decoding:
 
     @property
     def key(self) -> Key:
-        """Identity of the decoding: window, prompt and temperature."""
         return self.audio, self.prompt, self.temperature
 
     def agreed(self, written: Sequence[int]) -> int:
@@ -103,21 +102,20 @@ class Trace:
 
     @cached_property
     def by_key(self) -> dict[Key, Decoding]:
-        """Decodings by their identity; repeated recordings are equal."""
         return {decoding.key: decoding for decoding in self.decodings}
 
     @cached_property
     def audio(self) -> frozenset[str]:
-        """Digests of all recorded windows."""
         return frozenset(decoding.audio for decoding in self.decodings)
 
+    def dumps(self) -> str:
+        return json.dumps({"format": FORMAT, **asdict(self)}) + "\n"
+
     def save(self, path: Path) -> None:
-        """Write the trace to a file."""
-        path.write_text(json.dumps({"format": FORMAT, **asdict(self)}) + "\n")
+        path.write_text(self.dumps())
 
     @staticmethod
     def load(path: Path) -> Trace:
-        """Read a trace from a file."""
         try:
             text = path.read_text()
         except OSError as error:

@@ -34,7 +34,6 @@ def recording_file(length_s: float, seed: int, folder: Path) -> Path:
 
 
 def write_wav(path: Path, pcm: bytes) -> None:
-    """Write canonical PCM as a WAV file."""
     soundfile.write(path, np.frombuffer(pcm, "<i2"), SAMPLE_RATE, subtype="PCM_16")
 
 

@@ -24,7 +24,6 @@ class Listing(DiscoveryServicer):
         self.addresses = list(addresses)
 
     async def ListServers(self, request: pb.ListServersRequest, context: Any) -> pb.ListServersResponse:
-        """Return the addresses."""
         return pb.ListServersResponse(addresses=self.addresses)
 
 

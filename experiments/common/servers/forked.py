@@ -57,7 +57,6 @@ class ForkedServer:
 
     @property
     def pid(self) -> int:
-        """Process id."""
         return self._process.pid or 0
 
     @property
@@ -84,13 +83,11 @@ class ForkedServer:
         await self._receive()
 
     def signal(self, number: int) -> None:
-        """Send a signal, unless it has ended."""
         with suppress(ProcessLookupError):  # the sentinel reports it a moment later
             if self.ended_s is None:
                 os.kill(self.pid, number)
 
     async def ended(self) -> None:
-        """Wait for its end."""
         await self._has_ended.wait()
 
     async def kill(self) -> None:
@@ -168,6 +165,5 @@ class _Ready(logging.Handler):
         self._connection = connection
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Inspect a log record."""
         if record.getMessage() == "ready":
             self._connection.send(record.__dict__["address"])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from typing import Any
 
 import grpc
@@ -16,14 +18,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from transformers.utils import logging
 
 from specwhisper.model.threads import limit_threads
-from specwhisper_client.cli.server_process import STOP_TIMEOUT_S, following, start_server
+from specwhisper_client.cli.server_process import following, start_server
 
 START_TIMEOUT_S = 120.0
 CAN_PIN = hasattr(os, "sched_setaffinity")
 
 
 def available_cores() -> list[int]:
-    """Return the cores available to this process."""
     return sorted(os.sched_getaffinity(0)) if CAN_PIN else list(range(os.cpu_count() or 1))
 
 
@@ -49,8 +50,6 @@ def on_cores(cores: Sequence[int]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Address and process id of a running server."""
-
     address: str
     process: int
 
@@ -111,55 +110,34 @@ class Worker:
     """
 
     def __init__(self, build: Callable[[], Any], *, cores: Sequence[int]) -> None:
-        context = get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, build, len(cores)), daemon=True)
+        begin = (build, len(cores))
+        self._pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin, initargs=begin)
         with on_cores(cores):
-            self._process.start()
-        theirs.close()
+            self._pid = self._pool.submit(os.getpid)
 
     @property
     def process(self) -> int:
-        """Process id."""
-        return self._process.pid or 0
+        return self._pid.result()
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method; return its result or raise its error."""
-        self._connection.send((method, arguments))
         try:
-            result, error = self._connection.recv()
-        except EOFError:
+            return self._pool.submit(_call, method, arguments).result()
+        except BrokenProcessPool:
             raise RuntimeError(f"A worker process died while it ran '{method}'.") from None
-        if error is not None:
-            raise error
-        return result
 
     def stop(self) -> None:
-        """End the process."""
-        self._connection.close()
-        self._process.join(STOP_TIMEOUT_S)
-        if self._process.is_alive():
-            self._process.kill()
+        """End the process once it has no call."""
+        self._pool.shutdown(cancel_futures=True)
 
 
-def _work(connection: Connection, build: Callable[[], Any], threads: int) -> None:
+def _begin(build: Callable[[], Any], threads: int) -> None:
+    """Prepare the process; the first call builds the object, and raises its error."""
     limit_threads(threads)
     logging.disable_progress_bar()
-    worker = error = None
-    try:
-        worker = build()
-    except Exception as failure:
-        error = failure
-    while True:
-        try:
-            method, arguments = connection.recv()
-        except EOFError:
-            return
-        result = None
-        if worker is not None:
-            error = None
-            try:
-                result = getattr(worker, method)(*arguments)
-            except Exception as failure:
-                error = failure
-        connection.send((result, error))
+    global _built
+    _built = cache(build)
+
+
+def _call(method: str, arguments: Sequence[Any]) -> Any:
+    return getattr(_built(), method)(*arguments)

@@ -7,12 +7,10 @@ from pathlib import Path
 
 
 def resident_mb(process: int) -> float:
-    """Return a process's resident memory in MB."""
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def cpu_s(process: int) -> float:
-    """Return a process's CPU time in seconds, over all threads."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -23,11 +23,9 @@ class Clock:
         self._spent_s = 0.0
 
     def __call__(self) -> int:
-        """Return the time in nanoseconds."""
         return round((self._environment.now + self._spent_s) * NS_PER_S)
 
     def spend(self, seconds: float) -> None:
-        """Add computing time to the current step."""
         self._spent_s += seconds
 
     def take_spent_s(self) -> float:
@@ -42,16 +40,11 @@ class Host(Generic[Event]):
     Parameters
     ----------
     deliver : called with each session's events at the end of the step that returned them.
-
-    Attributes
-    ----------
-    busy_s : total computing time.
     """
 
     def __init__(
         self, environment: simpy.Environment, clock: Clock, deliver: Callable[[str, Event], None]
     ) -> None:
-        self.busy_s = 0.0
         self._environment = environment
         self._clock = clock
         self._deliver = deliver
@@ -59,7 +52,6 @@ class Host(Generic[Event]):
         self._woken = environment.event()
 
     def start(self, engine: Engine[Event]) -> None:
-        """Start stepping an engine."""
         self._environment.process(self._run(engine))
 
     def post(self, action: Callable[[], object], cost_s: float = 0.0) -> None:
@@ -84,9 +76,7 @@ class Host(Generic[Event]):
                 action()
                 self._clock.spend(cost_s)
             events = engine.step()
-            spent_s = self._clock.take_spent_s()
-            self.busy_s += spent_s
-            if spent_s:
+            if spent_s := self._clock.take_spent_s():
                 yield self._environment.timeout(spent_s)
             for session, event in events:
                 self._deliver(session, event)
@@ -96,13 +86,11 @@ class SimulatedEncoder(Executor):
     """Runs encodings in sequence, ``encode_s`` each, beside the forward passes."""
 
     def __init__(self, environment: simpy.Environment, encode_s: float) -> None:
-        self.busy_s = 0.0
         self._environment = environment
         self._encode_s = encode_s
         self._turn = simpy.Resource(environment)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Queue an encoding."""
         future: Future[Any] = Future()
 
         def run() -> Generator[simpy.Event, Any, None]:
@@ -111,7 +99,6 @@ class SimulatedEncoder(Executor):
                 if not future.set_running_or_notify_cancel():
                     return
                 yield self._environment.timeout(self._encode_s)
-                self.busy_s += self._encode_s
                 try:
                     result = fn(*args, **kwargs)
                 except Exception as error:
@@ -136,7 +123,6 @@ class Link:
         self._under_way: deque[Callable[[], object]] = deque()
 
     def send(self, deliver: Callable[[], object]) -> None:
-        """Send a message: call ``deliver`` at the other end when it arrives."""
         now_s = self._environment.now
         self._last_s = max(self._last_s, now_s + self._one_way_s())
         self._under_way.append(deliver)

@@ -37,18 +37,11 @@ class Cost:
     measured: tuple[tuple[int, float], ...] = ()
 
     def of(self, num_tokens: float, num_sessions: int) -> float:
-        """Return the seconds of a forward pass."""
         if self.measured:
             last, last_s = self.measured[-1]
             further_s = max(0, num_tokens - last) * last_s / last
             return float(np.interp(num_tokens, *zip(*self.measured, strict=True))) + further_s
         return self.pass_s + num_tokens * self.token_s + num_sessions * self.session_s
-
-
-def slowed(cost: Cost, factor: float) -> Cost:
-    """Return a cost with all times longer by a factor."""
-    measured = tuple((width, factor * seconds) for width, seconds in cost.measured)
-    return Cost(factor * cost.pass_s, factor * cost.token_s, factor * cost.session_s, measured)
 
 
 def prompt_of(index: int) -> tuple[int, ...]:
@@ -57,15 +50,12 @@ def prompt_of(index: int) -> tuple[int, ...]:
 
 
 class ScriptedWindows(Windows):
-    """Windows of known decodings."""
-
     def __init__(self, decodings: Sequence[Decoding], script: Sequence[int]) -> None:
         self._decodings = decodings
         self._script = script
         self.next_frame, self.has_followed = 0, False
 
     def open(self, num_frames: int) -> Window:
-        """Open the next window."""
         room = len(self._decodings[self._script[self.next_frame]].tokens)
         return Window(self.next_frame, self.next_frame, num_frames, self._prompt(), room)
 
@@ -82,7 +72,6 @@ class ScriptedWindows(Windows):
         return ClosedWindow(Outcome.KEPT, (), (), num_kept=len(tokens))
 
     def predict_first(self, language: str | None, audio: Extent) -> Window | None:
-        """Return the first window on the draft's side."""
         if self.has_followed or not audio.window_is_ready(0):
             return None
         return self.open(audio.window_frames(0))
@@ -123,7 +112,6 @@ class ScriptedModel:
         self._fed: list[list[int]] = [[] for _ in range(num_slots)]
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Empty a slot."""
         self._fed[slot] = []
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
@@ -142,15 +130,12 @@ class ScriptedModel:
         return Scores(tokens=tokens, log_probs=[0.0] * len(tokens), margins=[1.0] * len(tokens))
 
     def rollback(self, slot: int, length: int) -> None:
-        """Shorten a slot to ``length`` tokens."""
         del self._fed[slot][length:]
 
     def length(self, slot: int) -> int:
-        """Return how many tokens a slot holds."""
         return len(self._fed[slot])
 
     def can_continue(self, prompt: Sequence[int]) -> bool:
-        """Return ``True``."""
         return True
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
@@ -160,5 +145,4 @@ class ScriptedModel:
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[WordAlignment, ...]]:
-        """Refuse: a simulation has no word times."""
         raise UnsupportedOption("A simulation has no word times.")

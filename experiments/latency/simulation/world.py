@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
+from typing import Generic, TypeVar
 
 import simpy
 
@@ -21,6 +22,7 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Finished, FromTarget, Limits
 
+Event = TypeVar("Event")
 ENGLISH = DecodingOptions.greedy(language="en")
 NOTHING = AudioChunk(0, bytes(2), is_last=True)  # engines start when they have audio
 
@@ -33,7 +35,6 @@ class Costs:
     ----------
     message_s : time of a message one way beside the link: serialisation and thread hand-over.
     handling_s : CPU time of a message at either host, which Python threads cannot overlap.
-    overlap : time of a forward pass beside a draft that drafts on the same machine, over that of others.
     """
 
     target: Cost
@@ -42,7 +43,6 @@ class Costs:
     draft_encode_s: float = 0.0
     message_s: float = 0.0
     handling_s: float = 0.0
-    overlap: float = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -62,19 +62,31 @@ class SessionResult:
         return (self.arrivals_s[-1] - first_s) / max(1, num_later)
 
 
-class Target:
-    """A target: engine, encoder and the receivers of its sessions' events."""
+class Server(Generic[Event]):
+    """An engine's clock, encoder and host, and the receivers of its sessions' events."""
+
+    def __init__(self, world: World, cost: Cost, encode_s: float, *, num_slots: int, is_draft: bool) -> None:
+        self.clock = Clock(world.environment)
+        self.encoder = SimulatedEncoder(world.environment, encode_s)
+        self.host = Host[Event](world.environment, self.clock, self._deliver)
+        self.receivers: dict[str, Callable[[Event], None]] = {}
+        self.model = ScriptedModel(
+            world.decodings, world.vocabulary, cost, self.clock, num_slots=num_slots, is_draft=is_draft
+        )
+
+    def _deliver(self, session: str, event: Event) -> None:
+        if session in self.receivers:
+            self.receivers[session](event)
+
+
+class Target(Server[FromTarget]):
+    """A target server."""
 
     def __init__(self, world: World, *, num_slots: int) -> None:
-        self.clock = Clock(world.environment)
-        self.encoder = SimulatedEncoder(world.environment, world.costs.target_encode_s)
-        self.host = Host[FromTarget](world.environment, self.clock, self._deliver)
-        self.receivers: dict[str, Callable[[FromTarget], None]] = {}
-        model = ScriptedModel(
-            world.decodings, world.vocabulary, world.costs.target, self.clock, num_slots=num_slots
-        )
+        costs = world.costs
+        super().__init__(world, costs.target, costs.target_encode_s, num_slots=num_slots, is_draft=False)
         self.verifier = Verifier(
-            model,
+            self.model,
             executor=self.encoder,
             clock=self.clock,
             wake=self.host.wake,
@@ -83,39 +95,21 @@ class Target:
         )
         self.host.start(self.verifier)
 
-    def _deliver(self, session: str, event: FromTarget) -> None:
-        if session in self.receivers:
-            self.receivers[session](event)
 
-
-class DraftServer:
-    """A draft server: engine, encoder and the receivers of its sessions' events."""
+class DraftServer(Server[Drafted | Failed]):
+    """A draft server."""
 
     def __init__(self, world: World, *, num_slots: int) -> None:
-        self.clock = Clock(world.environment)
-        self.encoder = SimulatedEncoder(world.environment, world.costs.draft_encode_s)
-        self.host = Host[Drafted | Failed](world.environment, self.clock, self._deliver)
-        self.receivers: dict[str, Callable[[Drafted | Failed], None]] = {}
-        model = ScriptedModel(
-            world.decodings,
-            world.vocabulary,
-            world.costs.draft,
-            self.clock,
-            num_slots=num_slots,
-            is_draft=True,
-        )
+        costs = world.costs
+        super().__init__(world, costs.draft, costs.draft_encode_s, num_slots=num_slots, is_draft=True)
         self.drafter = Drafter(
-            model,
+            self.model,
             executor=self.encoder,
             clock=self.clock,
             wake=self.host.wake,
             follow=lambda _, options: ScriptedWindows(world.decodings, script_of(options)),
         )
         self.host.start(self.drafter)
-
-    def _deliver(self, session: str, event: Drafted | Failed) -> None:
-        if session in self.receivers:
-            self.receivers[session](event)
 
 
 @dataclass
@@ -142,17 +136,16 @@ class World:
         draft_server: DraftServer,
         length: DraftLength,
         script: Sequence[int],
-        one_way_s: Callable[[], float] | None = None,
         options: DecodingOptions = ENGLISH,
     ) -> SessionResult:
-        """Start a session over some windows, on its own link or the world's; return its result."""
+        """Start a session over some windows; return its result."""
         result = SessionResult()
         options = replace(options, initial_prompt=" ".join(map(str, script)))
         verifier, drafter = target.verifier, draft_server.drafter
         handling_s = self.costs.handling_s
 
         def message_s() -> float:
-            return self.costs.message_s + (one_way_s or self.one_way_s)()
+            return self.costs.message_s + self.one_way_s()
 
         up, down = Link(self.environment, message_s), Link(self.environment, message_s)
 
@@ -204,7 +197,6 @@ class World:
         return result
 
     def expected(self, script: Sequence[int]) -> list[int]:
-        """Return the tokens that a session over these windows must write."""
         return [token for index in script for token in self.decodings[index].tokens]
 
 

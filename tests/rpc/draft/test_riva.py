@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto import riva_audio_pb2
 
-from experiments.demo_pair.data.phonemes import words
+from experiments.demo_pair.vocabulary import words
 from specwhisper.audio.decode import decode_file
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.common.models.scripted import VOCABULARY, ScriptedModel, recording
-from experiments.latency.hints import misleading
 from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import UnsupportedOption
@@ -32,6 +31,7 @@ from tests.nightly import examples
 
 PCM = recording(75.0, 1)  # several windows
 SEED = 3
+NUM_RIGHT, NUM_WRONG = 3, 9  # words of a misleading hint in turn
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +52,15 @@ def own_text(**options) -> Transcription:
     return InlinePair(ScriptedModel(seed=SEED)).transcribe(
         [PCM], DecodingOptions.greedy(language="en", **options)
     )[0]
+
+
+def misleading(words: list[str], random: Random) -> list[str]:
+    """Return a text that is right for some words, wrong for more, and then continues where it was right."""
+    made: list[str] = []
+    for start in range(0, len(words), NUM_RIGHT):
+        made += words[start : start + NUM_RIGHT]
+        made += random.choices(words, k=NUM_WRONG)
+    return made
 
 
 def text_tokens(tokens: Iterable[int]) -> tuple[int, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.common.models.llamas import llama, llama_tokenizer
 from specwhisper.model.choosing import Row
 from specwhisper.text.model import BLOCK, TextModel
+from tests.llamas import llama, llama_tokenizer
 
 TOKEN_BYTES = 2 * 2 * 2 * 16 * 4  # layers, keys and values, heads, size, float32
 LENGTHS = [150, 20, 12]

@@ -22,11 +22,6 @@ def test_a_bar_may_be_a_least_value(value, verdict):
     assert str(Bar("share", value, 1.0, "x", at_least=True)) == f"share: x, bar >= 1: {verdict}"
 
 
-def test_one_failed_bar_fails_all():
-    bars = [Bar("a", 0.1, 1.0, "0.1"), Bar("b", 2.0, 1.0, "2.0"), Bar("c", 0.1, 1.0, "0.1")]
-    assert not print_bars(bars, Console(file=io.StringIO()))
-
-
 def test_json_has_machine_versions_models_and_command(tmp_path):
     path = tmp_path / "figures.json"
     write_json(path, models={"target": {"name": "tiny"}}, figures={"seconds": [1.5]})

@@ -1,92 +1,130 @@
-"""The demo pair's training: its lessons, and how a stopped training continues."""
+"""The demo pair's training: transcripts, the alignment loss, the drafts, and how it continues."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from transformers import WhisperForConditionalGeneration
 
-from experiments.demo_pair import model
-from experiments.demo_pair.data.phonemes import Phonemes
-from experiments.demo_pair.data.tokenizer import TEXT_TOKENS, Vocabulary
-from experiments.demo_pair.training import takeover
-from experiments.demo_pair.training.checkpoint import Checkpoint
-from experiments.demo_pair.training.optimizer import Optimizer
-from experiments.demo_pair.training.schedule import COURSES, Schedule, Stage
-from experiments.demo_pair.training.train import misread
-
-DEMO = Path(__file__).parents[4] / "specwhisper" / "demo"
-VOCABULARY = Vocabulary.of(with_cantonese=True)
-SMALL = {"width": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 3, "mels": 80}
-
-
-def new_recognizer() -> model.Recognizer:
-    return model.Recognizer(model.build(VOCABULARY, **SMALL), phonemes=4)
+from experiments.demo_pair import drafts, model
+from experiments.demo_pair.alignment import AlignmentLoss
+from experiments.demo_pair.schedule import Schedule, Stage
+from experiments.demo_pair.training import Training
+from experiments.demo_pair.vocabulary import (
+    CANTONESE,
+    TARGET_IDS,
+    TINY_IDS,
+    Phonemes,
+    to_target,
+    to_tiny,
+)
+from experiments.demo_pair.windows import Segment, Transcriber, Window
 
 
-@pytest.mark.parametrize("lessons", COURSES.values(), ids=COURSES)
-def test_lessons_follow_each_other_and_each_has_windows(lessons):
-    starts = [lesson.start for lesson in lessons]
-    assert starts == sorted(starts)
-    assert starts[0] == 0
-    assert all(sum(lesson.lengths_s.values()) == pytest.approx(1) for lesson in lessons)
-
-
-def test_a_stopped_training_continues_with_its_lesson():
-    assert Schedule(minutes=60, peak=1.0).lesson is COURSES["from nothing"][0]
-    assert Schedule(minutes=60, peak=1.0, begin=0.999).lesson.stage is Stage.FULL
-
-
-def test_new_layers_are_the_identity_until_they_are_trained():
+def new_recognizer(**shape: int) -> model.Recognizer:
     torch.manual_seed(0)
-    recognizer = new_recognizer()
-    model.make_identities(recognizer.whisper, first=1)
-    tokens, encoded = torch.tensor([[1, 2, 3]]), torch.randn(1, 10, SMALL["width"])
-    assert torch.allclose(
-        recognizer.decode(tokens, encoded), recognizer.decode(tokens, encoded, depth=1), atol=1e-6
+    config = model.load_config("target")
+    config.update(shape)
+    return model.Recognizer(model.build(config), phonemes=4)
+
+
+def test_gaps_and_an_unfinished_sentence_have_no_words():
+    tokenizer = SimpleNamespace(
+        convert_ids_to_tokens=lambda ids: ["a" * (1 + i % 3) for i in ids],
+        encode=lambda text, add_special_tokens: [int(word) for word in text.split()],
     )
-    assert len(recognizer.whisper.model.decoder.layers) == 3
+    transcriber = Transcriber(tokenizer, TARGET_IDS, Phonemes({}))
+    window = Window(np.zeros(0), [Segment(0.5, 1.5, "0 3"), Segment(2.0, None, "6")])
+    timed = transcriber.transcript(window, timestamps=True, previous=[])
+    stamps = [TARGET_IDS.timestamp(second) for second in (0.5, 1.5, 2.0)]
+    assert timed.tokens[3:] == [stamps[0], 0, 3, *stamps[1:], TARGET_IDS.end]
+    assert timed.times[3:-1] == [0.5, 0.75, 1.25, 1.5, 2.0]
+    assert all(math.isnan(timed.times[i]) for i in (0, 1, 2, -1))
 
 
-def test_only_text_tokens_are_replaced_by_wrong_ones():
-    tokens = torch.tensor([[VOCABULARY.start, *range(100), VOCABULARY.end, VOCABULARY.timestamp(1.0)]])
-    rng = np.random.default_rng(0)
-    assert torch.equal(misread(tokens, 0.0, rng), tokens)
-    wrong = misread(tokens, 1.0, rng)
-    is_text = tokens < TEXT_TOKENS
-    assert torch.equal(wrong[~is_text], tokens[~is_text])
-    assert (wrong[is_text] != tokens[is_text]).float().mean() > 0.9
-    assert int(wrong[is_text].max()) < TEXT_TOKENS
+def test_training_reduces_the_alignment_loss():
+    recognizer = new_recognizer(decoder_layers=1)
+    alignment_loss = AlignmentLoss(recognizer.whisper)
+    encoded = torch.randn(1, 100, 192)
+    tokens, times = torch.tensor([[1, 2, 3]]), torch.tensor([[0.2, 1.0, 1.8]])
+    optimizer = torch.optim.Adam(recognizer.parameters(), 1e-3)
+    losses = []
+    for _ in range(30):
+        recognizer.decode(tokens, encoded)
+        loss = alignment_loss(encoded, torch.zeros(1, dtype=torch.long), times)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
 
 
-def training(path, begin: float = 0.0, minutes: float = 60) -> tuple:
-    """Build model, optimiser and schedule; continue from the file if it exists."""
-    recognizer, schedule = new_recognizer(), Schedule(minutes, 1.0, begin=begin)
-    optimizer = Optimizer(recognizer)
-    return recognizer, optimizer, schedule, Checkpoint(path, schedule, optimizer, weights=recognizer)
+def test_tokens_are_translated_to_the_targets_vocabulary_and_back():
+    ids = torch.arange(TINY_IDS.size)
+    assert torch.equal(to_tiny(to_target(ids)), ids)
+    assert CANTONESE not in to_target(ids)
+    assert to_target(torch.tensor(TINY_IDS.first_timestamp)) == TARGET_IDS.first_timestamp
+    assert to_tiny(torch.tensor([-100])).item() == -100
 
 
-def learn(recognizer: model.Recognizer, optimizer: Optimizer, schedule: Schedule) -> None:
+def test_drafts_are_built_from_layers_of_the_target():
+    target = new_recognizer().whisper
+    tiny, distil = drafts.tiny_from(target), drafts.distil_from(target)
+    kept = target.model.decoder.layers[drafts.LOCATING_LAYER].encoder_attn.q_proj.weight
+    for draft in (tiny, distil):
+        assert len(draft.model.decoder.layers) == draft.config.decoder_layers
+        last = draft.model.decoder.layers[-1]
+        assert torch.equal(last.encoder_attn.q_proj.weight, kept)
+        assert last.fc1.out_features == draft.config.decoder_ffn_dim
+    assert not any(p.requires_grad for p in distil.model.encoder.parameters())
+
+
+def test_a_draft_writes_its_own_prefixes_under_whispers_rules_until_the_end():
+    target = new_recognizer().whisper
+    tokens, use = drafts.own_prefixes(target, torch.randn(2, 50, 192), TARGET_IDS)
+    assert tokens.shape == use.shape and tokens.shape[1] <= 3 + 17 - 1
+    assert tokens[:, :3].tolist() == [TARGET_IDS.head] * 2
+    assert (tokens[:, 3] >= TARGET_IDS.first_timestamp).all()
+    for row, used in zip(tokens.tolist(), use.tolist(), strict=True):
+        end = row.index(TARGET_IDS.end) if TARGET_IDS.end in row else len(row)
+        assert used == [2 <= position < end for position in range(len(row))]
+
+
+def test_the_distillation_loss_counts_selected_tokens_only():
+    wanted, drafted = torch.randn(1, 3, 8), torch.randn(1, 3, 8)
+    use = torch.tensor([[True, False, True]])
+    before = drafts.distillation_loss(drafted, wanted, use)
+    drafted[0, 1] += 5 * torch.randn(8)
+    assert drafts.distillation_loss(drafted, wanted, use) == before
+    certain = 50 * torch.nn.functional.one_hot(torch.tensor([[1, 2, 3]]), 8).float()
+    assert drafts.distillation_loss(certain, certain, use) == pytest.approx(0, abs=1e-5)
+
+
+def training(path, begin: float = 0.0, minutes: float = 60) -> tuple[model.Recognizer, Training]:
+    recognizer = new_recognizer(d_model=48, encoder_layers=1, decoder_layers=2)
+    return recognizer, Training(path, Schedule(minutes, 1.0, begin=begin), recognizer)
+
+
+def learn(recognizer: model.Recognizer, course: Training) -> None:
     """Take one training step on constant data."""
-    tokens, encoded = torch.tensor([[1, 2, 3]]), torch.ones(1, 10, SMALL["width"])
-    recognizer.zero_grad(set_to_none=True)
-    model.token_loss(recognizer.decode(tokens, encoded), tokens).backward()
-    optimizer.step(0.01 * schedule.next_rate(Stage.FULL))
+    tokens, encoded = torch.tensor([[1, 2, 3]]), torch.ones(1, 10, 48)
+    loss = model.token_loss(recognizer.decode(tokens, encoded), tokens)
+    course.step(loss, 0.01 * course.schedule.next_rate(Stage.FULL), [])
 
 
 def test_a_killed_training_continues_exactly_where_it_was(tmp_path):
     path = tmp_path / "target.state.pt"
-    first, optimizer, schedule, checkpoint = training(path, begin=0.25)
-    learn(first, optimizer, schedule)
-    checkpoint.save()
-    second, again, later, _ = training(path)
-    assert later.begin == pytest.approx(0.25, abs=1e-3)
-    assert later.steps == 1
-    for parts in ((first, optimizer, schedule), (second, again, later)):
-        schedule.started = later.started = None
+    first, course = training(path, begin=0.25)
+    learn(first, course)
+    course.save()
+    second, later = training(path)
+    assert later.schedule.begin == pytest.approx(0.25, abs=1e-3)
+    assert later.schedule.steps == 1
+    for parts in ((first, course), (second, later)):
+        course.schedule.started = later.schedule.started = None
         learn(*parts)
     for name, value in first.state_dict().items():
         assert torch.allclose(second.state_dict()[name], value, atol=1e-5), name
@@ -94,32 +132,13 @@ def test_a_killed_training_continues_exactly_where_it_was(tmp_path):
 
 def test_a_finished_training_can_be_extended(tmp_path):
     path = tmp_path / "target.state.pt"
-    training(path, begin=1.0, minutes=60)[-1].save()
-    assert training(path, minutes=60)[2].begin == pytest.approx(1.0)
-    assert training(path, minutes=80)[2].begin == pytest.approx(0.75)
+    training(path, begin=1.0, minutes=60)[1].save()
+    assert training(path, minutes=60)[1].schedule.begin == pytest.approx(1.0)
+    assert training(path, minutes=80)[1].schedule.begin == pytest.approx(0.75)
 
 
 def test_the_learning_rate_stays_constant_and_a_new_stage_warms_up():
     schedule = Schedule(60, 1.0, warmup=2, begin=0.5, hold=0.6)
-    assert [schedule.next_rate(Stage.HEAD) for _ in range(3)] == pytest.approx([0.5, 1, 1])
+    assert [schedule.next_rate(Stage.READ) for _ in range(3)] == pytest.approx([0.5, 1, 1])
     assert schedule.next_rate(Stage.FULL) == pytest.approx(0.5)
     assert Schedule(60, 1.0, warmup=1, begin=0.8, hold=0.6).next_rate() == pytest.approx(0.5, abs=0.01)
-
-
-def test_training_continues_from_an_exported_target_with_a_new_ctc_head(tmp_path):
-    (tmp_path / "phonemes.json").write_text('{"two": ["t", "u"]}')
-    path = tmp_path / "target.state.pt"
-    takeover.begin(DEMO, tmp_path, path)
-    recognizer = model.Recognizer(model.build(VOCABULARY, **model.TARGET), phonemes=3)
-    schedule = Schedule(60, 1.0)
-    Checkpoint(path, schedule, Optimizer(recognizer), weights=recognizer)
-    exported = WhisperForConditionalGeneration.from_pretrained(DEMO / "target", dtype=torch.float32)
-    for name, value in exported.state_dict().items():
-        assert torch.equal(recognizer.whisper.state_dict()[name], value), name
-    assert schedule.lesson.stage is Stage.HEAD
-
-
-def test_words_are_written_as_phonemes():
-    phonemes = Phonemes({"two": ["t", "u"], "tea": ["t", "i"]})
-    assert phonemes.size == 4
-    assert phonemes.of("Two-tea.") == [2, 3, 0, 2, 1]

@@ -80,14 +80,3 @@ def test_full_in_consecutive_forward_passes():
     assert full_s(TOY, runs_of_nine) == pytest.approx(3 * 0.020 / 9)
     assert full_s(at(0.040), runs_of_nine) == pytest.approx(5 * 0.020 / 9)  # 3 without, 1 with 3, the rest
     assert full_s(at(1.0), runs_of_nine) == pytest.approx(0.020)
-
-
-@given(costs, rates, st.integers(1, 16))
-def test_a_longer_round_trip_never_helps(costs, acceptance, gamma):
-    survival = geometric(acceptance)
-    slower = Costs(costs.draft_s, costs.forward_s, costs.forward_token_s, costs.round_trip_s + 0.1)
-    assert sync_s(slower, survival, gamma) > sync_s(costs, survival, gamma)
-    assert pipelined_s(slower, survival, gamma) > pipelined_s(costs, survival, gamma)
-    free, free_slower = replace(costs, forward_token_s=0.0), replace(slower, forward_token_s=0.0)
-    assert full_s(free_slower, survival) >= full_s(free, survival) * (1 - 1e-9)
-    assert best_gamma(slower, survival, 64) >= best_gamma(costs, survival, 64)

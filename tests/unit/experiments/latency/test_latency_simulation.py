@@ -17,7 +17,7 @@ from experiments.common.replay.trace import Decoding
 from experiments.latency.closed_form import Costs as Theory
 from experiments.latency.closed_form import full_s, pipelined_s, sync_s
 from experiments.latency.prediction import survival_of
-from experiments.latency.simulation.hosts import Clock, Link
+from experiments.latency.simulation.hosts import Link
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session, simulate_together
 from specwhisper.speculation.draft_length import DraftLength
@@ -227,15 +227,6 @@ def test_messages_keep_their_order(delays):
     environment.run()
     assert [number for _, number in arrived] == list(range(len(delays)))
     assert [s for s, _ in arrived] == pytest.approx(list(accumulate(delays, max)))
-
-
-def test_a_clock_advances_within_a_step():
-    environment = simpy.Environment(initial_time=2.0)
-    clock = Clock(environment)
-    clock.spend(0.5)
-    assert clock() == 2_500_000_000
-    assert clock.take_spent_s() == 0.5
-    assert clock() == 2_000_000_000
 
 
 def test_a_measured_forward_pass_is_interpolated():

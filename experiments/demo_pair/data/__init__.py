@@ -1,1 +1,0 @@
-"""The corpus: sentences, speech, word pieces and training windows."""

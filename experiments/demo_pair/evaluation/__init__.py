@@ -1,1 +1,0 @@
-"""Measure exported models and write their model card."""

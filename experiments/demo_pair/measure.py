@@ -1,0 +1,176 @@
+"""``python -m experiments.demo_pair.measure``: how like real pairs a pair of models errs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from huggingface_hub import snapshot_download
+from rich.console import Console
+from rich.table import Table
+
+from experiments.common.audio.samples import BUNDLED, Sample
+from experiments.common.bench.options import Check, JsonFile, Quick, Seed, Target
+from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.demo_pair.corpus import Corpus
+from experiments.demo_pair.pair import Pair, SetErrors, Spoken, folder_recordings, step_milliseconds
+from experiments.demo_pair.windows import test_windows
+from specwhisper.model.checkpoints.names import resolve
+from specwhisper.model.threads import limit_threads
+
+BUNDLED_TARGET, BUNDLED_DRAFTS = "demo-target", ("demo-draft-tiny", "demo-draft-distil")
+NUM_CLIPS, NUM_WINDOWS = 200, 40  # of each split, and full windows with and without noise
+QUICK_CLIPS, QUICK_WINDOWS, QUICK_RECORDINGS = 8, 2, 2
+TARGET_WER = {"noisy": 0.08, "clean": 0.03}
+DRAFT_WER = 0.20
+ACCEPTANCE = (0.85, 0.92)
+STEP = 1 / 5  # of the target's, for a draft named tiny
+MEGABYTES = 30
+
+
+def measure(
+    target: Target = BUNDLED_TARGET,
+    draft: Annotated[
+        list[str] | None,
+        typer.Option(help="A draft model, as --target; repeat for more. [default: both bundled ones]"),
+    ] = None,
+    folder: Annotated[
+        Path,
+        typer.Option(exists=True, file_okay=False, help="Recordings and metadata.jsonl. [default: bundled]"),
+    ] = BUNDLED,
+    work: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="Work folder of a training: its test recordings."),
+    ] = None,
+    language: Annotated[str, typer.Option(help="Language code of the recordings.")] = "en",
+    threads: Annotated[int, typer.Option(min=1, help="Threads of the models.")] = 1,
+    cut_windows: Annotated[
+        bool, typer.Option(help="Drafts encode only a window's audio and 6 s of silence.")
+    ] = False,
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: JsonFile = None,
+    check: Check = False,
+) -> None:
+    """Measure how a pair errs.
+
+    Each model transcribes alone; then each draft chooses after every prefix of the target's text, and is
+    followed where it is wrong.
+    """
+    console = open_console()
+    limit_threads(threads)
+    drafts = tuple(draft or BUNDLED_DRAFTS)
+    models = Pair.load(target, drafts, cut_windows=cut_windows)
+    results: dict[str, SetErrors] = {}
+    for name, recordings in find_recordings(folder, work, seed, quick=quick).items():
+        results[name] = models.measure(recordings, language)
+        print_errors(name, results[name], console)
+    step_ms = step_milliseconds({target: models.target, **models.drafts}, rounds=50 if quick else 200)
+    sizes = {name: bytes_on_disk(name) for name in (target, *drafts)}
+    print_costs(target, step_ms, sizes, console)
+    is_demo = work is not None or (target == BUNDLED_TARGET and set(drafts) <= set(BUNDLED_DRAFTS))
+    steps = {name: step_ms[name] / step_ms[target] for name in drafts}
+    bars = find_bars(results, steps, sum(sizes.values())) if is_demo else []
+    if json is not None:
+        figures = {
+            "errors": {name: result.facts() for name, result in results.items()},
+            "step_ms": step_ms,
+            "bytes": sizes,
+            "bars": [str(bar) for bar in bars],
+        }
+        write_json(json, models={"target": target, "drafts": drafts}, figures=figures)
+    if not print_bars(bars, console) and check:
+        sys.exit(1)
+
+
+def find_recordings(folder: Path, work: Path | None, seed: int, *, quick: bool) -> dict[str, list[Spoken]]:
+    if work is None:
+        return {"recordings": folder_recordings(folder, QUICK_RECORDINGS if quick else None)}
+    sizes = (QUICK_CLIPS, QUICK_WINDOWS) if quick else (NUM_CLIPS, NUM_WINDOWS)
+    sets = test_windows(Corpus.load(work), *sizes, seed)
+    return {name: [_spoken(*window) for window in windows] for name, windows in sets.items()}
+
+
+def _spoken(audio: np.ndarray, text: str) -> Spoken:
+    pcm = (np.clip(audio, -1, 1) * 32_767).astype("<i2").tobytes()
+    return Spoken.of(Sample("window", pcm, {}), text, one_window=True)
+
+
+def bytes_on_disk(name: str) -> int:
+    """Return the size of a model's folder, or of what the hub's cache has of it."""
+    source = resolve(name)
+    folder = Path(source) if Path(source).is_dir() else Path(snapshot_download(source, local_files_only=True))
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def find_bars(results: Mapping[str, SetErrors], steps: Mapping[str, float], num_bytes: int) -> list[Bar]:
+    """Return the bars that a demo pair must meet to err like a real one, as far as they were measured.
+
+    Parameters
+    ----------
+    steps : each draft's step over the target's.
+    """
+    bars: list[Bar] = []
+
+    def add(name: str, value: float, bound: float, shown: str = "{:.1%}") -> None:
+        bars.append(Bar(name, value, bound, shown.format(value)))
+
+    for kind in TARGET_WER.keys() & results.keys():
+        add(f"WER of the target on full {kind} windows", results[kind].target_wer, TARGET_WER[kind])
+    for name, errors in results["noisy"].drafts.items() if "noisy" in results else ():
+        draft, accepted = Path(name).name, errors.agreement.acceptance
+        add(f"WER of {draft} alone on full noisy windows", errors.wer, DRAFT_WER)
+        add(f"tokens of {draft} that the target refuses", 1 - accepted, 1 - ACCEPTANCE[0])
+        add(f"tokens of {draft} that the target accepts", accepted, ACCEPTANCE[1])
+    for name, step in steps.items():
+        if name.endswith("tiny"):
+            add(f"a step of {Path(name).name} over the target's", step, STEP, "{:.3f}")
+    add("all models on disk, MB", num_bytes / 1e6, MEGABYTES, "{:.1f}")
+    return bars
+
+
+def print_errors(name: str, errors: SetErrors, console: Console) -> None:
+    table = Table(
+        "model",
+        "WER alone",
+        "words unlike the target's",
+        "accepted",
+        "realigns",
+        "then holds, tokens",
+        title=f"{name}: {errors.num_recordings}",
+        caption="accepted: tokens given the target's prefix. realigns: corrections after which what the "
+        "draft had written holds again within three tokens.",
+    )
+    table.add_row("target", f"{errors.target_wer:.1%}", "", "", "", "")
+    for draft, found in errors.drafts.items():
+        agreement = found.agreement
+        table.add_row(
+            draft,
+            f"{found.wer:.1%}",
+            f"{found.unlike_target:.1%}",
+            f"{agreement.acceptance:.1%} of {agreement.num_tokens}",
+            f"{agreement.realigns:.1%} of {agreement.num_corrections}",
+            f"{agreement.mean_run:.1f}",
+        )
+    console.print(table)
+
+
+def print_costs(
+    target: str, step_ms: Mapping[str, float], sizes: Mapping[str, int], console: Console
+) -> None:
+    table = Table("model", "step, ms", "over the target's", "times cheaper", "MB on disk", title="Cost")
+    for name, milliseconds in step_ms.items():
+        ratio = milliseconds / step_ms[target]
+        cells = ("", "") if name == target else (f"{ratio:.3f}", f"{1 / ratio:.1f}")
+        table.add_row(name, f"{milliseconds:.2f}", *cells, f"{sizes[name] / 1e6:.1f}")
+    table.add_row("all", "", "", "", f"{sum(sizes.values()) / 1e6:.1f}")
+    table.caption = "One token, float32, processor time on one core, all models in turn."
+    console.print(table)
+
+
+if __name__ == "__main__":
+    typer.run(measure)

@@ -1,1 +1,0 @@
-"""Train the target and distil its drafts."""

@@ -1,1 +1,0 @@
-"""Each mechanism switched off, alone: what it gains, and where."""

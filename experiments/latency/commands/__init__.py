@@ -1,1 +1,0 @@
-"""Subcommands besides ``sweep`` and ``plot``."""

@@ -1,1 +1,0 @@
-"""How like real pairs a pair of models errs."""

@@ -1,0 +1,94 @@
+"""How like real pairs a pair errs: counts, bars, and one run on short samples."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from experiments.common.audio.samples import BUNDLED
+from experiments.common.models.checkpoints import Shape, build_checkpoint, perturbed
+from experiments.demo_pair.measure import find_bars
+from experiments.demo_pair.pair import DraftErrors, Pair, SetErrors, folder_recordings, step_milliseconds
+from experiments.demo_pair.realignment import Agreement, agreement, realigned_run
+
+
+@pytest.mark.parametrize(
+    ("own", "right", "run"),
+    [
+        ([9, 1, 2, 3, 8], [1, 2, 3, 4], 3),  # one token replaced
+        ([1, 2, 3], [1, 2, 3, 4], 3),  # the draft omitted the corrected token
+        ([9, 0, 1, 2], [1, 2, 3], 2),  # the draft wrote an additional token
+        ([9, 8, 7, 2, 3], [1, 2, 3], 2),  # realigned after three tokens
+        ([9, 8, 7, 6, 1, 2, 3], [1, 2, 3], None),  # too late
+        ([9, 1, 8], [1, 2, 3], None),  # one equal token does not count
+        ([9, 1], [1], 1),  # unless it is the last
+        ([9, 8], [], None),
+    ],
+)
+def test_a_draft_realigns_within_three_tokens(own, right, run):
+    assert realigned_run(own, right) == run
+
+
+def test_agreement_counts_accepted_tokens_and_runs():
+    right = [1, 2, 3, 4, 5, 6]
+    found = agreement(
+        [
+            (right, {1: [9, 3, 4, 5, 6], 5: [9]}),  # one that realigns, and the last token, which cannot
+            (right, {0: [9, 9, 9, 9, 9, 9]}),  # one that does not
+            (right, {}),
+        ]
+    )
+    assert found.acceptance == pytest.approx(15 / 18)
+    assert (found.num_corrections, found.runs) == (2, (4,))
+    assert (found.realigns, found.mean_run) == (0.5, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "failing"),
+    [
+        ({}, None),
+        ({"noisy": 0.09}, "WER of the target on full noisy windows"),
+        ({"clean": 0.04}, "WER of the target on full clean windows"),
+        ({"draft": 0.21}, "WER of draft-tiny alone on full noisy windows"),
+        ({"accepted": 84}, "tokens of draft-tiny that the target refuses"),
+        ({"accepted": 93}, "tokens of draft-tiny that the target accepts"),
+        ({"step": 0.21}, "a step of draft-tiny over the target's"),
+        ({"num_bytes": 31e6}, "all models on disk, MB"),
+    ],
+)
+def test_each_bar_fails_where_its_figure_is_worse(changed, failing):
+    good = {
+        "noisy": 0.07,
+        "clean": 0.02,
+        "draft": 0.15,
+        "accepted": 90,
+        "step": 0.19,
+        "num_bytes": 29_000_000,
+    }
+    figures = good | changed
+    errors = DraftErrors(figures["draft"], 0.0, Agreement(100, figures["accepted"], 0, ()))
+    results = {
+        "noisy": SetErrors(1, figures["noisy"], {"a/draft-tiny": errors}),
+        "clean": SetErrors(1, figures["clean"], {}),
+    }
+    bars = find_bars(results, {"a/draft-tiny": figures["step"]}, figures["num_bytes"])
+    assert [bar.name for bar in bars if not bar.holds] == ([failing] if failing else [])
+
+
+def test_a_draft_equal_to_its_target_makes_no_errors_and_a_noisy_one_does():
+    model, checkpoint = build_checkpoint(Shape(seed=3, max_target_positions=80))
+    noisy = perturbed(model, checkpoint.vocabulary.tokens, noise=0.05)
+    (spoken,) = folder_recordings(BUNDLED, limit=1)
+    short = replace(spoken, one_window=True)
+    pair = Pair(checkpoint, {"same": checkpoint, "noisy": noisy})
+    errors = pair.measure([short, spoken], "en")
+    same, other = errors.drafts["same"], errors.drafts["noisy"]
+    assert (same.unlike_target, same.agreement.acceptance) == (0.0, 1.0)
+    assert same.wer == errors.target_wer
+    assert other.agreement.num_tokens == same.agreement.num_tokens > 0
+    assert other.agreement.acceptance < 1 and other.agreement.num_corrections > 0
+    assert json.loads(json.dumps(errors.facts()))["drafts"]["same"]["acceptance"] == 1.0
+    steps_ms = step_milliseconds({"target": pair.target, **pair.drafts}, rounds=2)
+    assert set(steps_ms) == {"target", "same", "noisy"} and min(steps_ms.values()) > 0
