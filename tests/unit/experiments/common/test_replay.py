@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.baselines.service import Service
 from experiments.common.audio.samples import Sample, load_samples
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.record import record_models, source_digest
 from experiments.common.replay.trace import Decoding, Trace
+from experiments.peers.served import Service
 from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.engine.inline_pair import InlinePair
@@ -260,7 +260,7 @@ def test_replay_servers_write_the_demo_pairs_text(samples, trace, demo, tmp_path
         service = Service(draft, gamma=3, special=(vocabulary.end_of_text, vocabulary.timestamp_begin))
         stack.callback(service.close)
         for mode in (Mode.TARGET_ONLY, Mode.SYNC):
-            got = service.transcribe(samples[0], True, mode)
+            got = service.run(mode, samples[:1], timestamps=True)
             expected = demo.transcribe(samples[0], TIMED, mode)
-            assert list(got.tokens) == [token for segment in expected.segments for token in segment.tokens]
+            assert list(got.tokens[0]) == [token for segment in expected.segments for token in segment.tokens]
             assert got.statistics.acceptance_histogram == expected.stats.acceptance_histogram
