@@ -37,12 +37,7 @@ class Value:
 
 
 def values(generation: Mapping[str, Any]) -> list[Value]:
-    """Return all values.
-
-    Parameters
-    ----------
-    generation : a checkpoint's own generation_config.json, which has the ids of its special tokens.
-    """
+    """Return all values; ``generation`` is a checkpoint's own generation config, with its special tokens."""
     return [*_lengths(), *_suppressed(generation), *_tokens(generation), *_others(generation), *_config()]
 
 
