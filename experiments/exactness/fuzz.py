@@ -50,19 +50,13 @@ CLEAR = (CheckpointError, UnsupportedOption)  # errors that name the file or the
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """A checkpoint with values in its files, and which pair decodes it.
-
-    Attributes
-    ----------
-    is_tied : whether the projection to logits is the embedding.
-    num_spare : tokens of the embedding after the last timestamp.
-    """
+    """A checkpoint with values in its files, and which pair decodes it."""
 
     case: Case
     values: tuple[Value, ...]
     split: tuple[Mode, int]
-    is_tied: bool
-    num_spare: int
+    is_tied: bool  # the projection to logits is the embedding
+    num_spare: int  # tokens of the embedding after the last timestamp
 
     @property
     def name(self) -> str:

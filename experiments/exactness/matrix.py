@@ -75,25 +75,17 @@ def rows(*, quick: bool, seed: int, only: str) -> list[Row]:
 
 @dataclass
 class Result:
-    """Result of a row.
-
-    Attributes
-    ----------
-    windows, skipped, attempts : of the reference: kept, skipped as silent, and decodings in all.
-    ties : tokens at which the reference itself was undecided; ours continues from its choice.
-    acceptance_rate : of the first pair.
-    split_differences : pairs against target-only; ``oracle_differences`` : both against transformers.
-    """
+    """Result of a row: counts of the reference's windows and tokens, and what differs."""
 
     name: str
     windows: int = 0
-    skipped: int = 0
-    attempts: int = 0
+    skipped: int = 0  # as silent
+    attempts: int = 0  # decodings in all
     tokens: int = 0
-    ties: int = 0
-    acceptance_rate: float = 0.0
-    split_differences: list[str] = field(default_factory=list)
-    oracle_differences: list[str] = field(default_factory=list)
+    ties: int = 0  # tokens at which the reference was undecided; ours continues from its choice
+    acceptance_rate: float = 0.0  # of the first pair
+    split_differences: list[str] = field(default_factory=list)  # pairs against target-only
+    oracle_differences: list[str] = field(default_factory=list)  # both against transformers
 
 
 def run_row(row: Row) -> Result:
@@ -121,20 +113,13 @@ def run_row(row: Row) -> Result:
 
 @dataclass
 class Reduced:
-    """Differences of a row in reduced precision.
-
-    Attributes
-    ----------
-    num_tokens : compared, over all pairs: up to where a recording's two texts part.
-    margins : of the target alone, at each place where a pair's text parts from its own.
-    num_from_float32 : recordings whose text the target alone writes otherwise than in float32.
-    """
+    """Differences of a row in reduced precision."""
 
     name: str
     num_recordings: int = 0
-    num_tokens: int = 0
-    margins: list[float] = field(default_factory=list)
-    num_from_float32: int = 0
+    num_tokens: int = 0  # compared, over all pairs: up to where a recording's two texts part
+    margins: list[float] = field(default_factory=list)  # of the target alone, where a pair's text parts
+    num_from_float32: int = 0  # recordings that the target alone writes otherwise than in float32
 
 
 def run_reduced(row: Row, dtype: str) -> Reduced:

@@ -34,16 +34,10 @@ logging.set_verbosity_error()  # generate warns of max_length once a window
 
 @dataclass(frozen=True)
 class OracleWindow:
-    """One decoding of a window that was kept.
-
-    Attributes
-    ----------
-    tokens, margins : as generated, end-of-text included.
-    avg_logprob, no_speech_prob : what it was judged by; ``None`` where it was not.
-    """
+    """A window that was kept, with its last decoding; ``None`` is what it was not judged by."""
 
     start_frame: int
-    tokens: tuple[int, ...]
+    tokens: tuple[int, ...]  # end-of-text included
     margins: tuple[float, ...]
     avg_logprob: float | None = None
     no_speech_prob: float | None = None
@@ -66,20 +60,13 @@ class OracleSegment:
 
 @dataclass(frozen=True)
 class OracleText:
-    """Transformers' result of a recording.
-
-    Attributes
-    ----------
-    num_skipped : windows without speech.
-    num_attempts : decodings in all, failed ones included.
-    language_probs : by code, where the language was detected.
-    """
+    """Transformers' result of a recording."""
 
     windows: list[OracleWindow] = field(default_factory=list)
     segments: list[OracleSegment] = field(default_factory=list)
-    num_skipped: int = 0
-    num_attempts: int = 0
-    language_probs: dict[str, float] = field(default_factory=dict)
+    num_skipped: int = 0  # windows without speech
+    num_attempts: int = 0  # decodings in all, failed ones included
+    language_probs: dict[str, float] = field(default_factory=dict)  # by code, where it was detected
 
     @property
     def window_tokens(self) -> tuple[tuple[int, ...], ...]:

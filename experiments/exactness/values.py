@@ -13,20 +13,14 @@ GENERATION, CONFIG, WEIGHTS = "generation_config.json", "config.json", "model.sa
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A value in one of a checkpoint's files.
-
-    Attributes
-    ----------
-    refused : pattern of the error that we must raise; empty if the value must be taken.
-    may_refuse : pattern of an error that depends on the options.
-    neutral : what transformers is given in its place, where we ignore the value and warn of it.
-    """
+    """A value in one of a checkpoint's files."""
 
     file: str
     key: str
     value: Any
-    refused: str = ""
-    may_refuse: str = ""
+    refused: str = ""  # pattern of the error that we must raise; empty if the value must be taken
+    may_refuse: str = ""  # pattern of an error that depends on the options
+    # What transformers is given in its place, where we ignore the value and warn of it.
     neutral: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.exactness.fuzz import Fuzzed, Outcome, all_values, bars_of_fuzzed, drawn, judged_refusal
+from experiments.exactness.fuzz import Fuzzed, Outcome, bars_of_fuzzed, drawn, judged_refusal
 from experiments.exactness.oracle import OracleText
 from experiments.exactness.values import CONFIG, GENERATION, Value
 from specwhisper.errors import CheckpointError
@@ -33,14 +33,6 @@ def test_a_refusal_must_be_expected_or_be_transformers_too(values, message, thei
     [case] = drawn(1, seed=0)
     result = judged_refusal(replace(case, values=values), CheckpointError(message), theirs)
     assert result.is_wrong is is_wrong
-
-
-def test_a_case_has_one_value_of_a_key_and_none_of_a_missing_file():
-    for case in drawn(len(all_values()), seed=5):
-        keys = [value.key for value in case.values]
-        assert len(set(keys)) == len(keys) <= 4
-        if "no generation_config.json" in keys:
-            assert not any(value.file == GENERATION for value in case.values[1:])
 
 
 def test_the_bars_allow_no_difference_and_no_raw_error():
