@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 ABSENT = "absent"  # stands for a key that the file lacks
@@ -20,8 +21,7 @@ class Value:
     value: Any
     refused: str = ""  # pattern of the error that we must raise; empty if the value must be taken
     may_refuse: str = ""  # pattern of an error that depends on the options
-    # What transformers is given in its place, where we ignore the value and warn of it.
-    neutral: Mapping[str, Any] = field(default_factory=dict)
+    neutral: Mapping[str, Any] = field(default_factory=dict)  # for transformers, where ours ignores the value
 
     @property
     def name(self) -> str:
@@ -35,32 +35,34 @@ def values(generation: Mapping[str, Any]) -> list[Value]:
     return [*_lengths(), *_suppressed(generation), *_tokens(generation), *_others(generation), *_config()]
 
 
+def _each(key: str, *values: Any, file: str = GENERATION, **patterns: str) -> list[Value]:
+    return [Value(file, key, value, **patterns) for value in values]
+
+
 def _lengths() -> list[Value]:
     odd, first = "has {}=.*, which must be at least 1: copy", "max_initial_timestamp_index"
     return [
-        *(Value(GENERATION, "max_length", value) for value in (ABSENT, None, 1, 4, 13, 25, 448, 9_999)),
-        *(Value(GENERATION, "max_length", value, odd.format("max_length")) for value in (0, -3, 2.5, "20")),
+        *_each("max_length", ABSENT, None, 1, 4, 13, 25, 448, 9_999),
+        *_each("max_length", 0, -3, 2.5, "20", refused=odd.format("max_length")),
         # transformers refuses more than the positions leave; ours is cut to them.
-        *(Value(GENERATION, "max_new_tokens", value) for value in (None, 1, 7, 19, 9_999)),
-        *(Value(GENERATION, "max_new_tokens", value, odd.format("max_new_tokens")) for value in (0, "7")),
-        *(Value(GENERATION, first, i) for i in (ABSENT, None, 0, 3, 50, 1_500, 9_999)),
-        *(Value(GENERATION, first, i, rf"has {first}=.*, which must be at least 0") for i in (-1, 0.5)),
+        *_each("max_new_tokens", None, 1, 7, 19, 9_999),
+        *_each("max_new_tokens", 0, "7", refused=odd.format("max_new_tokens")),
+        *_each(first, ABSENT, None, 0, 3, 50, 1_500, 9_999),
+        *_each(first, -1, 0.5, refused=f"has {first}=.*, which must be at least 0"),
     ]
 
 
 def _suppressed(generation: Mapping[str, Any]) -> list[Value]:
     end, beyond = generation["eos_token_id"], 99_999
     lists = (ABSENT, None, [], [-1], [beyond], [3, 9, 9, beyond, -5], [end], list(range(0, end, 3)))
-    previous = r"takes no prompt|has no likeliest token"  # the last but one stands for <|startofprev|>
+    previous = "takes no prompt|has no likeliest token"  # the last but one stands for <|startofprev|>
+    no_list = "which is no list of tokens"
     return [
-        *(
-            Value(GENERATION, key, value, may_refuse=previous)
-            for key in ("suppress_tokens", "begin_suppress_tokens")
-            for value in lists
-        ),
-        Value(GENERATION, "suppress_tokens", [1.5], r"suppress_tokens=\[1\.5\], which is no list of tokens"),
-        Value(GENERATION, "begin_suppress_tokens", "1,2", r"='1,2', which is no list of tokens"),
-        Value(GENERATION, "suppress_tokens", list(range(9_999)), r"has no likeliest token"),
+        *_each("suppress_tokens", *lists, may_refuse=previous),
+        *_each("begin_suppress_tokens", *lists, may_refuse=previous),
+        *_each("suppress_tokens", [1.5], refused=rf"suppress_tokens=\[1\.5\], {no_list}"),
+        *_each("begin_suppress_tokens", "1,2", refused=f"='1,2', {no_list}"),
+        *_each("suppress_tokens", list(range(9_999)), refused="has no likeliest token"),
     ]
 
 
@@ -68,37 +70,30 @@ def _tokens(generation: Mapping[str, Any]) -> list[Value]:
     end, languages, tasks = (generation[key] for key in ("eos_token_id", "lang_to_id", "task_to_id"))
     german = languages["<|de|>"]
     some = {token: languages[token] for token in ("<|de|>", "<|fr|>")}
+    forced = None, [[1, None], [2, tasks["transcribe"]]], [[1, german], [2, tasks["transcribe"]]]
     stranger = r"has .* in {}, which is none of the model's"
     none = "is missing or old|has no languages|English-only|has an outdated generation_config.json"
+    ids = [f"{name}_token_id" for name in ("eos", "decoder_start", "no_timestamps", "prev_sot")]
     return [
-        *(
-            Value(GENERATION, f"{name}_token_id", 99_999, stranger.format(f"{name}_token_id"))
-            for name in ("eos", "decoder_start", "no_timestamps", "prev_sot")
-        ),
-        *(
-            Value(GENERATION, key, ABSENT, f"has no {key}: copy")
-            for key in ("eos_token_id", "decoder_start_token_id")
-        ),
-        Value(GENERATION, "eos_token_id", [end]),
-        Value(GENERATION, "eos_token_id", [end, 5], stranger.format("eos_token_id")),
-        Value(GENERATION, "no_timestamps_token_id", ABSENT, may_refuse="has no timestamps|detect silence"),
-        Value(GENERATION, "prev_sot_token_id", ABSENT, may_refuse="takes no prompt"),
-        Value(GENERATION, "pad_token_id", ABSENT),
-        Value(GENERATION, "bos_token_id", ABSENT),
-        Value(GENERATION, "lang_to_id", ABSENT, may_refuse=none),
-        Value(GENERATION, "lang_to_id", some, may_refuse="is unknown to this model"),
-        Value(GENERATION, "lang_to_id", some | {"<|xx|>": 99_999}, stranger.format("lang_to_id")),
-        Value(GENERATION, "task_to_id", ABSENT, "Task '.*' is unknown to this model"),
-        Value(GENERATION, "task_to_id", {"transcribe": 99_999}, stranger.format("task_to_id")),
-        Value(GENERATION, "is_multilingual", ABSENT),
-        Value(GENERATION, "is_multilingual", False, "has is_multilingual=false, and languages in lang_to_id"),
-        *(Value(GENERATION, "language", code) for code in (None, "de", "german", "<|de|>")),
-        *(
-            Value(file, "forced_decoder_ids", ids)
-            for file in (GENERATION, CONFIG)
-            for ids in (None, [[1, None], [2, tasks["transcribe"]]], [[1, german], [2, tasks["transcribe"]]])
-        ),
-        Value(GENERATION, NO_FILE, "", may_refuse=f"has no timestamps|{none}|takes no prompt|detect silence"),
+        *(Value(GENERATION, key, 99_999, stranger.format(key)) for key in ids),
+        *(Value(GENERATION, key, ABSENT, f"has no {key}: copy") for key in ids[:2]),
+        *_each("eos_token_id", [end]),
+        *_each("eos_token_id", [end, 5], refused=stranger.format("eos_token_id")),
+        *_each("no_timestamps_token_id", ABSENT, may_refuse="has no timestamps|detect silence"),
+        *_each("prev_sot_token_id", ABSENT, may_refuse="takes no prompt"),
+        *_each("pad_token_id", ABSENT),
+        *_each("bos_token_id", ABSENT),
+        *_each("lang_to_id", ABSENT, may_refuse=none),
+        *_each("lang_to_id", some, may_refuse="is unknown to this model"),
+        *_each("lang_to_id", some | {"<|xx|>": 99_999}, refused=stranger.format("lang_to_id")),
+        *_each("task_to_id", ABSENT, refused="Task '.*' is unknown to this model"),
+        *_each("task_to_id", {"transcribe": 99_999}, refused=stranger.format("task_to_id")),
+        *_each("is_multilingual", ABSENT),
+        *_each("is_multilingual", False, refused="has is_multilingual=false, and languages in lang_to_id"),
+        *_each("language", None, "de", "german", "<|de|>"),
+        *_each("forced_decoder_ids", *forced),
+        *_each("forced_decoder_ids", *forced, file=CONFIG),
+        *_each(NO_FILE, "", may_refuse=f"has no timestamps|{none}|takes no prompt|detect silence"),
     ]
 
 
@@ -136,41 +131,39 @@ def _others(generation: Mapping[str, Any]) -> list[Value]:
         *(Value(GENERATION, key, value, neutral={key: neutral}) for key, (value, neutral) in ignored.items()),
         *(Value(GENERATION, key, value, not_offered.format(key)) for key, value in refused.items()),
         *(Value(GENERATION, key, value) for key, value in without_effect.items()),
-        *(Value(GENERATION, "return_timestamps", value) for value in (ABSENT, True)),
-        Value(GENERATION, "alignment_heads", ABSENT, may_refuse=no_words),
-        Value(GENERATION, "alignment_heads", [[0, 0]]),
-        Value(GENERATION, "alignment_heads", [[0, 0], [9, 1]], may_refuse=no_words),
+        *_each("return_timestamps", ABSENT, True),
+        *_each("alignment_heads", ABSENT, may_refuse=no_words),
+        *_each("alignment_heads", [[0, 0]]),
+        *_each("alignment_heads", [[0, 0], [9, 1]], may_refuse=no_words),
     ]
 
 
 def _config() -> list[Value]:
+    in_config = partial(_each, file=CONFIG)
     return [
-        *(Value(CONFIG, "scale_embedding", value) for value in (True, False, ABSENT)),
-        *(Value(CONFIG, "activation_function", name) for name in ("relu", "silu", "gelu_new", "quick_gelu")),
-        Value(
-            CONFIG, "activation_function", "none", "activation_function='none', which transformers does not"
+        *in_config("scale_embedding", True, False, ABSENT),
+        *in_config("activation_function", "relu", "silu", "gelu_new", "quick_gelu"),
+        *in_config(
+            "activation_function", "none", refused="activation_function='none', which transformers does not"
         ),
-        *(Value(CONFIG, "encoder_attention_heads", value) for value in (1, 4, 8)),
-        *(Value(CONFIG, "decoder_attention_heads", value) for value in (4, 16)),
-        Value(CONFIG, "decoder_attention_heads", 7, "by 7 attention heads, which leaves a remainder"),
-        *(Value(CONFIG, "median_filter_width", value) for value in (1, 3, 11)),
-        Value(CONFIG, "median_filter_width", 4, "median_filter_width=4, which must be odd"),
+        *in_config("encoder_attention_heads", 1, 4, 8),
+        *in_config("decoder_attention_heads", 4, 16),
+        *in_config("decoder_attention_heads", 7, refused="by 7 attention heads, which leaves a remainder"),
+        *in_config("median_filter_width", 1, 3, 11),
+        *in_config("median_filter_width", 4, refused="median_filter_width=4, which must be odd"),
         *(Value(CONFIG, key, 0.4) for key in ("dropout", "attention_dropout", "activation_dropout")),
         *(Value(CONFIG, key, 0.9) for key in ("encoder_layerdrop", "decoder_layerdrop")),
-        Value(CONFIG, "use_cache", False),
-        Value(CONFIG, "dtype", "float16"),
-        Value(CONFIG, "apply_spec_augment", True),
-        Value(CONFIG, "pad_token_id", None),
-        Value(CONFIG, "suppress_tokens", [3, 4]),
-        Value(CONFIG, "begin_suppress_tokens", [5, 6]),
-        Value(CONFIG, "max_length", 11),
-        *(
-            Value(CONFIG, "max_source_positions", value, "but windows of 30 s have 1500: choose")
-            for value in (150, 3_000)
-        ),
-        Value(CONFIG, "vocab_size", 500, "weights do not fit its config.json"),
-        Value(CONFIG, "decoder_layers", 9, "is incomplete: .* weights are missing"),
-        Value(CONFIG, "d_model", None, "has d_model=None, which must be a whole number"),
+        *in_config("use_cache", False),
+        *in_config("dtype", "float16"),
+        *in_config("apply_spec_augment", True),
+        *in_config("pad_token_id", None),
+        *in_config("suppress_tokens", [3, 4]),
+        *in_config("begin_suppress_tokens", [5, 6]),
+        *in_config("max_length", 11),
+        *in_config("max_source_positions", 150, 3_000, refused="but windows of 30 s have 1500: choose"),
+        *in_config("vocab_size", 500, refused="weights do not fit its config.json"),
+        *in_config("decoder_layers", 9, refused="is incomplete: .* weights are missing"),
+        *in_config("d_model", None, refused="has d_model=None, which must be a whole number"),
         *(
             Value(WEIGHTS, name, "NaN", "has no likeliest token: its weights are not finite")
             for name in ("model.encoder.conv1.bias", "model.decoder.layers.0.fc1.weight")
