@@ -14,7 +14,7 @@ from specwhisper import SpeculativeConfig, SpeculativeWhisper
 
 
 def main() -> None:
-    """Print a line per draft length; for measurements to publish use ``python -m experiments.baselines``."""
+    """Print a line per draft length; for measurements to publish use ``python -m experiments.peers pair``."""
     samples = Path(str(files("specwhisper"))) / "demo" / "samples"
     recording = sys.argv[1] if len(sys.argv) > 1 else str(samples / "04_harbor_in_the_storm.ogg")
     pair = SpeculativeWhisper("demo-draft-tiny", "demo-target", device="cpu", batch_size=1)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
@@ -35,19 +34,11 @@ logging.set_verbosity_error()  # generate warns of max_length once a window
 
 @dataclass(frozen=True)
 class OracleWindow:
-    """One decoding of a window that was kept.
-
-    Attributes
-    ----------
-    tokens, margins : as generated, end-of-text included.
-    attempt : how many temperatures had failed before.
-    avg_logprob, no_speech_prob : what it was judged by; ``None`` where it was not.
-    """
+    """A window that was kept, with its last decoding; ``None`` is what it was not judged by."""
 
     start_frame: int
-    tokens: tuple[int, ...]
+    tokens: tuple[int, ...]  # end-of-text included
     margins: tuple[float, ...]
-    attempt: int = 0
     avg_logprob: float | None = None
     no_speech_prob: float | None = None
 
@@ -69,20 +60,13 @@ class OracleSegment:
 
 @dataclass(frozen=True)
 class OracleText:
-    """Transformers' result of a recording.
-
-    Attributes
-    ----------
-    num_skipped : windows without speech.
-    num_attempts : decodings in all, failed ones included.
-    language_probs : by code, where the language was detected.
-    """
+    """Transformers' result of a recording."""
 
     windows: list[OracleWindow] = field(default_factory=list)
     segments: list[OracleSegment] = field(default_factory=list)
-    num_skipped: int = 0
-    num_attempts: int = 0
-    language_probs: dict[str, float] = field(default_factory=dict)
+    num_skipped: int = 0  # windows without speech
+    num_attempts: int = 0  # decodings in all, failed ones included
+    language_probs: dict[str, float] = field(default_factory=dict)  # by code, where it was detected
 
     @property
     def window_tokens(self) -> tuple[tuple[int, ...], ...]:
@@ -95,7 +79,7 @@ class TooManyWindows(Exception):
 
 
 class _Watch(LogitsProcessor):
-    """Runs after Whisper's own processors and records the margin of each choice; changes nothing.
+    """Runs after Whisper's own processors, notes what they choose, and changes nothing.
 
     ``attempts`` are those of the open window, each a list of margins.
     """
@@ -120,35 +104,28 @@ class _Watch(LogitsProcessor):
         self.attempts[-1].append(best - second)
         return scores
 
-    @contextmanager
-    def windows_of(self, model: WhisperForConditionalGeneration) -> Iterator[None]:
-        """Note where each window begins, and what came of it."""
-        original = model.generate_with_fallback
+    def noting(self, model: WhisperForConditionalGeneration) -> Any:
+        """Patch a model: note windows, what came of them and why, and languages' probabilities."""
+        decode, average = model.generate_with_fallback, model._retrieve_avg_logprobs
+        judge, detect = model._need_fallback, model.detect_language
 
-        def noted(*args: Any, **kwargs: Any) -> Any:
+        def decoded(*args: Any, **kwargs: Any) -> Any:
             if len(self.windows) + self.num_skipped == self._max_windows:
                 raise TooManyWindows(f"over {self._max_windows} windows")
             self.start_frame, self.attempts = int(kwargs["seek"][0]), []
             self._avg_logprob = self._no_speech_prob = None
-            answer = original(*args, **kwargs)
+            answer = decode(*args, **kwargs)
             output, is_skipped = answer[1][0], answer[2][0]
             sequence = output if isinstance(output, torch.Tensor) else output["sequences"]
             tokens = tuple(sequence[kwargs["decoder_input_ids"].shape[-1] :].tolist())
             self.num_attempts += len(self.attempts)
             self.num_skipped += bool(is_skipped)
             if not is_skipped:
-                judged_by = (self._avg_logprob, self._no_speech_prob)
-                margins, attempt = tuple(self.attempts[-1]), len(self.attempts) - 1
-                self.windows.append(OracleWindow(self.start_frame, tokens, margins, attempt, *judged_by))
+                judged_by = self._avg_logprob, self._no_speech_prob
+                self.windows.append(
+                    OracleWindow(self.start_frame, tokens, tuple(self.attempts[-1]), *judged_by)
+                )
             return answer
-
-        with patch.object(model, "generate_with_fallback", noted):
-            yield
-
-    @contextmanager
-    def judgements_of(self, model: WhisperForConditionalGeneration) -> Iterator[None]:
-        """Note what a window is judged by."""
-        average, judge = model._retrieve_avg_logprobs, model._need_fallback
 
         def averaged(*args: Any) -> Any:
             answer = average(*args)
@@ -161,18 +138,7 @@ class _Watch(LogitsProcessor):
                     self._no_speech_prob = float(processor.no_speech_prob[index])
             return judge(sequence, outputs, index, processors, *rest)
 
-        with (
-            patch.object(model, "_retrieve_avg_logprobs", averaged),
-            patch.object(model, "_need_fallback", judged),
-        ):
-            yield
-
-    @contextmanager
-    def languages_of(self, model: WhisperForConditionalGeneration) -> Iterator[None]:
-        """Note how likely each language is, where it is detected."""
-        detect = model.detect_language
-
-        def noted(*args: Any, **kwargs: Any) -> Any:
+        def detected(*args: Any, **kwargs: Any) -> Any:
             answer, features = detect(*args, **kwargs), kwargs["input_features"][:, :, : 2 * 1500]
             start = torch.tensor([[model.generation_config.decoder_start_token_id]])
             logits = model(input_features=features, decoder_input_ids=start, use_cache=False).logits[0, -1]
@@ -182,8 +148,13 @@ class _Watch(LogitsProcessor):
             assert ids[max(ids, key=lambda token: self.language_probs[token.strip("<|>")])] == answer[0]
             return answer
 
-        with patch.object(model, "detect_language", noted):
-            yield
+        return patch.multiple(
+            model,
+            generate_with_fallback=decoded,
+            _retrieve_avg_logprobs=averaged,
+            _need_fallback=judged,
+            detect_language=detected,
+        )
 
     def draw(self, seed: int, probs: torch.Tensor) -> torch.Tensor:
         """Replace ``torch.multinomial``: draw with our noise and record the margin."""
@@ -204,20 +175,16 @@ def transcribe(
     max_windows: int = 40,
     **arguments: Any,
 ) -> OracleText:
-    """Transcribe canonical PCM by ``model.generate``, one beam.
+    """Transcribe canonical PCM by ``model.generate``, one beam, with further ``arguments``.
 
-    Parameters
-    ----------
-    tokenizer : needed for prompts, word times, and the compression ratio of text.
-    arguments : further ones for ``generate``, such as ``assistant_model``.
+    ``tokenizer`` is needed for prompts and for the compression ratio of text.
     """
     features, mask = _features(pcm, model.config.num_mel_bins, options.padding)
     generation = model.generation_config
     watch = _Watch(max_windows)
     with torch.inference_mode(), ExitStack() as patches, warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"std\(\): degrees of freedom")  # word times of a single token
-        for noting in (watch.windows_of, watch.judgements_of, watch.languages_of):
-            patches.enter_context(noting(model))
+        patches.enter_context(watch.noting(model))
         patches.enter_context(
             patch("torch.multinomial", lambda probs, num_samples: watch.draw(options.seed, probs))
         )
@@ -274,7 +241,7 @@ def transcribe_window(
     window = features[:, :, start_frame : start_frame + WINDOW_FRAMES]
     window = torch.nn.functional.pad(window, (0, WINDOW_FRAMES - window.shape[-1])).to(model.dtype)
     watch = _Watch(max_windows=40)
-    with torch.inference_mode(), watch.windows_of(model):
+    with torch.inference_mode(), watch.noting(model):
         token = int(model.detect_language(input_features=window)[0])
         code = next(name for name, i in model.generation_config.lang_to_id.items() if i == token).strip("<|>")
         model.generate(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import WhisperForConditionalGeneration
+from transformers import WhisperForConditionalGeneration, WhisperTokenizer
 
+from experiments.common.audio.samples import load_samples
 from experiments.common.models.caching_encoder import CachingEncoder
 from experiments.common.models.checkpoints import (
     Shape,
@@ -18,7 +19,6 @@ from experiments.common.models.checkpoints import (
     build_tokenizer,
     checkpoint_from_model,
     perturbed,
-    with_noise,
 )
 from experiments.common.models.published import PUBLISHED
 from experiments.exactness.cases import Case
@@ -27,7 +27,8 @@ from experiments.exactness.steering import Steered
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backends import has_same_encoder, load_encoder
-from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.model.sharing import share
 from specwhisper.model.translated import open_draft
@@ -51,20 +52,35 @@ class Prepared:
     """A case with its models in memory; ``drafts`` are the kinds it is decoded with, one for each mode."""
 
     def __init__(self, case: Case) -> None:
-        self.case = case
-        self.name, self.drafts, self.assisted = case.name, case.drafts, case.assisted
+        self.case, self.drafts, self.options = case, case.drafts, case.options
         self.model, self.tokens = build_model(case.shape)
         tilt(self.model, end_logit=case.end_logit, time_logit=case.time_logit)
         self.model.generation_config.language = case.own_language
         self.tokenizer = build_tokenizer(case.shape)
-        self.options = case.options
         self.pcms = tuple(recording(case.shape.seed, length_s) for length_s in case.lengths_s)
         self.checkpoint = self._checkpoint()
         self._suppress_frequent_tokens()
         self._drafts: dict[str, Parts] = {"itself": (self.checkpoint, self.encoder)}
 
     def _checkpoint(self) -> Checkpoint:
-        return checkpoint_from_model(self.model, self.tokens, name=self.name, tokenizer=self.tokenizer)
+        return checkpoint_from_model(self.model, self.tokens, name=self.case.name, tokenizer=self.tokenizer)
+
+    def _suppress_frequent_tokens(self) -> None:
+        """Suppress the model's first and its most frequent token, so that both lists have an effect."""
+        generation = self.model.generation_config
+        end = generation.eos_token_id
+        first = next(iter(self._written()), end)
+        generation.begin_suppress_tokens = [*generation.begin_suppress_tokens, first]
+        self.checkpoint = self._checkpoint()
+        text = [token for token in self._written() if token < end and token != first]
+        often = {max(text, key=text.count)} if text else set()
+        generation.suppress_tokens = sorted({*generation.suppress_tokens, *often})
+        self.checkpoint = self._checkpoint()
+
+    def _written(self) -> list[int]:
+        """Return the tokens of the last recording, from our engine: it is faster than transformers."""
+        text = InlinePair(self.target(1)).transcribe(self.pcms[-1:], self.recording_options[-1])[0]
+        return [token for window in text.window_tokens for token in window]
 
     @cached_property
     def encoder(self) -> nn.Module:
@@ -87,86 +103,70 @@ class Prepared:
         oracles = tuple(map(self.oracle, self.pcms, self.recording_options))
         return Batch(self.pcms, self.recording_options, oracles)
 
-    def steered(self, num_slots: int) -> Steered:
-        """Return the target, which continues from the oracle's token at the oracle's ties."""
-        return self._steered(self.target(num_slots))
+    def oracle(self, pcm: bytes, options: DecodingOptions) -> OracleText:
+        return transcribe(self.model, pcm, options, tokenizer=self.tokenizer)
 
-    def _steered(self, target: WhisperModel) -> Steered:
-        lengths = [len(pcm) // 2 for pcm in self.batch.pcms]
-        return Steered(target, dict(zip(lengths, self.batch.oracles, strict=True)))
-
-    @cached_property
-    def assistant(self) -> WhisperForConditionalGeneration:
-        """A draft for transformers' own assisted generation: the target with noise on its weights."""
-        return with_noise(self.model, 0.01)
-
-    def oracle(
-        self, pcm: bytes, options: DecodingOptions, assistant: WhisperForConditionalGeneration | None = None
-    ) -> OracleText:
-        """Return transformers' text, plain or with an assistant."""
-        helped = {"assistant_model": assistant} if assistant is not None else {}
-        return transcribe(self.model, pcm, options, tokenizer=self.tokenizer, **helped)
-
-    def _suppress_frequent_tokens(self) -> None:
-        """Suppress the model's first and its most frequent token, so that both lists have an effect."""
-        generation = self.model.generation_config
-        end = generation.eos_token_id
-        first = next(iter(self._tokens()), end)
-        generation.begin_suppress_tokens = [*generation.begin_suppress_tokens, first]
-        self.checkpoint = self._checkpoint()
-        text = [token for token in self._tokens() if token < end and token != first]
-        often = {max(text, key=text.count)} if text else set()
-        generation.suppress_tokens = sorted({*generation.suppress_tokens, *often})
-        self.checkpoint = self._checkpoint()
-
-    def _tokens(self) -> list[int]:
-        """Return the tokens of the last recording, from our engine: it is faster than transformers."""
-        text = InlinePair(self.target(1)).transcribe(self.pcms[-1:], self.recording_options[-1])[0]
-        return [token for window in text.window_tokens for token in window]
-
-    def target(self, num_slots: int) -> WhisperModel:
+    def target(self, num_slots: int, encoder: nn.Module | None = None) -> WhisperModel:
         """Return the target as we run it."""
-        return WhisperModel(self.checkpoint, num_slots, encoder=self.encoder)
+        return WhisperModel(self.checkpoint, num_slots, encoder=encoder or self.encoder)
+
+    def steered(self, num_slots: int, encoder: nn.Module | None = None) -> Steered:
+        """Return the target, which continues from the oracle's token at the oracle's ties."""
+        lengths = [len(pcm) // 2 for pcm in self.pcms]
+        oracles = dict(zip(lengths, self.batch.oracles, strict=True))
+        return Steered(self.target(num_slots, encoder), oracles)
 
     def draft(self, kind: str, num_slots: int) -> Model:
         """Return a draft of :data:`DRAFTS` or a published shape, in the target's vocabulary."""
-        return _draft_model(self.draft_parts(kind), self.checkpoint, num_slots)
+        return self._opened(*self._parts(kind), num_slots)
 
-    def pair(self, kind: str, num_slots: int) -> tuple[Steered, WhisperModel]:
+    def pair(self, kind: str, num_slots: int) -> tuple[Steered, Model]:
         """Return target and draft; they share an encoder where theirs are the same."""
-        (draft, drafts_encoder), encoder = self.draft_parts(kind), self.encoder
+        draft, drafts_encoder = self._parts(kind)
+        encoder = self.encoder
         if has_same_encoder(draft, self.checkpoint):
             drafts_encoder, encoder = share(encoder, num_slots)
-        target = WhisperModel(self.checkpoint, num_slots, encoder=encoder)
-        return self._steered(target), _draft_model((draft, drafts_encoder), self.checkpoint, num_slots)
+        return self.steered(num_slots, encoder), self._opened(draft, drafts_encoder, num_slots)
 
-    def draft_parts(self, kind: str) -> Parts:
-        """Return a draft as it comes."""
+    def _opened(self, draft: Checkpoint, encoder: nn.Module, num_slots: int) -> Model:
+        return open_draft(draft, num_slots, self.checkpoint.vocabulary, encoder=encoder)
+
+    def _parts(self, kind: str) -> Parts:
         if kind not in self._drafts:
             checkpoint = self._draft_checkpoint(kind)
             self._drafts[kind] = checkpoint, CachingEncoder(load_encoder(checkpoint))
         return self._drafts[kind]
 
     def _draft_checkpoint(self, kind: str) -> Checkpoint:
-        make = partial(_published, kind) if kind in PUBLISHED else getattr(self, f"_{kind}")
-        return make()
-
-    def _noisy(self) -> Checkpoint:
-        return perturbed(self.model, self.tokens, noise=0.01)
-
-    def _older(self) -> Checkpoint:
-        """Return the same weights in the other mel count and the other vocabulary, as tiny is to large-v3."""
-        return self._with_other_tokens(self._other_shape, "older")
-
-    def _foreign(self) -> Checkpoint:
-        """Return the same weights with another tokenizer: each byte is a token, and languages are no tokens.
-
-        If the target has no languages, the draft has.
-        """
-        shape = replace(self.case.shape, words="bytes", english_only=not self.case.shape.english_only)
-        return self._with_other_tokens(shape, "foreign")
+        shape = self.case.shape
+        other = replace(shape, num_mel_bins=208 - shape.num_mel_bins, cantonese=not shape.cantonese)
+        model = copy.deepcopy(self.model) if kind in ("shorter", "distil") else self.model
+        match kind:
+            case "noisy":
+                return perturbed(model, self.tokens, noise=0.01)
+            case "older":  # the same weights in the other mel count and vocabulary, as tiny is to large-v3
+                return self._with_other_tokens(other, kind)
+            case "foreign":  # each byte is a token, and it has languages if the target has none
+                bytewise = replace(shape, words="bytes", english_only=not shape.english_only)
+                return self._with_other_tokens(bytewise, kind)
+            case "shorter":  # noisy, and its context ends before the target's does
+                positions = min(24, shape.max_target_positions - 3)
+                model.config.max_target_positions = positions
+                embedding = model.model.decoder.embed_positions
+                embedding.weight = nn.Parameter(embedding.weight[:positions])
+                return perturbed(model, self.tokens, noise=0.004)
+            case "distil":  # with the first and the last layer of the decoder, as distil-whisper
+                layers = model.model.decoder.layers
+                model.model.decoder.layers = nn.ModuleList([layers[0], layers[-1]])
+                model.config.decoder_layers = 2
+                return checkpoint_from_model(model, self.tokens, name=kind)
+            case "stranger":  # nearly all of its tokens are wrong
+                return checkpoint_from_model(*build_model(replace(other, seed=99)), name=kind)
+            case _:
+                return checkpoint_from_model(*build_model(replace(PUBLISHED[kind], seed=98)), name=kind)
 
     def _with_other_tokens(self, shape: Shape, name: str) -> Checkpoint:
+        """Return the same weights for another number of mel bins, with other tokens."""
         model, tokens = build_model(shape)
         theirs = {token: i for i, token in enumerate(self.tokens)}
         state = self.model.state_dict()
@@ -181,43 +181,24 @@ class Prepared:
         model.tie_weights()
         return checkpoint_from_model(model, tokens, name=name)
 
-    def _shorter(self) -> Checkpoint:
-        """Noisy, and its context ends before the target's does."""
-        model = copy.deepcopy(self.model)
-        positions = min(24, self.case.shape.max_target_positions - 3)
-        model.config.max_target_positions = positions
-        embedding = model.model.decoder.embed_positions
-        embedding.weight = nn.Parameter(embedding.weight[:positions])
-        return perturbed(model, self.tokens, noise=0.004)
 
-    def _distil(self) -> Checkpoint:
-        """Keep the encoder, and of the decoder the first and the last layer, as distil-whisper does."""
-        model = copy.deepcopy(self.model)
-        layers = model.model.decoder.layers
-        model.model.decoder.layers = nn.ModuleList([layers[0], layers[-1]])
-        model.config.decoder_layers = 2
-        return checkpoint_from_model(model, self.tokens, name="distil")
+class DemoPair(Prepared):
+    """The demo pair and its samples, as a case is prepared: trained weights and real speech."""
 
-    def _stranger(self) -> Checkpoint:
-        """Weights of its own: nearly all of its tokens are wrong."""
-        model, tokens = build_model(replace(self._other_shape, seed=99))
-        return checkpoint_from_model(model, tokens, name="stranger")
+    def __init__(self, options: DecodingOptions) -> None:
+        tiny, distil = "demo-draft-tiny", "demo-draft-distil"
+        self.drafts, self.options = (tiny, distil, tiny, distil), options
+        folder = resolve("demo-target")
+        self.model = WhisperForConditionalGeneration.from_pretrained(folder).float().eval()
+        self.checkpoint = load_checkpoint("demo-target")
+        self.tokenizer = WhisperTokenizer.from_pretrained(folder)
+        # transformers takes no longer recording without timestamps.
+        samples = [sample for sample in load_samples(None) if options.timestamps or sample.fits_one_window]
+        self.pcms = tuple(sample.pcm for sample in samples)
+        self._drafts = {}
 
-    @property
-    def _other_shape(self) -> Shape:
-        shape = self.case.shape
-        return replace(shape, num_mel_bins=208 - shape.num_mel_bins, cantonese=not shape.cantonese)
-
-
-def _published(name: str) -> Checkpoint:
-    """Return a draft of a published shape and vocabulary."""
-    model, tokens = build_model(replace(PUBLISHED[name], seed=98))
-    return checkpoint_from_model(model, tokens, name=name)
-
-
-def _draft_model(parts: Parts, target: Checkpoint, num_slots: int) -> Model:
-    draft, encoder = parts
-    return open_draft(draft, num_slots, target.vocabulary, encoder=encoder)
+    def _draft_checkpoint(self, kind: str) -> Checkpoint:
+        return load_checkpoint(kind)
 
 
 @cache

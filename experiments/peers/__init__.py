@@ -1,1 +1,1 @@
-"""Our one process against what else runs Whisper: transformers, faster-whisper, openai/whisper."""
+"""One target, run by this project in every mode and by other programs, in turns."""

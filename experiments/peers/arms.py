@@ -1,20 +1,21 @@
-"""The arms that are compared: system, part and precision, and their results."""
+"""The arms that are compared, and what each yields."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.util import find_spec
+from time import perf_counter
 
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.common.audio.samples import Sample
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.types import Mode
 
-
-class Part(StrEnum):
-    """The demo pair with its real weights, or another shape with random ones."""
-
-    DEMO = "demo pair"
-    SHAPE = "shape"
+Audio = NDArray[np.float32]
 
 
 class System(StrEnum):
@@ -24,6 +25,10 @@ class System(StrEnum):
     ONE_PROCESS = "one-process"
     ONE_PROCESS_DISTIL = "one-process, distilled draft"
     ONE_PROCESS_BATCHED = "one-process, batched"
+    SERVED_TARGET_ONLY = "target-only over servers"
+    SYNC = "sync over servers"
+    PIPELINED = "pipelined over servers"
+    FULL = "full over servers"
     TRANSFORMERS = "transformers"
     ASSISTED = "transformers assisted, distilled draft"
     FASTER_WHISPER = "faster-whisper"
@@ -31,69 +36,85 @@ class System(StrEnum):
     OPENAI_WHISPER = "openai-whisper"
     WHISPER_CPP = "whisper.cpp"
 
-    @property
-    def is_ours(self) -> bool:
-        """Whether it is this project."""
-        return self.value.startswith(("target-only", "one-process"))
 
-
-OURS = (System.TARGET_ONLY, System.ONE_PROCESS, System.ONE_PROCESS_DISTIL, System.ONE_PROCESS_BATCHED)
-OURS_OF_SHAPE = (System.TARGET_ONLY, System.ONE_PROCESS)  # replay has one draft, and windows one by one
-# Assisted generation with random weights agrees on nothing; a batch in lock step does not report when each of
-# its windows ends.
-NOT_ON_SHAPES = (System.ASSISTED, System.FASTER_WHISPER_BATCHED)
-FLOAT32, FLOAT16, INT8 = "float32", "float16", "int8"
-PRECISIONS = {  # a system that is not named runs in float32 only
-    System.TARGET_ONLY: (FLOAT32, INT8),
-    System.ONE_PROCESS: (FLOAT32, INT8),
-    System.ONE_PROCESS_DISTIL: (FLOAT32, INT8),
-    System.ONE_PROCESS_BATCHED: (FLOAT32, INT8),
-    System.FASTER_WHISPER: (FLOAT32, INT8),
-    System.FASTER_WHISPER_BATCHED: (FLOAT32, INT8),
-    System.WHISPER_CPP: (FLOAT16, INT8),  # it has no float32
+SERVED = {
+    System.SERVED_TARGET_ONLY: Mode.TARGET_ONLY,
+    System.SYNC: Mode.SYNC,
+    System.PIPELINED: Mode.PIPELINED,
+    System.FULL: Mode.FULL,
 }
+FIXED = (System.OPENAI_WHISPER, System.WHISPER_CPP)  # have one vocabulary, which is not the demo pair's
+OTHERS = (System.TRANSFORMERS, System.FASTER_WHISPER, *FIXED)  # one recording at a time
+OURS = tuple(system for system in System if system.startswith(("target-only", "one-process"))) + tuple(SERVED)
+# Assisted generation agrees on nothing with random weights, and a batch in lock step does not report when
+# each of its windows ends.
+OF_SHAPE = (System.TARGET_ONLY, System.ONE_PROCESS, *OTHERS)
+BATCHED = (System.ONE_PROCESS_BATCHED, System.FASTER_WHISPER_BATCHED)
+NUM_BATCHED = 8
+FLOAT32, FLOAT16, INT8 = "float32", "float16", "int8"
+CTRANSLATE2 = (System.FASTER_WHISPER, System.FASTER_WHISPER_BATCHED)
 NEEDS = {  # packages beyond our own
-    System.FASTER_WHISPER: ("ctranslate2", "faster_whisper"),
-    System.FASTER_WHISPER_BATCHED: ("ctranslate2", "faster_whisper"),
+    **dict.fromkeys(CTRANSLATE2, ("ctranslate2", "faster_whisper")),
     System.OPENAI_WHISPER: ("whisper", "numba", "tiktoken"),
     System.WHISPER_CPP: ("_pywhispercpp",),
 }
-FIXED_VOCABULARY = "has one fixed vocabulary, which is not the demo pair's"
+
+
+def precisions(system: System) -> tuple[str, ...]:
+    if system is System.WHISPER_CPP:
+        return FLOAT16, INT8  # it has no float32
+    has_int8 = system in CTRANSLATE2 or (system in OURS and system not in SERVED)
+    return (FLOAT32, INT8) if has_int8 else (FLOAT32,)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Arm:
-    """Something to measure; a shape has no timestamps of its own, so there they are always said to be on."""
+    """A system with a precision; a shape's texts have no timestamps of their own: they count as with them."""
 
-    part: Part
     system: System
     precision: str
     timestamps: bool
 
-    @property
-    def is_quick(self) -> bool:
-        """Whether a short run has it."""
-        is_batched = self.system in (System.ONE_PROCESS_BATCHED, System.FASTER_WHISPER_BATCHED)
-        return (
-            self.precision in (FLOAT32, FLOAT16)
-            and not is_batched
-            and self.timestamps == (self.part is Part.SHAPE)
-        )
-
     def __str__(self) -> str:
         with_timestamps = "with timestamps" if self.timestamps else "without timestamps"
-        return f"{self.part}: {self.system}, {self.precision}, {with_timestamps}"
+        return f"{self.system}, {self.precision}, {with_timestamps}"
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot run here; empty if it can."""
+        lacking = [name for name in NEEDS.get(self.system, ()) if find_spec(name) is None]
+        return f"not installed: {', '.join(lacking)}" if lacking else ""
+
+
+def arms_of_pair(*, quick: bool) -> list[Arm]:
+    """Return the arms on real weights; transformers' assisted generation is wrong with timestamps."""
+    return [
+        Arm(system, precision, timestamps)
+        for timestamps in ((False,) if quick else (True, False))
+        for system in System
+        for precision in precisions(system)
+        if system not in FIXED
+        and not (timestamps and system is System.ASSISTED)
+        and not (quick and (precision == INT8 or system in BATCHED))
+    ]
+
+
+def arms_of_shape(*, quick: bool) -> list[Arm]:
+    """Return the arms on random weights."""
+    return [
+        Arm(system, precision, timestamps=True)
+        for system in OF_SHAPE
+        for precision in precisions(system)
+        if not (quick and precision == INT8)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A window of a recording that is cut out for peers with random weights.
+    """A window of a recording that others are given with random weights.
 
-    Attributes
-    ----------
-    pcm : canonical, up to 30 s.
-    num_tokens : to be written, whatever they are: as many as the demo target wrote there, end-of-text
-        included.
+    ``num_tokens`` are to be written, whatever they are: as many as the demo target wrote there, end-of-text
+    included.
     """
 
     pcm: bytes = field(repr=False)
@@ -106,47 +127,32 @@ class Run:
 
     Attributes
     ----------
-    wall_s : samples in memory to the last token; features, encoder and decoder.
-    tokens : of each recording, special ones included.
-    statistics : ours only, all recordings together.
+    wall_s : of each recording, samples in memory to the last token; of a batch, of all recordings.
+    tokens : of each recording, text and timestamps.
+    statistics : of ours, all recordings together.
     """
 
-    wall_s: float
+    wall_s: tuple[float, ...]
     tokens: tuple[tuple[int, ...], ...]
-    statistics: SpeculationStatistics | None = None
+    statistics: SpeculationStatistics = field(default_factory=SpeculationStatistics)
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A run and where it belongs."""
-
-    round: int
-    arm: Arm
-    run: Run
-
-
-def all_arms(parts: Sequence[Part], *, quick: bool = False) -> tuple[list[Arm], dict[Arm, str]]:
-    """Return what can be measured here, and why the rest cannot; ``quick`` leaves much of it out."""
-    arms, missing = [], {}
-    for part in parts:
-        for system in System:
-            for precision in PRECISIONS.get(system, (FLOAT32,)):
-                for timestamps in _timestamps(part, system):
-                    arm = Arm(part, system, precision, timestamps)
-                    if quick and not arm.is_quick:
-                        continue
-                    if part is Part.DEMO and system in (System.OPENAI_WHISPER, System.WHISPER_CPP):
-                        missing[arm] = FIXED_VOCABULARY
-                    elif lacking := [name for name in NEEDS.get(system, ()) if find_spec(name) is None]:
-                        missing[arm] = f"not installed: {', '.join(lacking)}"
-                    else:
-                        arms.append(arm)
-    return arms, missing
+def timed(recordings: Sequence[Sample | Piece], transcribe: Callable[[Audio, int], Iterable[int]]) -> Run:
+    """Transcribe one recording after the other; ``transcribe`` is given its samples and its number."""
+    wall_s, tokens = [], []
+    for number, recording in enumerate(recordings):
+        audio = floats(recording.pcm)
+        started_s = perf_counter()
+        tokens.append(tuple(transcribe(audio, number)))
+        wall_s.append(perf_counter() - started_s)
+    return Run(tuple(wall_s), tuple(tokens))
 
 
-def _timestamps(part: Part, system: System) -> tuple[bool, ...]:
-    """Return whether a system runs with or without timestamps; assisted generation is wrong with them."""
-    if part is Part.DEMO:
-        return (False,) if system is System.ASSISTED else (True, False)
-    is_known = system in OURS_OF_SHAPE if system.is_ours else system not in NOT_ON_SHAPES
-    return (True,) if is_known else ()
+def floats(pcm: bytes) -> Audio:
+    """Return samples as other programs take them."""
+    return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
+
+
+def without_specials(tokens: Iterable[int], special: tuple[int, int]) -> tuple[int, ...]:
+    """Return text and timestamps; ``special`` are the first id that is neither, and one past the last."""
+    return tuple(token for token in tokens if not special[0] <= token < special[1])

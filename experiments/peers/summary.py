@@ -1,46 +1,38 @@
-"""From runs to times per token, error rates and bars."""
+"""From runs to times per token, ratios, error rates and bars."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 
 from rich.console import Console
 from rich.table import Table
 
+from experiments.common.audio.samples import BUNDLED, Sample
 from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
-from experiments.peers.arms import FLOAT16, FLOAT32, INT8, PRECISIONS, Arm, Part, Run, System, Taken
-from specwhisper.speculation.comparison import Ratio
-
-COLUMNS = (
-    "ms per token",
-    "ms per audio second",
-    "/ transformers",
-    "/ our target-only",
-    "WER",
-    "tokens/pass",
-    "accepted",
+from experiments.peers.arms import (
+    FIXED,
+    FLOAT16,
+    FLOAT32,
+    INT8,
+    OTHERS,
+    OURS,
+    Arm,
+    Piece,
+    Run,
+    System,
+    precisions,
 )
+from specwhisper.evaluation.references import from_folder
+from specwhisper.evaluation.scoring import error_rates
+from specwhisper.speculation.comparison import Ratio
+from specwhisper.transcription.vocabulary import Vocabulary
 
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """One arm over all rounds.
-
-    Attributes
-    ----------
-    token_ms : per round, wall time per token that our target commits; every arm divides by the same number.
-    audio_ms : per round, wall time per second of audio.
-    run : one of its runs; texts are the same in all.
-    """
-
-    arm: Arm
-    token_ms: tuple[float, ...]
-    audio_ms: tuple[float, ...]
-    run: Run
+COLUMNS = "ms per token", "/ transformers", "/ target-only", "WER", "tokens/pass", "accepted", "text"
+COMPARABLE = {FLOAT32: (FLOAT32, FLOAT16), INT8: (INT8,)}  # whisper.cpp's float16 stands beside our float32
+COMPARED = (*OURS, System.TRANSFORMERS, System.ASSISTED)  # faster-whisper has a text of its own
+Runs = Mapping[Arm, Sequence[Run]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,114 +44,120 @@ class Claim:
     bound: float
 
 
-PEERS = (System.TRANSFORMERS, System.FASTER_WHISPER, System.OPENAI_WHISPER, System.WHISPER_CPP)  # one by one
-# whisper.cpp has no float32: its float16 stands beside ours.
-COMPARABLE = {FLOAT32: (FLOAT32, FLOAT16), INT8: (INT8,)}
+def claims(*, is_pair: bool) -> Iterator[Claim]:
+    """Yield what is held against the figures of a pair, or of a shape."""
+    for precision, comparable in COMPARABLE.items():
+        ours = Arm(System.ONE_PROCESS, precision, timestamps=not is_pair)
+        others = [
+            replace(ours, system=system, precision=each)
+            for system in OTHERS
+            for each in comparable
+            if each in precisions(system) and not (is_pair and system in FIXED)
+        ]
+        yield Claim(ours, tuple(others), 0.75 if is_pair else 0.9)
+        alone = replace(ours, system=System.TARGET_ONLY)
+        yield Claim(alone, (replace(ours, system=System.FASTER_WHISPER),), 1.05)
+    if is_pair:
+        distilled = Arm(System.ONE_PROCESS_DISTIL, FLOAT32, timestamps=False)
+        yield Claim(distilled, (replace(distilled, system=System.ASSISTED),), 1 / 1.5)
+        for timestamps in (True, False):
+            plain = Arm(System.TRANSFORMERS, FLOAT32, timestamps)
+            for system, bound in ((System.ONE_PROCESS, 1.0), (System.FULL, 0.4)):
+                yield Claim(replace(plain, system=system), (plain,), bound)
 
 
-def claims() -> Iterator[Claim]:
-    """Yield what is held against the figures."""
-    distil = Arm(Part.DEMO, System.ONE_PROCESS_DISTIL, FLOAT32, timestamps=False)
-    yield Claim(distil, (replace(distil, system=System.ASSISTED),), 1 / 1.5)
-    for part, bound in ((Part.DEMO, 0.75), (Part.SHAPE, 0.9)):
-        for precision, theirs in COMPARABLE.items():
-            ours = Arm(part, System.ONE_PROCESS, precision, timestamps=part is Part.SHAPE)
-            peers = [
-                replace(ours, system=system, precision=each)
-                for system, each in product(PEERS, theirs)
-                if each in PRECISIONS.get(system, (FLOAT32,))
-            ]
-            yield Claim(ours, tuple(peers), bound)
-            alone = replace(ours, system=System.TARGET_ONLY)
-            yield Claim(alone, (replace(ours, system=System.FASTER_WHISPER),), 1.05)
-
-
-def summarise(
-    taken: Iterable[Taken], durations_s: Mapping[Part, float], num_pieces_tokens: int
-) -> dict[Arm, Summary]:
-    """Reduce every arm to its rounds.
-
-    Parameters
-    ----------
-    durations_s : of all recordings of a part.
-    num_pieces_tokens : written by every arm of a shape.
-    """
-    by_arm: dict[Arm, list[Run]] = defaultdict(list)
-    for one in taken:
-        by_arm[one.arm].append(one.run)
-    found = {}
-    for arm, runs in by_arm.items():
-        count = num_pieces_tokens
-        if arm.part is Part.DEMO:
-            reference = by_arm[replace(arm, system=System.TARGET_ONLY, precision=FLOAT32)][0].statistics
-            count = reference.num_committed if reference is not None else 0
-        found[arm] = Summary(
-            arm,
-            tuple(1e3 * run.wall_s / count for run in runs),
-            tuple(1e3 * run.wall_s / durations_s[arm.part] for run in runs),
-            runs[0],
-        )
-    return found
-
-
-def compare(summaries: Mapping[Arm, Summary], ours: Arm, theirs: Arm, *, seed: int) -> Ratio | None:
+def ratio(runs: Runs, ours: Arm, theirs: Arm, *, seed: int) -> Ratio | None:
     """Return one arm's time over another's; ``None`` where one was not measured."""
-    if ours not in summaries or theirs not in summaries:
+    if ours not in runs or theirs not in runs:
         return None
-    return ratio_of_medians(summaries[ours].token_ms, summaries[theirs].token_ms, seed=seed)
+    return ratio_of_medians(_seconds(runs[ours]), _seconds(runs[theirs]), seed=seed)
 
 
-def bars(summaries: Mapping[Arm, Summary], *, seed: int) -> tuple[list[Bar], list[str]]:
+def find_bars(runs: Runs, *, is_pair: bool, seed: int) -> tuple[list[Bar], list[str]]:
     """Hold the claims against the upper ends of their intervals; name those that were not measured."""
     held, open_claims = [], []
-    for claim in claims():
-        measured = [arm for arm in claim.theirs if arm in summaries]
-        fastest = min(measured, key=lambda arm: spread(summaries[arm].token_ms).median, default=None)
-        ratio = compare(summaries, claim.ours, fastest, seed=seed) if fastest is not None else None
-        if ratio is None or fastest is None:
-            open_claims.append(f"{claim.ours}: time over that of {claim.theirs[0].system}: not measured")
+    for claim in claims(is_pair=is_pair):
+        measured = [arm for arm in claim.theirs if arm in runs]
+        fastest = min(measured, key=lambda arm: spread(_seconds(runs[arm])).median, default=claim.theirs[0])
+        name = f"{claim.ours}: time over that of {fastest.system}, {fastest.precision}"
+        if (found := ratio(runs, claim.ours, fastest, seed=seed)) is None:
+            open_claims.append(f"{name}: not measured")
         else:
-            name = f"{claim.ours}: time over that of {fastest.system}, {fastest.precision}"
-            held.append(Bar(name, ratio.high, round(claim.bound, 3), str(ratio)))
+            held.append(Bar(name, found.high, round(claim.bound, 3), str(found)))
     return held, open_claims
 
 
+def differences(runs: Runs, pieces: Sequence[Piece]) -> dict[Arm, str]:
+    """Describe each text that is not target-only's, and on random weights each of another length."""
+    found = {}
+    for arm, of_arm in runs.items():
+        tokens = [run.tokens for run in of_arm]
+        alone = runs.get(replace(arm, system=System.TARGET_ONLY))
+        wanted = tuple(piece.num_tokens for piece in pieces)
+        if pieces and arm.system in OTHERS:
+            if any(tuple(map(len, written)) != wanted for written in tokens):
+                found[arm] = f"other than the {wanted} tokens that were asked for"
+        elif arm.system in COMPARED and alone is not None:
+            if any(written != alone[0].tokens for written in tokens):
+                found[arm] = "the text is not that of target-only"
+    return found
+
+
+def is_broken(arm: Arm) -> bool:
+    """Return whether a difference breaks a promise.
+
+    In reduced precision a pass over several tokens may round differently; assisted generation promises
+    nothing.
+    """
+    return arm.precision != INT8 and arm.system is not System.ASSISTED
+
+
+def word_error_rates(runs: Runs, samples: Sequence[Sample], vocabulary: Vocabulary) -> dict[Arm, float]:
+    """Score texts against what is said in the bundled recordings; nothing of others."""
+    said = {reference.name: reference.text for reference in from_folder(BUNDLED)}
+    if any(sample.name not in said for sample in samples):
+        return {}
+    references = [said[sample.name] for sample in samples]
+    return {
+        arm: error_rates(references, [vocabulary.decode(text) for text in of_arm[0].tokens], "en").wer
+        for arm, of_arm in runs.items()
+    }
+
+
 def print_table(
-    summaries: Mapping[Arm, Summary],
-    missing: Mapping[Arm, str],
-    error_rates: Mapping[Arm, float],
+    runs: Runs,
+    different: Mapping[Arm, str],
+    rates: Mapping[Arm, float],
     *,
     title: str,
     seed: int,
     console: Console,
 ) -> None:
-    """Print arms, slowest first, then those that could not be measured."""
+    """Print the arms with or without timestamps, slowest first."""
     table = Table(title=title, title_justify="left")
     table.add_column("system", no_wrap=True)
     for heading in ("precision", *COLUMNS):
         table.add_column(heading, justify="right")
-    for summary in sorted(summaries.values(), key=lambda summary: -spread(summary.token_ms).median):
-        table.add_row(*_cells(summaries, summary, error_rates, seed))
-    for arm, reason in missing.items():
-        table.add_row(arm.system, arm.precision, reason, style="dim")
+    for arm in sorted(runs, key=lambda arm: -spread(_seconds(runs[arm])).median):
+        plain, alone = (
+            replace(arm, system=system, precision=FLOAT32)
+            for system in (System.TRANSFORMERS, System.TARGET_ONLY)
+        )
+        # All arms divide by what target-only commits: what an arm computes beyond it is its own loss.
+        num_tokens = runs[alone][0].statistics.num_committed
+        statistics = runs[arm][0].statistics
+        table.add_row(
+            arm.system,
+            arm.precision,
+            f"{spread([1e3 * seconds / num_tokens for seconds in _seconds(runs[arm])]):.2f}",
+            *(str(ratio(runs, arm, reference, seed=seed) or "") for reference in (plain, alone)),
+            f"{rates[arm]:.1%}" if arm in rates else "",
+            f"{statistics.tokens_per_forward:.2f}" if statistics.num_forwards else "",
+            f"{statistics.acceptance_rate:.0%}" if statistics.num_verified else "",
+            "differs" if arm in different else "same" if arm.system in OURS else "",
+        )
     console.print(table)
 
 
-def _cells(
-    summaries: Mapping[Arm, Summary], summary: Summary, error_rates: Mapping[Arm, float], seed: int
-) -> Sequence[str]:
-    arm, statistics = summary.arm, summary.run.statistics
-    references = (
-        replace(arm, system=s, precision=FLOAT32) for s in (System.TRANSFORMERS, System.TARGET_ONLY)
-    )
-    drafts = statistics is not None and statistics.num_verified > 0
-    return (
-        arm.system,
-        arm.precision,
-        f"{spread(summary.token_ms):.2f}",
-        f"{spread(summary.audio_ms):.0f}",
-        *(str(compare(summaries, arm, reference, seed=seed) or "") for reference in references),
-        f"{error_rates[arm]:.1%}" if arm in error_rates else "",
-        f"{statistics.tokens_per_forward:.2f}" if statistics is not None else "",
-        f"{statistics.acceptance_rate:.0%}" if statistics is not None and drafts else "",
-    )
+def _seconds(runs: Sequence[Run]) -> list[float]:
+    return [sum(run.wall_s) for run in runs]

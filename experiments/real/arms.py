@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
-import numpy as np
-
-from experiments.baselines.service import Service
 from experiments.common.audio.samples import Sample
-from experiments.common.servers.processes import Worker, running_server
+from experiments.common.servers.processes import Worker
+from experiments.peers.arms import FLOAT32, INT8, Run, System, floats
+from experiments.peers.others import FasterWhisper
+from experiments.peers.served import Service, served_pair
 from specwhisper.api.speculative import SpeculativeWhisper
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode
 
 OURS, SERVERS, PEER = "one-process", "servers", "faster-whisper"
-FLOAT32, INT8 = "float32", "int8"
 DRAFT_DTYPE = INT8  # it never changes the text
-GREEDY: dict[str, Any] = {
-    "language": "en",
-    "beam_size": 1,
-    "temperature": 0.0,
-    "condition_on_previous_text": False,
-    "compression_ratio_threshold": None,
-    "log_prob_threshold": None,
-    "no_speech_threshold": None,
-}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -63,21 +53,6 @@ TIMED = (ALONE, PAIR, FULL, PEER_FLOAT32, ALONE_INT8, PAIR_INT8, PEER_INT8)
 UNTIMED = tuple(Arm(SERVERS, mode, FLOAT32) for mode in (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED))
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """All recordings, transcribed once, one after the other.
-
-    Attributes
-    ----------
-    wall_s : of each recording, samples in memory to the last token.
-    tokens : of each recording, text and timestamps.
-    """
-
-    wall_s: tuple[float, ...]
-    tokens: tuple[tuple[int, ...], ...]
-    statistics: SpeculationStatistics = field(default_factory=SpeculationStatistics)
-
-
 class OneProcess:
     """The pair in one process, as :class:`SpeculativeWhisper` offers it; made in a process of its own."""
 
@@ -87,38 +62,17 @@ class OneProcess:
         )
         self._models = {Mode.ONE_PROCESS: pair, Mode.TARGET_ONLY: pair.without_draft()}
 
-    def run(self, mode: Mode, samples: Sequence[Sample]) -> Run:
-        """Transcribe all recordings."""
+    def run(self, mode: Mode, samples: Sequence[Sample], _: bool) -> Run:
         total = SpeculationStatistics()
         tokens, wall_s = [], []
         for sample in samples:
-            audio = _floats(sample)
-            started_s = time.perf_counter()
+            audio = floats(sample.pcm)
+            started_s = perf_counter()
             transcript = self._models[mode].transcribe(audio, language="en", greedy=True, progress=False)
-            wall_s.append(time.perf_counter() - started_s)
+            wall_s.append(perf_counter() - started_s)
             total.add(transcript.stats)
             tokens.append(tuple(token for segment in transcript.segments for token in segment.tokens))
         return Run(tuple(wall_s), tuple(tokens), total)
-
-
-class FasterWhisper:
-    """faster-whisper, greedy, with timestamps; made in a process of its own."""
-
-    def __init__(self, folder: Path, dtype: str) -> None:
-        from faster_whisper import WhisperModel  # a peer, installed by hand
-
-        self._model = WhisperModel(str(folder), device="cpu", compute_type=dtype, cpu_threads=1)
-
-    def run(self, mode: Mode | None, samples: Sequence[Sample]) -> Run:
-        """Transcribe all recordings."""
-        tokens, wall_s = [], []
-        for sample in samples:
-            audio = _floats(sample)
-            started_s = time.perf_counter()
-            segments, _ = self._model.transcribe(audio, **GREEDY)
-            tokens.append(tuple(token for segment in segments for token in segment.tokens))
-            wall_s.append(time.perf_counter() - started_s)
-        return Run(tuple(wall_s), tuple(tokens))
 
 
 class Arms:
@@ -161,39 +115,26 @@ class Arms:
 
     def run(self, arm: Arm, samples: Sequence[Sample]) -> Run:
         """Transcribe all recordings; start what the arm needs first."""
-        if arm.program != SERVERS:
-            run: Run = self._worker(arm).call("run", arm.mode, samples)
-            return run
-        total = SpeculationStatistics()
-        measured = [self._served().transcribe(sample, True, arm.mode or Mode.FULL) for sample in samples]
-        for one in measured:
-            total.add(one.statistics or SpeculationStatistics())
-        return Run(tuple(one.wall_s for one in measured), tuple(one.tokens for one in measured), total)
+        if arm.program == SERVERS:
+            return self._served().run(arm.mode, samples, timestamps=True)
+        way = System.FASTER_WHISPER if arm.program == PEER else arm.mode
+        return self._worker(arm).call("run", way, samples, True)
 
     def _worker(self, arm: Arm) -> Worker:
         key = arm.program, arm.dtype
         if key not in self._workers:
-            build: Callable[[], FasterWhisper | OneProcess]
-            if arm.program == PEER and self._peer_folder is not None:
+            build: Callable[[], Any] = partial(OneProcess, self._target, self._draft, arm.dtype)
+            if arm.program == PEER:
                 build = partial(FasterWhisper, self._peer_folder, arm.dtype)
-            else:
-                build = partial(OneProcess, self._target, self._draft, arm.dtype)
             self._workers[key] = Worker(build, cores=self._cores[:1])
             self._stack.callback(self._workers[key].stop)
         return self._workers[key]
 
     def _served(self) -> Service:
         if self._service is None:
-            target, draft = ([core] for core in self._cores)
-            address = self._stack.enter_context(
-                running_server("specwhisper_target_server", "--model", self._target, cores=target)
+            options = "--dtype", DRAFT_DTYPE, "--cut-windows"
+            served = served_pair(
+                self._target, self._draft, *options, special=self._special, cores=self._cores
             )
-            pair = "--target", address, "--draft-model", self._draft, "--dtype", DRAFT_DTYPE, "--cut-windows"
-            served = self._stack.enter_context(running_server("specwhisper_draft_server", *pair, cores=draft))
-            self._service = Service(served, gamma=None, special=self._special)
-            self._stack.callback(self._service.close)
+            self._service = self._stack.enter_context(served)
         return self._service
-
-
-def _floats(sample: Sample) -> np.ndarray:
-    return np.frombuffer(sample.pcm, "<i2").astype(np.float32) / np.float32(32768)

@@ -17,6 +17,7 @@ from experiments.common.bench.options import Check, Draft, JsonFile, Quick, Seed
 from experiments.common.bench.report import open_console, print_bars, write_json
 from experiments.common.servers.processes import first_two_cores, on_cores
 from experiments.demo_pair.pair import folder_recordings
+from experiments.streaming.agents import agents
 from experiments.streaming.arms import ARMS, FULL, Arms, Measured
 from experiments.streaming.simulated import COSTS_S, NUM_SESSIONS, print_simulated, simulate
 from experiments.streaming.table import NUM_TOGETHER, find_bars, other_texts, print_rows, rows_of
@@ -26,20 +27,20 @@ from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.model.threads import limit_threads
 
-HUMAN = DEMO_FOLDER / "human"
 FAST = 50.0
 Planned = tuple[str, Take, int, float]  # arm, number of concurrent sessions, times real time
+Folder = Annotated[Path, typer.Option(exists=True, file_okay=False, help="Recordings and metadata.jsonl.")]
+HUMAN = DEMO_FOLDER / "human"
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+app.command()(agents)
 
 
-def streaming(
+@app.command()
+def live(
     target: Target = "base",
     draft: Draft = "tiny.en",
-    folder: Annotated[
-        Path, typer.Option(exists=True, file_okay=False, help="Recordings and metadata.jsonl.")
-    ] = HUMAN,
-    simulated: Annotated[
-        bool, typer.Option("--simulated", help="Simulate the table at the costs of a GPU, without servers.")
-    ] = False,
+    folder: Folder = HUMAN,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -51,28 +52,13 @@ def streaming(
     that confirms: target-only, and other programs where they are installed. ``specwhisper models get tiny.en
     base`` fetches the models.
     """
-    console = open_console()
-    try:
-        cores = first_two_cores()
-        with on_cores(cores[:1]):
-            limit_threads(1)
-            recorder = Recorder(target, seed)
-            takes = recorder.takes([one.sample for one in folder_recordings(folder)], quick=quick)
-            encode_s = recorder.encode_s()
-        if simulated:
-            found = [simulate(takes, num_sessions, seed) for num_sessions in NUM_SESSIONS]
-            print_simulated(found, console)
-            if json is not None:
-                simulation = {"costs_s": COSTS_S, "simulated": [*map(asdict, found)]}
-                write_json(json, models={"target": target}, figures=simulation)
-            return
-        with on_cores(cores[1:]), ExitStack() as stack:
-            arms = Arms(target, draft, cores, stack)
-            missing = {arm: reason for arm in ARMS if (reason := arms.missing(arm))}
-            plan = planned([arm for arm in ARMS if arm not in missing], takes, seed, quick=quick)
-            measured = measure(arms, plan, console)
-    except SpecWhisperError as error:
-        sys.exit(f"experiments.streaming: {error}")
+    console, cores = open_console(), first_two_cores()
+    takes, encode_s = recorded(target, folder, seed, quick=quick)
+    with on_cores(cores[1:]), ExitStack() as stack:
+        arms = Arms(target, draft, cores, stack)
+        missing = {arm: reason for arm in ARMS if (reason := arms.missing(arm))}
+        plan = planned([arm for arm in ARMS if arm not in missing], takes, seed, quick=quick)
+        measured = measure(arms, plan, console)
     print_rows(rows_of(measured), missing, console)
     console.print(
         f"Bound: the target encodes 30 s of audio in {encode_s:.2f} s of one core.", highlight=False
@@ -91,6 +77,32 @@ def streaming(
         models = {name: load_checkpoint(name).weights_digest for name in (target, draft)}
         write_json(json, models=models, figures=figures)
     sys.exit(0 if not check or print_bars(bars, console) else 1)
+
+
+@app.command()
+def simulated(
+    target: Target = "base",
+    folder: Folder = HUMAN,
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: JsonFile = None,
+) -> None:
+    """Simulate the delays at the costs of a GPU, without servers; the target finds the words."""
+    takes, _ = recorded(target, folder, seed, quick=quick)
+    found = [simulate(takes, num_sessions, seed) for num_sessions in NUM_SESSIONS]
+    print_simulated(found, open_console())
+    if json is not None:
+        figures = {"costs_s": COSTS_S, "simulated": [*map(asdict, found)]}
+        write_json(json, models={"target": target}, figures=figures)
+
+
+def recorded(target: str, folder: Path, seed: int, *, quick: bool) -> tuple[list[Take], float]:
+    """Return the takes, and the seconds in which the target encodes a window."""
+    with on_cores(first_two_cores()[:1]):
+        limit_threads(1)
+        recorder = Recorder(target, seed)
+        takes = recorder.takes([one.sample for one in folder_recordings(folder)], quick=quick)
+        return takes, recorder.encode_s()
 
 
 def planned(arms: Sequence[str], takes: Sequence[Take], seed: int, *, quick: bool) -> list[Planned]:
@@ -118,4 +130,7 @@ def measure(arms: Arms, plan: Sequence[Planned], console: Console) -> list[Measu
 
 
 if __name__ == "__main__":
-    typer.run(streaming)
+    try:
+        app()
+    except SpecWhisperError as error:
+        sys.exit(f"experiments.streaming: {error}")

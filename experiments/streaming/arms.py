@@ -48,17 +48,14 @@ class Measured:
 
     @property
     def text(self) -> str:
-        """The final text."""
         return "".join(each.final for each in self.shown).strip()
 
     @property
     def is_reference(self) -> bool:
-        """Whether its text is that of which others must not differ."""
         return self.num_sessions == 1 and self.speed == 1.0
 
     @property
     def facts(self) -> dict[str, Any]:
-        """It as JSON values, without the take's."""
         return asdict(self) | {"take": self.take.condition}
 
 
@@ -74,7 +71,6 @@ class Arms:
         self._peers: dict[str, Worker] = {}
 
     def missing(self, arm: str) -> str | None:
-        """Return why an arm cannot run here."""
         if arm in PEERS and find_spec(PEERS[arm][0]) is None:
             return f"not installed: {PEERS[arm][0]}"
         if arm in PEERS and self._peer_folder is None:

@@ -23,12 +23,9 @@ class SpokenWord:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The text that a reader sees at a moment.
+    """The text that a reader sees ``at_s`` seconds after the audio began.
 
-    Attributes
-    ----------
-    at_s : seconds since the audio began.
-    final : text that has just become final; the open text, ``stable`` and then ``tentative``, follows it.
+    ``final`` has just become final; the open text, ``stable`` and then ``tentative``, follows it.
     """
 
     at_s: float
@@ -38,7 +35,6 @@ class Shown:
 
     @property
     def open(self) -> str:
-        """All text that may change."""
         return self.stable + self.tentative
 
 
@@ -48,7 +44,6 @@ def words_of(text: str) -> list[str]:
 
 
 def final_words(shown: Sequence[Shown]) -> list[tuple[str, float]]:
-    """Return all final words, each with the time at which it became final."""
     return [(word, each.at_s) for each in shown for word in words_of(each.final)]
 
 
@@ -140,7 +135,6 @@ def prefix_edits(words: Sequence[str], others: Sequence[str]) -> list[int]:
 
 
 def word_errors(reference: str, text: str) -> int:
-    """Return the number of word edits between two texts, without case and punctuation."""
     return prefix_edits(words_of(reference), words_of(text))[-1]
 
 

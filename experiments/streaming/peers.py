@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.real.arms import FLOAT32, GREEDY
+from experiments.peers.arms import FLOAT32
+from experiments.peers.others import GREEDY
 from experiments.streaming.measures import Shown
 from experiments.streaming.session import PIECE_S, SILENCE_MS, paced
 from specwhisper.types import SAMPLE_RATE

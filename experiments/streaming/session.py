@@ -50,9 +50,7 @@ async def run_session(
 async def paced(pcm: bytes, started_s: float, speed: float = 1.0) -> AsyncIterator[bytes]:
     """Yield each piece of audio once it has been spoken, as a microphone would.
 
-    Parameters
-    ----------
-    started_s : when the audio began, by the monotonic clock.
+    It began at ``started_s``, by the monotonic clock.
     """
     for start in range(0, len(pcm), PIECE_BYTES):
         piece = pcm[start : start + PIECE_BYTES]

@@ -37,31 +37,27 @@ CAPTION = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Figures of some sessions together; ratios are those of sums.
+    """Figures of some sessions together; ratios are those of sums."""
 
-    Attributes
-    ----------
-    shown_s, final_s : from each word's end until it is seen, from each utterance's end until it is final.
-    erased_stable, erased : erased words per final word, of the stable part and of all that is shown.
-    differing : edits between the last open text and the final text, per final word.
-    word_error_rate : of the final text against the offline text.
-    target_cpu, draft_cpu : CPU seconds per second of speech.
-    num_repeating : updates that repeat a phrase.
-    """
-
-    shown_s: tuple[float, ...]
-    final_s: tuple[float, ...]
-    erased_stable: float
-    erased: float
-    differing: float
-    word_error_rate: float
-    target_cpu: float
+    shown_s: tuple[float, ...]  # from each word's end until it is seen
+    final_s: tuple[float, ...]  # from each utterance's end until it is final
+    erased_stable: float  # words per final word, of the stable part
+    erased: float  # and of all that is shown
+    differing: float  # edits between the last open text and the final text, per final word
+    word_error_rate: float  # of the final text against the offline text
+    target_cpu: float  # seconds per second of speech
     draft_cpu: float
-    num_repeating: int
+    num_repeating: int  # updates that repeat a phrase
+
+    def cells(self) -> list[str]:
+        delays = [seconds(self.shown_s), seconds(self.final_s)]
+        erased = [f"{value:.2f}" for value in (self.erased_stable, self.erased)]
+        rates = [f"{value:.1%}" for value in (self.differing, self.word_error_rate)]
+        cpu = [f"{value:.2f}" for value in (self.target_cpu, self.draft_cpu)]
+        return [*delays, *erased, *rates, *cpu, str(self.num_repeating)]
 
 
 def row_of(measured: Sequence[Measured]) -> Row:
-    """Return the figures of sessions together."""
     seen = [(one.take, one.shown) for one in measured]
     num_final = max(1, sum(len(final_words(shown)) for _, shown in seen))
     num_errors = sum(word_errors(one.take.text, one.text) for one in measured)
@@ -140,16 +136,9 @@ def find_bars(measured: Sequence[Measured]) -> list[Bar]:
 def print_rows(
     rows: Mapping[tuple[str, str, int], Row], missing: Mapping[str, str], console: Console
 ) -> None:
-    """Print the table, and a line for each arm that cannot run."""
     table = Table(*COLUMNS, caption=CAPTION)
     for (arm, condition, num_sessions), row in rows.items():
-        rates = f"{row.differing:.1%}", f"{row.word_error_rate:.1%}"
-        ratios = (f"{value:.2f}" for value in (row.erased_stable, row.erased))
-        cpu = (f"{value:.2f}" for value in (row.target_cpu, row.draft_cpu))
-        delays = seconds(row.shown_s), seconds(row.final_s)
-        table.add_row(
-            arm, condition, str(num_sessions), *delays, *ratios, *rates, *cpu, str(row.num_repeating)
-        )
+        table.add_row(arm, condition, str(num_sessions), *row.cells())
     console.print(table)
     for arm, reason in missing.items():
         console.print(f"{arm}: {reason}", style="yellow", highlight=False, markup=False)

@@ -44,8 +44,6 @@ NUM_ENCODINGS = 5
 
 
 class Condition(StrEnum):
-    """How a take sounds."""
-
     CLEAN = "clean"
     NOISE = "10 dB noise"
     TELEPHONE = "telephone"
@@ -54,26 +52,17 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Audio of a live session, and what is said in it.
-
-    Attributes
-    ----------
-    text : the target's text of the whole take.
-    words : of the same speech without noise, with the end of each one's sound.
-    ends_s : where utterances end, by voice activity.
-    speech_s : seconds of speech, without longer silences.
-    """
+    """Audio of a live session, and what is said in it."""
 
     condition: Condition
     pcm: bytes
-    text: str
-    words: tuple[SpokenWord, ...]
-    ends_s: tuple[float, ...]
-    speech_s: float
+    text: str  # the target's, of the whole take
+    words: tuple[SpokenWord, ...]  # of the same speech without noise, with the end of each one's sound
+    ends_s: tuple[float, ...]  # where utterances end, by voice activity
+    speech_s: float  # without longer silences
 
     @property
     def duration_s(self) -> float:
-        """Duration in seconds."""
         return len(self.pcm) / BYTES_PER_SAMPLE / SAMPLE_RATE
 
 

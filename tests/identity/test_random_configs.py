@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.exactness.fuzz.drawing import all_values, drawn
-from experiments.exactness.fuzz.report import is_wrong
-from experiments.exactness.fuzz.running import Outcome, run_drawn
+from experiments.exactness.fuzz import Outcome, all_values, drawn, run_drawn
 from specwhisper.options import DecodingOptions
 from tests.nightly import examples
 
@@ -24,9 +22,10 @@ BY_DAY = [
 @pytest.mark.parametrize(("names", "outcome"), BY_DAY)
 def test_values_are_followed_or_refused(names: tuple[str, ...], outcome: Outcome):
     chosen = tuple(value for value in all_values() if value.name in names)
-    [case] = drawn(1, seed=0)
+    [one] = drawn(1, seed=0)
     options = DecodingOptions.greedy(language="en")
-    result = run_drawn(replace(case, values=chosen, options=options, length_s=3.0, time_logit=-1.5))
+    case = replace(one.case, options=options, lengths_s=(3.0,), time_logit=-1.5)
+    result = run_drawn(replace(one, values=chosen, case=case))
     assert (len(chosen), result.outcome) == (len(names), outcome), result
 
 
@@ -41,7 +40,7 @@ def test_every_value_is_drawn():
 def test_every_value_is_followed_or_refused(number: int):
     [case] = drawn(1, seed=1, first=number)
     result = run_drawn(case)
-    assert not is_wrong(result), result
+    assert not result.is_wrong, result
 
 
 @pytest.mark.nightly
@@ -50,4 +49,4 @@ def test_every_value_is_followed_or_refused(number: int):
 def test_any_seed_is_followed_or_refused(seed: int, number: int):
     [case] = drawn(1, seed, first=number)
     result = run_drawn(case)
-    assert not is_wrong(result), result
+    assert not result.is_wrong, result

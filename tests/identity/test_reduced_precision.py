@@ -6,17 +6,17 @@ import pytest
 
 from experiments.common.models.checkpoints import Shape
 from experiments.exactness.cases import Case
+from experiments.exactness.matrix import Row, run_reduced
 from experiments.exactness.prepared import Prepared
-from experiments.exactness.reduced import run_reduced
 from specwhisper.model.onnx.rounding import sums_bytes_exactly
 
 BFLOAT16_STEP = 1 / 16  # between neighbouring logits of 8 to 16
-CASE = Case("reduced", Shape(seed=71), (3.0, 12.0))
+ROW = Row("reduced", lambda: Prepared(Case("reduced", Shape(seed=71), (3.0, 12.0))))
 
 
 @pytest.mark.skipif(not sums_bytes_exactly(), reason="this processor's sums of bytes overflow")
 def test_texts_of_all_modes_are_equal_in_int8():
-    result = run_reduced("reduced", Prepared(CASE), 2, "int8")
+    result = run_reduced(ROW, "int8")
     assert result.num_recordings == 2
     assert result.num_tokens > 100
     assert result.margins == []
@@ -25,7 +25,7 @@ def test_texts_of_all_modes_are_equal_in_int8():
 @pytest.mark.nightly
 def test_texts_of_all_modes_differ_at_ties_only_in_bfloat16():
     """PyTorch runs it: a token's result depends on its batch, in the last bit."""
-    result = run_reduced("reduced", Prepared(CASE), 2, "bfloat16")
+    result = run_reduced(ROW, "bfloat16")
     assert result.num_recordings == 2
     assert result.num_tokens > 100
     assert max(result.margins, default=0.0) <= BFLOAT16_STEP
@@ -33,5 +33,5 @@ def test_texts_of_all_modes_differ_at_ties_only_in_bfloat16():
 
 @pytest.mark.nightly
 def test_float32_is_its_own_reference():
-    result = run_reduced("reduced", Prepared(CASE), 2, "float32")
+    result = run_reduced(ROW, "float32")
     assert (result.margins, result.num_from_float32) == ([], 0)

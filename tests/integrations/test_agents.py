@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.agents.clients import MODULES, PYTHON, interpreter_with, transcribe
+from experiments.streaming.agents import MODULES, PYTHON, interpreter_with, transcribe
 from tests.e2e.test_gateway import SPOKEN_TEXT
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]

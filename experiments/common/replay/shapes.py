@@ -12,13 +12,11 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.types import DTYPES
 
-FREE = "free"  # a shape without cost
-
 
 def random_checkpoint(shape: str, *, dtype: str = "float32", seed: int = 0) -> Checkpoint:
     """Build a published shape with random weights of a ``dtype``."""
     if shape not in PUBLISHED:
-        raise InvalidRequest(f"Unknown shape '{shape}': choose one of {', '.join(PUBLISHED)}, {FREE}.")
+        raise InvalidRequest(f"Unknown shape '{shape}': choose one of {', '.join(PUBLISHED)}.")
     if dtype not in DTYPES:
         raise InvalidRequest(f"Unknown dtype '{dtype}': choose one of {', '.join(DTYPES)}.")
     model, tokens = build_model(replace(PUBLISHED[shape], seed=seed))

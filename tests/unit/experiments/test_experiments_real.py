@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.real.__main__ import count_differences, find_bars, ratio
-from experiments.real.arms import ALONE, FULL, PAIR, PAIR_INT8, PEER_FLOAT32, PEER_INT8, TIMED, Arms, Run
+from experiments.real.arms import ALONE, FULL, PAIR, PAIR_INT8, PEER_FLOAT32, PEER_INT8, TIMED, Run
 from specwhisper.speculation.statistics import SpeculationStatistics
 
 TEXT = ((1, 2, 3), (4, 5))
@@ -40,9 +40,3 @@ def test_bars_hold_or_are_short_one_line_each():
     ]
     without_peer = {arm: of_arm for arm, of_arm in runs.items() if arm != PEER_FLOAT32}
     assert len(find_bars(without_peer, 0.95, 0, {})) == 5
-
-
-def test_an_arm_that_cannot_run_says_why():
-    arms = Arms("base", "tiny.en", (0, 1), None, (0, 0))
-    assert arms.missing(PEER_FLOAT32) is not None
-    assert arms.missing(PAIR) is None

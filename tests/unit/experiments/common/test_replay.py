@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
 
-from experiments.baselines.service import Service
 from experiments.common.audio.samples import Sample, load_samples
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.replay.model import ReplayDraft, ReplayTarget
@@ -23,7 +21,6 @@ from specwhisper.model.model import WhisperModel
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Mode
-from tests.e2e.processes import Server
 from tests.nightly import NIGHTLY, mostly_nightly
 
 TIMED = DecodingOptions.greedy(language="en")
@@ -240,27 +237,3 @@ def test_a_draft_may_predict_a_window_that_is_not_recorded(trace, demo):
         fed = [*prompt, *written][draft.length(0) :]
         (scores,) = draft.score([Row(0, fed, 0, written, timestamps=True)])
         assert scores.tokens == [0]
-
-
-@pytest.mark.nightly
-def test_replay_servers_write_the_demo_pairs_text(samples, trace, demo, tmp_path):
-    file = tmp_path / "trace.json"
-    trace.save(file)
-    package = "experiments.common.replay"
-    arguments = ("--shape", "free", "--trace", str(file), "--port", "0", "--log-format", "json")
-    vocabulary = demo.target.vocabulary
-    with ExitStack() as stack:
-
-        def start(module, *more):
-            server = Server(f"{package}.{module}", *arguments, *more)
-            stack.callback(server.end)
-            return server.address
-
-        draft = start("serve_draft", "--target", start("serve_target"))
-        service = Service(draft, gamma=3, special=(vocabulary.end_of_text, vocabulary.timestamp_begin))
-        stack.callback(service.close)
-        for mode in (Mode.TARGET_ONLY, Mode.SYNC):
-            got = service.transcribe(samples[0], True, mode)
-            expected = demo.transcribe(samples[0], TIMED, mode)
-            assert list(got.tokens) == [token for segment in expected.segments for token in segment.tokens]
-            assert got.statistics.acceptance_histogram == expected.stats.acceptance_histogram

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.common.models.checkpoints import Shape, save_checkpoint
-from experiments.peers.ggml_weights import save_ggml
+from experiments.peers.formats import save_ggml
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.ggml import BLOCK, GgmlModel

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.common.models.checkpoints import Shape, save_checkpoint
-from experiments.peers.openai_weights import save_openai
+from experiments.peers.formats import save_openai
 from specwhisper.model.local.listing import local_models
 
 COMMIT = "a" * 40

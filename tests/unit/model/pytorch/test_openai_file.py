@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.common.models.checkpoints import Shape, save_checkpoint
-from experiments.peers.openai_weights import save_openai
+from experiments.peers.formats import save_openai
 from specwhisper.errors import CheckpointError, MissingExtra
 from specwhisper.model.checkpoints import vocabulary_files
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint

@@ -1,4 +1,4 @@
-"""``python -m experiments.languages``: windows in a wrong language, in clips joined with pauses."""
+"""In which language windows are transcribed where the language changes: clips, joined with pauses."""
 
 from __future__ import annotations
 
@@ -44,14 +44,11 @@ def join(clips: dict[str, list[Pcm]], random: np.random.Generator) -> tuple[Pcm,
         while left > SHORTEST_SAMPLES:
             clip = clips[language][random.integers(len(clips[language]))]
             start = int(random.integers(max(1, len(clip) - left)))
-            pieces += [clip[start : start + left], _pause(random)]
+            pause = np.zeros(round(random.uniform(*PAUSES_S) * SAMPLE_RATE), np.int16)
+            pieces += [clip[start : start + left], pause]
             left -= len(pieces[-2])
         parts.append(Part(language, start_s, sum(map(len, pieces[:-1])) / SAMPLE_RATE))
     return np.concatenate(pieces), parts
-
-
-def _pause(random: np.random.Generator) -> Pcm:
-    return np.zeros(round(random.uniform(*PAUSES_S) * SAMPLE_RATE), np.int16)
 
 
 def languages(
@@ -68,16 +65,13 @@ def languages(
     """Count windows in another language than their speech, with `languages` and with `multilingual`."""
     clips: dict[str, list[Pcm]] = {}
     for code, _, file in (each.partition("=") for each in clip):
-        pcm = np.frombuffer(b"".join(decode_file(Path(file))), "<i2")
-        clips.setdefault(code, []).append(pcm)
+        clips.setdefault(code, []).append(np.frombuffer(b"".join(decode_file(Path(file))), "<i2"))
     if len(clips) < 2:
         raise typer.BadParameter("Clips are of one language: pass --clip CODE=FILE for others, too.")
     console, random = open_console(), np.random.default_rng(seed)
     made = [join(clips, random) for _ in range(2 if quick else num)]
-    arms: dict[str, dict[str, Any]] = {
-        "languages": {"languages": list(clips)},
-        "multilingual": {"multilingual": True},
-    }
+    audio_s = sum(len(pcm) for pcm, _ in made) / SAMPLE_RATE
+    arms: dict[str, Any] = {"languages": {"languages": list(clips)}, "multilingual": {"multilingual": True}}
     whisper = SpeculativeWhisper(None, target)
     table = Table("option", "windows", "in a wrong language", "time / audio")
     figures = {}
@@ -92,7 +86,6 @@ def languages(
                 spoken = max(parts, key=lambda part: min(part.end_s, end_s) - max(part.start_s, seek_s))
                 num_windows += 1
                 num_wrong += language != spoken.language
-        audio_s = sum(len(pcm) for pcm, _ in made) / SAMPLE_RATE
         ratio = (perf_counter() - began_s) / audio_s
         figures[arm] = {"windows": num_windows, "wrong": num_wrong, "time_over_audio": ratio}
         table.add_row(arm, str(num_windows), str(num_wrong), f"{ratio:.2f}")
@@ -103,7 +96,3 @@ def languages(
         write_json(json, models={"target": target}, figures={"figures": figures, "audio_s": audio_s})
     if not print_bars(bars, console) and check:
         sys.exit(1)
-
-
-if __name__ == "__main__":
-    typer.run(languages)

@@ -1,1 +1,0 @@
-"""Voice agents' speech recognition, unmodified, on the demo pair: text, and latency of final text."""

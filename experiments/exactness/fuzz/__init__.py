@@ -1,1 +1,0 @@
-"""Compare checkpoints with random configs, flags and options with plain transformers."""

@@ -1,1 +1,0 @@
-"""In which language windows are transcribed where the language changes."""

@@ -1,0 +1,86 @@
+"""Runs arms: each program in a process of its own on the first core, in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from random import Random
+from typing import Any
+
+from rich.console import Console
+
+from experiments.common.audio.samples import Sample
+from experiments.common.servers.processes import Worker
+from experiments.peers.arms import OURS, SERVED, Arm, Piece, Run
+from experiments.peers.served import Service
+from specwhisper.errors import SpecWhisperError
+
+
+class Programs:
+    """Programs that transcribe recordings.
+
+    Parameters
+    ----------
+    build : returns what makes an arm's program in its process.
+    serve : starts the pair over servers.
+    pieces : decoded by the programs of others, in place of the recordings.
+    """
+
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        build: Callable[[Arm], Callable[[], Any]],
+        *,
+        core: int,
+        serve: Callable[[], AbstractContextManager[Service]] | None = None,
+        pieces: Sequence[Piece] = (),
+    ) -> None:
+        self._samples, self._pieces, self._core = samples, pieces, core
+        self._build, self._serve = build, serve
+        self._stack = ExitStack()
+        self._workers: dict[tuple[str, str], Worker] = {}
+        self._service: Service | None = None
+
+    def __enter__(self) -> Programs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def measure(
+        self, arms: Sequence[Arm], rounds: int, seed: int, console: Console
+    ) -> tuple[dict[Arm, list[Run]], dict[Arm, str]]:
+        """Warm every arm up, then take all in every round, in a new order; report which cannot run."""
+        missing = {arm: arm.missing for arm in arms if arm.missing}
+        runs: dict[Arm, list[Run]] = {}
+        random = Random(seed)
+        with console.status("") as status:
+            for arm in arms:
+                status.update(f"warming up: {arm}")
+                try:
+                    if arm not in missing:
+                        self._run(arm)
+                        runs[arm] = []
+                except SpecWhisperError as error:
+                    missing[arm] = f"not offered: {error}"
+            for number in range(rounds):
+                for arm in random.sample(list(runs), len(runs)):
+                    status.update(f"round {number + 1} of {rounds}: {arm}")
+                    runs[arm].append(self._run(arm))
+        return runs, missing
+
+    def _run(self, arm: Arm) -> Run:
+        if arm.system in SERVED and self._serve is not None:
+            if self._service is None:
+                self._service = self._stack.enter_context(self._serve())
+            return self._service.run(SERVED[arm.system], self._samples, arm.timestamps)
+        is_ours = arm.system in OURS
+        program = "ours" if is_ours else arm.system.partition(",")[0].partition(" ")[0]
+        if (program, arm.precision) not in self._workers:
+            worker = Worker(self._build(arm), cores=[self._core])
+            self._workers[program, arm.precision] = worker
+            self._stack.callback(worker.stop)
+        worker = self._workers[program, arm.precision]
+        if self._pieces and not is_ours:
+            return worker.call("decode", self._pieces)
+        return worker.call("run", arm.system, self._samples, arm.timestamps)
