@@ -1,13 +1,25 @@
-"""Packages that only an extra installs, and the error where one is missing."""
+"""Packages beside the core: what they offer, and the error if a library of theirs is missing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import EntryPoint, entry_points
 
 from specwhisper.errors import MissingExtra
 
 MISSING_EXTRA_STATUS = 2  # exit status of a program, as of a command line that it cannot read
+
+
+def offers(group: str) -> dict[str, EntryPoint]:
+    """Return what installed packages offer to a program, by name.
+
+    Parameters
+    ----------
+    group : entry points ``specwhisper.GROUP``: "commands" are called with the Typer application of
+        ``specwhisper``, to which they add commands.
+    """
+    return {entry.name: entry for entry in entry_points(group=f"specwhisper.{group}")}
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from specwhisper.wire.status import status_of
 from tests.deploy.manifests import PROGRAMS, ROOT, command_of
 
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
-SERVERS = ("specwhisper", "draft_server", "target_server", "gateway", "client", "deploy")
+SERVERS = ("specwhisper", "draft_server", "target_server", "gateway", "client", "deploy", "extras")
 OTHERS = ("kubectl", "docker")  # whose flags are not ours
 LEVELS = {"_log", "log", "info", "warning", "error", "exception", "critical"}
 

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from specwhisper.errors import SpecWhisperError
+from specwhisper.extras import offers
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.channels import client_credentials
 from specwhisper.settings.command_line import Version
@@ -23,7 +24,6 @@ from specwhisper_client.cli.openai_flags import OpenAICommand
 from specwhisper_client.cli.transcribe_command import transcribe
 from specwhisper_client.cli.tuning.command import tune
 from specwhisper_client.servers import DEFAULT_SERVER
-from specwhisper_client.top.command import top
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -89,7 +89,6 @@ def specwhisper(
 
 app.command(cls=OpenAICommand)(transcribe)
 app.command("listen")(listening.command)
-app.command()(top)
 app.command()(tune)
 app.add_typer(models, name="models")
 
@@ -134,6 +133,10 @@ def serve(
 ) -> None:
     """Run targets, draft servers and gateways under Ray, scaled by sessions."""
     imported("specwhisper_deploy.command", "serve", "server,gateway,serve").main(config, address)
+
+
+for offer in offers("commands").values():
+    offer.load()(app)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper_client.top.readings import read_all
+from specwhisper_top.readings import read_all
 from tests.rpc.network import cut_network
 from tests.rpc.scrapes import collected, parsed, scrape, value
 from tests.rpc.services import (

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper_client.top.figures import (
+from specwhisper_top.figures import (
     DRAFT,
     DRAINING,
     LOST,
@@ -21,8 +21,8 @@ from specwhisper_client.top.figures import (
     quantile,
     total_of,
 )
-from specwhisper_client.top.readings import Reading, check_addresses, parse, read_all
-from specwhisper_client.top.tables import WIDE, cluster_view
+from specwhisper_top.readings import Reading, check_addresses, parse, read_all
+from specwhisper_top.tables import WIDE, cluster_view
 
 EXPORTED = """
 # TYPE process_start_time_seconds gauge
@@ -215,6 +215,6 @@ async def test_the_reason_of_a_failed_reading_is_shown(monkeypatch, error, sente
     def fails(*_):
         raise error
 
-    monkeypatch.setattr("specwhisper_client.top.readings._fetch", fails)
+    monkeypatch.setattr("specwhisper_top.readings._fetch", fails)
     (reading,) = await read_all(["server:1"], OPEN)
     assert sentence in reading.error

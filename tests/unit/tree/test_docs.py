@@ -15,8 +15,8 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 FOLDERS = (
-    "client", "deploy", "docs", "draft_server", "examples", "experiments", "gateway", "proto", "scripts",
-    "specwhisper", "target_server", "tests", ".github",
+    "client", "deploy", "docs", "draft_server", "examples", "experiments", "extras", "gateway", "proto",
+    "scripts", "specwhisper", "target_server", "tests", ".github",
 )  # fmt: skip
 FILE = re.compile(r"`([\w./-]+\.(?:py|proto|yml))`")
 TEST = re.compile(r"`(test_\w+)`")

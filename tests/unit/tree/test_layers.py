@@ -86,16 +86,21 @@ LAYERS = {
     "specwhisper_draft_server": (CORE | PURE | MODELS | SERVICE, RAY),
     "specwhisper_target_server": (CORE | PURE | MODELS | SERVICE, RAY),
     "specwhisper_deploy": (CORE | SERVICE | PROGRAMS, TORCH),
+    "specwhisper_top": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),
 }
-LIGHT = ("specwhisper_client", "specwhisper_gateway", "specwhisper_wyoming")
+LIGHT = ("specwhisper_client", "specwhisper_gateway", "specwhisper_wyoming", "specwhisper_top")
 FOLDERS = (
     "specwhisper",
     "client/specwhisper_client",
     "draft_server/specwhisper_draft_server",
     "target_server/specwhisper_target_server",
     "gateway/specwhisper_gateway",
-    "gateway/specwhisper_wyoming",
     "deploy/specwhisper_deploy",
+    *(
+        f"extras/{path.name}"
+        for path in sorted((ROOT / "extras").iterdir())
+        if path.name.startswith("specwhisper_")
+    ),
 )
 OURS = {*LAYERS, "experiments", "examples", "tests"}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from specwhisper_client.top.readings import Reading, Samples
+from specwhisper_top.readings import Reading, Samples
 
 TARGET, DRAFT, GATEWAY = KINDS = ("target", "draft", "gateway")
 LOCATOR = "locator"  # lists targets; has neither sessions nor tokens

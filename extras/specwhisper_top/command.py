@@ -16,9 +16,9 @@ from rich.live import Live
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.rpc.channels import Credentials
-from specwhisper_client.top.figures import KINDS, LOST, Figures, figures_of, total_of
-from specwhisper_client.top.readings import Reading, check_addresses, find_targets, read_all
-from specwhisper_client.top.tables import cluster_view
+from specwhisper_top.figures import KINDS, LOST, Figures, figures_of, total_of
+from specwhisper_top.readings import Reading, check_addresses, find_targets, read_all
+from specwhisper_top.tables import cluster_view
 
 WIDE = 160  # characters
 
@@ -118,6 +118,11 @@ def top(
         return
     with suppress(KeyboardInterrupt):
         asyncio.run(_watch(cluster, interval, console))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``specwhisper``."""
+    app.command()(top)
 
 
 async def _watch(cluster: Cluster, interval_s: float, console: Console) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specwhisper.printable import blanked
-from specwhisper_client.top.figures import DRAFT, DRAINING, GATEWAY, KINDS, LOST, SERVING, TARGET, Figures
+from specwhisper_top.figures import DRAFT, DRAINING, GATEWAY, KINDS, LOST, SERVING, TARGET, Figures
 
 BAR_CELLS = 6
 WIDE = 118  # characters for all columns
