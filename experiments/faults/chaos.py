@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from math import nan
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -11,7 +14,6 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 from experiments.common.bench.report import Bar
 from experiments.common.oracle import Violation, ViolationKind, longest_pause_s
@@ -21,7 +23,6 @@ from experiments.faults.world import Fault, Kind, Pause, Scenario, World
 
 FREE_WITHIN_S = 10.0
 MAX_UNMET = 0.1  # share of runs whose sessions ended before the fault
-COLUMNS = ("runs", "sessions met", "wrong", "pause p50, s", "p99", "longest", "run, s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +92,13 @@ async def run(scenario: Scenario, folder: Path, *, fault: Fault | None = None, *
 
 async def server_violations(world: World, within_s: float = FREE_WITHIN_S) -> list[Violation]:
     """Return violations of servers after their clients have ended."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FREE_WITHIN_S):
+            await asyncio.gather(*(server.ended() for server in world.draining))
     wrong = [
-        Violation(ViolationKind.BAD_EXIT, f"a drained server exited with {status}")
-        for status in world.exit_statuses
-        if status != 0
+        Violation(ViolationKind.BAD_EXIT, f"a drained server exited with {server.exit_status}")
+        for server in world.draining
+        if server.exit_status != 0
     ]
     await world.wait_held(within_s=within_s)
     if num_held := await world.num_held():
@@ -126,23 +130,13 @@ def pauses_s(outcomes: Sequence[Outcome], kind: Kind) -> list[float]:
 
 
 def print_kinds(outcomes: Sequence[Outcome], console: Console) -> None:
-    table = Table("fault", *COLUMNS, box=None, header_style="bold")
-    for column in table.columns[1:]:
-        column.justify = "right"
     for kind in KINDS:
         of_kind = [outcome for outcome in outcomes if outcome.scenario.kind is kind]
-        if not of_kind:
-            continue
-        met_s = pauses_s(outcomes, kind)
-        table.add_row(
-            kind.name,
-            str(len(of_kind)),
-            str(len(met_s)),
-            str(sum(bool(outcome.all_violations) for outcome in of_kind)),
-            *([f"{pause:.2f}" for pause in quantiles_s(met_s)] if met_s else 3 * ["-"]),
-            f"{np.mean([outcome.took_s for outcome in of_kind]):.1f}",
-        )
-    console.print(table)
+        if of_kind:
+            num_wrong = sum(bool(outcome.all_violations) for outcome in of_kind)
+            waited = [f"{time_s:.2f}" for time_s in quantiles_s(pauses_s(of_kind, kind) or [nan])]
+            pauses = "pauses p50 {} s, p99 {} s, longest {} s".format(*waited)
+            console.print(f"{kind}: {num_wrong} of {len(of_kind)} runs wrong; {pauses}", highlight=False)
 
 
 def bars(outcomes: Sequence[Outcome]) -> list[Bar]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -32,7 +33,6 @@ from experiments.common.oracle import (
     recording_violations,
 )
 from experiments.common.servers.clients import LOG_MEL_MAX, recording_file, send_at_pace, write_wav
-from experiments.common.servers.forked import Probes
 from experiments.faults import demo
 from specwhisper.audio.vad_filter import find_voice
 from specwhisper.engine.inline_pair import InlinePair
@@ -182,6 +182,10 @@ class Client:
         """Whether the target has committed tokens, or the client has ended."""
         return bool(self.log.progress_s) or self.log.ended_s is not None
 
+    @property
+    def took_s(self) -> float:
+        return (self.log.ended_s or inf) - self.began_s
+
     def violations(self) -> list[Violation]:
         if isinstance(self.request, FileRequest):
             return recording_violations(self.log, self.request.expected())
@@ -280,9 +284,12 @@ async def run_all(clients: Sequence[Client], server: str | TranscriptionClient) 
     return clients
 
 
-def recorded(num: int, length_s: float, folder: Path) -> list[Client]:
-    """Return clients with different recordings."""
-    return [Client(FileRequest(length_s, seed), folder) for seed in range(num)]
+def recorded(
+    num: int, length_s: float, folder: Path, *, mode: Mode | None = Mode.FULL, **settings: Any
+) -> list[Client]:
+    """Return clients with a few different recordings."""
+    requests = (FileRequest(length_s, number % 3, mode=mode) for number in range(num))
+    return [Client(request, folder, **settings) for request in requests]
 
 
 @cache
@@ -363,9 +370,3 @@ async def status_of(call: Any) -> tuple[grpc.StatusCode, dict[str, str]]:
             pass
     trailing = await call.trailing_metadata() or ()
     return await call.code(), {key: str(value) for key, value in trailing}
-
-
-async def serve_client(address: str, probes: Probes) -> None:
-    """Send a recording and keep the call open, in a process that will be killed."""
-    async with bare_call(address, Mode.FULL, length_s=65.0):
-        await asyncio.Event().wait()

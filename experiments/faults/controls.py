@@ -133,12 +133,11 @@ async def _stop_the_draft(world: World) -> None:
 
 
 async def _kill_while_it_drains(world: World) -> None:
-    world.mark_fault()
-    # SIGSTOP first, so that it cannot exit in between
-    for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGKILL):
-        world.victim.signal(number)
-    await world.victim.ended()
-    world.exit_statuses.append(world.victim.exit_status)
+    world.victim.signal(signal.SIGSTOP)  # so that it cannot exit in between
+    draining = asyncio.create_task(world.drain(world.victim))
+    await asyncio.sleep(0)
+    world.victim.signal(signal.SIGKILL)
+    await draining
 
 
 def _all_of(outcome: Outcome) -> list[Violation]:

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from random import Random
 
+from experiments.common import serve_scripted
 from experiments.common.audio.samples import load_samples
 from experiments.common.serve_scripted import DraftSettings, TargetSettings
-from experiments.common.servers.emptiest import always_choose_emptiest
 from experiments.common.servers.forked import Probes
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.engine.inline_pair import InlinePair
-from specwhisper.engine.process import prepare_process
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.serving import serve
-from specwhisper.testing.loading import VARIABLE, load_failpoints
-from specwhisper.types import Limits, Segment
-from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.server import running_service as running_draft
-from specwhisper_draft_server.server import services_of
-from specwhisper_target_server.config import TargetConfig
-from specwhisper_target_server.server import SERVICE_NAME as VERIFICATION
-from specwhisper_target_server.server import running_service as running_target
+from specwhisper.types import Segment
 
 TARGET, DRAFT = "demo-target", "demo-draft-tiny"
 MODELS = {"target": TARGET, "draft": DRAFT}
@@ -51,36 +41,15 @@ def expected_segments(seed: int) -> Sequence[Segment]:
 
 
 async def serve_target(settings: TargetSettings, probes: Probes) -> None:
-    config = TargetConfig(
-        model=TARGET,
-        limits=Limits(max_sessions=settings.max_sessions),
-        port=0,
-        drain_timeout_s=settings.drain_timeout_s,
-        failpoints=load_failpoints({VARIABLE: settings.failpoints}, "target"),
-    )
-    prepare_process(config.device, 1, None)
-    async with running_target(config, load_checkpoint(TARGET)) as service:
-        probes["taken_slots"] = lambda: settings.max_sessions - service.num_free_slots
-        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
-        await serve({VERIFICATION: add}, config, on_drain=service.announce_drain)
+    await serve_scripted.serve_target(settings, probes, _placed(TARGET, settings.max_sessions))
 
 
 async def serve_draft(settings: DraftSettings, probes: Probes) -> None:
-    if settings.chooses_emptiest:
-        always_choose_emptiest()
-    failpoints = load_failpoints({VARIABLE: settings.failpoints}, "draft")
-    config = DraftConfig(
-        target=settings.target,
-        draft_model=DRAFT,
-        max_sessions=settings.max_sessions,
-        resume_timeout_s=settings.resume_timeout_s,
-        riva=False,
-        port=0,
-        drain_timeout_s=settings.drain_timeout_s,
-        failpoints=failpoints,
-    )
-    prepare_process(config.device, 1, None)
-    async with running_draft(config, load_checkpoint(DRAFT)) as service:
-        probes["sessions"] = lambda: service.num_sessions
-        probes["hanging"] = lambda: failpoints.num_hanging if failpoints is not None else 0
-        await serve(services_of(service, config), config, check_health=service.check_health)
+    await serve_scripted.serve_draft(settings, probes, _placed(DRAFT, settings.max_sessions))
+
+
+def _placed(name: str, num_slots: int) -> WhisperModel:
+    """Place a model, and let this process serve its checkpoint, not the scripted one."""
+    checkpoint = load_checkpoint(name)
+    serve_scripted.scripted_checkpoint = lambda *_, **__: checkpoint
+    return WhisperModel(checkpoint, num_slots)

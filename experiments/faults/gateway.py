@@ -20,20 +20,16 @@ from websockets.frames import Frame, Opcode
 
 from experiments.common.audio import silence
 from experiments.common.bench.report import Bar
-from experiments.common.servers.forked import ForkedServer
 from experiments.faults.clients import upload
 from experiments.faults.report import Result, Run, at_most
 from experiments.faults.servers import Peak, Servers
 
-SPARE_MS = 50.0
 SETTLE_S = 0.2  # the effects of a message may delay others too
 PROBE_EVERY_S = 0.005
 SIZES = (60_000, 1_000_000, 14_000_000)  # below the limit of control messages, of all, and far above
 MOST_ANSWERED_BYTES = 120_000  # of messages that are each answered: seconds of work
 REALTIME, LIVE = "/v1/realtime?intent=transcription", "/live"
 FORM = "multipart/form-data; boundary=x"
-GET_HEALTH = b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n"
-HEALTHY = b'"ok"}'
 
 
 async def opened(address: str, **options: Any) -> tuple[StreamReader, StreamWriter]:
@@ -58,82 +54,49 @@ class Message:
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """Outcome of one message, sent several times.
-
-    Attributes
-    ----------
-    alone_ms, delays_ms : each time, the slowest GET of another client just after, for as long, and meanwhile.
-    growth_mib : of the gateway's resident memory, at most.
-    """
-
-    message: str
-    alone_ms: Sequence[float]
-    delays_ms: Sequence[float]
-    growth_mib: float
-
-    @property
-    def delay_ms(self) -> float:
-        """The median delay: what came once may be another program's."""
-        return median_high(self.delays_ms)
-
-    @property
-    def bound_ms(self) -> float:
-        return bound_ms(median_high(self.alone_ms))
-
-
-def bound_ms(alone_ms: float) -> float:
-    """Return the bar of a delay beside a GET that takes that long on this machine, now."""
-    return 3 * alone_ms + SPARE_MS
-
-
 async def measure_messages(run: Run) -> Result:
     """Send messages of every shape and size, each over its own connection, beside a client's GETs."""
     sizes, lead, rounds = run.choose((SIZES[-1:], 1, 3), (SIZES, 2, 9))
+    alone_ms: dict[str, list[float]] = {}
+    delays_ms: dict[str, list[float]] = {}
+    growths_mib: dict[str, list[float]] = {}
     async with Servers() as servers:
-        gateway = await servers.gateway(
-            (await servers.draft((await servers.target(pass_ms=0.0)).address, pass_ms=0.0)).address
-        )
+        _, draft = await servers.pair(pass_ms=0.0)
+        gateway = await servers.gateway(draft.address)
         start = frame(Opcode.TEXT, _json({"type": "start"}))
         await _send(gateway.address, Message("audio", LIVE, start))  # all is loaded
-        sent = [await _measured(gateway, message, lead, rounds) for message in messages(sizes)]
-    slowest = max(sent, key=lambda one: one.delay_ms - one.bound_ms)
-    once = max(sent, key=lambda one: max(one.delays_ms) - 10 * one.bound_ms)
-    largest = max(sent, key=lambda one: one.growth_mib)
-    name = "another client's GET beside any message to a gateway"
-    alone = f"{median_high(slowest.alone_ms):.1f} without, for as long"
-    shown = f"{slowest.delay_ms:.1f} in the median, beside {slowest.message}; {alone}"
+        for message in messages(sizes):
+            name = f"{len(message.content)} bytes of {message.shape}"
+            alone, delays, growths = alone_ms[name], delays_ms[name], growths_mib[name] = [], [], []
+            num_fine = 0
+            while 2 * num_fine - len(delays) < lead and len(delays) < rounds:
+                peak = Peak(gateway.pid)
+                began_s = monotonic()
+                delays.append(await longest_ms(gateway.address, _send(gateway.address, message)))
+                took_s = monotonic() - began_s - SETTLE_S
+                growths.append(peak.growth_mib())
+                alone.append(await longest_ms(gateway.address, asyncio.sleep(took_s)))
+                num_fine += delays[-1] < bound_ms(alone[-1:])
+    bounds_ms = {name: bound_ms(alone) for name, alone in alone_ms.items()}
+    # What came once may be another program's.
+    slowest = max(bounds_ms, key=lambda name: median_high(delays_ms[name]) - bounds_ms[name])
+    once = max(bounds_ms, key=lambda name: max(delays_ms[name]) - 10 * bounds_ms[name])
+    largest = max(bounds_ms, key=lambda name: max(growths_mib[name]))
+    delay_ms = median_high(delays_ms[slowest])
+    get = "another client's GET beside any message to a gateway"
+    shown = f"{delay_ms:.1f} in the median, beside {slowest}; {median_high(alone_ms[slowest]):.1f} without"
+    growth = "growth of a gateway that is sent one message, MiB"
     bars = [
-        Bar(f"{name}, ms", slowest.delay_ms, slowest.bound_ms, shown),
-        # Other programs of the machine may delay a single answer.
-        at_most(f"{name}, once, ms", once.delays_ms, 10 * once.bound_ms, f"at most, beside {once.message}"),
-        at_most(
-            "growth of a gateway that is sent one message, MiB",
-            [largest.growth_mib],
-            64.0,
-            f"at most, by {largest.message}",
-        ),
+        Bar(f"{get}, ms", delay_ms, bounds_ms[slowest], shown),
+        at_most(f"{get}, once, ms", delays_ms[once], 10 * bounds_ms[once], f"at most, beside {once}"),
+        at_most(growth, growths_mib[largest], 64.0, f"at most, by {largest}"),
     ]
-    return Result(bars, {one.message: {"alone_ms": one.alone_ms, "ms": one.delays_ms} for one in sent})
+    return Result(bars, {"alone_ms": alone_ms, "delays_ms": delays_ms})
 
 
-async def _measured(gateway: ForkedServer, message: Message, lead: int, rounds: int) -> Sent:
-    """Repeat a message until rounds below the bar lead by so many, or as often as may be."""
-    alone_ms: list[float] = []
-    delays_ms: list[float] = []
-    growths_mib: list[float] = []
-    num_fine = 0
-    while 2 * num_fine - len(delays_ms) < lead and len(delays_ms) < rounds:
-        peak = Peak(gateway.pid)
-        began_s = monotonic()
-        delays_ms.append(await longest_ms(gateway.address, _send(gateway.address, message)))
-        took_s = monotonic() - began_s - SETTLE_S
-        growths_mib.append(peak.growth_mib())
-        alone_ms.append(await longest_ms(gateway.address, asyncio.sleep(took_s)))
-        num_fine += delays_ms[-1] < bound_ms(alone_ms[-1])
-    shape = f"{len(message.content)} bytes of {message.shape}"
-    return Sent(shape, alone_ms, delays_ms, max(growths_mib))
+def bound_ms(alone_ms: Sequence[float]) -> float:
+    """Return the bar of a delay beside GETs that take so long on this machine, now."""
+    return 3 * median_high(alone_ms) + 50.0
 
 
 async def longest_ms(address: str, meanwhile: Awaitable[None]) -> float:
@@ -141,28 +104,39 @@ async def longest_ms(address: str, meanwhile: Awaitable[None]) -> float:
 
     Of more GETs one is slower, whatever happens: times to compare last as long as each other.
     """
-    waited_ms: list[float] = []
     reader, writer = await opened(address)
 
     async def ask() -> None:
-        while True:
-            began_s = monotonic()
-            writer.write(GET_HEALTH)
-            await reader.readuntil(HEALTHY)
-            waited_ms.append((monotonic() - began_s) * 1_000)
-            await asyncio.sleep(PROBE_EVERY_S)
+        writer.write(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        await reader.readuntil(b'"ok"}')
 
-    asking = asyncio.create_task(ask())
-    try:
+    async with timed(ask, PROBE_EVERY_S) as waited_s:
         await meanwhile
         await asyncio.sleep(SETTLE_S)
-        while not waited_ms:  # a busy machine answers none within that time
+        while not waited_s:  # a busy machine answers none within that time
             await asyncio.sleep(PROBE_EVERY_S)
+    writer.transport.abort()
+    return 1_000 * max(waited_s)
+
+
+@asynccontextmanager
+async def timed(ask: Callable[[], Awaitable[object]], every_s: float) -> AsyncIterator[list[float]]:
+    """Ask again and again; give the times that it took."""
+    took_s: list[float] = []
+
+    async def repeat() -> None:
+        while True:
+            began_s = monotonic()
+            await ask()
+            took_s.append(monotonic() - began_s)
+            await asyncio.sleep(every_s)
+
+    asking = asyncio.create_task(repeat())
+    try:
+        yield took_s
     finally:
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-        writer.transport.abort()
-    return max(waited_ms)
 
 
 def messages(sizes: Sequence[int]) -> Iterator[Message]:
@@ -257,7 +231,7 @@ async def measure_beside(run: Run) -> Result:
     hours = await asyncio.to_thread(silence.flac, upload_s)
     bars, figures, metrics_s = [], {}, list[float]()
     async with Servers() as servers:
-        draft = await servers.draft((await servers.target()).address, pass_ms=0.0)
+        _, draft = await servers.pair(of_draft={"pass_ms": 0.0})
         gateway = await servers.gateway(draft.address, max_audio_seconds=2 * upload_s)
         transcribe = partial(_recordings_s, gateway.address, run.folder)
         await transcribe(1)  # all is loaded
@@ -287,27 +261,19 @@ async def measure_beside(run: Run) -> Result:
 
 async def _recordings_s(gateway: str, folder: Path, rounds: int) -> tuple[list[float], list[float]]:
     """Transcribe recordings; return their times, and those of metrics meanwhile."""
-    took_s, metrics_s = [], list[float]()
+    took_s = []
 
     async def ask() -> None:
-        while True:
-            began_s = monotonic()
-            reader, writer = await opened(gateway)
-            writer.write(b"GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
-            await reader.read()
-            writer.close()
-            metrics_s.append(monotonic() - began_s)
-            await asyncio.sleep(0.05)
+        reader, writer = await opened(gateway)
+        writer.write(b"GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+        await reader.read()
+        writer.close()
 
-    asking = asyncio.create_task(ask())
-    try:
+    async with timed(ask, 0.05) as metrics_s:
         for _ in range(rounds):
             began_s = monotonic()
             await upload(gateway, 120.0, folder)
             took_s.append(monotonic() - began_s)
-    finally:
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
     return took_s, metrics_s
 
 

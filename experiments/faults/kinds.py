@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
 from random import Random
 
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from experiments.common.network.bad_network import EditBlock
-from experiments.common.servers.forked import ForkedServer
 from experiments.faults.world import Kind, Pause, World
 from specwhisper.rpc.channels import open_channel
 from specwhisper.testing.failpoints import DRAFT_POINTS, TARGET_POINTS, Fault
 from specwhisper.types import Candidates
 from specwhisper_target_server.config import DEFAULT_IDLE_S
 
-EXITS_WITHIN_S = 10.0
 AGAIN_S = 0.1
 SERVING = HealthCheckResponse(status=HealthCheckResponse.SERVING)
 SLOW_MS, SLOW_JITTER_MS, SLOW_BYTES_PER_S = 75.0, 50.0, 4_000_000.0
@@ -55,22 +52,12 @@ async def stop(world: World) -> None:
 
 
 async def stop_until_left(world: World) -> None:
-    """Stop the target until its sessions have left, then continue it with its unsent messages."""
+    """Stop the server until a session has left, then continue it with its unsent messages."""
     world.mark_fault()
     world.victim.signal(signal.SIGSTOP)
     while not any(client.log.progress_s[-1:] > [world.fault_began_s + 1] for client in world.clients):
         await asyncio.sleep(0.01)
     world.victim.signal(signal.SIGCONT)
-
-
-async def stop_until_ended(world: World) -> None:
-    """Stop the draft server until its clients have ended, then continue it."""
-    world.mark_fault()
-    world.victim.signal(signal.SIGSTOP)
-    try:
-        await asyncio.Event().wait()
-    finally:
-        world.victim.signal(signal.SIGCONT)
 
 
 async def half_open(world: World) -> None:
@@ -153,38 +140,19 @@ def edits(random: Random) -> EditBlock:
     return edit
 
 
-@asynccontextmanager
-async def _recorded_exit(world: World, server: ForkedServer) -> AsyncIterator[None]:
-    """Record the exit status of a draining server, even if its clients end a moment earlier."""
-    try:
-        yield
-    finally:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(EXITS_WITHIN_S):
-                await server.ended()
-        world.exit_statuses.append(server.exit_status)
-
-
-async def _drain(world: World, server: ForkedServer) -> None:
-    server.signal(signal.SIGTERM)
-    async with _recorded_exit(world, server):
-        await server.ended()
-
-
 async def drain(world: World) -> None:
     world.mark_fault()
-    await _drain(world, world.victim)
+    await world.drain(world.victim)
 
 
 async def drain_again(world: World) -> None:
     """Repeat the signals while the target drains."""
     world.mark_fault()
-    ending = asyncio.create_task(world.victim.ended())
-    async with _recorded_exit(world, world.victim):
-        while not ending.done():
-            world.victim.signal(signal.SIGTERM)
-            world.victim.signal(signal.SIGINT)
-            await asyncio.wait((ending,), timeout=AGAIN_S)
+    ending = asyncio.create_task(world.drain(world.victim))
+    while not ending.done():
+        await asyncio.wait((ending,), timeout=AGAIN_S)
+        world.victim.signal(signal.SIGTERM)
+        world.victim.signal(signal.SIGINT)
 
 
 async def drain_expired(world: World) -> None:
@@ -202,7 +170,7 @@ async def redeploy(world: World) -> None:
     for place in world.places[:-1]:
         old = world.targets[place]
         await world.start_target(free)
-        await _drain(world, old)
+        await world.drain(old)
         place.upstream, free = None, place
 
 
@@ -274,9 +242,7 @@ KINDS = (
     Kind("every target replaced", redeploy, SPARE),
     KILL_DRAFT,
     Kind("SIGSTOP, SIGCONT of the draft server", stop, END, of_draft=True, lasts_s=(10.0,), is_quick=False),
-    Kind(
-        "SIGSTOP, SIGCONT of the draft server after its clients have left", stop_until_ended, **SILENT_DRAFT
-    ),
+    Kind("SIGSTOP, SIGCONT of the draft server after its clients have left", stop_until_left, **SILENT_DRAFT),
     Kind("half-open network to the draft server", half_open, unnoticed_s=DEFAULT_IDLE_S, **SILENT_DRAFT),
     Kind(
         "network to the draft server cut off for a while",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
 from pathlib import Path
@@ -33,12 +33,11 @@ from experiments.faults.clients import (
     first_request,
     recorded,
     run_all,
-    serve_client,
     status_of,
     violations_of,
 )
 from experiments.faults.report import Result, Run, at_most, none
-from experiments.faults.servers import POLL_S, SPARE_SLOTS, WITHIN_S, Behaviour, Peak, Servers, until
+from experiments.faults.servers import POLL_S, WITHIN_S, Behaviour, Peak, Servers, until
 from specwhisper.errors import InvalidAudio, InvalidRequest, SpecWhisperError, TargetUnavailable
 from specwhisper.live import LiveOptions
 from specwhisper.model.faults import FAULT_STATUS
@@ -59,7 +58,6 @@ from specwhisper_client.api import TranscriptionClient
 from specwhisper_draft_server.config import DraftConfig
 
 MAX_FREE_S = 1.0  # from the loss of a client until servers hold nothing for it
-MAX_PAUSE_S = 3.0
 LENGTH_S = 120.0
 VERIFICATION = verification_pb2.DESCRIPTOR.services_by_name["Verification"].full_name
 
@@ -71,19 +69,15 @@ async def measure_cancel(run: Run) -> Result:
         "encode": partial(_leave_while, Mode.TARGET_ONLY, 0, "is_encoding"),
         "draft": partial(_leave_while, Mode.SYNC, 1, "is_scoring"),
         "verify": partial(_leave_while, Mode.FULL, 0, "is_scoring"),
-        "socket dropped": _drop_the_socket,
-        "client killed": _kill_the_client,
     }
     took_s: dict[str, list[float]] = {where: [] for where in (*leave, "an answer waits")}
     async with Servers() as servers:
-        target = await servers.target(pass_ms=100.0, behaviour=Behaviour(encode_ms=300.0))
-        await servers.draft(target.address, pass_ms=100.0)
+        await servers.pair(pass_ms=100.0, behaviour=Behaviour(encode_ms=300.0), of_draft={"pass_ms": 100.0})
         for where in list(leave) * run.choose(1, 20):
             await servers.idle()
             took_s[where].append(await leave[where](servers))
     async with Servers() as servers:
-        target = await servers.target(pass_ms=0.0)  # soon fills the buffers before its client
-        await servers.draft(target.address)
+        await servers.pair(pass_ms=0.0)  # soon fills the buffers before its client
         for _ in range(run.choose(1, 20)):
             await servers.idle()
             took_s["an answer waits"].append(await _leave_while_an_answer_waits(servers))
@@ -133,24 +127,6 @@ async def _leave_while_an_answer_waits(servers: Servers) -> float:
         return await _cancelled(servers, opened)
 
 
-async def _drop_the_socket(servers: Servers) -> float:
-    target, draft = servers.all
-    proxy = await servers.proxy(draft.address)
-    async with bare_call(proxy.address, Mode.FULL, length_s=65.0):
-        await until(target, "is_scoring")
-        proxy.upstream = None
-        proxy.reset()
-        return await servers.wait_held()
-
-
-async def _kill_the_client(servers: Servers) -> float:
-    target, draft = servers.all
-    client = ForkedServer(serve_client, draft.address)
-    await until(target, "is_scoring")
-    await client.kill()
-    return await servers.wait_held()
-
-
 async def measure_flood(run: Run) -> Result:
     """Fill a draft server with live sessions, and ask it for ten times as many."""
     capacity, times, pause_s = 8, 10, 0.5
@@ -159,7 +135,7 @@ async def measure_flood(run: Run) -> Result:
     answers: list[tuple[float, bool]] = []
     wrong: list[str] = []
     async with Servers() as servers:
-        draft = await servers.draft((await servers.target()).address, max_sessions=capacity)
+        _, draft = await servers.pair(of_draft={"max_sessions": capacity})
         async with grpc.aio.insecure_channel(draft.address, options=(NO_PROXY,)) as channel:
             await channel.channel_ready()
             stub = TranscriptionStub(channel)
@@ -206,7 +182,7 @@ async def measure_resets(run: Run) -> Result:
     """Reset connections that open sessions while others run; measure when servers are free again."""
     num, at_once, wait_every = run.choose(300, 2_000), 16, 4
     async with Servers() as servers:
-        draft = await servers.draft((await servers.target()).address)
+        _, draft = await servers.pair()
         proxy = await servers.proxy(draft.address)
         requests = (LiveRequest(speed=2.0), LiveRequest(speed=2.0), FileRequest(2 * LENGTH_S))
         clients = [Client(request, run.folder) for request in requests]
@@ -242,7 +218,7 @@ async def measure_slow_reader(run: Run) -> Result:
     statuses: list[str] = []
     wrong: list[str] = []
     async with Servers() as servers:
-        await servers.draft((await servers.target()).address, idle_timeout_s=idle_timeout_s)
+        await servers.pair(of_draft={"idle_timeout_s": idle_timeout_s})
         stuck_s = 2.0  # by then all is taken that a client takes that reads nothing
         await _run_beside(servers, run.folder, None, stuck_s)  # warms up
         for _ in range(rounds):
@@ -305,7 +281,7 @@ async def measure_bombs(run: Run) -> Result:
     growths: dict[str, list[float]] = {}
     num_taken = 0
     async with Servers() as servers:
-        draft = await servers.draft((await servers.target(pass_ms=0.0)).address, max_audio_s=max_audio_s)
+        _, draft = await servers.pair(pass_ms=0.0, of_draft={"max_audio_s": max_audio_s})
         async with TranscriptionClient(draft.address) as client:
             for make in makes.values():
                 await client.recognize(make(1.0), options)
@@ -334,27 +310,23 @@ async def measure_bombs(run: Run) -> Result:
 async def measure_stops(run: Run) -> Result:
     """Stop a target that has a spare, and a draft server, each with sessions under way."""
     notice_s, wrong = [], list[str]()
-    num_bad = num_orphans = num_sessions = 0
-    for server in (0, 2) * run.choose(1, 10):
+    num_bad = num_sessions = 0
+    for server in (0, 1) * run.choose(1, 10):
         async with Servers() as servers:
-            targets = [await servers.target(), await servers.target(max_sessions=SPARE_SLOTS)]
-            draft = await servers.draft(*(each.address for each in targets), chooses_emptiest=True)
-            stopped = servers.all[server]
+            pair = await servers.pair(has_spare=True)
             requests = (FileRequest(LENGTH_S), FileRequest(LENGTH_S, 1), LiveRequest(speed=2.0))
             clients = [Client(request, run.folder) for request in requests]
-            running = asyncio.create_task(run_all(clients, draft.address))
+            running = asyncio.create_task(run_all(clients, pair[1].address))
             await all_begun(clients)
-            notice_s.append(await _notice_s(stopped))
+            notice_s.append(await _notice_s(pair[server]))
             wrong += violations_of(await running)
-            await stopped.ended()
-            num_bad += stopped.exit_status != 0
-            num_orphans += len(list(processes_of(stopped.pid)))
+            await pair[server].ended()
+            num_bad += pair[server].exit_status != 0
             num_sessions += len(clients)
     bars = [
         at_most("SIGTERM to NOT_SERVING, s", notice_s, 0.5),
         none("servers whose exit status was not 0", num_bad, len(notice_s)),
         none("sessions lost as a server stopped", len(wrong), num_sessions),
-        none("orphaned processes", num_orphans),
     ]
     return Result(bars, {"notice_s": notice_s}, wrong)
 
@@ -362,7 +334,6 @@ async def measure_stops(run: Run) -> Result:
 async def _notice_s(server: ForkedServer) -> float:
     """Send SIGTERM; return the time until health reports it, or until no call is taken any more."""
     status = health_pb2.HealthCheckResponse
-    has_stopped = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
     async with grpc.aio.insecure_channel(server.address, options=(NO_PROXY,)) as channel:
         check = partial(health_pb2_grpc.HealthStub(channel).Check, health_pb2.HealthCheckRequest())
         if (await check()).status != status.SERVING:
@@ -374,27 +345,19 @@ async def _notice_s(server: ForkedServer) -> float:
                 while (await check()).status != status.NOT_SERVING:
                     await asyncio.sleep(POLL_S)
         except grpc.aio.AioRpcError as error:
-            if error.code() not in has_stopped:
+            if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
                 raise
         return monotonic() - signalled_s
-
-
-def processes_of(session: int) -> Iterator[int]:
-    """Return the processes of a POSIX session: all that a server started, orphans too."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, _, of_session, *_ = stat.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has just ended
-        if int(of_session) == session and state != "Z":
-            yield int(stat.parent.name)
 
 
 async def measure_faults(run: Run) -> Result:
     """Lose devices, and exhaust the memory of forward passes and of hosts that receive audio."""
     rounds = run.choose(1, 10)
-    exits = [await _lose_device(run.folder / f"fault-{number}") for number in range(rounds)]
-    exits += [await _lose_draft_device(run.folder / f"draft-fault-{number}") for number in range(rounds)]
+    exits = [
+        await _lose_device(run.folder / f"{of_draft}-{number}", of_draft=of_draft)
+        for number in range(rounds)
+        for of_draft in (False, True)
+    ]
     exit_s = [took_s for took_s, _, _ in exits]
     num_bad = sum(status != FAULT_STATUS for _, status, _ in exits)
     wrong = [line for _, _, lines in exits for line in lines]
@@ -408,58 +371,43 @@ async def measure_faults(run: Run) -> Result:
         ("in a forward pass", Behaviour(no_memory_every=15), False),
         ("for what is received", Behaviour(no_memory_to_receive_every=40), True),
     ):
-        short = [await _exhaust_memory(behaviour, run.folder, has_spare=has_spare) for _ in range(rounds)]
-        pauses_s = [pause_s for pause_s, _, _ in short]
-        num_calm = sum(not num_times for _, num_times, _ in short)  # runs that measured nothing
-        changed = [line for _, _, lines in short for line in lines]
-        note = f"{sum(num_times for _, num_times, _ in short)} times"
+        gaps_s, num_times, changed = [], 0, list[str]()
+        for _ in range(rounds):
+            async with Servers() as servers:
+                target, draft = await servers.pair(behaviour=behaviour, has_spare=has_spare)
+                clients = await run_all(recorded(3, LENGTH_S, run.folder), draft.address)
+                num_times += (await target.probe("num_short"))["num_short"]
+            gaps_s += [gap for client in clients for gap in client.log.gaps_s]
+            changed += violations_of(clients)
+        if not num_times:
+            changed.append(f"memory was never exhausted {where}")
         bars += [
-            at_most(f"pause without memory {where}, s", pauses_s, MAX_PAUSE_S),
-            none(f"texts changed without memory {where}", len(changed) + num_calm, note=note),
+            at_most(f"pause without memory {where}, s", gaps_s, 3.0, "at most"),
+            none(f"texts changed without memory {where}", len(changed), note=f"{num_times} times"),
         ]
-        figures[where] = pauses_s
+        figures[where] = max(gaps_s)
         wrong += changed
     return Result(bars, figures, wrong)
 
 
-async def _lose_device(moment: Path) -> tuple[float, int | None, list[str]]:
-    """Lose the device of a target that has a spare; return its time to end, its status, and violations."""
+async def _lose_device(moment: Path, *, of_draft: bool) -> tuple[float, int | None, list[str]]:
+    """Lose the device of a server beside which another one runs; return its time to end, and its status."""
+    faulty = {"behaviour": Behaviour(fault_at=40, fault_file=moment)}
+    clients = recorded(3, LENGTH_S, moment.parent)
     async with Servers() as servers:
-        faulty = await servers.target(behaviour=Behaviour(fault_at=40, fault_file=moment))
-        spare = await servers.target(max_sessions=SPARE_SLOTS)
-        draft = await servers.draft(faulty.address, spare.address, chooses_emptiest=True)
-        clients = await run_all(recorded(3, LENGTH_S, moment.parent), draft.address)
-        await faulty.ended()
-        exit_s = (faulty.ended_s or 0.0) - float(moment.read_text())
-        return exit_s, faulty.exit_status, violations_of(clients)
-
-
-async def _lose_draft_device(moment: Path) -> tuple[float, int | None, list[str]]:
-    """Lose the device of a draft server; sessions resume at another one."""
-    async with Servers() as servers:
-        target = await servers.target()
-        faulty = await servers.draft(target.address, behaviour=Behaviour(fault_at=40, fault_file=moment))
-        spare, proxy = await servers.draft(target.address), await servers.proxy()
-        clients = recorded(3, LENGTH_S, moment.parent)
-        running = asyncio.create_task(run_all(clients, f"{faulty.address},{proxy.address}"))
-        await faulty.ended()
-        proxy.upstream = spare.address  # all sessions began at the other one
+        if of_draft:
+            target, lost = await servers.pair(of_draft=faulty)
+            spare, proxy = await servers.draft(target.address), await servers.proxy()
+            running = asyncio.create_task(run_all(clients, f"{lost.address},{proxy.address}"))
+            await lost.ended()
+            proxy.upstream = spare.address  # all sessions began at the other one
+        else:
+            lost, draft = await servers.pair(has_spare=True, **faulty)
+            running = asyncio.create_task(run_all(clients, draft.address))
+            await lost.ended()
         await running
-        exit_s = (faulty.ended_s or 0.0) - float(moment.read_text())
-        return exit_s, faulty.exit_status, violations_of(clients)
-
-
-async def _exhaust_memory(
-    behaviour: Behaviour, folder: Path, *, has_spare: bool
-) -> tuple[float, int, list[str]]:
-    """Return the longest pause, how often memory was exhausted, and violations."""
-    async with Servers() as servers:
-        targets = [await servers.target(behaviour=behaviour)]
-        targets += [await servers.target(max_sessions=SPARE_SLOTS)] if has_spare else []
-        draft = await servers.draft(*(target.address for target in targets), chooses_emptiest=True)
-        clients = await run_all(recorded(3, LENGTH_S, folder), draft.address)
-        num_times = (await targets[0].probe("num_short"))["num_short"]
-        return max(gap for client in clients for gap in client.log.gaps_s), num_times, violations_of(clients)
+        exit_s = (lost.ended_s or 0.0) - float(moment.read_text())
+        return exit_s, lost.exit_status, violations_of(clients)
 
 
 async def measure_far_targets(run: Run) -> Result:
@@ -475,7 +423,7 @@ async def measure_far_targets(run: Run) -> Result:
             modes = (Mode.TARGET_ONLY, Mode.FULL)
             clients = [Client(FileRequest(1.0, number, mode=mode), run.folder) for mode in modes]
             wrong += violations_of(await run_all(clients, draft.address))
-            took_s += [(client.log.ended_s or 0.0) - client.began_s for client in clients]
+            took_s += [client.took_s for client in clients]
     name = f"round trips of {round_trip_s:g} s to the target: sessions that failed, or whose text differs"
     note = f"the longest took {max(took_s):.0f} s"
     return Result([none(name, len(wrong), len(took_s), note)], {"took_s": took_s}, wrong)
@@ -485,9 +433,7 @@ async def measure_slow_targets(run: Run) -> Result:
     """Run recordings that begin at a slow target, and over a shared stream that goes silent."""
     num, slow_s = 6, 2.0
     async with Servers() as servers:
-        slow = await servers.target(pass_ms=1_000 * slow_s)
-        spare = await servers.target(max_sessions=SPARE_SLOTS)
-        draft = await servers.draft(slow.address, spare.address, chooses_emptiest=True)
+        _, draft = await servers.pair(pass_ms=1_000 * slow_s, has_spare=True)
         slowed = await run_all(recorded(num, LENGTH_S, run.folder), draft.address)
     async with Servers() as servers, open_channel((await servers.target()).address) as channel:
         network = _Silent(channel)
@@ -501,7 +447,7 @@ async def measure_slow_targets(run: Run) -> Result:
     wrong = violations_of([*slowed, *silent])
     if not network.num_silent:
         wrong.append("no stream went silent")
-    slowed_s, silent_s = ([(one.log.ended_s or 0.0) - one.began_s for one in of] for of in (slowed, silent))
+    slowed_s, silent_s = ([client.took_s for client in each] for each in (slowed, silent))
     beside = f"{num} recordings at a target that takes {slow_s:g} s a step, a spare beside it, s"
     bars = [
         at_most(beside, slowed_s, 60.0),
@@ -563,9 +509,8 @@ async def _pass_link(
         num_before, proxy.bytes_per_s = proxy.num_accepted, 1_000 * kilobytes_per_s
         (client,) = await run_all(recorded(1, length_s, folder), address)
         num_lost = proxy.num_accepted - num_before - is_first_hop  # each client has a connection of its own
-    took_s = (client.log.ended_s or 0.0) - client.began_s
     own_s = length_s * pcm_bytes_per_s / (1_000 * kilobytes_per_s)
-    return took_s / own_s, num_lost, violations_of([client])
+    return client.took_s / own_s, num_lost, violations_of([client])
 
 
 async def measure_texts(run: Run) -> Result:

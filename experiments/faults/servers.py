@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, Self
 
 import torch
@@ -33,7 +34,6 @@ from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.server import GatewayServer, serve_until_signal
 
 NUM_SLOTS = 16
-SPARE_SLOTS = NUM_SLOTS // 2  # of a second target: draft servers that choose the emptiest begin at the first
 POLL_S = 0.002
 WITHIN_S = 30.0
 
@@ -171,6 +171,15 @@ class Servers:
     async def gateway(self, draft: str, **settings: Any) -> ForkedServer:
         return await self._start(serve_gateway, GatewayConfig(server=draft, port=0, **settings), "gateway")
 
+    async def pair(
+        self, *, has_spare: bool = False, of_draft: Mapping[str, Any] = MappingProxyType({}), **of_target: Any
+    ) -> tuple[ForkedServer, ForkedServer]:
+        """Start a target, a spare if it has one, and a draft server whose sessions begin at the first."""
+        targets = [await self.target(**of_target)]
+        targets += [await self.target(max_sessions=NUM_SLOTS // 2)] if has_spare else []
+        addresses = (target.address for target in targets)
+        return targets[0], await self.draft(*addresses, chooses_emptiest=True, **of_draft)
+
     async def proxy(self, upstream: str | None = None) -> Proxy:
         """Open an address that leads to a server, or refuses connections until one is set."""
         proxy = await self.stack.enter_async_context(Proxy.listening())
@@ -213,7 +222,7 @@ async def until(server: ForkedServer, name: str, *, at_least: int = 1) -> None:
 
 
 class Peak:
-    """The peak of a process's resident memory from now on; Linux, own processes only."""
+    """The peak of a process's resident memory from now on."""
 
     def __init__(self, process: int) -> None:
         self._folder = Path(f"/proc/{process}")

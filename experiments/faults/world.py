@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -18,7 +19,7 @@ from experiments.common.servers.discovery import Listing, listing_locator
 from experiments.common.servers.forked import ForkedServer
 from experiments.faults import demo
 from experiments.faults.clients import DEMO, OPTIONS, Client, FileRequest, LiveRequest, Request, all_begun
-from experiments.faults.servers import SPARE_SLOTS, Servers
+from experiments.faults.servers import NUM_SLOTS, Servers
 from specwhisper.testing.failpoints import Fault as FailpointFault
 from specwhisper.types import LIVE_MODES
 from specwhisper.wire import SILENCE_S
@@ -26,7 +27,6 @@ from specwhisper.wire import SILENCE_S
 NUM_TARGET_PLACES = 3  # target addresses that the draft server knows; the last has no target at first
 CLIENT_TIMEOUT_S = 90.0
 LENGTHS_S, NUM_RECORDINGS = (120.0, 200.0), 2
-MAX_HIT = 40  # early in the first sessions
 MAX_RESUME_S = 3.0
 
 
@@ -47,36 +47,22 @@ Fault = Callable[["World"], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of fault: of a target, or of a draft server, or of the network before either.
-
-    Attributes
-    ----------
-    points : failpoints of the server that cause it.
-    max_hit : hits of the failpoint, of which one is drawn.
-    of_draft : whether it meets a draft server.
-    has_spare_draft : whether a second draft server runs and is listed from the start.
-    resumes_call : whether clients resume in another call; sessions that did not were not met.
-    may_restart : whether clients may find no server before their first text.
-    lasts_s : durations, if it ends by itself.
-    drain_timeout_s : of the first target and of draft servers.
-    unnoticed_s : further time in which slots are freed, as pings without a reply time out.
-    is_quick : whether it is part of a quick run.
-    """
+    """A kind of fault: of a target, or of a draft server, or of the network before either."""
 
     name: str
     fault: Fault
     pause: Pause | None = None
-    points: tuple[str, ...] = ("",)
-    max_hit: int = MAX_HIT
-    of_draft: bool = False
-    has_spare_draft: bool = False
-    resumes_call: bool = False
-    may_restart: bool = False
-    lasts_s: tuple[float, ...] = (0.0,)
-    spare_slots: int = SPARE_SLOTS
-    drain_timeout_s: float = 30.0
-    unnoticed_s: float = 0.0
+    points: tuple[str, ...] = ("",)  # failpoints of the server that cause it
     failpoint: FailpointFault = FailpointFault.KILL
+    max_hit: int = 40  # hits of the failpoint, of which one is drawn: early in the first sessions
+    of_draft: bool = False
+    has_spare_draft: bool = False  # a second draft server runs, and is listed from the start
+    resumes_call: bool = False  # clients resume in another call; a session that did not was not met
+    may_restart: bool = False  # clients may find no server before their first text
+    lasts_s: tuple[float, ...] = (0.0,)  # durations, if it ends by itself
+    spare_slots: int = NUM_SLOTS // 2
+    drain_timeout_s: float = 30.0  # of the first target and of draft servers
+    unnoticed_s: float = 0.0  # further time in which slots are freed, as pings without a reply time out
     is_quick: bool = True
 
     def __str__(self) -> str:
@@ -173,7 +159,7 @@ class World(Servers):
     ----------
     fault_began_s : start of the fault by the monotonic clock, or ``None``.
     targets, drafts : the newest server of each proxy.
-    exit_statuses : of the drained servers.
+    draining : servers that must exit in order.
     """
 
     def __init__(
@@ -195,7 +181,7 @@ class World(Servers):
         self.targets: dict[Proxy, ForkedServer] = {}
         self.drafts: dict[Proxy, ForkedServer] = {}
         self.fault_began_s: float | None = None
-        self.exit_statuses: list[int | None] = []
+        self.draining: list[ForkedServer] = []
         self.target_places: list[Proxy] = []
         self.draft_places: list[Proxy] = []
         self._listing = Listing(())
@@ -254,6 +240,11 @@ class World(Servers):
         """Start another draft server if one was lost; lost targets have a spare."""
         if self.kind.of_draft:
             await self.start_draft(self.draft_places[0])
+
+    async def drain(self, server: ForkedServer) -> None:
+        self.draining.append(server)
+        server.signal(signal.SIGTERM)
+        await server.ended()
 
     async def edit_candidates(self, edit: Callable[[], EditBlock]) -> None:
         """Put a server before the first target that edits candidates."""

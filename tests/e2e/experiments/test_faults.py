@@ -11,7 +11,7 @@ from experiments.common.oracle import ViolationKind
 from experiments.faults.chaos import Outcome, run
 from experiments.faults.controls import KILLED
 from experiments.faults.kinds import DRAIN_AGAIN, DRAIN_DRAFT, KILL_AT, KILL_DRAFT
-from experiments.faults.soak import COUNTED, Kind, Soak, Tally, look, run_session
+from experiments.faults.soak import COUNTED, KINDS, Soak, Soaked, look, send_to_gateway
 from experiments.faults.world import Scenario, draw
 from specwhisper_client.servers import CONNECTIONS
 from tests.nightly import mostly_nightly
@@ -51,15 +51,15 @@ async def test_a_spare_with_other_weights_is_detected(tmp_path):
 
 @pytest.mark.nightly
 async def test_no_kind_of_session_leaves_resources(tmp_path):
-    censuses = {}
+    soaked = Soaked()
     async with Soak() as servers:
         for _ in range(CONNECTIONS):  # the gateway opens them as it needs them
-            await run_session(servers, Kind.GATEWAY, Random(0), tmp_path)
+            await send_to_gateway(servers, Random(0), tmp_path)
         for seed in range(2):
-            for kind in Kind:
-                await run_session(servers, kind, Random(seed), tmp_path)
-            await look(servers, Tally(), censuses)
-    for name, (first, second) in censuses.items():
+            for _, session in KINDS.values():
+                await session(servers, Random(seed), tmp_path)
+            await look(servers, soaked)
+    for name, (first, second) in soaked.samples.items():
         for counted in set(COUNTED) - {"threads"}:  # pools fill as they are needed
-            assert getattr(second, counted) <= getattr(first, counted), (name, counted)
-        assert (second.taken_slots, second.sessions) == (0, 0)
+            assert second.get(counted, 0) <= first.get(counted, 0), (name, counted)
+        assert not second.get("taken_slots") and not second.get("sessions")
