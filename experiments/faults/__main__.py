@@ -21,7 +21,6 @@ from experiments.faults import chaos as faults
 from experiments.faults import demo, fleet, gateway, kinds, promises, soak
 from experiments.faults.controls import measure_controls
 from experiments.faults.report import SCRIPTED_MODELS, Measure, Run, finish, measure_parts
-from experiments.faults.world import draw
 from specwhisper.errors import SpecWhisperError
 from specwhisper.rpc.process import freeze_loaded
 
@@ -87,7 +86,7 @@ def chaos(
         if not only or kind.name in only
     ]
     num = seeds or (len(plans) if quick or is_demo else SEEDS)
-    scenarios = [draw(seed + i, *plans[i % len(plans)], is_demo=is_demo) for i in range(num)]
+    scenarios = [faults.draw(seed + i, *plans[i % len(plans)], is_demo=is_demo) for i in range(num)]
     with folder_of(logs) as folder:
         results = {"chaos": asyncio.run(faults.measure(scenarios, folder, console))}
         results["controls"] = asyncio.run(measure_controls(folder))

@@ -11,7 +11,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from experiments.common.network.bad_network import EditBlock
-from experiments.faults.world import Kind, Pause, World
+from experiments.faults.chaos import Kind, Pause, World
 from specwhisper.rpc.channels import open_channel
 from specwhisper.testing.failpoints import DRAFT_POINTS, TARGET_POINTS, Fault
 from specwhisper.types import Candidates

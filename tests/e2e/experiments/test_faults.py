@@ -8,11 +8,10 @@ from random import Random
 import pytest
 
 from experiments.common.oracle import ViolationKind
-from experiments.faults.chaos import Outcome, run
+from experiments.faults.chaos import Outcome, Scenario, draw, run
 from experiments.faults.controls import KILLED
 from experiments.faults.kinds import DRAIN_AGAIN, DRAIN_DRAFT, KILL_AT, KILL_DRAFT
 from experiments.faults.soak import COUNTED, KINDS, Soak, Soaked, look, send_to_gateway
-from experiments.faults.world import Scenario, draw
 from specwhisper_client.servers import CONNECTIONS
 from tests.nightly import mostly_nightly
 

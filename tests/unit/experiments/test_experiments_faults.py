@@ -20,12 +20,11 @@ from experiments.common.oracle import (
     recording_violations,
 )
 from experiments.faults import chaos, soak
-from experiments.faults.chaos import Outcome, Session
-from experiments.faults.controls import OF_LIVE, OF_RECORDING
+from experiments.faults.chaos import Outcome, Pause, Session, draw
+from experiments.faults.controls import CORRUPTIONS, OF_LIVE, OF_RECORDING
 from experiments.faults.kinds import KILL, KINDS, QUICK
 from experiments.faults.servers import Peak
 from experiments.faults.soak import Soaked
-from experiments.faults.world import Pause, draw
 from specwhisper.types import Segment
 
 SPOKEN = (  # start, end, tokens, utterance, whether it ends there
@@ -47,14 +46,14 @@ def test_a_correct_log_has_no_violations():
     assert recording_violations(GOOD, SEGMENTS) == [] == live_violations(GOOD, WORDS)
 
 
-@pytest.mark.parametrize(("corrupt", "expected"), OF_RECORDING.items())
-def test_a_corrupted_log_of_a_recording_is_found(corrupt, expected):
-    assert expected in {wrong.kind for wrong in recording_violations(corrupt(GOOD), SEGMENTS)}
+@pytest.mark.parametrize(("name", "expected"), OF_RECORDING.items())
+def test_a_corrupted_log_of_a_recording_is_found(name, expected):
+    assert expected in {wrong.kind for wrong in recording_violations(CORRUPTIONS[name](GOOD), SEGMENTS)}
 
 
-@pytest.mark.parametrize(("corrupt", "expected"), OF_LIVE.items())
-def test_a_corrupted_log_of_live_audio_is_found(corrupt, expected):
-    assert expected in {wrong.kind for wrong in live_violations(corrupt(GOOD), WORDS)}
+@pytest.mark.parametrize(("name", "expected"), OF_LIVE.items())
+def test_a_corrupted_log_of_live_audio_is_found(name, expected):
+    assert expected in {wrong.kind for wrong in live_violations(CORRUPTIONS[name](GOOD), WORDS)}
 
 
 def test_every_kind_of_violation_is_found():
