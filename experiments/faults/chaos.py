@@ -46,10 +46,7 @@ class Pause(Enum):
 
     FOR_SPARE = ("resume with a spare, p99", MAX_RESUME_S)
     FOR_DRAFT = ("resume at another draft server, p99", MAX_RESUME_S)
-    FOR_SILENCE = (
-        f"resume after a silence timeout of {SILENCE_S:g} s, p99",
-        SILENCE_S + MAX_RESUME_S,
-    )
+    FOR_SILENCE = (f"resume after a silence of {SILENCE_S:g} s, p99", SILENCE_S + MAX_RESUME_S)
     FOR_END = ("resume after the fault has ended, p99", 2.0)  # after that end
 
 
@@ -82,23 +79,16 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Fault and clients of one run.
-
-    Attributes
-    ----------
-    point, hit : failpoint at which a server kills itself or hangs, and on which hit.
-    delay_s : time from the start of all sessions to the fault.
-    num_bytes : bytes before the network resets.
-    """
+    """Fault and clients of one run."""
 
     seed: int
     kind: Kind
     clients: tuple[Request, ...]
-    point: str = ""
-    hit: int = 0
-    delay_s: float = 0.0
+    point: str = ""  # the failpoint, and
+    hit: int = 0  # on which hit it kills or hangs
+    delay_s: float = 0.0  # from the start of all sessions to the fault
     lasts_s: float = 0.0
-    num_bytes: int = 0
+    num_bytes: int = 0  # before the network resets
     is_demo: bool = False
 
     @property
@@ -165,12 +155,6 @@ class World(Servers):
 
     The first target has more slots than all others, so every session starts there; the second one is its
     spare. Clients learn of a second draft server once every session has started at the first.
-
-    Attributes
-    ----------
-    fault_began_s : start of the fault by the monotonic clock, or ``None``.
-    targets, drafts : the newest server of each proxy.
-    draining : servers that must exit in order.
     """
 
     def __init__(
@@ -189,10 +173,10 @@ class World(Servers):
         self.scenario = scenario
         self.kind = scenario.kind
         self.clients = [Client(request, folder, restarts=True) for request in scenario.clients]
-        self.targets: dict[Proxy, ForkedServer] = {}
+        self.targets: dict[Proxy, ForkedServer] = {}  # the newest server of each proxy
         self.drafts: dict[Proxy, ForkedServer] = {}
         self.fault_began_s: float | None = None
-        self.draining: list[ForkedServer] = []
+        self.draining: list[ForkedServer] = []  # servers that must exit in order
         self.target_places: list[Proxy] = []
         self.draft_places: list[Proxy] = []
         self._listing = Listing(())
@@ -290,18 +274,11 @@ class World(Servers):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Outcome of one client.
-
-    Attributes
-    ----------
-    pause_s : longest time without a commit since the fault; ``None`` if the session had ended before, or did
-        not need the server that was lost.
-    num_restarts : how often it found no server before its first update, and started again.
-    """
+    """Outcome of one client."""
 
     request: str
     violations: tuple[Violation, ...]
-    pause_s: float | None
+    pause_s: float | None  # longest time without a commit; None if the fault did not meet the session
     num_restarts: int = 0
     num_updates: int = 0
 

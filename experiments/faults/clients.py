@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -79,16 +79,11 @@ TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
 
 @dataclass(frozen=True, slots=True)
 class FileRequest:
-    """A recording, sent as fast as the server accepts it.
-
-    Attributes
-    ----------
-    option : a name in :data:`OPTIONS`, or :data:`DEMO` for speech that the demo pair transcribes.
-    """
+    """A recording, sent as fast as the server accepts it."""
 
     length_s: float
     audio_seed: int = 0
-    option: str = PLAIN
+    option: str = PLAIN  # of OPTIONS, or DEMO for speech that the demo pair transcribes
     mode: Mode | None = Mode.FULL
     gamma: int | None = None
     start_after_s: float = 0.0
@@ -115,16 +110,10 @@ class FileRequest:
 
 @dataclass(frozen=True, slots=True)
 class LiveRequest:
-    """Live audio, sent at ``speed`` times real time.
-
-    Attributes
-    ----------
-    has_utterances : whether pauses end utterances; otherwise all audio is one utterance.
-    spans_s : times of speech.
-    """
+    """Live audio, sent at ``speed`` times real time."""
 
     mode: Mode = Mode.FULL
-    has_utterances: bool = True
+    has_utterances: bool = True  # pauses end utterances; otherwise all audio is one
     continue_unverified: bool = False
     start_after_s: float = 0.0
     speed: float = 4.0
@@ -149,33 +138,22 @@ class LiveRequest:
 Request = FileRequest | LiveRequest
 
 
+@dataclass(eq=False, slots=True)
 class Client:
-    """A client and its log.
+    """A client and its log."""
 
-    Parameters
-    ----------
-    folder : folder of the recordings.
-    restarts : whether it starts again if it finds no server before its first update, as people do.
-    resume_timeout_s : time for which a recording looks for a server; 0 fails at the first refusal.
+    request: Request
+    folder: Path  # of the recordings
+    restarts: bool = False  # it starts again if it finds no server before its first update, as people do
+    resume_timeout_s: float = 60.0  # for which a recording looks for a server; 0 fails at the first refusal
+    log: ClientLog = field(init=False)
+    began_s: float = 0.0
+    mode: Mode | None = None  # in which a recording ended, as the server says
+    num_restarts: int = 0
+    num_resumes: int = 0  # in another call, or attempts at it
 
-    Attributes
-    ----------
-    mode : mode in which the server says that a recording ended.
-    num_restarts : how often it started again.
-    num_resumes : how often it resumed in another call, or tried to.
-    """
-
-    def __init__(
-        self, request: Request, folder: Path, *, restarts: bool = False, resume_timeout_s: float = 60.0
-    ) -> None:
-        self.request = request
-        self.log = ClientLog(str(request))
-        self.began_s = 0.0
-        self.mode: Mode | None = None
-        self.num_restarts = self.num_resumes = 0
-        self._restarts = restarts
-        self._resume_timeout_s = resume_timeout_s
-        self._folder = folder
+    def __post_init__(self) -> None:
+        self.log = ClientLog(str(self.request))
 
     @property
     def has_begun(self) -> bool:
@@ -216,19 +194,19 @@ class Client:
             else:
                 await self._speak(self.request, str(server))
         except TargetUnavailable:
-            if self.log.updates or not self._restarts:
+            if self.log.updates or not self.restarts:
                 raise
             return False
         return True
 
     async def _transcribe(self, request: FileRequest, server: str | TranscriptionClient) -> None:
         if isinstance(server, str):
-            connections: Any = TranscriptionClient(server, resume_timeout_s=self._resume_timeout_s)
+            connections: Any = TranscriptionClient(server, resume_timeout_s=self.resume_timeout_s)
         else:
             connections = nullcontext(server)
         async with connections as client:
             updates = client.stream_file(
-                request.file(self._folder),
+                request.file(self.folder),
                 request.options,
                 mode=request.mode,
                 gamma=request.gamma,
@@ -307,24 +285,19 @@ def _expected_segments(option: str, length_s: float, seed: int, weights_seed: in
     return alone.transcribe([recording(length_s, seed)], options)[0].segments
 
 
-def expected_text(option: str, length_s: float) -> str:
-    segments = FileRequest(length_s, option=option).expected()
-    return "".join(segment.text for segment in segments).strip()
+def check_text(text: str, request: FileRequest) -> None:
+    expected = "".join(segment.text for segment in request.expected()).strip()
+    if text != expected:
+        raise AssertionError(f"wrote {text!r} and not {expected!r}")
 
 
 async def upload(gateway: str, length_s: float, folder: Path) -> None:
     """Transcribe a recording over HTTP; raise unless the text is the target's."""
-    data = recording_file(length_s, 0, folder).read_bytes()
+    request = FileRequest(length_s, option=ZEROS)  # with which a gateway pads
     async with openai.AsyncOpenAI(base_url=f"http://{gateway}/v1", api_key="any", max_retries=0) as api:
-        reply = await api.audio.transcriptions.create(
-            file=("speech.wav", data), model="whisper-1", language="en"
-        )
-    check_text(reply.text, expected_text(ZEROS, length_s))  # a gateway pads with zeros
-
-
-def check_text(text: str, expected: str) -> None:
-    if text != expected:
-        raise AssertionError(f"wrote {text!r} and not {expected!r}")
+        file = ("speech.wav", request.file(folder).read_bytes())
+        reply = await api.audio.transcriptions.create(file=file, model="whisper-1", language="en")
+    check_text(reply.text, request)
 
 
 def first_request(mode: Mode | None = None) -> pb.StreamingRecognizeRequest:
@@ -343,7 +316,7 @@ async def bare_call(
     reads: bool = True,
     options: tuple[tuple[str, int], ...] = (),
 ) -> AsyncIterator[Any]:
-    """Open a call over a connection of its own, and send a recording into it; ``reads`` takes the answers."""
+    """Open a call over a connection of its own, send a recording into it, and read the answers or not."""
     async with grpc.aio.insecure_channel(address, options=(*OWN_CONNECTION, *options)) as channel:
         call = with_true_status(TranscriptionStub(channel).StreamingRecognize())
         await call.write(first_request(mode))

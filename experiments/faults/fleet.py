@@ -262,18 +262,12 @@ MAX_SAID_S = 9.0  # the engine is looked at four times in its time limit, and th
 
 @dataclass(slots=True)
 class HungRound:
-    """One hang: sessions that opened at once, and once it was known.
-
-    Attributes
-    ----------
-    said_s : time from the hang until health and metric reported it.
-    due : sessions that should have run ``target-only``.
-    """
+    """One hang, and the sessions that opened during it."""
 
     at_once: Sequence[Client]
-    afterwards: Sequence[Client]
-    said_s: float
-    due: Sequence[Client] = ()
+    afterwards: Sequence[Client]  # once it was known
+    said_s: float  # from the hang until health and metric reported it
+    due: Sequence[Client] = ()  # to run target-only
     others: Sequence[Client] = ()
     wrong: Sequence[str] = ()
 

@@ -78,7 +78,7 @@ async def measure_messages(run: Run) -> Result:
                 alone.append(await longest_ms(gateway.address, asyncio.sleep(took_s)))
                 num_fine += delays[-1] < bound_ms(alone[-1:])
     bounds_ms = {name: bound_ms(alone) for name, alone in alone_ms.items()}
-    # What came once may be another program's.
+    # A time that came once may be another program's.
     slowest = max(bounds_ms, key=lambda name: median_high(delays_ms[name]) - bounds_ms[name])
     once = max(bounds_ms, key=lambda name: max(delays_ms[name]) - 10 * bounds_ms[name])
     largest = max(bounds_ms, key=lambda name: max(growths_mib[name]))

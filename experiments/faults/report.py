@@ -31,17 +31,11 @@ class Run:
 
 @dataclass(slots=True)
 class Result:
-    """Outcome of a part.
-
-    Attributes
-    ----------
-    figures : JSON values.
-    wrong : sessions that failed or have another text than the target alone; they fail the run without bars.
-    """
+    """Outcome of a part."""
 
     bars: list[Bar]
-    figures: Any = None
-    wrong: Sequence[str] = field(default_factory=list)
+    figures: Any = None  # JSON values
+    wrong: list[str] = field(default_factory=list)  # texts and failures, which need no bar to fail the run
 
 
 Measure = Callable[[Run], Awaitable[Result]]
@@ -70,10 +64,7 @@ async def measure_parts(
 ) -> dict[str, Result]:
     """Measure parts in folders of their own; one that fails does not end the others.
 
-    Parameters
-    ----------
-    beside : parts that run beside all others.
-    together : parts that run at the same time, after which the rest run one by one.
+    Some run ``beside`` all others; some ``together``, after which the rest run one by one.
     """
 
     async def measure(name: str) -> Result:

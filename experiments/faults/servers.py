@@ -40,21 +40,13 @@ WITHIN_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """Delays and faults of a model.
-
-    Attributes
-    ----------
-    no_memory_every : forward passes of which the last one runs out of memory; 0 for never.
-    no_memory_to_receive_every : pieces of audio for the last of which the host has no memory; 0 for never.
-    fault_at : number of forward passes before the device fails; 0 for never.
-    fault_file : receives the time of that fault by the monotonic clock.
-    """
+    """Delays and faults of a model; 0 is never."""
 
     encode_ms: float = 0.0
-    no_memory_every: int = 0
-    no_memory_to_receive_every: int = 0
-    fault_at: int = 0
-    fault_file: Path | None = None
+    no_memory_every: int = 0  # forward passes of which the last one runs out of memory
+    no_memory_to_receive_every: int = 0  # pieces of audio for the last of which the host has no memory
+    fault_at: int = 0  # forward passes before the device fails
+    fault_file: Path | None = None  # receives the time of that fault by the monotonic clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +132,7 @@ async def serve_gateway(config: GatewayConfig, probes: Probes) -> None:
 
 
 class Servers:
-    """Starts servers and proxies, each ready when it is returned, and kills them at the end.
-
-    Parameters
-    ----------
-    logs : folder of the servers' logs; by default they are discarded.
-    """
+    """Starts servers and proxies, each ready when it is returned, and kills them at the end."""
 
     target_program: Serve = staticmethod(serve_target)
     draft_program: Serve = staticmethod(serve_draft)
@@ -187,8 +174,8 @@ class Servers:
         return proxy
 
     async def num_held(self) -> int:
-        """Count the sessions and slots that running servers hold."""
-        running = [server for server in self.all if server.ended_s is None]
+        """Count the sessions and slots of running servers, but for those whose start was given up."""
+        running = [server for server in self.all if server.address and server.ended_s is None]
         held = [await server.probe("taken_slots", "sessions") for server in running]
         return sum(count for of_one in held for count in of_one.values())
 

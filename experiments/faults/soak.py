@@ -22,13 +22,11 @@ from experiments.common.bench.report import Bar
 from experiments.common.servers.clients import MODES
 from experiments.common.servers.forked import ForkedServer, Probes
 from experiments.faults.clients import (
-    PLAIN,
     Client,
     FileRequest,
     LiveRequest,
     bare_call,
     check_text,
-    expected_text,
     run_all,
     upload,
     violations_of,
@@ -80,17 +78,11 @@ class Soak(Servers):
 
 @dataclass(frozen=True, slots=True)
 class Soaked:
-    """Outcome of many sessions.
+    """Outcome of many sessions."""
 
-    Attributes
-    ----------
-    done : sessions of each kind.
-    samples : of each server, taken between sessions; the first one when all was warm.
-    """
-
-    done: Counter[str] = field(default_factory=Counter)
+    done: Counter[str] = field(default_factory=Counter)  # sessions of each kind
     errors: list[str] = field(default_factory=list)
-    samples: dict[str, list[Sample]] = field(default_factory=dict)
+    samples: dict[str, list[Sample]] = field(default_factory=dict)  # of each server, once all was warm
 
     def num_at(self, server: str) -> int:
         """Count the sessions that a server had: few of them come over the gateway."""
@@ -102,7 +94,7 @@ async def recognize(servers: Soak, random: Random, folder: Path) -> None:
     data = request.file(folder).read_bytes()
     async with TranscriptionClient(servers.draft_address) as client:
         transcript = await client.recognize(data, request.options, mode=request.mode)
-    check_text(transcript.text, expected_text(PLAIN, request.length_s))
+    check_text(transcript.text, request)
 
 
 async def speak(servers: Soak, random: Random, folder: Path) -> None:
