@@ -207,65 +207,61 @@ async def measure_resets(run: Run) -> Result:
 
 
 async def measure_slow_reader(run: Run) -> Result:
-    """Run sessions beside a client that does not read, one that reads, and none, in random order.
+    """Run sessions beside a client that does not read, and without it, in random order.
 
     Each runs for longer than the server waits for a client that does not read.
     """
     idle_timeout_s, rounds = run.choose(1.0, ServingOptions().idle_timeout_s), run.choose(2, 5)
-    arms = {"without it": None, "beside it": False, "beside one that reads": True}  # whether a fourth reads
+    stuck_s = 2.0  # by then all is taken that a client takes that reads nothing
     random = Random(run.seed)
-    gaps_s: dict[str, list[float]] = {arm: [] for arm in arms}
+    gaps_s: dict[bool, list[float]] = {False: [], True: []}  # beside it, or not
     statuses: list[str] = []
     wrong: list[str] = []
     async with Servers() as servers:
-        await servers.pair(of_draft={"idle_timeout_s": idle_timeout_s})
-        stuck_s = 2.0  # by then all is taken that a client takes that reads nothing
-        await _run_beside(servers, run.folder, None, stuck_s)  # warms up
+        _, draft = await servers.pair(of_draft={"idle_timeout_s": idle_timeout_s})
+        await _run_for(stuck_s, draft.address, run.folder)  # warms up
         for _ in range(rounds):
-            for arm in random.sample(list(arms), len(arms)):
-                others, status = await _run_beside(servers, run.folder, arms[arm], idle_timeout_s + stuck_s)
+            for is_beside in random.sample([False, True], 2):
+                await servers.idle()
+                async with AsyncExitStack() as stack:
+                    if is_beside:
+                        stuck = bare_call(
+                            draft.address, Mode.FULL, length_s=300.0, reads=False, options=TAKES_LITTLE
+                        )
+                        call = await stack.enter_async_context(stuck)
+                    others = await _run_for(idle_timeout_s + stuck_s, draft.address, run.folder)
+                    if is_beside:
+                        await servers.wait_held()  # it has been ended by then
+                        code, _ = await status_of(call)
+                        statuses.append(code.name)
                 gaps = [gap for client in others for gap in client.log.gaps_s]
-                gaps_s[arm].append(float(np.quantile(gaps, 0.99)))
+                gaps_s[is_beside].append(float(np.quantile(gaps, 0.99)))
                 wrong += violations_of(others)
-                statuses += [status] if arms[arm] is False else []
-    ratio = ratio_of_medians(gaps_s["beside it"], gaps_s["without it"], seed=run.seed)
-    shown = [f"{ratio.value - 1:+.0%} (95 %: {ratio.low - 1:+.0%} to {ratio.high - 1:+.0%})"]
-    shown += [f"{spread([1_000 * gap for gap in gaps]):.0f} ms {arm}" for arm, gaps in gaps_s.items()]
+    ratio = ratio_of_medians(gaps_s[True], gaps_s[False], seed=run.seed)
+    shown = f"{ratio.value - 1:+.0%} (95 %: {ratio.low - 1:+.0%} to {ratio.high - 1:+.0%})"
+    without, beside = (spread([1_000 * gap for gap in gaps]) for gaps in gaps_s.values())
     num_other = sum(status != grpc.StatusCode.RESOURCE_EXHAUSTED.name for status in statuses)
     name = f"times between commits beside a reader that is ended after {idle_timeout_s:g} s, p99"
     bars = [
-        Bar(name, ratio.value, 1.2, ", ".join(shown)),
+        Bar(name, ratio.value, 1.2, f"{shown}, {without:.0f} ms without it, {beside:.0f} ms beside it"),
         none("slow readers that were not ended so", num_other, len(statuses)),
         none("errors of sessions beside a slow reader", len(wrong)),
     ]
-    return Result(bars, gaps_s, wrong)
+    return Result(bars, {"without_s": gaps_s[False], "beside_s": gaps_s[True]}, wrong)
 
 
-async def _run_beside(
-    servers: Servers, folder: Path, reads: bool | None, lasts_s: float
-) -> tuple[list[Client], str]:
-    others: list[Client] = []
+async def _run_for(lasts_s: float, address: str, folder: Path) -> list[Client]:
+    """Run three sessions at a time, one after the other."""
+    clients: list[Client] = []
     until_s = monotonic() + lasts_s
-    address = servers.all[1].address
 
     async def one_by_one(seed: int) -> None:
         while monotonic() < until_s:
-            others.append(Client(FileRequest(60.0, seed), folder))
-            await others[-1].run(address)
+            clients.append(Client(FileRequest(60.0, seed), folder))
+            await clients[-1].run(address)
 
-    status = ""
-    async with AsyncExitStack() as stack:
-        if reads is not None:
-            options = () if reads else TAKES_LITTLE
-            fourth = bare_call(address, Mode.FULL, length_s=300.0, reads=reads, options=options)
-            call = await stack.enter_async_context(fourth)
-        await asyncio.gather(*map(one_by_one, range(3)))
-        if reads is False:
-            await servers.wait_held()  # it has been ended by then
-            code, _ = await status_of(call)
-            status = code.name
-    await servers.idle()
-    return others, status
+    await asyncio.gather(*map(one_by_one, range(3)))
+    return clients
 
 
 async def measure_bombs(run: Run) -> Result:

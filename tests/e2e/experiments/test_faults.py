@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from random import Random
 
 import pytest
 
@@ -11,8 +10,6 @@ from experiments.common.oracle import ViolationKind
 from experiments.faults.chaos import Outcome, Scenario, draw, run
 from experiments.faults.controls import KILLED
 from experiments.faults.kinds import DRAIN_AGAIN, DRAIN_DRAFT, KILL_AT, KILL_DRAFT
-from experiments.faults.soak import COUNTED, KINDS, Soak, Soaked, look, send_to_gateway
-from specwhisper_client.servers import CONNECTIONS
 from tests.nightly import mostly_nightly
 
 pytestmark = pytest.mark.timeout(600)
@@ -46,19 +43,3 @@ async def test_faults_do_not_change_the_text(kind, point, tmp_path):
 async def test_a_spare_with_other_weights_is_detected(tmp_path):
     outcome = await run_short(KILLED, tmp_path, spare_seed=1)
     assert ViolationKind.LOST in {wrong.kind for one in outcome.sessions for wrong in one.violations}
-
-
-@pytest.mark.nightly
-async def test_no_kind_of_session_leaves_resources(tmp_path):
-    soaked = Soaked()
-    async with Soak() as servers:
-        for _ in range(CONNECTIONS):  # the gateway opens them as it needs them
-            await send_to_gateway(servers, Random(0), tmp_path)
-        for seed in range(2):
-            for _, session in KINDS.values():
-                await session(servers, Random(seed), tmp_path)
-            await look(servers, soaked)
-    for name, (first, second) in soaked.samples.items():
-        for counted in set(COUNTED) - {"threads"}:  # pools fill as they are needed
-            assert second.get(counted, 0) <= first.get(counted, 0), (name, counted)
-        assert not second.get("taken_slots") and not second.get("sessions")

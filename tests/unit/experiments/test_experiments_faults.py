@@ -20,9 +20,9 @@ from experiments.common.oracle import (
     recording_violations,
 )
 from experiments.faults import chaos, soak
-from experiments.faults.chaos import Outcome, Pause, Session, draw
+from experiments.faults.chaos import Outcome, Session, draw
 from experiments.faults.controls import CORRUPTIONS, OF_LIVE, OF_RECORDING
-from experiments.faults.kinds import KILL, KINDS, QUICK
+from experiments.faults.kinds import KILL, KINDS
 from experiments.faults.servers import Peak
 from experiments.faults.soak import Soaked
 from specwhisper.types import Segment
@@ -108,10 +108,6 @@ def test_what_goes_wrong_fails_one_bar(bad):
 
 def test_a_fault_that_meets_no_session_is_found():
     assert sum(not bar.holds for bar in chaos.bars([outcome(KILL, None)])) == 2
-
-
-def test_a_quick_run_waits_for_no_silence():
-    assert Pause.FOR_SILENCE not in {kind.pause for kind, _ in QUICK}
 
 
 def soaked(growth_per_session: float = 0.5, errors: tuple[str, ...] = (), **last: int) -> Soaked:
