@@ -166,8 +166,9 @@ class World(Servers):
         resume_timeout_s: float = 60.0,
         client_timeout_s: float = CLIENT_TIMEOUT_S,
     ) -> None:
-        super().__init__(folder / f"seed-{scenario.seed}")
-        (folder / f"seed-{scenario.seed}").mkdir(parents=True, exist_ok=True)
+        logs = folder / f"seed-{scenario.seed}"
+        logs.mkdir(parents=True, exist_ok=True)
+        super().__init__(logs)
         if scenario.is_demo:
             self.target_program, self.draft_program = demo.serve_target, demo.serve_draft
         self.scenario = scenario

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from experiments.common.network.bad_network import EditBlock
+from experiments.common.servers.forked import ForkedServer
 from experiments.faults.chaos import Kind, Pause, World
 from specwhisper.rpc.channels import open_channel
 from specwhisper.testing.failpoints import DRAFT_POINTS, TARGET_POINTS, Fault
@@ -44,20 +46,28 @@ async def kill_twice(world: World) -> None:
     await world.targets[world.spare].kill()
 
 
+@contextmanager
+def stopped(server: ForkedServer) -> Iterator[None]:
+    """Stop a server, then continue it with its unsent messages."""
+    server.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        server.signal(signal.SIGCONT)
+
+
 async def stop(world: World) -> None:
     world.mark_fault()
-    world.victim.signal(signal.SIGSTOP)
-    await asyncio.sleep(world.scenario.lasts_s)
-    world.victim.signal(signal.SIGCONT)
+    with stopped(world.victim):
+        await asyncio.sleep(world.scenario.lasts_s)
 
 
 async def stop_until_left(world: World) -> None:
-    """Stop the server until a session has left, then continue it with its unsent messages."""
+    """Stop the server until a session has left."""
     world.mark_fault()
-    world.victim.signal(signal.SIGSTOP)
-    while not any(client.log.progress_s[-1:] > [world.fault_began_s + 1] for client in world.clients):
-        await asyncio.sleep(0.01)
-    world.victim.signal(signal.SIGCONT)
+    with stopped(world.victim):
+        while not any(client.log.progress_s[-1:] > [world.fault_began_s + 1] for client in world.clients):
+            await asyncio.sleep(0.01)
 
 
 async def half_open(world: World) -> None:
