@@ -111,25 +111,13 @@ def keep_promises(
     console = open_console()
     parts = {name: PROMISES[name] for name in only or PROMISES}
     with folder_of(None) as folder:
-        measuring = measure_parts(
-            parts,
-            Run(folder, seed, quick),
-            console,
-            beside=WAITING if quick else (),
-            together=WIDE if quick else (),
-        )
-        finish(asyncio.run(measuring), console, json=json, check=check)
+        run, beside, together = Run(folder, seed, quick), *((WAITING, WIDE) if quick else ((), ()))
+        results = asyncio.run(measure_parts(parts, run, console, beside=beside, together=together))
+    finish(results, console, json=json, check=check)
 
 
 @app.command("soak")
-def soak_servers(
-    sessions: Annotated[int | None, typer.Option(min=100, help="Short sessions. [default: 2000]")] = None,
-    streams: Annotated[int, typer.Option(min=0, help="Streams in real time, at once.")] = soak.NUM_STREAMS,
-    seed: Seed = 0,
-    quick: Quick = False,
-    json: JsonFile = None,
-    check: Check = False,
-) -> None:
+def soak_servers(seed: Seed = 0, quick: Quick = False, json: JsonFile = None, check: Check = False) -> None:
     """Run short sessions, of which many are left at any moment, then streams for minutes.
 
     Between the sessions memory, open files, threads, tasks, slots and places are counted. At last servers
@@ -141,7 +129,7 @@ def soak_servers(
         sys.exit(f"experiments.faults: {error}")
     console = open_console()
     with folder_of(None) as folder:
-        result = asyncio.run(soak.measure(Run(folder, seed, quick), sessions, streams, console))
+        result = asyncio.run(soak.measure(Run(folder, seed, quick), console))
     print_bars(result.bars, console)
     finish({"soak": result}, console, json=json, check=check)
 
@@ -162,12 +150,8 @@ def run_fleet(
     console = open_console()
     parts = {name: fleet.PARTS[name] for name in only or fleet.PARTS}
     with folder_of(logs) as folder:
-        finish(
-            asyncio.run(measure_parts(parts, Run(folder, seed, quick), console)),
-            console,
-            json=json,
-            check=check,
-        )
+        results = asyncio.run(measure_parts(parts, Run(folder, seed, quick), console))
+    finish(results, console, json=json, check=check)
 
 
 @contextmanager

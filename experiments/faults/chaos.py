@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from math import nan
 from pathlib import Path
@@ -104,7 +104,7 @@ def draw(seed: int, kind: Kind, point: str = "", *, is_demo: bool = False) -> Sc
     """Draw a scenario of a kind."""
     random = Random(f"{seed} {kind} {point}")
     if is_demo:
-        clients: list[Request] = [_draw_demo(random) for _ in range(3)]
+        clients: list[Request] = [replace(_draw_file(random), option=DEMO) for _ in range(3)]
     else:
         clients = [_draw_live(random) for _ in range(2)] + [_draw_file(random) for _ in range(3)]
     return Scenario(
@@ -126,16 +126,6 @@ def _draw_file(random: Random) -> FileRequest:
         mode=random.choice(MODES),
         gamma=random.choice((None, 4)),
         length_s=random.choice(LENGTHS_S),
-        audio_seed=random.randrange(NUM_RECORDINGS),
-        start_after_s=random.uniform(0, 0.3),
-    )
-
-
-def _draw_demo(random: Random) -> FileRequest:
-    return FileRequest(
-        option=DEMO,
-        mode=random.choice(MODES),
-        length_s=0.0,
         audio_seed=random.randrange(NUM_RECORDINGS),
         start_after_s=random.uniform(0, 0.3),
     )
@@ -191,11 +181,8 @@ class World(Servers):
         self.target_places = [await self.proxy() for _ in range(NUM_TARGET_PLACES)]
         self.draft_places = [await self.proxy() for _ in range(1 + kind.has_spare_draft)]
         victim, spare, _ = self.target_places
-        await self.start_target(
-            victim,
-            drain_timeout_s=kind.drain_timeout_s,
-            failpoints="" if kind.of_draft else failpoints,
-        )
+        at_target = "" if kind.of_draft else failpoints
+        await self.start_target(victim, drain_timeout_s=kind.drain_timeout_s, failpoints=at_target)
         await self.start_target(spare, max_sessions=kind.spare_slots, seed=self._spare_seed)
         for place in self.draft_places:
             await self.start_draft(place, failpoints if kind.of_draft else "")

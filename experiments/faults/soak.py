@@ -235,25 +235,26 @@ async def soak_in(servers: Soak, num: int, run: Run, leak_bytes: int = 0) -> Soa
     return soaked
 
 
-async def measure(run: Run, num_sessions: int | None, num_streams: int, console: Console) -> Result:
+async def measure(run: Run, console: Console) -> Result:
     """Run the sessions, the streams on the same servers, and servers that leak, which must be noticed."""
     os.environ |= ENVIRONMENT
-    num = num_sessions or run.choose(QUICK_SESSIONS, SESSIONS)
+    num = run.choose(QUICK_SESSIONS, SESSIONS)
     streams_s = run.choose(QUICK_STREAMS_S, STREAMS_S)
     with console.status("sessions") as status:
         async with Soak() as servers:
             soaked = await soak_in(servers, num, run)
             status.update("streams")
-            streamed = await run_streams(servers.draft_address, num_streams, streams_s, run.folder)
+            streamed = await run_streams(servers.draft_address, NUM_STREAMS, streams_s, run.folder)
         status.update("sessions that leak")
         async with Soak() as servers:
             leaky = await soak_in(servers, num // 2, run, LEAK_BYTES)
     lags_s = [client.took_s - streams_s for client in streamed]
     num_wrong = sum(bool(client.violations()) or client.num_resumes > 0 for client in streamed)
-    bars = soak_bars(soaked, leaky)
-    if streamed:
-        bars.append(none("streams that failed", num_wrong, num_streams))
-        bars.append(at_most("last text after the end of the audio, s", lags_s, MAX_LAG_S))
+    bars = [
+        *soak_bars(soaked, leaky),
+        none("streams that failed", num_wrong, len(streamed)),
+        at_most("last text after the end of the audio, s", lags_s, MAX_LAG_S),
+    ]
     figures = {"sessions": soaked.done, "samples": soaked.samples, "leaky": leaky.samples, "lags_s": lags_s}
     return Result(bars, figures, [*soaked.errors, *leaky.errors, *violations_of(streamed)])
 
