@@ -30,6 +30,10 @@ SIZES = (60_000, 1_000_000, 14_000_000)  # below the limit of control messages, 
 MOST_ANSWERED_BYTES = 120_000  # of messages that are each answered: seconds of work
 REALTIME, LIVE = "/v1/realtime?intent=transcription", "/live"
 FORM = "multipart/form-data; boundary=x"
+SLOW_UPLOAD = (
+    b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n"
+    b"content-type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
+)
 
 
 async def opened(address: str, **options: Any) -> tuple[StreamReader, StreamWriter]:
@@ -67,7 +71,9 @@ async def measure_messages(run: Run) -> Result:
         await _send(gateway.address, Message("audio", LIVE, start))  # all is loaded
         for message in messages(sizes):
             name = f"{len(message.content)} bytes of {message.shape}"
-            alone, delays, growths = alone_ms[name], delays_ms[name], growths_mib[name] = [], [], []
+            alone = alone_ms[name] = []
+            delays = delays_ms[name] = []
+            growths = growths_mib[name] = []
             num_fine = 0
             while 2 * num_fine - len(delays) < lead and len(delays) < rounds:
                 peak = Peak(gateway.pid)
@@ -239,7 +245,7 @@ async def measure_beside(run: Run) -> Result:
             f"12 uploads of {upload_s / 3600:g} h of silence": (12, partial(_upload, gateway.address, hours)),
             f"{num_idle} uploads of a byte in ten seconds": (
                 num_idle,
-                partial(_hold, gateway.address, _posted(FORM, b"f4240\r\n--x\r\n")[:-5], b"-"),
+                partial(_hold, gateway.address, SLOW_UPLOAD, b"-"),
             ),
             f"{num_idle} idle WebSockets": (num_idle, partial(_hold, gateway.address, upgrade(REALTIME))),
         }
