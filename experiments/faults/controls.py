@@ -115,8 +115,8 @@ async def measure_controls(folder: Path) -> Result:
 
     async with World(KILLED, folder) as world, StreamingClient(world.draft_places[0].address) as stream:
         await stream.send(talk())
-        async for _ in stream:
-            break
+        updates = aiter(stream)  # without a reference to it the session would end
+        await anext(updates)
         kept = await server_violations(world, within_s=0.0)
     found["a session that stays open"] = ViolationKind.LEAKED_SLOTS, kept
 
