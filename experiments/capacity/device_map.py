@@ -1,4 +1,4 @@
-"""``python -m experiments.sizing.placed``: main memory of a model by device map."""
+"""``device-map``: main memory of a model by the map of its modules to memory and disk."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from json import dumps, loads
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import accelerate  # noqa: F401 (its memory is not the model's)
-import typer
 from rich.table import Table
 
-import specwhisper.model.pytorch.backend  # noqa: F401
+from experiments.capacity.conclusion import conclude
 from experiments.common.bench.options import Check, JsonFile, Quick, Seed
-from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.common.bench.report import Bar, open_console
 from experiments.common.models.checkpoints import save_checkpoint
 from experiments.common.models.published import PUBLISHED
 from experiments.common.servers.usage import resident_mb
@@ -29,6 +27,12 @@ DISK: dict[str, int | str] = {"": "disk"}
 MEMORY: dict[str, int | str] = {"": "cpu"}
 MAPS = (DISK, {"encoder": "cpu", "decoder": "disk"}, MEMORY)
 MAX_ON_DISK = 0.5  # of the memory that the model takes if it stays in memory, while it is loaded too
+# accelerate and the backend are loaded first: their memory is not the model's.
+MEASURE = f"""
+import accelerate, specwhisper.model.pytorch.backend
+from {__name__} import measure
+measure()
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,33 +44,30 @@ class Placed:
     peak_mb: float
 
 
-def placed(quick: Quick = False, seed: Seed = 0, json: JsonFile = None, check: Check = False) -> None:
+def device_map(quick: Quick = False, seed: Seed = 0, json: JsonFile = None, check: Check = False) -> None:
     """Measure memory with a model of small's shape on disk, in memory, and half of each."""
     console, shape = open_console(), "tiny" if quick else "small"
     found = {}
     with TemporaryDirectory() as root:
         folder = save_checkpoint(replace(PUBLISHED[shape], seed=seed), Path(root) / shape)
-        for device_map in map(dumps, MAPS):
-            command = [sys.executable, "-c", f"from {__spec__.name} import measure; measure()"]
-            result = subprocess.run(
-                [*command, str(folder), device_map], check=True, capture_output=True, text=True
-            )
-            found[device_map] = Placed(**loads(result.stdout))
+        for placed_at in map(dumps, MAPS):
+            command = [sys.executable, "-c", MEASURE, str(folder), placed_at]
+            result = subprocess.run(command, check=True, capture_output=True, text=True)
+            found[placed_at] = Placed(**loads(result.stdout))
     table = Table("device map", "libraries, MB", "with the model, MB", "peak, MB", title=f"{shape}'s shape")
-    for device_map, one in found.items():
-        table.add_row(device_map, *(f"{value:.0f}" for value in asdict(one).values()))
+    for placed_at, one in found.items():
+        table.add_row(placed_at, *(f"{value:.0f}" for value in asdict(one).values()))
     console.print(table)
     disk, memory = found[dumps(DISK)], found[dumps(MEMORY)]
+    in_memory_mb = memory.loaded_mb - memory.libraries_mb
     bars = [
         Bar(f"model on disk over model in memory, {name}", ratio, MAX_ON_DISK, f"{ratio:.2f}")
         for name, mb in (("loaded", disk.loaded_mb), ("peak", disk.peak_mb))
-        if (ratio := (mb - disk.libraries_mb) / (memory.loaded_mb - memory.libraries_mb))
         if name == "loaded" or not quick  # tiny's largest matrix is most of it
+        if (ratio := (mb - disk.libraries_mb) / in_memory_mb) is not None
     ]
-    if json is not None:
-        figures = {"maps": {name: asdict(one) for name, one in found.items()}, "bars": list(map(str, bars))}
-        write_json(json, models={"weights": "random", "shape": shape}, figures=figures)
-    sys.exit(0 if not check or print_bars(bars, console) else 1)
+    figures = {"maps": {name: asdict(one) for name, one in found.items()}}
+    conclude(bars, figures, {"weights": "random", "shape": shape}, console, json=json, check=check)
 
 
 def measure() -> None:
@@ -81,7 +82,3 @@ def measure() -> None:
         del model
     (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     print(dumps(asdict(Placed(libraries_mb, loaded_mb, int(peak) * 1024 / 1e6))))
-
-
-if __name__ == "__main__":
-    typer.run(placed)
