@@ -9,7 +9,6 @@ from transformers.utils import logging
 
 from experiments.capacity.batching import batching
 from experiments.capacity.crowd import crowd
-from experiments.capacity.device_map import device_map
 from experiments.capacity.draft_server import draft_server
 from experiments.capacity.ladder import ladder
 from experiments.capacity.memory import memory
@@ -18,7 +17,7 @@ from experiments.capacity.steps import steps
 from experiments.capacity.threads import threads
 from specwhisper.errors import SpecWhisperError
 
-PROGRAMS = (ladder, crowd, steps, threads, batching, memory, sizing, device_map, draft_server)
+PROGRAMS = (ladder, crowd, steps, threads, batching, memory, sizing, draft_server)
 
 app = typer.Typer(help="Measure what a target, a draft server and one process carry.", no_args_is_help=True)
 for program in PROGRAMS:

@@ -13,8 +13,6 @@ from transformers.modeling_outputs import BaseModelOutput
 from specwhisper.model.backends import open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 
-PROMPT = 4  # tokens that no step is timed on
-
 
 class Subject(Protocol):
     """A decoder that holds some tokens in each of its slots."""

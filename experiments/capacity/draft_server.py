@@ -34,7 +34,7 @@ from specwhisper_client.cli.server_process import following, start_server
 TARGET, DRAFT = "specwhisper_target_server", "specwhisper_draft_server"
 DEMO, INT8 = "demo-draft-tiny", "tiny's shape in int8, cut windows"
 NUM_SESSIONS = 8
-MAX_TOKENS = 24  # of random weights, which end no window by themselves
+MAX_TOKENS = 24
 MAX_MB, MAX_START_S = {DEMO: 200.0, INT8: 300.0}, 1.5  # the bars
 
 
@@ -61,14 +61,12 @@ def draft_server(
     """
     console = open_console()
     sample, starts = load_samples(audio)[0], 2 if quick else starts
-    greedy = DecodingOptions.greedy(language="en")
-    limited = replace(greedy, max_new_tokens=MAX_TOKENS)
     with TemporaryDirectory() as name:
         folder = str(save_checkpoint(replace(PUBLISHED["tiny"], seed=seed), Path(name) / "tiny"))
         tiny = ("--draft-model", folder, "--dtype", "int8", "--cut-windows")
         footprints = [
-            measure(DEMO, "demo-target", ("--draft-model", DEMO), sample, greedy, starts),
-            measure(INT8, folder, tiny, sample, limited, starts),
+            measure(DEMO, "demo-target", ("--draft-model", DEMO), sample, starts),
+            measure(INT8, folder, tiny, sample, starts),
         ]
     table = Table("draft server, one session used", "MB resident", "s to start")
     bars = []
@@ -83,21 +81,14 @@ def draft_server(
     conclude(bars, figures, {"drafts": [DEMO, INT8]}, console, json=json, check=check)
 
 
-def measure(
-    name: str,
-    target: str,
-    arguments: Sequence[str],
-    sample: Sample,
-    options: DecodingOptions,
-    starts: int,
-) -> Footprint:
+def measure(name: str, target: str, arguments: Sequence[str], sample: Sample, starts: int) -> Footprint:
     """Measure a draft server that has drafted for one session, then start it several times."""
     cores = available_cores()
     with ExitStack() as stack:
         server = stack.enter_context(running_process(TARGET, "--model", target, cores=cores[:1]))
         arguments = ("--target", server.address, "--max-sessions", str(NUM_SESSIONS), *arguments)
         draft = stack.enter_context(running_process(DRAFT, *arguments, cores=cores[-1:]))
-        asyncio.run(_transcribe(draft.address, sample, options))
+        asyncio.run(transcribe(draft.address, sample))
         resident = resident_mb(draft.process)
         command = (sys.executable, "-m", DRAFT, "--port", "0", "--log-format", "json")
         seconds = []
@@ -108,7 +99,9 @@ def measure(
     return Footprint(name, resident, seconds)
 
 
-async def _transcribe(address: str, sample: Sample, options: DecodingOptions) -> None:
+async def transcribe(address: str, sample: Sample) -> None:
+    """Transcribe as a client does; random weights end no window by themselves."""
+    options = DecodingOptions.greedy(language="en", max_new_tokens=MAX_TOKENS)
     with NamedTemporaryFile(suffix=".wav") as file:
         soundfile.write(file.name, np.frombuffer(sample.pcm, "<i2"), SAMPLE_RATE)
         async with TranscriptionClient(address) as client:

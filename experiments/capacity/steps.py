@@ -12,7 +12,6 @@ import typer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-from transformers.utils import logging
 
 from experiments.capacity.conclusion import conclude
 from experiments.capacity.decoders import Ours, Subject, Transformers
@@ -64,7 +63,6 @@ def steps(
     floor is what must be read and computed at the speed that this machine reaches at best; the audio's
     encoder is not part of it.
     """
-    logging.set_verbosity_error()
     console = open_console()
     if unknown := set(shape or ()) - set(PUBLISHED):
         raise InvalidRequest(f"There is no shape '{min(unknown)}': choose from {', '.join(PUBLISHED)}.")
@@ -81,11 +79,7 @@ def steps(
     for name in shape or ("tiny", "small"):
         table += measure_shape(name, machine, rounds, seed, console)
     print_table(table, seed, console)
-    figures = {
-        "threads": num_threads(),
-        "floor": asdict(machine),
-        "rows": [asdict(row) for row in table],
-    }
+    figures = {"threads": num_threads(), "floor": asdict(machine), "rows": [asdict(row) for row in table]}
     models = {"weights": "random", "held_tokens": HELD}
     conclude(find_bars(table, seed), figures, models, console, json=json, check=check)
 

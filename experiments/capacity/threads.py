@@ -25,6 +25,7 @@ from specwhisper.model.threads import num_threads as threads_of_model
 from specwhisper.types import SAMPLE_RATE
 
 SHORTEST_S, LONGEST_S = 1.0, 5.0
+NUM_SLOTS = 16  # shared by all threads
 
 
 @dataclass(slots=True)
@@ -42,7 +43,6 @@ def threads(
     draft: Draft = "demo-draft-tiny",
     num_threads: Annotated[int, typer.Option("--threads", min=2, help="Threads with a call each.")] = 16,
     num_recordings: Annotated[int, typer.Option("--recordings", min=2, help="Recordings of a round.")] = 200,
-    batch_size: Annotated[int, typer.Option(min=1, help="Slots, shared by all threads.")] = 16,
     rounds: Annotated[int, typer.Option(min=1, help="How often everything is repeated.")] = 3,
     audio: Audio = None,
     quick: Quick = False,
@@ -59,7 +59,7 @@ def threads(
     random = np.random.default_rng(seed)
     if quick:
         num_recordings, rounds = min(num_recordings, 40), min(rounds, 2)
-    pair = SpeculativeWhisper(draft, target, "cpu", batch_size=batch_size)
+    pair = SpeculativeWhisper(draft, target, "cpu", batch_size=NUM_SLOTS)
     recordings = cuts(load_samples(audio), num_recordings, random)
     passes = count_passes(pair)
     right = transcribe_all(pair, recordings, 1)
@@ -74,12 +74,10 @@ def threads(
             arm.num_wrong += sum(a != b for a, b in zip(texts, right, strict=True))
     ratio = ratio_of_medians(many.seconds, one.seconds, seed=seed)
     audio_s = sum(map(len, recordings)) / SAMPLE_RATE
-    what = f"{num_recordings} recordings ({audio_s:.0f} s, {len(set(right))} different texts)"
-    table = Table(
-        *("threads", "seconds (quartiles)", "forward passes", "wrong texts"),
-        title=f"{what}, {rounds} rounds",
-        caption=f"time of {many.num_threads} threads over one: {ratio}",
+    title = (
+        f"{num_recordings} recordings ({audio_s:.0f} s, {len(set(right))} different texts), {rounds} rounds"
     )
+    table = Table("threads", "seconds (quartiles)", "forward passes", "wrong texts", title=title)
     for arm in (one, many):
         forwards = f"{np.median(arm.num_forwards):.0f}"
         table.add_row(str(arm.num_threads), f"{spread(arm.seconds):.1f}", forwards, str(arm.num_wrong))
@@ -92,7 +90,7 @@ def threads(
     figures = {
         "arms": [asdict(one), asdict(many)],
         "recordings": num_recordings,
-        "batch_size": batch_size,
+        "slots": NUM_SLOTS,
         "model_threads": threads_of_model(),
     }
     wrong = [f"{num_wrong} texts differ from one thread's"] if num_wrong else []

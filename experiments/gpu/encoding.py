@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import torch
 
-from experiments.gpu.clock import busy_ms, waited_ms
 from experiments.gpu.weights import Weights
 from specwhisper.model.pytorch.backend import TorchBackend
 from specwhisper.model.pytorch.encoder import TorchEncoder
@@ -51,6 +50,6 @@ def measure_encoding(weights: Weights, batches: Sequence[int], *, dtype: str) ->
         def encode(batch: int = batch) -> None:
             decoder.prefill_audio(range(batch), plain(there[:batch]).last_hidden_state)
 
-        ours = waited_ms(lambda windows=windows: backend.encode(windows), place, times)
-        theirs = busy_ms(encode, place, times)
+        ours = place.median_ms(lambda windows=windows: backend.encode(windows), times)
+        theirs = place.median_ms(encode, times)
         yield Encoding(weights.name, dtype, batch, ours / batch, theirs / batch)

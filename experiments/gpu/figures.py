@@ -58,7 +58,7 @@ def find_bars(figures: Figures) -> list[Bar]:
         is_half = one.dtype in ("float16", "bfloat16")
         if bound is not None and one.shape == JUDGED and is_half and one.cross_cache is None:
             name = f"{JUDGED}: forward pass of {one.rows} x {one.width} tokens, {one.dtype}, ms"
-            bars.append(Bar(name, one.busy_ms, bound, f"{one.busy_ms:.2f}"))
+            bars.append(Bar(name, one.ms, bound, f"{one.ms:.2f}"))
     carried = [one for one in figures.carried if one.shape == JUDGED and one.requests_per_s]
     if of_32 := [one for one in carried if one.num_sessions == 32]:
         best = max(of_32, key=lambda one: one.requests_per_s)

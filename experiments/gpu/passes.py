@@ -1,11 +1,10 @@
-"""Forward passes of every bucket: device time, and the time that a caller waits."""
+"""Time of forward passes, from call to choices."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from experiments.gpu.clock import busy_ms, waited_ms
 from experiments.gpu.weights import Weights
 from specwhisper.model.pytorch.decoder import CachedDecoder
 from specwhisper.model.pytorch.kernels.packed_inputs import Following
@@ -23,15 +22,14 @@ MIN_MS = 200  # duration of a size's measurement
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One size of pass: median milliseconds on the device, and until a caller has the result."""
+    """One size of pass: the median milliseconds until its caller has the choices."""
 
     shape: str
     dtype: str
     cross_cache: str | None
     rows: int
     width: int
-    busy_ms: float
-    waited_ms: float
+    ms: float
 
 
 def measure_passes(
@@ -42,9 +40,8 @@ def measure_passes(
     decoder = filled(weights, max(rows for rows, _ in sizes), dtype=dtype, cross_cache=cross_cache)
     for rows, width in sizes:
         run = step(decoder, rows, width)
-        times = 2 if place.is_narrow else max(5, min(200, int(MIN_MS / waited_ms(run, place, 3))))
-        timed = busy_ms(run, place, times), waited_ms(run, place, times)
-        yield Timed(weights.name, dtype, cross_cache, rows, width, *timed)
+        times = 2 if place.is_narrow else max(5, min(200, int(MIN_MS / place.median_ms(run, 3))))
+        yield Timed(weights.name, dtype, cross_cache, rows, width, place.median_ms(run, times))
 
 
 def filled(weights: Weights, num_slots: int, *, dtype: str, cross_cache: str | None = None) -> CachedDecoder:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 import torch
@@ -47,23 +45,21 @@ def measure_peers(weights: Weights, *, dtype: str) -> Iterator[Peer]:
     for batch in BATCHES:
         for name, options in OPTIONS.items():
             try:
-                token_s = _token_s(weights, dtype, batch, options)
+                token_ms = _token_ms(weights, dtype, batch, options)
             except Exception as error:  # its failure must not end the measurement
                 reason = f"{type(error).__name__}: {error}".splitlines()[0][:120]
                 yield Peer(weights.name, name, dtype, batch, failure=reason)
             else:
-                yield Peer(weights.name, name, dtype, batch, token_s * 1e3, batch / token_s)
+                yield Peer(weights.name, name, dtype, batch, token_ms, 1e3 * batch / token_ms)
 
 
 @torch.inference_mode()
-def _token_s(weights: Weights, dtype: str, batch: int, options: dict[str, Any]) -> float:
+def _token_ms(weights: Weights, dtype: str, batch: int, options: dict[str, Any]) -> float:
     model, place = weights.model_of(dtype), weights.place
     num_tokens = QUICK_TOKENS if place.is_narrow else NUM_TOKENS
     features = weights.features(batch).to(model.dtype)
-    times_s = []
-    for _ in range(1 + (1 if place.is_narrow else TIMES)):  # the first run compiles, and warms up
-        place.synchronize()
-        started_s = time.perf_counter()
+
+    def generate() -> None:
         # Whisper's own generate would decode windows again until a text is accepted.
         written = GenerationMixin.generate(
             model,
@@ -75,7 +71,6 @@ def _token_s(weights: Weights, dtype: str, batch: int, options: dict[str, Any]) 
             max_new_tokens=num_tokens,
             **options,
         )
-        place.synchronize()
-        times_s.append(time.perf_counter() - started_s)
         assert written.shape[1] == PROMPT + num_tokens
-    return median(times_s[1:]) / num_tokens
+
+    return place.median_ms(generate, 1 if place.is_narrow else TIMES) / num_tokens

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import time
 from asyncio import gather, get_running_loop
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
 
 import grpc.aio
 import numpy as np
@@ -19,8 +19,9 @@ from experiments.common.bench.clock import sleep_until
 from experiments.common.replay.model import ReplayTarget
 from experiments.common.replay.trace import Trace
 from experiments.gpu.texts import Texts
-from experiments.gpu.weights import Weights
+from experiments.gpu.weights import Place, Weights
 from specwhisper.engine.target_engine import TargetEngine
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import WhisperModel
 from specwhisper.rpc.calls import CallInterceptor, OpenCalls
@@ -77,60 +78,8 @@ class Metered(ReplayTarget):
         self.num_rows += len(rows)
         return scores
 
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """A serving target and its client processes; without a pool, clients run in this process."""
-
-    weights: Weights
-    texts: Texts
-    dtype: str
-    address: str
-    trace: Trace
-    model: Metered
-    pool: ProcessPoolExecutor | None
-    num_processes: int
-
-    async def measure(self, mode: Mode, num_sessions: int, period_s: float) -> Throughput:
-        """Run sessions and count over a period."""
-        start_s = time.monotonic()
-        begin_s = start_s + (QUICK_LEAD_S if self.weights.place.is_narrow else LEAD_S)
-        end_s, num_parts = begin_s + period_s, min(max(1, self.num_processes), num_sessions)
-        parts = (range(part, num_sessions, num_parts) for part in range(num_parts))
-        seed = self.weights.place.seed
-        loads = [Load(self.address, mode, part, GAMMA, seed, start_s, begin_s, end_s) for part in parts]
-        running = gather(*(self._run_clients(load) for load in loads))
-        await sleep_until(begin_s)
-        before = self.model.forward_s, self.model.num_forwards, self.model.num_rows
-        await sleep_until(end_s)
-        after = self.model.forward_s, self.model.num_forwards, self.model.num_rows
-        forward_s, num_forwards, num_rows = (now - then for now, then in zip(after, before, strict=True))
-        counts: list[Counts] = await running
-        num_tokens = sum(each.num_tokens for each in counts)
-        request_s = [time_s for each in counts for time_s in each.request_s]
-        return Throughput(
-            self.weights.name,
-            self.dtype,
-            mode.value,
-            num_sessions,
-            self.texts.acceptance,
-            requests_per_s=len(request_s) / period_s,
-            p95_s=float(np.quantile(request_s, 0.95)) if request_s else 0.0,
-            tokens_per_s=num_tokens / period_s,
-            tokens_per_forward_s=num_tokens / max(forward_s, 1e-9),
-            tokens_per_pass=num_tokens / max(1, sum(each.num_passes for each in counts)),
-            sessions_per_pass=num_rows / max(1, num_forwards),
-            num_texts=sum(each.num_texts for each in counts),
-            num_different=sum(len(each.differences) for each in counts),
-            failures=tuple(failure for each in counts for failure in each.failures),
-        )
-
-    async def _run_clients(self, load: Load) -> Counts:
-        if self.pool is None:
-            return await run_clients(load, self.trace, self.texts.spoken(self.trace))
-        return await get_running_loop().run_in_executor(
-            self.pool, run_in_process, load, self.trace, self.texts
-        )
+    def totals(self) -> tuple[float, int, int]:
+        return self.forward_s, self.num_forwards, self.num_rows
 
 
 def run_in_process(load: Load, trace: Trace, texts: Texts) -> Counts:
@@ -154,41 +103,76 @@ async def measure_service(
     num_processes: int,
     modes: Sequence[Mode],
 ) -> None:
-    """Measure every number of sessions in every mode, and record each."""
-    async with _serving(weights, texts, max(levels), dtype, num_processes) as service:
-        for num_sessions in levels:
-            for mode in modes:
-                record(await service.measure(mode, num_sessions, period_s))
+    """Record every number of sessions in every mode; without processes, clients run in this one."""
+    checkpoint, place = weights.checkpoint(dtype), weights.place
+    trace, num_parts = texts.trace(checkpoint.vocabulary), max(1, num_processes)
+
+    async def counted(address: str, model: Metered, mode: Mode, num_sessions: int) -> Throughput:
+        start_s = time.monotonic()
+        begin_s = start_s + (QUICK_LEAD_S if place.is_narrow else LEAD_S)
+        end_s = begin_s + period_s
+        parts = (range(part, num_sessions, num_parts) for part in range(min(num_parts, num_sessions)))
+        loads = [Load(address, mode, part, GAMMA, place.seed, start_s, begin_s, end_s) for part in parts]
+        running = gather(*map(run, loads))
+        await sleep_until(begin_s)
+        before = model.totals()
+        await sleep_until(end_s)
+        forward_s, num_forwards, num_rows = (
+            now - then for now, then in zip(model.totals(), before, strict=True)
+        )
+        counts: list[Counts] = await running
+        num_tokens = sum(each.num_tokens for each in counts)
+        request_s = [time_s for each in counts for time_s in each.request_s]
+        return Throughput(
+            weights.name,
+            dtype,
+            mode.value,
+            num_sessions,
+            texts.acceptance,
+            requests_per_s=len(request_s) / period_s,
+            p95_s=float(np.quantile(request_s, 0.95)) if request_s else 0.0,
+            tokens_per_s=num_tokens / period_s,
+            tokens_per_forward_s=num_tokens / max(forward_s, 1e-9),
+            tokens_per_pass=num_tokens / max(1, sum(each.num_passes for each in counts)),
+            sessions_per_pass=num_rows / max(1, num_forwards),
+            num_texts=sum(each.num_texts for each in counts),
+            num_different=sum(len(each.differences) for each in counts),
+            failures=tuple(failure for each in counts for failure in each.failures),
+        )
+
+    async def run(load: Load) -> Counts:
+        if pool is None:
+            return await run_clients(load, trace, texts.spoken(trace))
+        return await get_running_loop().run_in_executor(pool, run_in_process, load, trace, texts)
+
+    with ExitStack() as stack:
+        pool = None
+        if num_processes:
+            pool = stack.enter_context(ProcessPoolExecutor(num_processes, get_context("spawn")))
+            list(pool.map(occupy, range(num_processes)))
+        async with serving(checkpoint, trace, max(levels), place) as (address, model):
+            for num_sessions in levels:
+                for mode in modes:
+                    record(await counted(address, model, mode, num_sessions))
 
 
 @asynccontextmanager
-async def _serving(
-    weights: Weights, texts: Texts, num_slots: int, dtype: str, num_processes: int
-) -> AsyncIterator[Service]:
+async def serving(
+    checkpoint: Checkpoint, trace: Trace, num_slots: int, place: Place
+) -> AsyncIterator[tuple[str, Metered]]:
     """Serve a replay target on the loopback interface."""
-    checkpoint = weights.checkpoint(dtype)
-    trace = texts.trace(checkpoint.vocabulary)
-    forward = WhisperModel(checkpoint, num_slots, device=weights.place.device, has_static_shapes=True)
-    if weights.place.is_gpu:
+    forward = WhisperModel(checkpoint, num_slots, device=place.device, has_static_shapes=True)
+    if place.is_gpu:
         forward.warm_up()
     model = Metered(trace, checkpoint.vocabulary, forward)
-    engine = TargetEngine(
-        model,
-        limits=Limits(max_sessions=num_slots),
-        max_num_batched_tokens=GPU_MAX_NUM_BATCHED_TOKENS,
-    )
+    limits = Limits(max_sessions=num_slots)
+    engine = TargetEngine(model, limits=limits, max_num_batched_tokens=GPU_MAX_NUM_BATCHED_TOKENS)
     server = grpc.aio.server(interceptors=[CallInterceptor(OpenCalls())], options=[("grpc.so_reuseport", 0)])
     add_VerificationServicer_to_server(VerificationService(checkpoint, engine, ServingOptions()), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    pool = None
-    if num_processes:
-        pool = ProcessPoolExecutor(num_processes, multiprocessing.get_context("spawn"))
-        list(pool.map(occupy, range(num_processes)))
     try:
-        yield Service(weights, texts, dtype, f"127.0.0.1:{port}", trace, model, pool, num_processes)
+        yield f"127.0.0.1:{port}", model
     finally:
         await server.stop(0)
         await engine.stop()
-        if pool is not None:
-            pool.shutdown()

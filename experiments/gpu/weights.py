@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import gc
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -20,7 +23,6 @@ from specwhisper.types import WINDOW_FRAMES
 SHAPES = {
     "large-v3": LARGE_V3,
     "turbo": PUBLISHED["turbo"],
-    "distil-large-v3": replace(LARGE_V3, decoder_layers=2),
     "tiny": PUBLISHED["tiny"],
 }
 
@@ -52,6 +54,17 @@ class Place:
     def synchronize(self) -> None:
         if self.is_gpu:
             torch.cuda.synchronize(self.device)
+
+    def median_ms(self, run: Callable[[], object], times: int) -> float:
+        """Return the median time from call to result, after one run to warm up."""
+        found = []
+        for _ in range(1 + times):
+            self.synchronize()
+            started_s = time.perf_counter()
+            run()
+            self.synchronize()
+            found.append((time.perf_counter() - started_s) * 1e3)
+        return median(found[1:])
 
 
 class Weights:
