@@ -1,14 +1,10 @@
-"""``python -m experiments.steps``: a decoder's pass in each precision, against its floor and transformers."""
+"""``steps``: a decoder's pass in each precision, against its floor and transformers."""
 
 from __future__ import annotations
 
 import gc
-import sys
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import numpy as np
@@ -16,19 +12,16 @@ import typer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-from transformers.utils import logging
 
+from experiments.capacity.conclusion import conclude
+from experiments.capacity.decoders import Ours, Subject, Transformers
+from experiments.capacity.floor import Machine, floor_s, measure_machine
 from experiments.common.bench.options import Check, JsonFile, Quick, Seed
-from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.common.bench.report import Bar, open_console
 from experiments.common.bench.stats import ratio_of_medians, spread
-from experiments.common.models.checkpoints import build_checkpoint, save_checkpoint
+from experiments.common.models.checkpoints import build_checkpoint
 from experiments.common.models.published import PUBLISHED
-from experiments.steps.against import compare, print_pairs
-from experiments.steps.against import find_bars as tree_bars
-from experiments.steps.floor import Machine, floor_s, measure_machine
-from experiments.steps.loop import Loop
-from experiments.steps.subjects import Ours, Subject, Transformers
-from specwhisper.model.checkpoints.names import resolve
+from specwhisper.errors import InvalidRequest
 from specwhisper.model.onnx.rounding import sums_bytes_exactly
 from specwhisper.model.threads import limit_threads, num_threads
 
@@ -37,7 +30,6 @@ ALONE = ((1, 1), (1, 5), (1, 17))
 TOGETHER = ((8, 1), (8, 5))
 PRECISIONS = ("float32", "bfloat16", *(("int8",) if sums_bytes_exactly() else ()))
 THEIRS = "transformers"
-DEMO_TARGET, DEMO_DRAFT = "demo-target", "demo-draft-tiny"
 STEPS = 8  # in a row: a server steps one model again and again
 
 
@@ -60,10 +52,6 @@ def steps(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often everything is repeated.")] = 7,
     threads: Annotated[int | None, typer.Option(min=1, help="Of every pass. [default: all cores]")] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(exists=True, file_okay=False, help="Folder of an earlier tree to compare with."),
-    ] = None,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -73,19 +61,14 @@ def steps(
 
     A pass appends tokens to each of some sessions, scores after every token, and rolls back. The
     floor is what must be read and computed at the speed that this machine reaches at best; the audio's
-    encoder is not part of it. The last bar is what the target's loop adds to the decoder at eight sessions.
+    encoder is not part of it.
     """
-    logging.set_verbosity_error()
     console = open_console()
     if unknown := set(shape or ()) - set(PUBLISHED):
-        sys.exit(
-            f"experiments.steps: there is no shape '{min(unknown)}': choose from {', '.join(PUBLISHED)}."
-        )
+        raise InvalidRequest(f"There is no shape '{min(unknown)}': choose from {', '.join(PUBLISHED)}.")
     if threads is not None:
         limit_threads(threads)
     rounds = 3 if quick else rounds
-    if against is not None:
-        sys.exit(compare_trees(against, rounds, seed, json, console, check=check))
     machine = measure_machine()
     console.print(
         f"{num_threads()} threads read {machine.bytes_per_s / 1e9:.1f} GB/s and do "
@@ -95,36 +78,10 @@ def steps(
     table: list[Row] = []
     for name in shape or ("tiny", "small"):
         table += measure_shape(name, machine, rounds, seed, console)
-    overhead = {dtype: measure_loop(rounds, seed, dtype) for dtype in PRECISIONS if dtype != "bfloat16"}
     print_table(table, seed, console)
-    bars = find_bars(table, overhead, seed)
-    if json is not None:
-        figures = {
-            "threads": num_threads(),
-            "floor": asdict(machine),
-            "rows": [asdict(row) for row in table],
-            "loop": overhead,
-            "bars": list(map(str, bars)),
-        }
-        write_json(json, models={"weights": "random", "held_tokens": HELD}, figures=figures)
-    sys.exit(0 if not check or print_bars(bars, console) else 1)
-
-
-def compare_trees(
-    tree: Path, rounds: int, seed: int, json: Path | None, console: Console, *, check: bool
-) -> int:
-    """Compare with an earlier tree's decoders; return the exit status."""
-    with TemporaryDirectory() as name:
-        shape = replace(PUBLISHED["tiny"], encoder_layers=1, seed=seed)
-        folders = {"tiny": save_checkpoint(shape, Path(name) / "tiny")}
-        folders |= {model: Path(resolve(model)) for model in (DEMO_TARGET, DEMO_DRAFT)}
-        pairs = compare(folders, tree, rounds, seed, console)
-    print_pairs(pairs, seed, console)
-    bars = tree_bars(pairs, DEMO_TARGET, DEMO_DRAFT, seed)
-    if json is not None:
-        figures = {"pairs": [asdict(pair) for pair in pairs], "bars": list(map(str, bars))}
-        write_json(json, models={"earlier": str(tree.name), "held_tokens": HELD}, figures=figures)
-    return 0 if not check or print_bars(bars, console) else 1
+    figures = {"threads": num_threads(), "floor": asdict(machine), "rows": [asdict(row) for row in table]}
+    models = {"weights": "random", "held_tokens": HELD}
+    conclude(find_bars(table, seed), figures, models, console, json=json, check=check)
 
 
 def measure_shape(name: str, machine: Machine, rounds: int, seed: int, console: Console) -> list[Row]:
@@ -154,17 +111,7 @@ def measure_shape(name: str, machine: Machine, rounds: int, seed: int, console: 
     return found
 
 
-def measure_loop(rounds: int, seed: int, dtype: str) -> Mapping[str, list[float]]:
-    """Time whole passes of eight sessions on whisper-small's decoder, and the decoder inside them."""
-    _, checkpoint = build_checkpoint(replace(PUBLISHED["small"], encoder_layers=1, seed=seed), "small")
-    checkpoint = replace(checkpoint, dtype="int8") if dtype == "int8" else checkpoint
-    loop = Loop(checkpoint, sessions=8, width=5, seed=seed)
-    loop.measure(2)
-    total_s, forward_s = loop.measure(2 * rounds)
-    return {"total_s": total_s, "forward_s": forward_s}
-
-
-def find_bars(table: list[Row], loops: Mapping[str, Mapping[str, list[float]]], seed: int) -> list[Bar]:
+def find_bars(table: list[Row], seed: int) -> list[Bar]:
     """Hold the figures against what the engine is to reach."""
     by_key = {(row.shape, row.name, row.rows, row.width): row for row in table}
     bars = []
@@ -179,10 +126,6 @@ def find_bars(table: list[Row], loops: Mapping[str, Mapping[str, list[float]]], 
             multiple = spread([seconds / row.floor_s for seconds in row.seconds])
             name = f"pass of 8 sessions x 5 tokens on small shape, {dtype}, over its floor"
             bars.append(Bar(name, multiple.median, 1.25, f"{multiple:.2f}"))
-    for dtype, loop in loops.items():
-        share = spread([1 - f / t for t, f in zip(loop["total_s"], loop["forward_s"], strict=True)])
-        name = f"the loop's own share of a pass of 8 sessions, {dtype}"
-        bars.append(Bar(name, share.median, 0.1, f"{share:.3f}"))
     return bars
 
 
@@ -205,7 +148,3 @@ def print_table(table: list[Row], seed: int, console: Console) -> None:
             str(ratio or ""),
         )
     console.print(shown)
-
-
-if __name__ == "__main__":
-    typer.run(steps)

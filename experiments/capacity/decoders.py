@@ -13,8 +13,6 @@ from transformers.modeling_outputs import BaseModelOutput
 from specwhisper.model.backends import open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 
-PROMPT = 4  # tokens that no step is timed on
-
 
 class Subject(Protocol):
     """A decoder that holds some tokens in each of its slots."""
@@ -37,7 +35,6 @@ class Ours:
             self._backend.append(range(slots), [[1] * held] * slots, [1] * slots)
 
     def step(self, rows: int, width: int) -> None:
-        """Append, score, roll back."""
         with self._backend.inference():
             self._backend.append(range(rows), [[1] * width] * rows, [width] * rows)
         for slot in range(rows):
@@ -65,6 +62,6 @@ class Transformers:
         )
 
     def step(self, rows: int, width: int) -> None:
-        """Append, score, crop; one row only."""
+        assert rows == 1
         self._run(width)
         self._cache.crop(-width)
