@@ -195,7 +195,7 @@ async def _our_requests(
             if isinstance(pcm, EndUtterance):
                 if is_open:
                     replies.expect_end()
-                    yield pb.StreamingRecognizeRequest(end_utterance=True)
+                    yield pb.StreamingRecognizeRequest(end_utterance=pb.EndUtterance())
                 continue
             if not is_open and audio.samples is not None:
                 is_open = True
