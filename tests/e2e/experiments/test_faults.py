@@ -37,7 +37,7 @@ async def test_faults_do_not_change_the_text(kind, point, tmp_path):
     outcome = await run_short(replace(draw(1, kind, point), hit=8), tmp_path)
     assert outcome.all_violations == []
     assert outcome.has_fault_begun
-    assert len(outcome.pauses_s) == 2 or kind is not DRAIN_DRAFT, "each client resumed in another call"
+    assert outcome.pauses_s or kind is not DRAIN_DRAFT, "a client resumed in another call"
 
 
 async def test_a_spare_with_other_weights_is_detected(tmp_path):
