@@ -1,31 +1,37 @@
-"""``python -m experiments.capacity PROGRAM``: what a target, a draft server and one process carry."""
+"""``python -m experiments.capacity PROGRAM``: capacity of a target, a draft server and one process."""
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 import typer
 from transformers.utils import logging
 
-from experiments.capacity.batching import batching
-from experiments.capacity.crowd import crowd
-from experiments.capacity.draft_server import draft_server
-from experiments.capacity.ladder import ladder
-from experiments.capacity.memory import memory
-from experiments.capacity.sizing import sizing
-from experiments.capacity.steps import steps
-from experiments.capacity.threads import threads
 from specwhisper.errors import SpecWhisperError
 
-PROGRAMS = (ladder, crowd, steps, threads, batching, memory, sizing, draft_server)
+PROGRAMS = ("ladder", "crowd", "steps", "threads", "batching", "memory", "sizing", "draft-server")
 
-app = typer.Typer(help="Measure what a target, a draft server and one process carry.", no_args_is_help=True)
-for program in PROGRAMS:
-    app.command(program.__name__.replace("_", "-"))(program)
+app = typer.Typer(no_args_is_help=True)
 
-if __name__ == "__main__":
+
+@app.callback()
+def capacity() -> None:
+    """Measure what a target, a draft server and one process carry."""
+
+
+def main() -> None:
+    """Run a program; only that one is imported, since one of them measures its own memory."""
+    asked = sys.argv[1] if len(sys.argv) > 1 else ""
+    for program in [asked] if asked in PROGRAMS else PROGRAMS:
+        name = program.replace("-", "_")
+        app.command(program)(getattr(import_module(f"experiments.capacity.{name}"), name))
     logging.set_verbosity_error()
     try:
         app()
     except SpecWhisperError as error:
         sys.exit(f"experiments.capacity: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -34,7 +34,7 @@ from specwhisper_client.cli.server_process import following, start_server
 TARGET, DRAFT = "specwhisper_target_server", "specwhisper_draft_server"
 DEMO, INT8 = "demo-draft-tiny", "tiny's shape in int8, cut windows"
 NUM_SESSIONS = 8
-MAX_TOKENS = 24
+MAX_TOKENS = 24  # of random weights, which end no window by themselves
 MAX_MB, MAX_START_S = {DEMO: 200.0, INT8: 300.0}, 1.5  # the bars
 
 
@@ -65,8 +65,8 @@ def draft_server(
         folder = str(save_checkpoint(replace(PUBLISHED["tiny"], seed=seed), Path(name) / "tiny"))
         tiny = ("--draft-model", folder, "--dtype", "int8", "--cut-windows")
         footprints = [
-            measure(DEMO, "demo-target", ("--draft-model", DEMO), sample, starts),
-            measure(INT8, folder, tiny, sample, starts),
+            measure(DEMO, "demo-target", ("--draft-model", DEMO), sample, None, starts),
+            measure(INT8, folder, tiny, sample, MAX_TOKENS, starts),
         ]
     table = Table("draft server, one session used", "MB resident", "s to start")
     bars = []
@@ -81,14 +81,16 @@ def draft_server(
     conclude(bars, figures, {"drafts": [DEMO, INT8]}, console, json=json, check=check)
 
 
-def measure(name: str, target: str, arguments: Sequence[str], sample: Sample, starts: int) -> Footprint:
+def measure(
+    name: str, target: str, arguments: Sequence[str], sample: Sample, max_tokens: int | None, starts: int
+) -> Footprint:
     """Measure a draft server that has drafted for one session, then start it several times."""
     cores = available_cores()
     with ExitStack() as stack:
         server = stack.enter_context(running_process(TARGET, "--model", target, cores=cores[:1]))
         arguments = ("--target", server.address, "--max-sessions", str(NUM_SESSIONS), *arguments)
         draft = stack.enter_context(running_process(DRAFT, *arguments, cores=cores[-1:]))
-        asyncio.run(transcribe(draft.address, sample))
+        asyncio.run(transcribe(draft.address, sample, max_tokens))
         resident = resident_mb(draft.process)
         command = (sys.executable, "-m", DRAFT, "--port", "0", "--log-format", "json")
         seconds = []
@@ -99,9 +101,8 @@ def measure(name: str, target: str, arguments: Sequence[str], sample: Sample, st
     return Footprint(name, resident, seconds)
 
 
-async def transcribe(address: str, sample: Sample) -> None:
-    """Transcribe as a client does; random weights end no window by themselves."""
-    options = DecodingOptions.greedy(language="en", max_new_tokens=MAX_TOKENS)
+async def transcribe(address: str, sample: Sample, max_tokens: int | None) -> None:
+    options = DecodingOptions.greedy(language="en", max_new_tokens=max_tokens)
     with NamedTemporaryFile(suffix=".wav") as file:
         soundfile.write(file.name, np.frombuffer(sample.pcm, "<i2"), SAMPLE_RATE)
         async with TranscriptionClient(address) as client:
