@@ -16,8 +16,9 @@ def offers(group: str) -> dict[str, EntryPoint]:
 
     Parameters
     ----------
-    group : entry points ``specwhisper.GROUP``: "commands" are called with the Typer application of
-        ``specwhisper``, to which they add commands.
+    group : entry points ``specwhisper.GROUP``. "commands" are called with the Typer application of
+        ``specwhisper``, to which they add commands. "draft_settings" and "gateway_settings" are a
+        :class:`Made` each, whose flags the program has and whose value is in ``extras`` of its settings.
     """
     return {entry.name: entry for entry in entry_points(group=f"specwhisper.{group}")}
 

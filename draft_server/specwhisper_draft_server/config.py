@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any
 
@@ -13,7 +14,16 @@ from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
 from specwhisper.rpc.tokens import TARGET_TOKEN
 from specwhisper.settings.model_names import StrictModelNames, served_model_names
-from specwhisper.settings.setting import DRAFTING, MODEL, OBSERVABILITY, SECURITY, SERVING, Made, Setting
+from specwhisper.settings.setting import (
+    DRAFTING,
+    MODEL,
+    OBSERVABILITY,
+    SECURITY,
+    SERVING,
+    Made,
+    Offered,
+    Setting,
+)
 from specwhisper.settings.shared import Cores, Device, Port, Revision, Threads
 from specwhisper.settings.speakers import Speakers, speaker_models
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
@@ -38,6 +48,7 @@ class DraftConfig(ServingOptions):
     ----------
     target_credentials : for the connections to targets.
     max_audio_s : longest recording ``Recognize`` accepts, in seconds.
+    extras : settings of packages beside the core, by the names of their entry points.
     """
 
     draft_model: Annotated[
@@ -201,6 +212,7 @@ class DraftConfig(ServingOptions):
     ] = False
     max_audio_s: float = 4 * 3600.0
     failpoints: Annotated[Any, Made(draft_failpoints)] = None
+    extras: Annotated[Mapping[str, Any], Offered("draft_settings")] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
