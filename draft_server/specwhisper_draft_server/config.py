@@ -6,9 +6,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.errors import InvalidRequest
+from specwhisper.extras import offers
 from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
@@ -29,6 +30,9 @@ from specwhisper.settings.speakers import Speakers, speaker_models
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
 from specwhisper.testing.loading import load_failpoints
 from specwhisper.types import DTYPES, Mode
+
+if TYPE_CHECKING:
+    from specwhisper_draft_server.drafts.source import LoadDraft
 
 DEFAULT_PORT = 50_051
 DEFAULT_TARGET = "127.0.0.1:50052"
@@ -60,14 +64,6 @@ class DraftConfig(ServingOptions):
             metavar="MODEL",
         ),
     ] = "demo-draft-tiny"
-    draft_recogniser: Annotated[
-        str | None,
-        Setting(
-            MODEL,
-            "Recogniser that drafts in place of a Whisper model; its factory is called with --draft-model.",
-            metavar="MODULE:FACTORY",
-        ),
-    ] = None
     revision: Revision = None
     device: Device = "cpu"
     dtype: Annotated[
@@ -223,14 +219,17 @@ class DraftConfig(ServingOptions):
                 "--mode is one-process: a draft server offers target-only, sync, pipelined and full."
             )
         self.length(self.mode, None)
-        self.check_mode(self.mode)
+        self.other_draft()
 
-    def check_mode(self, mode: Mode) -> None:
-        """Raise :class:`UnsupportedOption` for a mode that a recogniser cannot draft in."""
-        if self.draft_recogniser is not None and mode not in (Mode.FULL, Mode.TARGET_ONLY):
-            raise UnsupportedOption(
-                f"A recogniser drafts in mode full: mode {mode} needs a Whisper model as the draft."
-            )
+    def other_draft(self) -> LoadDraft | None:
+        """Return what loads a draft of another kind than a Whisper model, if the settings name one.
+
+        Raises
+        ------
+        UnsupportedOption : if it cannot draft with these settings.
+        """
+        found = [entry.load()(self) for entry in offers("drafts").values()]
+        return next((load for load in found if load is not None), None)
 
     @property
     def targets(self) -> tuple[str, ...]:
