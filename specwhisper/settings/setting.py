@@ -120,7 +120,7 @@ class Offered:
 
     @cached_property
     def parts(self) -> dict[str, Made]:
-        """What makes each value."""
+        """The offers, by name."""
         return {name: entry.load() for name, entry in offers(self.group).items()}
 
     @property
