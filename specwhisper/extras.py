@@ -22,7 +22,8 @@ def offers(group: str) -> Mapping[str, EntryPoint]:
         ``specwhisper``, to which they add commands. "draft_settings" and "gateway_settings" are a
         :class:`Made` each, whose flags the program has and whose value is in ``extras`` of its settings.
         "drafts" are called with a draft server's settings, and return what loads a draft of another kind
-        than a Whisper model, or ``None``.
+        than a Whisper model, or ``None``. "draft_services" are called with its service and settings, and
+        return further gRPC services by name: what adds each to a server.
     """
     return {entry.name: entry for entry in entry_points(group=f"specwhisper.{group}")}
 

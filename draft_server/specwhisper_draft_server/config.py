@@ -14,7 +14,6 @@ from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
 from specwhisper.rpc.tokens import TARGET_TOKEN
-from specwhisper.settings.model_names import StrictModelNames, served_model_names
 from specwhisper.settings.setting import (
     DRAFTING,
     MODEL,
@@ -184,14 +183,6 @@ class DraftConfig(ServingOptions):
             min=65_536,
         ),
     ] = MAX_MESSAGE_BYTES
-    riva: Annotated[
-        bool | None,
-        Setting(SERVING, "NVIDIA Riva's service as well; default: if nvidia-riva-client is installed."),
-    ] = None
-    served_model_names: Annotated[
-        tuple[str, ...], Made(served_model_names, words={"clients": "Riva's clients"})
-    ] = ()
-    strict_model_names: StrictModelNames = False
     parity_check_every: Annotated[
         int | None,
         Setting(

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from specwhisper.engine.process import check_device, prepare_process
+from specwhisper.extras import offers
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.serving import AddServicer, serve
 from specwhisper.transcription.transcriber import Transcriber
@@ -19,7 +20,6 @@ from specwhisper_draft_server.drafts.source import DraftSource, LoadDraft
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
-from specwhisper_draft_server.riva import riva_services
 from specwhisper_draft_server.service import TranscriptionService
 from specwhisper_draft_server.voice_activity import load_voice_activity
 
@@ -99,8 +99,10 @@ def _link(config: DraftConfig, metrics: DraftMetrics) -> TargetLink:
 
 def services_of(service: TranscriptionService, config: DraftConfig) -> Mapping[str, AddServicer]:
     """Return the gRPC services that one servicer offers, by name."""
-    add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, service)
-    return {SERVICE_NAME: add, **riva_services(service, config)}
+    services = {SERVICE_NAME: partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, service)}
+    for entry in offers("draft_services").values():
+        services |= entry.load()(service, config)
+    return services
 
 
 @asynccontextmanager

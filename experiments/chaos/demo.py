@@ -77,7 +77,6 @@ async def serve_draft(settings: DraftSettings, probes: Probes) -> None:
         draft_model=DRAFT,
         max_sessions=settings.max_sessions,
         resume_timeout_s=settings.resume_timeout_s,
-        riva=False,
         port=0,
         drain_timeout_s=settings.drain_timeout_s,
         failpoints=failpoints,

@@ -87,6 +87,7 @@ LAYERS = {
     "specwhisper_target_server": (CORE | PURE | MODELS | SERVICE, RAY),
     "specwhisper_deploy": (CORE | SERVICE | PROGRAMS, TORCH),
     "specwhisper_top": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),
+    "specwhisper_riva": (CORE | PURE | SERVICE | {"specwhisper_draft_server"}, TORCH | RAY),
     "specwhisper_recognisers": (CORE | PURE | MODELS | SERVICE | {"specwhisper_draft_server"}, RAY),
 }
 LIGHT = ("specwhisper_client", "specwhisper_gateway", "specwhisper_wyoming", "specwhisper_top")
@@ -208,8 +209,8 @@ def test_the_picture_of_the_architecture_page_has_allowed_arrows():
 
 
 def test_rooms_of_the_draft_server_import_lower_rooms_only():
-    """From a target's stream up to the services."""
-    rooms = ("link", "drafts", "sessions", "riva")
+    """From a target's stream up to the sessions."""
+    rooms = ("link", "drafts", "sessions")
     found = []
     for module, path in modules():
         parts = module.split(".")

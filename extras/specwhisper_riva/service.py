@@ -28,22 +28,22 @@ from specwhisper_draft_server.requests import (
     decode_recording,
     read_streaming_config,
 )
-from specwhisper_draft_server.riva.audio import StreamedAudio
-from specwhisper_draft_server.riva.replies import (
+from specwhisper_draft_server.service import TranscriptionService
+from specwhisper_riva.audio import StreamedAudio
+from specwhisper_riva.replies import (
     LiveReplies,
     config_response,
     recognize_response,
     set_live_speakers,
     set_speakers,
 )
-from specwhisper_draft_server.riva.requests import (
+from specwhisper_riva.requests import (
     endpointing,
     recognition_config,
     set_samples,
     whole_audio,
     whole_config,
 )
-from specwhisper_draft_server.service import TranscriptionService
 
 WARNING = "specwhisper-warning"  # in the trailing metadata: what is missing of the recording
 

@@ -15,7 +15,7 @@ from specwhisper.types import SERVER_MODES, Mode
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server.riva.audio import LAWS, LINEAR_PCM, Samples, encoding_name, is_wav, linear_16
+from specwhisper_riva.audio import LAWS, LINEAR_PCM, Samples, encoding_name, is_wav, linear_16
 
 CONTAINERS = (riva_audio_pb2.ENCODING_UNSPECIFIED, riva_audio_pb2.FLAC, riva_audio_pb2.OGGOPUS)
 ANY_LANGUAGE = "multi"  # Riva's code for language detection
