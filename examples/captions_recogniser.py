@@ -6,7 +6,7 @@ becomes a hint when its time comes::
     PYTHONPATH=. specwhisper-draft-server --draft-recogniser examples.captions_recogniser:create \
         --draft-model talk.srt
 
-A real recogniser has the same two classes: see :mod:`specwhisper_draft_server.recognisers.protocol`.
+A real recogniser has the same two classes: see :mod:`specwhisper_recognisers.protocol`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pysubs2
 
-from specwhisper_draft_server.recognisers.protocol import Recognised
+from specwhisper_recognisers.protocol import Recognised
 
 SAMPLES_PER_MS = 16
 

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.errors import InvalidRequest
+from specwhisper.extras import offers
 from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
 from specwhisper.rpc.tokens import TARGET_TOKEN
-from specwhisper.settings.model_names import StrictModelNames, served_model_names
-from specwhisper.settings.setting import DRAFTING, MODEL, OBSERVABILITY, SECURITY, SERVING, Made, Setting
+from specwhisper.settings.setting import (
+    DRAFTING,
+    MODEL,
+    OBSERVABILITY,
+    SECURITY,
+    SERVING,
+    Made,
+    Offered,
+    Setting,
+)
 from specwhisper.settings.shared import Cores, Device, Port, Revision, Threads
 from specwhisper.settings.speakers import Speakers, speaker_models
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
 from specwhisper.testing.loading import load_failpoints
 from specwhisper.types import DTYPES, Mode
+
+if TYPE_CHECKING:
+    from specwhisper_draft_server.drafts.source import LoadDraft
 
 DEFAULT_PORT = 50_051
 DEFAULT_TARGET = "127.0.0.1:50052"
@@ -38,6 +51,7 @@ class DraftConfig(ServingOptions):
     ----------
     target_credentials : for the connections to targets.
     max_audio_s : longest recording ``Recognize`` accepts, in seconds.
+    extras : settings of packages beside the core, by the names of their entry points.
     """
 
     draft_model: Annotated[
@@ -49,14 +63,6 @@ class DraftConfig(ServingOptions):
             metavar="MODEL",
         ),
     ] = "demo-draft-tiny"
-    draft_recogniser: Annotated[
-        str | None,
-        Setting(
-            MODEL,
-            "Recogniser that drafts in place of a Whisper model; its factory is called with --draft-model.",
-            metavar="MODULE:FACTORY",
-        ),
-    ] = None
     revision: Revision = None
     device: Device = "cpu"
     dtype: Annotated[
@@ -177,14 +183,6 @@ class DraftConfig(ServingOptions):
             min=65_536,
         ),
     ] = MAX_MESSAGE_BYTES
-    riva: Annotated[
-        bool | None,
-        Setting(SERVING, "NVIDIA Riva's service as well; default: if nvidia-riva-client is installed."),
-    ] = None
-    served_model_names: Annotated[
-        tuple[str, ...], Made(served_model_names, words={"clients": "Riva's clients"})
-    ] = ()
-    strict_model_names: StrictModelNames = False
     parity_check_every: Annotated[
         int | None,
         Setting(
@@ -201,6 +199,7 @@ class DraftConfig(ServingOptions):
     ] = False
     max_audio_s: float = 4 * 3600.0
     failpoints: Annotated[Any, Made(draft_failpoints)] = None
+    extras: Annotated[Mapping[str, Any], Offered("draft_settings")] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -211,14 +210,17 @@ class DraftConfig(ServingOptions):
                 "--mode is one-process: a draft server offers target-only, sync, pipelined and full."
             )
         self.length(self.mode, None)
-        self.check_mode(self.mode)
+        self.other_draft()
 
-    def check_mode(self, mode: Mode) -> None:
-        """Raise :class:`UnsupportedOption` for a mode that a recogniser cannot draft in."""
-        if self.draft_recogniser is not None and mode not in (Mode.FULL, Mode.TARGET_ONLY):
-            raise UnsupportedOption(
-                f"A recogniser drafts in mode full: mode {mode} needs a Whisper model as the draft."
-            )
+    def other_draft(self) -> LoadDraft | None:
+        """Return what loads a draft of another kind than a Whisper model, if the settings name one.
+
+        Raises
+        ------
+        UnsupportedOption : if it cannot draft with these settings.
+        """
+        found = [entry.load()(self) for entry in offers("drafts").values()]
+        return next((load for load in found if load is not None), None)
 
     @property
     def targets(self) -> tuple[str, ...]:

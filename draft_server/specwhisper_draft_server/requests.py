@@ -20,6 +20,7 @@ from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.versions import check_protocol
 from specwhisper_draft_server.config import DraftConfig
+from specwhisper_draft_server.drafts.source import DraftSource
 from specwhisper_draft_server.sessions.session import SessionRequest
 
 MAX_ADDED_LATENCY_MS = 2_000
@@ -27,7 +28,7 @@ MAX_PIECE_BYTES = 64 * 1024  # of streamed audio: it is resampled in the event l
 
 
 def read_request(
-    config: pb.RecognitionConfig, server: DraftConfig, *, has_draft: bool = True
+    config: pb.RecognitionConfig, server: DraftConfig, drafting: DraftSource | None
 ) -> SessionRequest:
     """Return what a client asks for.
 
@@ -43,11 +44,12 @@ def read_request(
         )
     is_open = config.mode == decoding_pb2.MODE_UNSPECIFIED
     mode = server.mode if is_open else codec.mode_from_proto(config.mode)
-    if mode.drafts and not has_draft:
+    if drafting is not None:
+        drafting.check_mode(mode)
+    elif mode.drafts:
         raise UnsupportedOption(
             f"This server runs without a draft model (--mode target-only): mode {mode} is not offered."
         )
-    server.check_mode(mode)
     options = codec.recognition_config_from_proto(config)
     if options.live is not None:  # its draft sends whole texts and never waits, whatever is asked
         return SessionRequest(options, DraftLength(Mode.FULL if mode.drafts else mode))
@@ -55,10 +57,10 @@ def read_request(
 
 
 def read_streaming_request(
-    config: pb.StreamingRecognitionConfig, server: DraftConfig, *, has_draft: bool = True
+    config: pb.StreamingRecognitionConfig, server: DraftConfig, drafting: DraftSource | None
 ) -> SessionRequest:
     """Return what the client of a stream asks for, as :func:`read_request` does."""
-    request = read_request(config.config, server, has_draft=has_draft)
+    request = read_request(config.config, server, drafting)
     is_live = request.options.live is not None
     if not is_live and (config.HasField("endpointing") or config.continue_unverified):
         raise InvalidRequest("endpointing and continue_unverified are for live audio: set decoding.live too.")

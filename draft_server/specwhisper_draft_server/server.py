@@ -9,19 +9,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from specwhisper.engine.process import check_device, prepare_process
+from specwhisper.extras import offers
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.serving import AddServicer, serve
 from specwhisper.transcription.transcriber import Transcriber
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.drafts.source import DraftSource
+from specwhisper_draft_server.drafts.source import DraftSource, LoadDraft
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
-from specwhisper_draft_server.recognisers.drafting import RecogniserDrafting
-from specwhisper_draft_server.recognisers.protocol import Recogniser, load_recogniser
-from specwhisper_draft_server.riva import riva_services
 from specwhisper_draft_server.service import TranscriptionService
 from specwhisper_draft_server.voice_activity import load_voice_activity
 
@@ -37,7 +35,7 @@ async def running_service(
     config: DraftConfig,
     checkpoint: Checkpoint | None,
     place: PlaceDraft | None = None,
-    recogniser: Recogniser | None = None,
+    load_draft: LoadDraft | None = None,
 ) -> AsyncIterator[TranscriptionService]:
     """Run the draft model and the link to targets.
 
@@ -47,8 +45,11 @@ async def running_service(
     ----------
     checkpoint : the draft model; ``None`` for a server without one.
     place : places the draft for a target's vocabulary; by default the checkpoint.
-    recogniser : drafts in place of a Whisper model.
+    load_draft : loads a draft of another kind.
     """
+    drafting: DraftSource | None = None
+    if load_draft is not None:
+        drafting = load_draft(lambda: metrics.failed_drafts.inc())
     await load_voice_activity()
     target: Checkpoint | None = None
     if checkpoint is not None or config.target_model is not None:
@@ -58,7 +59,7 @@ async def running_service(
             target = whisper.load_target(config, config.target_model)
         own = checkpoint if place is None else None
         encoder, target_encoder = whisper.load_encoders_of(config, own, target)
-    draft = checkpoint or recogniser
+    draft = checkpoint or drafting
     metrics = DraftMetrics(config, model=draft.name if draft is not None else "")
     transcriber: Transcriber
     if target is None:
@@ -66,13 +67,8 @@ async def running_service(
     else:
         transcriber = whisper.local_transcriber(config, target, target_encoder, metrics)
     failpoints = config.failpoints
-    drafting: DraftSource | None = None
     if checkpoint is not None:
         drafting = whisper.drafting_of(config, checkpoint, encoder, place, metrics.failed_drafts.inc)
-    elif recogniser is not None:
-        drafting = RecogniserDrafting(
-            recogniser, timeout_s=config.draft_timeout_s, on_failure=metrics.failed_drafts.inc
-        )
     if drafting is not None:
         metrics.watch_engine(drafting.watchdog)
     parity = ParityChecker(config.parity_check_every, transcriber, metrics, config.resume_timeout_s)
@@ -103,8 +99,10 @@ def _link(config: DraftConfig, metrics: DraftMetrics) -> TargetLink:
 
 def services_of(service: TranscriptionService, config: DraftConfig) -> Mapping[str, AddServicer]:
     """Return the gRPC services that one servicer offers, by name."""
-    add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, service)
-    return {SERVICE_NAME: add, **riva_services(service, config)}
+    services = {SERVICE_NAME: partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, service)}
+    for entry in offers("draft_services").values():
+        services |= entry.load()(service, config)
+    return services
 
 
 @asynccontextmanager
@@ -112,19 +110,18 @@ async def loaded_service(config: DraftConfig) -> AsyncIterator[TranscriptionServ
     """Load the draft model, if the mode needs one, and run the service."""
     configure_tracing("specwhisper-draft-server")
     has_draft = config.mode is not Mode.TARGET_ONLY
-    has_whisper = (has_draft and config.draft_recogniser is None) or config.target_model is not None
+    load_draft = config.other_draft() if has_draft else None
+    has_whisper = (has_draft and load_draft is None) or config.target_model is not None
     device = prepare_process(config.device if has_whisper else None, config.threads, config.cores)
     config = replace(config, device=device or config.device)
     if config.target_model is not None:
         config = replace(config, target_device=check_device(config.target_device, "--target-device"))
-    checkpoint = recogniser = None
-    if has_draft and config.draft_recogniser is not None:
-        recogniser = load_recogniser(config.draft_recogniser, config.draft_model)
-    elif has_draft:
+    checkpoint = None
+    if has_draft and load_draft is None:
         from specwhisper_draft_server import whisper
 
         checkpoint = whisper.load_draft(config)
-    async with running_service(config, checkpoint, recogniser=recogniser) as service:
+    async with running_service(config, checkpoint, load_draft=load_draft) as service:
         await service.prepare()
         yield service
 

@@ -162,7 +162,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     async def recognize(self, config: pb.RecognitionConfig, audio: bytes) -> pb.RecognizeResponse:
         """Transcribe a whole recording, in a call whose session is already counted."""
-        request = read_request(config, self._config, has_draft=self._drafting is not None)
+        request = read_request(config, self._config, self._drafting)
         if request.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
         with self.metrics.session(request.length.mode):
@@ -219,7 +219,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         config : the stream's first message.
         requests : its further messages.
         """
-        request = read_streaming_request(config, self._config, has_draft=self._drafting is not None)
+        request = read_streaming_request(config, self._config, self._drafting)
         audio = canonical_stream(config.config)
         with self.metrics.session(request.length.mode), self._limiter.admit(counted_as()):
             session = await self._streaming_session(config, request)

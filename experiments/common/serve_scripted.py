@@ -134,7 +134,6 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
         resume_timeout_s=settings.resume_timeout_s,
         draft_timeout_s=settings.draft_timeout_s,
         max_audio_s=settings.max_audio_s,
-        riva=False,
         port=settings.port,
         drain_timeout_s=settings.drain_timeout_s,
         idle_timeout_s=settings.idle_timeout_s,

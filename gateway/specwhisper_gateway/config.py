@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
@@ -13,7 +14,7 @@ from specwhisper.rpc.serving_options import ListenerOptions
 from specwhisper.rpc.tls import ServerTls, server_tls
 from specwhisper.rpc.tokens import SERVER_TOKEN, Tokens, TokensFlag, read_token, read_tokens
 from specwhisper.settings.model_names import StrictModelNames, served_model_names
-from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Made, Setting
+from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Made, Offered, Setting
 from specwhisper.settings.shared import Port
 from specwhisper.settings.speakers import Speakers, speaker_models
 from specwhisper_client.resolving import read_names
@@ -62,6 +63,7 @@ class GatewayConfig(ListenerOptions):
     server_credentials : for the connections to draft servers.
     speakers : finds the speakers of recordings and on the page.
     allow_origins : pages of other sites that may use the gateway, as ``https://host``; ``*`` for all.
+    extras : settings of packages beside the core, by the names of their entry points.
     """
 
     server: Annotated[
@@ -118,6 +120,7 @@ class GatewayConfig(ListenerOptions):
     ] = None
     allow_origins: Annotated[tuple[str, ...], Made(allowed_origins)] = ()
     metrics: Annotated[bool, Setting(OBSERVABILITY, "Prometheus metrics at /metrics.")] = True
+    extras: Annotated[Mapping[str, Any], Offered("gateway_settings")] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()

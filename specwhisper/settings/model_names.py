@@ -16,6 +16,14 @@ WHISPER_1 = "whisper-1"  # the name that OpenAI's API uses
 MAX_LOGGED = 100  # unknown names: a client may send any number of them
 SHOWN_CHARS = 100  # of a name that a client sent
 
+ServedModelName = Annotated[
+    list[str] | None,
+    Setting(
+        SERVING,
+        "Name of the target for {clients}; repeat for more; default: the target's own name and whisper-1.",
+        metavar="NAME",
+    ),
+]
 StrictModelNames = Annotated[
     bool,
     Setting(
@@ -25,17 +33,7 @@ StrictModelNames = Annotated[
 ]
 
 
-def served_model_names(
-    served_model_name: Annotated[
-        list[str] | None,
-        Setting(
-            SERVING,
-            "Name of the target for {clients}; repeat for more; default: the target's own name and "
-            "whisper-1.",
-            metavar="NAME",
-        ),
-    ] = None,
-) -> tuple[str, ...]:
+def served_model_names(served_model_name: ServedModelName = None) -> tuple[str, ...]:
     """Return the names of a repeated flag."""
     names = tuple(served_model_name or ())
     for name in names:

@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from specwhisper.errors import InvalidRequest
+from specwhisper.extras import offers
 from specwhisper.observe.logs import LogFormat, LogLevel
 
 MODEL = "Model"
@@ -76,11 +77,13 @@ class Made:
     make : called with the flags' values; a function without parameters reads the environment.
     prefix : put before the names of the flags.
     words : replace ``{word}`` in their help.
+    after : name of the flag that they follow in --help; by default they stand where the field does.
     """
 
     make: Callable[..., Any]
     prefix: str = ""
     words: Mapping[str, str] = field(default_factory=dict)
+    after: str = ""
 
     @cached_property
     def options(self) -> dict[str, Option]:
@@ -92,8 +95,42 @@ class Made:
                 if self.prefix and not name.startswith(f"{self.prefix}_"):
                     name = f"{self.prefix}_{name}"
                 setting = replace(setting, help=setting.help.format(**self.words))
-                options[parameter.name] = Option(name, parameter.annotation, setting, parameter.default)
+                options[parameter.name] = Option(
+                    name, parameter.annotation, setting, parameter.default, self.after
+                )
         return options
+
+    def value(self, values: Mapping[str, Any]) -> Any:
+        """Return the field's value for the flags' values, by the flags' names."""
+        for option in self.options.values():
+            option.setting.check(option.flag, values[option.name])
+        return self.make(**{key: values[option.name] for key, option in self.options.items()})
+
+
+@dataclass(frozen=True)
+class Offered:
+    """Annotation of a field that packages beside the core make: a mapping, by the names of entry points.
+
+    Attributes
+    ----------
+    group : of entry points that name a :class:`Made` each; see :func:`offers`.
+    """
+
+    group: str
+
+    @cached_property
+    def parts(self) -> dict[str, Made]:
+        """The offers, by name."""
+        return {name: entry.load() for name, entry in offers(self.group).items()}
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """The flags, by name."""
+        return {option.name: option for part in self.parts.values() for option in part.options.values()}
+
+    def value(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the field's value for the flags' values, by the flags' names."""
+        return {name: part.value(values) for name, part in self.parts.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +141,14 @@ class Option:
     ----------
     name : as a parameter of Python, without a unit.
     annotation : its type.
+    after : the one that it follows in --help; empty where it stands in its own place.
     """
 
     name: str
     annotation: Any
     setting: Setting
     default: Any
+    after: str = ""
 
     @property
     def flag(self) -> str:
@@ -154,7 +193,11 @@ def options_of(settings: type[Settings]) -> list[Option]:
     for option, made in _fields(settings).values():
         options += [option] if option is not None else []
         options += made.options.values() if made is not None else []
-    return sorted(options, key=lambda option: PANELS.index(option.setting.panel))
+    places = {option.name: place for place, option in enumerate(options)}
+    return sorted(
+        options,
+        key=lambda option: (PANELS.index(option.setting.panel), places[option.after or option.name]),
+    )
 
 
 def make_settings(settings: type[Config], values: Mapping[str, Any]) -> Config:
@@ -164,27 +207,25 @@ def make_settings(settings: type[Config], values: Mapping[str, Any]) -> Config:
         if option is not None:
             arguments[name] = values[option.name]
         if made is not None:
-            for each in made.options.values():
-                each.setting.check(each.flag, values[each.name])
-            arguments[name] = made.make(**{key: values[each.name] for key, each in made.options.items()})
+            arguments[name] = made.value(values)
     return settings(**arguments)
 
 
-def _fields(settings: type[Settings]) -> dict[str, tuple[Option | None, Made | None]]:
-    """Return each field's flag, or the function that makes its value from flags."""
+def _fields(settings: type[Settings]) -> dict[str, tuple[Option | None, Made | Offered | None]]:
+    """Return each field's flag, or what makes its value from flags."""
     return _read_fields(settings)  # type: ignore[arg-type]  # mypy mistakes the hash of a dataclass's class
 
 
 @cache
-def _read_fields(settings: type[Settings]) -> dict[str, tuple[Option | None, Made | None]]:
+def _read_fields(settings: type[Settings]) -> dict[str, tuple[Option | None, Made | Offered | None]]:
     hints = get_type_hints(settings, include_extras=True)
-    found: dict[str, tuple[Option | None, Made | None]] = {}
+    found: dict[str, tuple[Option | None, Made | Offered | None]] = {}
     for each in fields(settings):
         annotation, option = hints[each.name], None
         if (setting := _metadata(annotation, Setting)) is not None:
             suffix = next((suffix for suffix in UNITS if each.name.endswith(suffix)), "")
             option = Option(each.name.removesuffix(suffix), annotation, setting, each.default)
-        found[each.name] = (option, _metadata(annotation, Made))
+        found[each.name] = (option, _metadata(annotation, Made) or _metadata(annotation, Offered))
     return found
 
 

@@ -17,7 +17,7 @@ INSTRUMENTED = [
     "specwhisper.audio",
     "specwhisper.model.checkpoints",
     "specwhisper.wire",
-    "specwhisper_draft_server.riva",
+    "specwhisper_riva",
     "specwhisper_gateway",
 ]
 with atheris.instrument_imports(include=INSTRUMENTED):

@@ -33,14 +33,14 @@ from specwhisper.types import Candidates, Limits, Resume, Window
 from specwhisper.wire import PROTOCOL_VERSION, codec, flac
 from specwhisper.wire.status import shorten
 from specwhisper.wire.v1 import resume_point_pb2, transcription_pb2, verification_pb2
-from specwhisper_draft_server.riva.audio import StreamedAudio
-from specwhisper_draft_server.riva.requests import endpointing, recognition_config, whole_audio, whole_config
 from specwhisper_gateway.audio.fields import TranslationFields
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 from specwhisper_gateway.live.messages import Start, read_message
 from specwhisper_gateway.realtime.commands import Append, UpdateSession, command_of, event_id_of, read_event
 from specwhisper_gateway.realtime.formats import AudioFormat
 from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
+from specwhisper_riva.audio import StreamedAudio
+from specwhisper_riva.requests import endpointing, recognition_config, whole_audio, whole_config
 from tests.unit.model.checkpoints.binary_files import CTRANSLATE2_FILE, GGML_FILE
 
 WEIGHTS = "digest of the weights"

@@ -11,6 +11,7 @@ import grpc
 import riva.client
 from riva.client.proto import riva_asr_pb2 as riva_pb
 
+from specwhisper_riva.settings import RivaSettings
 from tests.rpc.services import RATE, Draft
 
 LINEAR_PCM = riva.client.AudioEncoding.LINEAR_PCM
@@ -47,6 +48,11 @@ async def riva_client(draft: Draft) -> AsyncIterator[Riva]:
         yield Riva(riva.client.ASRService(auth))
     finally:
         auth.channel.close()
+
+
+def service_settings(**settings) -> dict[str, Any]:
+    """Return settings of a draft server."""
+    return {"extras": {"riva": RivaSettings(**settings)}}
 
 
 def pcm_config(**settings) -> riva_pb.RecognitionConfig:

@@ -30,7 +30,7 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.placement import PlaceDraft
-from specwhisper_draft_server.recognisers.protocol import Recogniser
+from specwhisper_draft_server.drafts.source import LoadDraft
 from specwhisper_draft_server.server import running_service as running_draft
 from specwhisper_draft_server.server import services_of
 from specwhisper_draft_server.service import TranscriptionService
@@ -117,12 +117,12 @@ async def draft_server(
     *,
     drafts: bool = True,
     place: PlaceDraft | None = None,
-    recogniser: Recogniser | None = None,
+    load_draft: LoadDraft | None = None,
     reports_engine_health: bool = False,
     **settings,
 ) -> AsyncIterator[Draft]:
     """Run a draft server with a mostly right scripted model, or with a checkpoint."""
-    if checkpoint is None and recogniser is None and drafts:
+    if checkpoint is None and load_draft is None and drafts:
         checkpoint = scripted_checkpoint("scripted-draft")
         model = model or ScriptedModel(MAX_SESSIONS, error_rate=0.2)
     if model is not None and place is None:
@@ -134,7 +134,7 @@ async def draft_server(
         "port": 0,
     }
     config = DraftConfig(**(defaults | settings))
-    async with running_draft(config, checkpoint, place, recogniser) as service:
+    async with running_draft(config, checkpoint, place, load_draft) as service:
         check = service.check_health if reports_engine_health else None
         server = await start_server(services_of(service, config), config, service.metrics, check)
         try:

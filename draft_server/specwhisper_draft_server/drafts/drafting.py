@@ -19,7 +19,7 @@ from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper.types import Failed
+from specwhisper.types import Failed, Mode
 from specwhisper_draft_server.drafts.placement import PlaceDraft, Placement
 from specwhisper_draft_server.drafts.stream import DraftStream
 
@@ -74,6 +74,9 @@ class Drafting:
     def num_free_slots(self) -> int | None:
         """Sessions that can still be opened; ``None`` before the model is placed."""
         return None if self._drafter is None else self._drafter.num_free_slots
+
+    def check_mode(self, mode: Mode) -> None:
+        """Return: it drafts in all modes."""
 
     @asynccontextmanager
     async def session(

@@ -1,4 +1,4 @@
-"""Protocols of a draft on a server: a Whisper model, or another recogniser."""
+"""Protocols of a draft on a server: a Whisper model, or one of another kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.transcriber import Requirements, TargetDescription
-from specwhisper.types import AudioChunk, Commit, WindowOpened
+from specwhisper.types import AudioChunk, Commit, Mode, WindowOpened
 
 
 class SessionDraft(Protocol):
@@ -69,6 +69,9 @@ class DraftSource(Protocol):
     def placement(self) -> Pairing:
         """Which targets it drafts for."""
 
+    def check_mode(self, mode: Mode) -> None:
+        """Raise :class:`UnsupportedOption` for a mode that it cannot draft in."""
+
     def session(
         self,
         session_id: str,
@@ -82,3 +85,7 @@ class DraftSource(Protocol):
 
     async def stop(self) -> None:
         """End its threads."""
+
+
+# Loads a draft; what it is called with is to be called when a session's draft fails.
+LoadDraft = Callable[[Callable[[], None]], DraftSource]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import wave
 from collections.abc import Mapping
 from dataclasses import replace
-from io import BytesIO
 from typing import Any
 
-import soundfile
-
-from specwhisper.audio.canonical import BYTES_PER_SAMPLE, MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
+from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
+from specwhisper.audio.wav import PCM_16, RIFF, is_wav, read_wav_header
+from specwhisper.errors import InvalidAudio
 from specwhisper.live import MIN_SILENCE_MS
 from specwhisper.selection import MAX_MS
 from specwhisper_gateway.errors import InvalidEvent
@@ -21,10 +19,7 @@ from specwhisper_gateway.transport.messages import new_id
 SAMPLE_RATE = 16_000  # Riva's default
 ANY_LANGUAGE = "multi"  # Riva's code for language detection
 FILE = "none"  # the format that Riva's client names for a file, which it sends with its header
-WAV_HEAD = b"RIFF"
-DATA = b"data" + bytes(4)  # the head of samples whose size is 0
 STOP_HISTORY_MS = 800  # Riva's default, as over gRPC
-OPEN_ENDED_BYTES = 0x7FFF_0000
 # The client returns what the gateway sent it; and settings without effect on Whisper, as over gRPC.
 WITHOUT_EFFECT = frozenset(
     {"id", "object", "modalities", "client_secret", "input_audio_noise_reduction", "include"}
@@ -99,7 +94,7 @@ class WavPieces:
 
         Raises :class:`InvalidEvent` for a file that has no 16-bit samples in one channel.
         """
-        if piece.startswith(WAV_HEAD):
+        if piece.startswith(RIFF):
             samples, self._num_left = _first_samples(piece)
             return samples
         if self._num_left is None:
@@ -116,18 +111,14 @@ class WavPieces:
 def _first_samples(piece: bytes) -> tuple[bytes, int | None]:
     """Return the samples after a file's header, and the bytes that follow, if the header has their number."""
     try:
-        with soundfile.SoundFile(BytesIO(piece)) as file:
-            if (file.subtype, file.channels) != ("PCM_16", 1):
-                raise InvalidEvent("A WAV file must have 16-bit samples in one channel.", "audio")
-            samples = bytes(file.buffer_read(dtype="int16"))
-        with wave.open(BytesIO(piece)) as header:
-            num_bytes = header.getnframes() * BYTES_PER_SAMPLE
-    except (soundfile.LibsndfileError, wave.Error, EOFError) as error:
-        raise InvalidEvent("A WAV file must have 16-bit samples in one channel.", "audio") from error
-    # Recorders that cannot seek back leave the size at its maximum, or at 0.
-    if not num_bytes:
-        return piece[piece.index(DATA) + len(DATA) :], None
-    return samples, num_bytes - len(samples) if len(samples) <= num_bytes < OPEN_ENDED_BYTES else None
+        header = read_wav_header(piece) if is_wav(piece) else None
+    except InvalidAudio:
+        header = None
+    if header is None or (header.format, header.num_channels) != (PCM_16, 1):
+        raise InvalidEvent("A WAV file must have 16-bit samples in one channel.", "audio")
+    end = None if header.num_bytes is None else header.start + header.num_bytes
+    samples = piece[header.start : end]
+    return samples, None if header.num_bytes is None else header.num_bytes - len(samples)
 
 
 def _phrases(boosting: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from riva.client.proto import riva_audio_pb2
 
 import specwhisper_draft_server.requests as own_requests
-import specwhisper_draft_server.riva.service as riva_service
+import specwhisper_riva.service as riva_service
 from specwhisper.errors import ServerFull
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.riva_clients import pcm_config, refusal, riva_client

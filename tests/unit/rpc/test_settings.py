@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Annotated, Any
 
 import pytest
 import typer
 
 from scripts.configuration import PAGE, PROGRAMS, with_tables
 from specwhisper.errors import InvalidRequest
-from specwhisper.settings import typer_compat
+from specwhisper.settings import setting, typer_compat
 from specwhisper.settings.command_line import app_of, config_from
-from specwhisper.settings.setting import MODEL, PANELS, SERVING, Made, Setting, Settings, options_of
+from specwhisper.settings.setting import MODEL, PANELS, SERVING, Made, Offered, Setting, Settings, options_of
 
 
 def together(
@@ -96,6 +98,21 @@ def test_help_describes_each_flag():
     assert {option.flag: option.setting.help for option in options_of(Example)}["--my-first"] == (
         "First part of the text."
     )
+
+
+def test_packages_beside_the_core_add_flags(monkeypatch):
+    entry = SimpleNamespace(load=lambda: Made(join, words={"whole": "both"}, after="loud"))
+    monkeypatch.setattr(setting, "offers", {"example": {"joined": entry}}.get)
+
+    @dataclass(frozen=True, kw_only=True)
+    class Extended(Example):
+        extras: Annotated[Mapping[str, Any], Offered("example")] = field(default_factory=dict)
+
+    assert config_from(Extended, {"first": "x", "second": "y"}).extras == {"joined": "xy"}
+    flags = [option.flag for option in options_of(Extended) if option.setting.panel == SERVING]
+    own = [option.flag for option in options_of(Example) if option.setting.panel == SERVING]
+    place = own.index("--loud") + 1
+    assert flags == [*own[:place], "--first", "--second", *own[place:]]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -87,6 +87,8 @@ LAYERS = {
     "specwhisper_target_server": (CORE | PURE | MODELS | SERVICE, RAY),
     "specwhisper_deploy": (CORE | SERVICE | PROGRAMS, TORCH),
     "specwhisper_top": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),
+    "specwhisper_riva": (CORE | PURE | SERVICE | {"specwhisper_draft_server"}, TORCH | RAY),
+    "specwhisper_recognisers": (CORE | PURE | MODELS | SERVICE | {"specwhisper_draft_server"}, RAY),
 }
 LIGHT = ("specwhisper_client", "specwhisper_gateway", "specwhisper_wyoming", "specwhisper_top")
 FOLDERS = (
@@ -207,8 +209,8 @@ def test_the_picture_of_the_architecture_page_has_allowed_arrows():
 
 
 def test_rooms_of_the_draft_server_import_lower_rooms_only():
-    """From a target's stream up to the services."""
-    rooms = ("link", "drafts", "sessions", "riva")
+    """From a target's stream up to the sessions."""
+    rooms = ("link", "drafts", "sessions")
     found = []
     for module, path in modules():
         parts = module.split(".")
@@ -264,7 +266,7 @@ def test_importing_the_client_loads_no_model_library():
 
 def test_servers_and_models_on_cpus_load_no_torch():
     """Only ``specwhisper.model.pytorch`` and text models load it."""
-    rooms = {"specwhisper_draft_server", "specwhisper_target_server", *MODELS}
+    rooms = {"specwhisper_draft_server", "specwhisper_target_server", "specwhisper_recognisers", *MODELS}
     names = [
         name
         for name, _ in modules()

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import TypeVar
 
 from riva.client.proto import riva_asr_pb2, riva_audio_pb2
 
+from specwhisper.audio.wav import is_wav
 from specwhisper.errors import InvalidRequest, UnsupportedOption, check_between
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.selection import MAX_AUDIO_TRACK
 from specwhisper.speculation.draft_length import MAX_GAMMA
-from specwhisper.types import SERVER_MODES, Mode
+from specwhisper.types import SERVER_MODES
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server.riva.audio import LAWS, LINEAR_PCM, Samples, encoding_name, is_wav, linear_16
+from specwhisper_riva.audio import LAWS, LINEAR_PCM, Samples, encoding_name, linear_16
 
 CONTAINERS = (riva_audio_pb2.ENCODING_UNSPECIFIED, riva_audio_pb2.FLAC, riva_audio_pb2.OGGOPUS)
 ANY_LANGUAGE = "multi"  # Riva's code for language detection
@@ -23,6 +26,8 @@ ANY_LANGUAGE = "multi"  # Riva's code for language detection
 START_HISTORY_MS = 300
 STOP_HISTORY_MS = 800
 MIN_WINDOW_MS, MAX_WINDOW_MS = 32, 10_000  # from a frame of the voice activity detector on
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 
 def recognition_config(
@@ -32,13 +37,17 @@ def recognition_config(
 
     :func:`set_samples` adds those of the audio.
     """
-    _check_supported(config)
+    if config.enable_separate_recognition_per_channel:
+        raise UnsupportedOption(
+            "Channels are mixed to one: leave enable_separate_recognition_per_channel out, or send each "
+            "channel as a request of its own."
+        )
     custom = config.custom_configuration
     language = config.language_code
     has_speakers = config.diarization_config.enable_speaker_diarization
     options = DecodingOptions(
         language=None if language.lower() == ANY_LANGUAGE else language,
-        task=_task(custom),
+        task=_one_of(Task, custom, "task") or Task.TRANSCRIBE,
         word_timestamps=config.enable_word_time_offsets or has_speakers,
         hotwords=", ".join(phrase for context in config.speech_contexts for phrase in context.phrases),
         live=live,
@@ -50,8 +59,8 @@ def recognition_config(
     )
     message = codec.recognition_config_to_proto(options)
     message.gamma = _whole(custom, "gamma", MAX_GAMMA) or 0
-    if mode := custom.get("mode"):
-        message.mode = codec.mode_to_proto(_mode(mode))
+    if mode := _one_of(SERVER_MODES, custom, "mode"):
+        message.mode = codec.mode_to_proto(mode)
     return message
 
 
@@ -117,26 +126,14 @@ def _length_ms(
     return max(MIN_WINDOW_MS, round(window_ms * share))
 
 
-def _check_supported(config: riva_asr_pb2.RecognitionConfig) -> None:
-    if config.enable_separate_recognition_per_channel:
-        raise UnsupportedOption(
-            "Channels are mixed to one: leave enable_separate_recognition_per_channel out, or send each "
-            "channel as a request of its own."
-        )
-
-
-def _task(custom: Mapping[str, str]) -> Task:
-    try:
-        return Task(custom.get("task", Task.TRANSCRIBE))
-    except ValueError:
-        raise InvalidRequest(f"task is '{custom['task']}': choose from: {', '.join(Task)}.") from None
-
-
-def _mode(name: str) -> Mode:
-    try:
-        return Mode(name)
-    except ValueError:
-        raise InvalidRequest(f"mode is '{name}': choose from: {', '.join(SERVER_MODES)}.") from None
+def _one_of(choices: Iterable[Choice], custom: Mapping[str, str], name: str) -> Choice | None:
+    value = custom.get(name)
+    if not value:
+        return None
+    for choice in choices:
+        if choice == value:
+            return choice
+    raise InvalidRequest(f"{name} is '{value}': choose from: {', '.join(choices)}.")
 
 
 def _whole(custom: Mapping[str, str], name: str, highest: int) -> int | None:

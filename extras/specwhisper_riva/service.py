@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from functools import partial
-from math import inf
 from typing import Any
 
 from riva.client.proto import riva_asr_pb2
@@ -28,22 +27,23 @@ from specwhisper_draft_server.requests import (
     decode_recording,
     read_streaming_config,
 )
-from specwhisper_draft_server.riva.audio import StreamedAudio
-from specwhisper_draft_server.riva.replies import (
+from specwhisper_draft_server.service import TranscriptionService
+from specwhisper_riva.audio import StreamedAudio
+from specwhisper_riva.replies import (
     LiveReplies,
     config_response,
     recognize_response,
     set_live_speakers,
     set_speakers,
 )
-from specwhisper_draft_server.riva.requests import (
+from specwhisper_riva.requests import (
     endpointing,
     recognition_config,
     set_samples,
     whole_audio,
     whole_config,
 )
-from specwhisper_draft_server.service import TranscriptionService
+from specwhisper_riva.settings import RivaSettings
 
 WARNING = "specwhisper-warning"  # in the trailing metadata: what is missing of the recording
 
@@ -53,8 +53,6 @@ class RivaService:
 
     Parameters
     ----------
-    served : the target's names for these clients; empty for the default ones.
-    is_strict : whether requests for other names are refused.
     speakers : finds speakers; ``None`` if that is not offered.
     max_audio_s : longest recording.
     """
@@ -62,16 +60,14 @@ class RivaService:
     def __init__(
         self,
         service: TranscriptionService,
-        served: tuple[str, ...],
-        *,
-        is_strict: bool,
-        speakers: Speakers | None = None,
-        max_audio_s: float = inf,
+        settings: RivaSettings,
+        speakers: Speakers | None,
+        max_audio_s: float,
     ) -> None:
         self._service = service
         self._speakers = speakers
         self._max_audio_s = max_audio_s
-        self._names = ModelNames(served, is_strict=is_strict, target=self._target_name)
+        self._names = ModelNames(settings.model_names, is_strict=settings.is_strict, target=self._target_name)
 
     async def GetRivaSpeechRecognitionConfig(
         self, request: riva_asr_pb2.RivaSpeechRecognitionConfigRequest, context: Any

@@ -6,27 +6,18 @@ It is raw PCM, mu-law or A-law, or a WAV file.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from struct import Struct
 
 from riva.client.proto import riva_asr_pb2, riva_audio_pb2
 
 from specwhisper.audio.canonical import MAX_CHANNELS, MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
-from specwhisper.audio.decode import is_open_ended
 from specwhisper.audio.g711 import G711, decode_g711
+from specwhisper.audio.wav import PCM_16, RIFF, RIFF_BYTES, WavHeader, is_wav, read_wav_header
 from specwhisper.errors import InvalidAudio, InvalidRequest, check_between
 
 LINEAR_PCM, MULAW, ALAW = riva_audio_pb2.LINEAR_PCM, riva_audio_pb2.MULAW, riva_audio_pb2.ALAW
 LAWS = {MULAW: G711.MULAW, ALAW: G711.ALAW}
 
-RIFF, WAVE = b"RIFF", b"WAVE"
-CHUNK = Struct("<4sI")
-FMT = Struct("<HHIIHH")  # format, channels, samples per second, bytes per second, bytes per frame, bits
-RIFF_BYTES = 12  # "RIFF", size, "WAVE"
-MAX_HEADER_BYTES = 64 * 1024
-MAX_FMT_BYTES = 40
-EXTENSIBLE = 0xFFFE  # the actual format follows the fields that all formats have
-EXTENSIBLE_FORMAT_OFFSET = 24
-ENCODING_OF_FORMAT = {(1, 16): LINEAR_PCM, (6, 8): ALAW, (7, 8): MULAW}  # by WAV's number and bits per sample
+ENCODING_OF_FORMAT = {PCM_16: LINEAR_PCM, (6, 8): ALAW, (7, 8): MULAW}  # by WAV's number and bits per sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +83,11 @@ class StreamedAudio:
                 return None
             self.samples = self._raw_format()
             return 0
-        header = parse_wav_header(self._head)
+        header = read_wav_header(self._head)
         if header is None:
             return None
-        self.samples, start, self._num_left = header
-        return start
+        self.samples, self._num_left = _samples_of(header), header.num_bytes
+        return header.start
 
     def _raw_format(self) -> Samples:
         if self._config.encoding not in (LINEAR_PCM, *LAWS):
@@ -118,52 +109,14 @@ def may_become_wav(head: bytes) -> bool:
     return len(head) < RIFF_BYTES and head[:4] == RIFF[: len(head)]
 
 
-def is_wav(head: bytes) -> bool:
-    """Return whether these are the first bytes of a WAV file."""
-    return head[:4] == RIFF and head[8:RIFF_BYTES] == WAVE
-
-
-def parse_wav_header(head: bytes) -> tuple[Samples, int, int | None] | None:
-    """Read a WAV file's chunks up to its samples.
-
-    Returns
-    -------
-    The samples' format, the offset of the first one, and their number of bytes if it is known; ``None`` if
-    more bytes are needed.
-    """
-    samples, start = None, RIFF_BYTES
-    while start <= MAX_HEADER_BYTES:
-        if len(head) < start + CHUNK.size:
-            return None
-        name, size = CHUNK.unpack_from(head, start)
-        start += CHUNK.size
-        if name == b"data":
-            if samples is None:
-                raise InvalidAudio("A WAV file has no format chunk before its samples.")
-            # Recorders that cannot seek back leave the size at its maximum, or at 0.
-            return samples, start, None if size == 0 or is_open_ended(size) else size
-        if name == b"fmt ":
-            end = start + min(size, MAX_FMT_BYTES)
-            if len(head) < end:
-                return None
-            samples = _parse_format(head[start:end])
-        start += size + size % 2
-    raise InvalidAudio(f"A WAV file has no samples in its first {MAX_HEADER_BYTES} bytes.")
-
-
-def _parse_format(chunk: bytes) -> Samples:
-    if len(chunk) < FMT.size:
-        raise InvalidAudio(f"The format of a WAV file has {len(chunk)} bytes: it must have {FMT.size}.")
-    number, num_channels, sample_rate, _, _, num_bits = FMT.unpack_from(chunk)
-    if number == EXTENSIBLE and len(chunk) >= EXTENSIBLE_FORMAT_OFFSET + 2:
-        number = int.from_bytes(chunk[EXTENSIBLE_FORMAT_OFFSET : EXTENSIBLE_FORMAT_OFFSET + 2], "little")
-    encoding = ENCODING_OF_FORMAT.get((number, num_bits))
-    if encoding is None:
+def _samples_of(header: WavHeader) -> Samples:
+    if header.format not in ENCODING_OF_FORMAT:
+        number, num_bits = header.format
         raise InvalidAudio(
             f"A streamed WAV file has {num_bits}-bit samples of format {number}: send 16-bit PCM, mu-law or "
             "A-law, or the file to Recognize."
         )
-    return Samples(encoding, sample_rate, num_channels)
+    return Samples(ENCODING_OF_FORMAT[header.format], header.sample_rate, header.num_channels)
 
 
 def linear_16(data: bytes, encoding: int) -> bytes:

@@ -8,9 +8,9 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.settings.speakers import speaker_models
 from specwhisper.speakers.turns import Turn
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.riva import riva_services
-from specwhisper_draft_server.riva.replies import set_speakers
-from tests.rpc.riva_clients import live_config, pcm_config, pieces, riva_client
+from specwhisper_riva.replies import set_speakers
+from specwhisper_riva.settings import riva_services
+from tests.rpc.riva_clients import live_config, pcm_config, pieces, riva_client, service_settings
 from tests.rpc.services import all_free, running_pair
 from tests.rpc.speaking import speaking_pair
 from tests.speaker_models import HIGH_HZ, LOW_HZ, save_models, tones
@@ -66,6 +66,6 @@ def test_a_word_without_a_speaker_has_tag_0():
 
 
 def test_models_without_rivas_service_are_refused(speakers):
-    config = DraftConfig(riva=False, speakers=speakers)
+    config = DraftConfig(**service_settings(is_wanted=False), speakers=speakers)
     with pytest.raises(InvalidRequest, match="leave it or --no-riva out"):
         riva_services(None, config)

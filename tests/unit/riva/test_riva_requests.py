@@ -9,7 +9,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import decoding_pb2
-from specwhisper_draft_server.riva.requests import endpointing, recognition_config
+from specwhisper_riva.requests import endpointing, recognition_config
 
 LIVE = LiveOptions()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 from riva.client.proto import riva_asr_pb2
@@ -150,7 +151,7 @@ class LiveReplies:
                 whole = alternative(self._pieces)
                 # A noise without a word gets no result, unless interim results had a word.
                 if whole.transcript or self._has_sent or self._is_end_expected:
-                    replies.append(_final(whole, audio_s))
+                    replies.append(_live(whole, audio_s, is_final=True))
                 self._is_end_expected &= not result.is_utterance_end
                 self._pieces, self._sent, self._has_sent = [], ("", 0.0), False
         if self._interim_results:
@@ -177,32 +178,20 @@ class LiveReplies:
             return []
         self._sent = (text, stability)
         self._has_sent = self._has_sent or bool(text)
-        return [_interim(text, stability, audio_s)] if text else []
+        if not text:
+            return []
+        whole = riva_asr_pb2.SpeechRecognitionAlternative(transcript=text)
+        return [_live(whole, audio_s, stability=stability)]
 
 
-def _final(
-    whole: riva_asr_pb2.SpeechRecognitionAlternative, audio_s: float
+def _live(
+    whole: riva_asr_pb2.SpeechRecognitionAlternative, audio_s: float, **state: Any
 ) -> riva_asr_pb2.StreamingRecognizeResponse:
-    return riva_asr_pb2.StreamingRecognizeResponse(
-        results=[
-            riva_asr_pb2.StreamingRecognitionResult(
-                alternatives=[whole], is_final=True, channel_tag=CHANNEL, audio_processed=audio_s
-            )
-        ]
+    """Return a response with one result, final or with a stability."""
+    result = riva_asr_pb2.StreamingRecognitionResult(
+        alternatives=[whole], channel_tag=CHANNEL, audio_processed=audio_s, **state
     )
-
-
-def _interim(text: str, stability: float, audio_s: float) -> riva_asr_pb2.StreamingRecognizeResponse:
-    return riva_asr_pb2.StreamingRecognizeResponse(
-        results=[
-            riva_asr_pb2.StreamingRecognitionResult(
-                alternatives=[riva_asr_pb2.SpeechRecognitionAlternative(transcript=text)],
-                stability=stability,
-                channel_tag=CHANNEL,
-                audio_processed=audio_s,
-            )
-        ]
-    )
+    return riva_asr_pb2.StreamingRecognizeResponse(results=[result])
 
 
 def seconds(duration: Duration) -> float:

@@ -7,7 +7,15 @@ import logging
 import grpc
 import pytest
 
-from tests.rpc.riva_clients import live_config, pcm_config, pieces, refusal, riva_client, transcript
+from tests.rpc.riva_clients import (
+    live_config,
+    pcm_config,
+    pieces,
+    refusal,
+    riva_client,
+    service_settings,
+    transcript,
+)
 from tests.rpc.services import all_free, is_one_sentence, recording, running_pair
 
 PARAKEET = "parakeet-1.1b-en-US-asr-streaming-silero-vad-sortformer"  # LiveKit's default
@@ -41,7 +49,8 @@ async def test_served_names_are_listed():
         assert await listed(client, "scripted") == [("scripted", kind) for kind in TYPES]
         models = await client.models()
         assert all("en" in model.parameters["language_code"].split(",") for model in models)
-    async with running_pair(served_model_names=NAMES) as (_, draft), riva_client(draft) as client:
+    settings = service_settings(model_names=NAMES)
+    async with running_pair(**settings) as (_, draft), riva_client(draft) as client:
         assert await listed(client) == [(name, kind) for name in NAMES for kind in TYPES]
         assert await listed(client, NAMES[1]) == [(NAMES[1], kind) for kind in TYPES]
         status, details = await refusal(client.models(PARAKEET))  # accepted in requests, but no model's name
@@ -50,7 +59,7 @@ async def test_served_names_are_listed():
 
 @pytest.mark.parametrize("name", [PARAKEET, "scripted", "x" * 10_000])
 async def test_strict_names_refuse_others(name):
-    settings = {"served_model_names": NAMES, "strict_model_names": True}
+    settings = service_settings(model_names=NAMES, is_strict=True)
     pcm = recording(1.0)
     async with running_pair(**settings) as (target, draft), riva_client(draft) as client:
         for call in (

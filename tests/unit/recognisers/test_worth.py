@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specwhisper.types import SAMPLE_RATE, Commit, Timing, Window, WindowOpened
-from specwhisper_draft_server.recognisers.worth import (
+from specwhisper_recognisers.worth import (
     IS_LATE,
     PAUSE_SAMPLES,
     SAVES_NOTHING,

@@ -31,7 +31,7 @@ IS_LATE = "paused: the recogniser is slower than the target"
 SAVES_NOTHING = "paused: the target alone is as fast"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Trial:
     """The work of a recogniser since the last trial, and what it brought.
 
@@ -46,14 +46,6 @@ class Trial:
     target_ns: float = 0.0
     num_samples: int = 0
     num_late: int = 0
-
-    def __add__(self, later: Trial) -> Trial:
-        return Trial(
-            self.saved_ns + later.saved_ns,
-            self.target_ns + later.target_ns,
-            self.num_samples + later.num_samples,
-            self.num_late + later.num_late,
-        )
 
 
 def judge(trial: Trial, *, is_live: bool) -> str:
@@ -83,7 +75,8 @@ class Worth:
 
     def observe_audio(self, num_samples: int, *, is_late: bool) -> None:
         """Add audio that was recognised or skipped, late if the target had done it."""
-        self._trial += Trial(num_samples=num_samples, num_late=num_samples * is_late)
+        self._trial.num_samples += num_samples
+        self._trial.num_late += num_samples * is_late
 
     def observe_window(self, opened: WindowOpened) -> None:
         """Turn to a window that the target has opened."""
@@ -94,13 +87,12 @@ class Worth:
         if not commit.tokens:
             return
         timing = commit.timing
-        saved_ns = 0.0
+        self._trial.target_ns += timing.forward_ns
         if commit.base >= self._num_known:  # the first candidates are from the target's own earlier text
             num_right = commit.num_accepted - commit.num_drafted_accepted
             num_further = commit.num_verified + (0 if commit.base else self._num_prompt - 1)
             alone_ns = max(0, timing.forward_ns - num_further * timing.token_ns)
-            saved_ns = num_right * alone_ns - commit.num_hinted * timing.token_ns
-        self._trial += Trial(saved_ns, timing.forward_ns)
+            self._trial.saved_ns += num_right * alone_ns - commit.num_hinted * timing.token_ns
 
     def observe_target(self, sample: int) -> None:
         """Note that the target has done all audio before a sample.

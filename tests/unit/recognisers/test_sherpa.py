@@ -11,10 +11,10 @@ import pytest
 
 from specwhisper.errors import InvalidRequest, MissingExtra
 from specwhisper.types import SAMPLE_RATE
-from specwhisper_draft_server.recognisers.protocol import load_recogniser
+from specwhisper_recognisers.protocol import load_recogniser
 from tests.sherpa_model import write_model
 
-FACTORY = "specwhisper_draft_server.recognisers.sherpa:create"
+FACTORY = "specwhisper_recognisers.sherpa:create"
 LOUD_S = ((1.0, 1.3), (4.0, 4.3))
 PIECE = SAMPLE_RATE // 10
 
@@ -45,6 +45,11 @@ def test_an_utterance_grows_and_the_next_one_begins_after_it(tmp_path):
     assert all(
         any(begin_s - 0.2 <= start_s <= end_s for begin_s, end_s in LOUD_S) for start_s, _ in recognised
     )
+
+
+def test_the_former_name_of_the_package_is_known(tmp_path):
+    former = FACTORY.replace("specwhisper_recognisers", "specwhisper_draft_server.recognisers")
+    assert load_recogniser(former, str(write_model(tmp_path / "tiny"))).name == "tiny"
 
 
 def test_a_stream_of_another_session_is_its_own(tmp_path):

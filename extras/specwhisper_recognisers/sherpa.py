@@ -1,6 +1,6 @@
 """Streaming models of sherpa-onnx as drafts.
 
-``--draft-recogniser specwhisper_draft_server.recognisers.sherpa:create --draft-model FOLDER``, where the
+``--draft-recogniser specwhisper_recognisers.sherpa:create --draft-model FOLDER``, where the
 folder holds ``tokens.txt`` and a streaming transducer (``encoder*.onnx``, ``decoder*.onnx``,
 ``joiner*.onnx``) or a streaming CTC model (``*.onnx``, of Zipformer2 or NeMo), as sherpa-onnx publishes them.
 """
@@ -20,7 +20,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.extras import needs_extra
 from specwhisper.onnx_metadata import metadata_of
 from specwhisper.types import SAMPLE_RATE
-from specwhisper_draft_server.recognisers.protocol import Recognised
+from specwhisper_recognisers.protocol import Recognised
 
 TRANSDUCER = ("encoder", "decoder", "joiner")
 TRIAL = """import json, sys, sherpa_onnx

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server.riva.replies import (
+from specwhisper_riva.replies import (
     MAX_FINAL_TOKENS,
     LiveReplies,
     alternative,

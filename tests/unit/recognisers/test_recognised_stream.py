@@ -26,8 +26,8 @@ from specwhisper.types import (
     Window,
     WindowOpened,
 )
-from specwhisper_draft_server.recognisers.protocol import Recognised
-from specwhisper_draft_server.recognisers.stream import RecognisedStream
+from specwhisper_recognisers.protocol import Recognised
+from specwhisper_recognisers.recognising import RecognisedStream
 
 
 class Recording:

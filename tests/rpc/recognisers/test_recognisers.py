@@ -18,9 +18,10 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Mode
 from specwhisper.wire import codec
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.recognisers.drafting import RecogniserDrafting
-from specwhisper_draft_server.recognisers.protocol import Recognised, Recogniser, load_recogniser
+from specwhisper_draft_server.drafts.source import LoadDraft
 from specwhisper_draft_server.server import SERVICE_NAME as TRANSCRIPTION
+from specwhisper_recognisers.protocol import Recognised, Recogniser, load_recogniser
+from specwhisper_recognisers.recognising import RecogniserDrafting
 from tests.rpc.health import NOT_SERVING, SERVING, until
 from tests.rpc.services import (
     all_free,
@@ -81,11 +82,15 @@ async def ten_times_real_time(requests: Iterable[Any]) -> AsyncIterator[Any]:
         await asyncio.sleep(0.01)
 
 
+def drafting_of(recogniser: Recogniser, timeout_s: float = 15.0) -> LoadDraft:
+    return lambda on_failure: RecogniserDrafting(recogniser, timeout_s=timeout_s, on_failure=on_failure)
+
+
 async def talked(recogniser: Recogniser, **settings):
     """Return the statistics of a live talk, whose text is checked."""
     async with (
         speaking_target() as target,
-        draft_server(target.address, recogniser=recogniser, **settings) as draft,
+        draft_server(target.address, load_draft=drafting_of(recogniser), **settings) as draft,
     ):
         requests = [config(live=STEP), *audio_requests(talk(), 3_200)]
         call = with_true_status(draft.stub.StreamingRecognize(ten_times_real_time(requests)))
@@ -165,7 +170,7 @@ async def test_a_recogniser_that_hangs_ends_no_session():
     async with (
         speaking_target() as target,
         draft_server(
-            target.address, recogniser=Scripted(hang), draft_timeout_s=0.2, reports_engine_health=True
+            target.address, load_draft=drafting_of(Scripted(hang), timeout_s=0.2), reports_engine_health=True
         ) as draft,
     ):
         try:
@@ -182,7 +187,7 @@ async def test_a_recogniser_drafts_in_mode_full_only():
     recogniser = Scripted()
     async with (
         speaking_target() as target,
-        draft_server(target.address, recogniser=recogniser, draft_recogniser="a:b") as draft,
+        draft_server(target.address, load_draft=drafting_of(recogniser)) as draft,
     ):
         error = await error_of(draft.stub.StreamingRecognize(iter([config(mode="MODE_SYNC")])))
         assert isinstance(error, UnsupportedOption) and "mode full" in str(error)
@@ -190,7 +195,7 @@ async def test_a_recogniser_drafts_in_mode_full_only():
         assert texts_of(final_results(responses)) == spoken_utterances(talk())
         assert recogniser.starts_s == []
     with pytest.raises(UnsupportedOption, match="mode full"):
-        DraftConfig(draft_recogniser="a:b", mode=Mode.PIPELINED)
+        DraftConfig(extras={"recogniser": "a:b"}, mode=Mode.PIPELINED)
 
 
 async def test_a_recogniser_that_saves_a_recording_nothing_is_paused():
@@ -199,7 +204,7 @@ async def test_a_recogniser_that_saves_a_recording_nothing_is_paused():
     pcm = speech(150.0)
     async with (
         target_server() as target,
-        draft_server(target.address, recogniser=recogniser) as draft,
+        draft_server(target.address, load_draft=drafting_of(recogniser)) as draft,
     ):
         expected = await stream(draft, pcm, mode="MODE_TARGET_ONLY")
         responses = await stream(draft, pcm)

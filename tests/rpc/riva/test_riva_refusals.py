@@ -10,8 +10,16 @@ from riva.client.proto import riva_audio_pb2
 
 from specwhisper.errors import UnsupportedOption
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.riva import riva_services
-from tests.rpc.riva_clients import in_thread, live_config, pcm_config, pieces, refusal, riva_client
+from specwhisper_riva.settings import riva_services
+from tests.rpc.riva_clients import (
+    in_thread,
+    live_config,
+    pcm_config,
+    pieces,
+    refusal,
+    riva_client,
+    service_settings,
+)
 from tests.rpc.services import (
     all_free,
     eventually,
@@ -129,7 +137,7 @@ async def test_a_draining_server_refuses_new_calls():
 
 
 async def test_a_server_without_the_service():
-    async with running_pair(riva=False) as (_, draft), riva_client(draft) as client:
+    async with running_pair(**service_settings(is_wanted=False)) as (_, draft), riva_client(draft) as client:
         status, _ = await refusal(client.recognize(recording(1.0), pcm_config()))
         assert status is grpc.StatusCode.UNIMPLEMENTED
 
@@ -137,12 +145,12 @@ async def test_a_server_without_the_service():
 @pytest.mark.parametrize("is_wanted", [None, True])
 async def test_without_rivas_client_the_service_is_left_out_unless_required(monkeypatch, is_wanted):
     monkeypatch.setitem(sys.modules, "riva.client.proto.riva_asr_pb2_grpc", None)
-    async with running_pair(riva=False) as (_, draft):
+    async with running_pair(**service_settings(is_wanted=False)) as (_, draft):
         if is_wanted:
             with pytest.raises(UnsupportedOption, match=r"--riva needs .* pip install"):
-                riva_services(draft.service, DraftConfig(riva=is_wanted))
+                riva_services(draft.service, DraftConfig(**service_settings(is_wanted=is_wanted)))
         else:
-            assert not riva_services(draft.service, DraftConfig(riva=is_wanted))
+            assert not riva_services(draft.service, DraftConfig(**service_settings(is_wanted=is_wanted)))
 
 
 def test_the_client_under_test_is_the_published_one():

@@ -1,0 +1,58 @@
+"""The flag of a recogniser that drafts, and what loads it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+from specwhisper.errors import UnsupportedOption
+from specwhisper.settings.setting import MODEL, Made, Setting
+from specwhisper.types import Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from specwhisper_draft_server.config import DraftConfig
+    from specwhisper_draft_server.drafts.source import DraftSource, LoadDraft
+
+
+def factory(
+    draft_recogniser: Annotated[
+        str | None,
+        Setting(
+            MODEL,
+            "Recogniser that drafts in place of a Whisper model; its factory is called with --draft-model.",
+            metavar="MODULE:FACTORY",
+        ),
+    ] = None,
+) -> str | None:
+    """Return the name of the recogniser's factory; ``None`` where a Whisper model drafts."""
+    return draft_recogniser
+
+
+SETTINGS = Made(factory, after="draft_model")
+
+
+def check_mode(mode: Mode) -> None:
+    """Raise :class:`UnsupportedOption` for a mode that a recogniser cannot draft in."""
+    if mode not in (Mode.FULL, Mode.TARGET_ONLY):
+        raise UnsupportedOption(
+            f"A recogniser drafts in mode full: mode {mode} needs a Whisper model as the draft."
+        )
+
+
+def recogniser_draft(config: DraftConfig) -> LoadDraft | None:
+    """Return what loads the recogniser, if the settings name one."""
+    name = config.extras.get("recogniser")
+    if name is None:
+        return None
+    check_mode(config.mode)
+    return partial(_load, config, name)
+
+
+def _load(config: DraftConfig, name: str, on_failure: Callable[[], None]) -> DraftSource:
+    from specwhisper_recognisers.protocol import load_recogniser
+    from specwhisper_recognisers.recognising import RecogniserDrafting
+
+    recogniser = load_recogniser(name, config.draft_model)
+    return RecogniserDrafting(recogniser, timeout_s=config.draft_timeout_s, on_failure=on_failure)
