@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from specwhisper.errors import MissingExtra
@@ -11,13 +12,14 @@ from specwhisper.errors import MissingExtra
 MISSING_EXTRA_STATUS = 2  # exit status of a program, as of a command line that it cannot read
 
 
+@cache  # finding them takes milliseconds
 def offers(group: str) -> dict[str, EntryPoint]:
     """Return what installed packages offer to a program, by name.
 
     Parameters
     ----------
     group : entry points ``specwhisper.GROUP``: "commands" are called with the Typer application of
-        ``specwhisper``, to which they add commands.
+        ``specwhisper``, to which they add commands; "exports" are names that ``specwhisper`` exports.
     """
     return {entry.name: entry for entry in entry_points(group=f"specwhisper.{group}")}
 
