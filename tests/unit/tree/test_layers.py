@@ -68,7 +68,6 @@ LAYERS = {
     "specwhisper.model": (CORE | PURE, GRPC | RAY),
     "specwhisper.engine": (CORE | PURE | {"specwhisper.model"}, GRPC | RAY),
     "specwhisper.api": (CORE | PURE | {"specwhisper.model", "specwhisper.engine"}, GRPC | RAY),
-    "specwhisper.evaluation": (CORE | PURE | MODELS | SERVICE | {"specwhisper_client"}, TORCH | GRPC | RAY),
     "specwhisper.text": (CORE | PURE | MODELS, GRPC | RAY),
     "specwhisper.wire": (CORE | PURE, TORCH | RAY),
     "specwhisper.observe": (CORE | PURE | {"specwhisper.wire"}, TORCH | RAY),
@@ -89,6 +88,7 @@ LAYERS = {
     "specwhisper_target_server": (CORE | PURE | MODELS | SERVICE, RAY),
     "specwhisper_deploy": (CORE | SERVICE | PROGRAMS, TORCH),
     "specwhisper_top": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),
+    "specwhisper_evaluation": (CORE | PURE | MODELS | SERVICE | {"specwhisper_client"}, TORCH | GRPC | RAY),
 }
 LIGHT = ("specwhisper_client", "specwhisper_gateway", "specwhisper_wyoming", "specwhisper_top")
 FOLDERS = (
